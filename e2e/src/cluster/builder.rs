@@ -1,0 +1,165 @@
+//! What a cluster shall be like, and the order in which its parts start.
+//! The command lines of the parts are in `control_plane`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::{Cluster, control_plane};
+use crate::certs::Authority;
+use crate::janitor::Janitor;
+use crate::registry::{Registry, Terms};
+use crate::tools::{self, ServerVersion, Tool};
+
+/// Describes a cluster; [`Builder::start`] makes it.
+#[derive(Debug, Clone)]
+pub struct Builder {
+    server_version: Option<String>,
+    registries: usize,
+    terms: Terms,
+    controller_manager: bool,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            server_version: None,
+            registries: 1,
+            terms: Terms::default(),
+            controller_manager: true,
+        }
+    }
+}
+
+/// The programs that a description asks for.
+struct Paths {
+    etcd: PathBuf,
+    api_server: PathBuf,
+    controller_manager: Option<PathBuf>,
+    registry: Option<PathBuf>,
+}
+
+impl Builder {
+    /// What the API server says its version is, for example `v1.33.0-eks-abcdef0`; default: what it was built from.
+    #[must_use]
+    pub fn server_version(mut self, version: impl Into<String>) -> Self {
+        self.server_version = Some(version.into());
+        self
+    }
+
+    /// How many registries; default 1.
+    #[must_use]
+    pub fn registries(mut self, count: usize) -> Self {
+        self.registries = count;
+        self
+    }
+
+    /// Whether the registries speak TLS, with certificates of the cluster's authority; default no.
+    #[must_use]
+    pub fn registry_tls(mut self, tls: bool) -> Self {
+        self.terms.tls = tls;
+        self
+    }
+
+    /// Whether the registries ask for [`crate::registry::USER`] and its password; default no.
+    #[must_use]
+    pub fn registry_password(mut self, password: bool) -> Self {
+        self.terms.password = password;
+        self
+    }
+
+    /// Whether Kubernetes' controllers run (ServiceAccounts, garbage collection, namespace deletion …); default yes.
+    #[must_use]
+    pub fn controller_manager(mut self, wanted: bool) -> Self {
+        self.controller_manager = wanted;
+        self
+    }
+
+    /// Builds what is not built yet, starts everything and waits until it answers.
+    pub async fn start(self) -> Result<Cluster> {
+        let paths = self.paths().await?;
+        crate::use_own_tls_provider();
+        let root = tempfile::Builder::new()
+            .prefix("kubectl-bundle-e2e-")
+            .tempdir()
+            .context("cannot make the cluster's folder")?
+            .keep();
+        let janitor = Janitor::start(&root)?;
+        let started = self.start_in(&root, &paths, &janitor).await;
+        started.inspect_err(|_| {
+            if janitor.spare_logs().is_ok() {
+                eprintln!(
+                    "e2e: the cluster did not start; its logs are kept in {}",
+                    root.join("logs").display()
+                );
+            }
+        })
+    }
+
+    async fn paths(&self) -> Result<Paths> {
+        let version: Option<ServerVersion> =
+            self.server_version.as_deref().map(str::parse).transpose()?;
+        let registry = if self.registries == 0 {
+            None
+        } else {
+            Some(tools::path_async(Tool::Registry, None).await?)
+        };
+        let controller_manager = if self.controller_manager {
+            Some(tools::path_async(Tool::KubeControllerManager, None).await?)
+        } else {
+            None
+        };
+        Ok(Paths {
+            etcd: tools::path_async(Tool::Etcd, None).await?,
+            api_server: tools::path_async(Tool::KubeApiserver, version).await?,
+            controller_manager,
+            registry,
+        })
+    }
+
+    async fn start_in(&self, root: &Path, paths: &Paths, janitor: &Janitor) -> Result<Cluster> {
+        for name in ["bin", "data", "home", "logs", "pki"] {
+            fs_err::create_dir(root.join(name))?;
+        }
+        let authority = Authority::new(&root.join("pki"), "ca")?;
+        let mut plane = control_plane::ControlPlane::new(root, &authority, janitor)?;
+        plane.start_store(&paths.etcd)?;
+        plane.start_api_server(&paths.api_server)?;
+        let mut registries = Vec::new();
+        if let Some(program) = &paths.registry {
+            for n in 0..self.registries {
+                registries.push(
+                    Registry::start(
+                        &format!("registry-{n}"),
+                        self.terms,
+                        root,
+                        program,
+                        &authority,
+                        janitor,
+                    )
+                    .await?,
+                );
+            }
+        }
+        plane.wait_ready().await?;
+        if let Some(program) = &paths.controller_manager {
+            plane.start_controllers(program)?;
+            plane.wait_for_controllers().await?;
+        }
+        let control_plane::ControlPlane {
+            server,
+            admin,
+            processes,
+            ..
+        } = plane;
+        Ok(Cluster {
+            root: root.to_owned(),
+            server,
+            authority,
+            admin,
+            registries,
+            processes,
+            janitor: janitor.clone(),
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! etcd, kube-apiserver and kube-controller-manager: their command lines, and when each is ready.
+//! Nodes, the scheduler and everything that runs in pods are not here.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+
+use crate::certs::{self, Authority, Identity};
+use crate::janitor::Janitor;
+use crate::kubeconfig::{self, Credential};
+use crate::ports;
+use crate::process::Process;
+use crate::wait;
+
+/// Five seconds are usual; two busy cores and a cold disk make it many.
+const READY: Duration = Duration::from_secs(90);
+
+pub(super) struct ControlPlane<'a> {
+    root: &'a Path,
+    authority: &'a Authority,
+    janitor: &'a Janitor,
+    store: String,
+    port: u16,
+    tokens: Identity,
+    pub(super) server: String,
+    pub(super) admin: PathBuf,
+    pub(super) processes: Vec<Process>,
+}
+
+impl<'a> ControlPlane<'a> {
+    pub(super) fn new(
+        root: &'a Path,
+        authority: &'a Authority,
+        janitor: &'a Janitor,
+    ) -> Result<Self> {
+        let pki = root.join("pki");
+        let port = ports::free()?;
+        let server = format!("https://127.0.0.1:{port}");
+        let identity = authority.client(&pki, "admin", "admin", &["system:masters"])?;
+        let admin = kubeconfig::write(
+            root,
+            "admin",
+            &server,
+            authority.certificate(),
+            &Credential::Certificate(&identity),
+        )?;
+        let store = format!("http://127.0.0.1:{}", ports::free()?);
+        Ok(Self {
+            root,
+            authority,
+            janitor,
+            store,
+            port,
+            tokens: certs::token_keys(&pki)?,
+            server,
+            admin,
+            processes: Vec::new(),
+        })
+    }
+
+    pub(super) fn start_store(&mut self, program: &Path) -> Result<()> {
+        let peer = format!("http://127.0.0.1:{}", ports::free()?);
+        let flags = [
+            flag("data-dir", self.root.join("data").join("etcd")),
+            flag("listen-client-urls", &self.store),
+            flag("advertise-client-urls", &self.store),
+            flag("listen-peer-urls", &peer),
+            flag("initial-advertise-peer-urls", &peer),
+            flag("initial-cluster", format!("default={peer}")),
+            flag("log-level", "warn"),
+            // Its contents end with the cluster: nothing is gained by waiting for the disk.
+            OsString::from("--unsafe-no-fsync"),
+        ];
+        self.start("etcd", program, &flags)
+    }
+
+    pub(super) fn start_api_server(&mut self, program: &Path) -> Result<()> {
+        let serving = self
+            .authority
+            .server(&self.root.join("pki"), "kube-apiserver")?;
+        let flags = [
+            flag("etcd-servers", &self.store),
+            flag("bind-address", "127.0.0.1"),
+            flag("advertise-address", "127.0.0.1"),
+            flag("secure-port", self.port.to_string()),
+            flag("tls-cert-file", &serving.certificate),
+            flag("tls-private-key-file", &serving.key),
+            flag("client-ca-file", self.authority.certificate()),
+            flag("service-account-issuer", "https://kubernetes.default.svc"),
+            flag("service-account-key-file", &self.tokens.certificate),
+            flag("service-account-signing-key-file", &self.tokens.key),
+            flag("service-cluster-ip-range", "10.96.0.0/24"),
+            flag("authorization-mode", "Node,RBAC"),
+            flag("allow-privileged", "true"),
+            // Webhooks behind a Service are reached by its endpoints: no kube-proxy is needed.
+            flag("enable-aggregator-routing", "true"),
+        ];
+        self.start("kube-apiserver", program, &flags)
+    }
+
+    pub(super) fn start_controllers(&mut self, program: &Path) -> Result<()> {
+        let user = "system:kube-controller-manager";
+        let identity =
+            self.authority
+                .client(&self.root.join("pki"), "kube-controller-manager", user, &[])?;
+        let credential = Credential::Certificate(&identity);
+        let config = kubeconfig::write(
+            self.root,
+            "kube-controller-manager",
+            &self.server,
+            self.authority.certificate(),
+            &credential,
+        )?;
+        let flags = [
+            flag("kubeconfig", &config),
+            flag("authentication-kubeconfig", &config),
+            flag("authorization-kubeconfig", &config),
+            flag("bind-address", "127.0.0.1"),
+            // Nobody asks it anything; 0 opens no port that another cluster could want.
+            flag("secure-port", "0"),
+            flag("service-account-private-key-file", &self.tokens.key),
+            flag("root-ca-file", self.authority.certificate()),
+            flag("use-service-account-credentials", "true"),
+            flag("leader-elect", "false"),
+        ];
+        self.start("kube-controller-manager", program, &flags)
+    }
+
+    /// Until the API server says so itself.
+    pub(super) async fn wait_ready(&mut self) -> Result<()> {
+        let client = self.client().await?;
+        wait::until_true(READY, "the API server is ready", || {
+            let alive = self.check_alive();
+            let client = client.clone();
+            async move {
+                alive?;
+                let request = http::Request::get("/readyz")
+                    .body(Vec::new())
+                    .context("cannot ask /readyz")?;
+                Ok(client.request_text(request).await? == "ok")
+            }
+        })
+        .await
+    }
+
+    /// Until the controllers have made the first ServiceAccount, without which nothing can run in `default`.
+    pub(super) async fn wait_for_controllers(&mut self) -> Result<()> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, "default");
+        wait::until_true(READY, "the controllers work", || {
+            let alive = self.check_alive();
+            let accounts = accounts.clone();
+            async move {
+                alive?;
+                Ok(accounts.get_opt("default").await?.is_some())
+            }
+        })
+        .await
+    }
+
+    async fn client(&self) -> Result<Client> {
+        let config = Kubeconfig::read_from(&self.admin)
+            .context("cannot read the administrator's kubeconfig")?;
+        let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
+            .await
+            .context("cannot use the kubeconfig")?;
+        Client::try_from(config).context("cannot make a client")
+    }
+
+    fn start(&mut self, name: &str, program: &Path, flags: &[OsString]) -> Result<()> {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("HOME", self.root.join("home"))
+            .current_dir(self.root.join("data"))
+            .args(flags);
+        let log = self.root.join("logs").join(format!("{name}.log"));
+        self.processes
+            .push(Process::start(name, command, &log, self.janitor)?);
+        Ok(())
+    }
+
+    fn check_alive(&mut self) -> Result<()> {
+        self.processes.iter_mut().try_for_each(Process::check_alive)
+    }
+}
+
+fn flag(name: &str, value: impl Into<OsString>) -> OsString {
+    let mut flag = OsString::from(format!("--{name}="));
+    flag.push(value.into());
+    flag
+}

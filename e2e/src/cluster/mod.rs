@@ -1,0 +1,263 @@
+//! A Kubernetes cluster as a value: started by its builder, asked through clients and kubectl, gone when dropped.
+//! How its processes are started is in `control_plane`; what is applied to it and expected of it is the scenario's.
+
+mod builder;
+mod control_plane;
+mod shared;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+
+use crate::certs::Authority;
+use crate::command::{Command, Output};
+use crate::janitor::Janitor;
+use crate::kubeconfig::{self, Credential};
+use crate::process::Process;
+use crate::programs;
+use crate::registry::Registry;
+use crate::tools::{self, Tool};
+
+pub use builder::Builder;
+pub use shared::{Shared, shared};
+
+/// Longer than any run; the API server may cut it.
+const TOKEN_SECONDS: i64 = 24 * 60 * 60;
+
+/// A running control plane with its registries.
+///
+/// Dropped, it leaves nothing behind. Dropped by a panic, it leaves its logs and says where. A scenario therefore fails by panicking.
+pub struct Cluster {
+    root: PathBuf,
+    server: String,
+    authority: Authority,
+    admin: PathBuf,
+    registries: Vec<Registry>,
+    processes: Vec<Process>,
+    // Last: it clears the folder once nothing writes to it any more.
+    janitor: Janitor,
+}
+
+impl Cluster {
+    /// What shall be started.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// The administrator's kubeconfig (group `system:masters`).
+    pub fn kubeconfig(&self) -> &Path {
+        &self.admin
+    }
+
+    /// The API server's URL.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The folder that is this cluster's: what a scenario puts under `data` or beside it vanishes with the cluster.
+    pub fn folder(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where the logs of all processes are.
+    pub fn logs(&self) -> PathBuf {
+        self.root.join("logs")
+    }
+
+    /// A client for the administrator. A client belongs to the runtime that it was made in: each test takes its own.
+    pub async fn client(&self) -> Result<Client> {
+        self.client_as(&self.admin).await
+    }
+
+    /// A client for whoever `kubeconfig` is for.
+    pub async fn client_as(&self, kubeconfig: &Path) -> Result<Client> {
+        let config = Kubeconfig::read_from(kubeconfig)
+            .with_context(|| format!("cannot read {}", kubeconfig.display()))?;
+        let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
+            .await
+            .context("cannot use a kubeconfig")?;
+        Client::try_from(config).context("cannot make a client")
+    }
+
+    /// The kubeconfig of a person: a client certificate for `user` in `groups` (at most two).
+    pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
+        let name = format!(
+            "{}-{}",
+            file_name(user),
+            groups
+                .iter()
+                .map(|group| file_name(group))
+                .collect::<Vec<_>>()
+                .join("-")
+        );
+        let pki = self.root.join("pki");
+        let identity = self
+            .authority
+            .client(&pki, &format!("user-{name}"), user, groups)?;
+        kubeconfig::write(
+            &self.root,
+            &name,
+            &self.server,
+            self.authority.certificate(),
+            &Credential::Certificate(&identity),
+        )
+    }
+
+    /// The kubeconfig of a ServiceAccount that exists: a token by TokenRequest, good for a day.
+    pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec {
+                expiration_seconds: Some(TOKEN_SECONDS),
+                ..TokenRequestSpec::default()
+            }),
+            ..TokenRequest::default()
+        };
+        let answer = accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await
+            .with_context(|| format!("cannot get a token for ServiceAccount {namespace}/{name}"))?;
+        let token = answer
+            .status
+            .and_then(|status| status.token)
+            .context("a TokenRequest was answered without token")?;
+        let file = format!("{namespace}-{name}");
+        kubeconfig::write(
+            &self.root,
+            &file,
+            &self.server,
+            self.authority.certificate(),
+            &Credential::Token(&token),
+        )
+    }
+
+    /// Registry number `n`, from 0; an error where the builder was asked for fewer.
+    pub fn registry(&self, n: usize) -> Result<&Registry> {
+        let count = self.registries.len();
+        self.registries
+            .get(n)
+            .with_context(|| format!("this cluster has {count} registries, there is no number {n}"))
+    }
+
+    /// All registries.
+    pub fn registries(&self) -> &[Registry] {
+        &self.registries
+    }
+
+    /// All registries, to take one down.
+    pub fn registries_mut(&mut self) -> &mut [Registry] {
+        &mut self.registries
+    }
+
+    /// Runs kubectl as the administrator.
+    pub async fn kubectl<I, S>(&self, arguments: I) -> Result<Output>
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        self.tool(Tool::Kubectl)
+            .await?
+            .args(arguments)
+            .output()
+            .await
+    }
+
+    /// Runs the plugin as people do, `kubectl bundle …`, as the administrator.
+    pub async fn kubectl_bundle<I, S>(&self, arguments: I) -> Result<Output>
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        self.plugin().await?.args(arguments).output().await
+    }
+
+    /// `kubectl bundle`, to add arguments, variables and input to.
+    pub async fn plugin(&self) -> Result<Command> {
+        let kubectl = self.tool(Tool::Kubectl).await?;
+        link(
+            &self.root.join("bin"),
+            "kubectl-bundle",
+            &programs::get().await?.plugin,
+        )?;
+        Ok(kubectl.args(["bundle"]))
+    }
+
+    /// One of the tools in the clean environment of this cluster.
+    pub async fn tool(&self, tool: Tool) -> Result<Command> {
+        let bin = self.root.join("bin");
+        link(&bin, tool.name(), &tools::path_async(tool, None).await?)?;
+        Ok(self.clean(Command::new(bin.join(tool.name()))))
+    }
+
+    /// `command` with this cluster's environment: own home, own Docker configuration, the administrator's kubeconfig.
+    pub fn clean(&self, command: Command) -> Command {
+        let home = self.root.join("home");
+        let mut path = self.root.join("bin").into_os_string();
+        if let Some(rest) = std::env::var_os("PATH") {
+            path.push(":");
+            path.push(rest);
+        }
+        command
+            .env("PATH", path)
+            .env("DOCKER_CONFIG", home.join(".docker"))
+            .env("XDG_CACHE_HOME", home.join(".cache"))
+            .env("XDG_CONFIG_HOME", home.join(".config"))
+            .env("HOME", home)
+            .env("NO_COLOR", "1")
+            .env("TZ", "UTC")
+            .env("LC_ALL", "C.UTF-8")
+            .kubeconfig(&self.admin)
+    }
+
+    /// Keeps the logs although nothing panicked, and returns their folder.
+    pub fn keep_logs(&self) -> Result<PathBuf> {
+        self.janitor.spare_logs()?;
+        Ok(self.logs())
+    }
+
+    pub(crate) fn janitor(&self) -> &Janitor {
+        &self.janitor
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // The API server before etcd, and all before the folder goes.
+        while let Some(process) = self.processes.pop() {
+            drop(process);
+        }
+        self.registries.clear();
+        if std::thread::panicking() {
+            tell_logs(self);
+        }
+    }
+}
+
+/// For the end of a failed test.
+fn tell_logs(cluster: &Cluster) {
+    match cluster.keep_logs() {
+        Ok(folder) => eprintln!("e2e: logs of the cluster are kept in {}", folder.display()),
+        Err(error) => eprintln!("e2e: cannot keep the logs: {error:#}"),
+    }
+}
+
+/// Makes `folder/NAME` point to `target`, unless something of that name is there.
+fn link(folder: &Path, name: &str, target: &Path) -> Result<()> {
+    match fs_err::os::unix::fs::symlink(target, folder.join(name)) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// `text` with only such characters as are safe in a file name.
+fn file_name(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .collect()
+}

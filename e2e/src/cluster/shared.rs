@@ -1,0 +1,39 @@
+//! One cluster for all tests of a binary that do not mind each other.
+//! Tests that change what all share (the webhook's absence, the server's version) start their own.
+
+use std::ops::Deref;
+
+use anyhow::Result;
+use tokio::sync::OnceCell;
+
+use super::{Cluster, tell_logs};
+
+/// The shared cluster in a test's hands: when the test panics, the logs are kept.
+pub struct Shared(&'static Cluster);
+
+/// The cluster that all tests of this process share: two registries, one webhook where a test starts it.
+///
+/// It is started by whoever asks first. A static is never dropped: when the process ends, the janitor takes it down.
+pub async fn shared() -> Result<Shared> {
+    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+    let cluster = CLUSTER
+        .get_or_try_init(|| Cluster::builder().registries(2).start())
+        .await?;
+    Ok(Shared(cluster))
+}
+
+impl Deref for Shared {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        self.0
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tell_logs(self.0);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A little shell beside us that outlives us: when this process is gone, however it went, it kills what we started and clears our folder.
+//! Orderly ends are not here: `process` kills and reaps, and tells the janitor.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+
+/// Reads orders from a pipe that only we hold. Its end means that we are gone, by whatever death: the kernel closes it for us.
+const SCRIPT: &str = r#"
+trap '' INT TERM HUP
+pids=''
+rubbish=$1
+while read -r verb what; do
+  case $verb in
+    watch) pids="$pids $what" ;;
+    forget) left=''
+      for pid in $pids; do [ "$pid" = "$what" ] || left="$left $pid"; done
+      pids=$left ;;
+    spare) rubbish=$1/data ;;
+  esac
+done
+[ -z "$pids" ] || kill -KILL $pids 2>/dev/null
+rm -rf -- "$rubbish" && exit
+sleep 1
+rm -rf -- "$rubbish"
+"#;
+
+/// Handle to one janitor; clones order the same one. It goes to work when the last handle is dropped.
+#[derive(Clone)]
+pub(crate) struct Janitor(Arc<Mutex<Shell>>);
+
+struct Shell {
+    child: Child,
+    orders: Option<ChildStdin>,
+}
+
+impl Janitor {
+    /// Starts one for `folder`, which it removes in the end; of a folder that was spared, only its `data`.
+    pub(crate) fn start(folder: &Path) -> Result<Self> {
+        let mut child = Command::new("sh")
+            .args(["-c", SCRIPT, "janitor"])
+            .arg(folder)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            // Ctrl-C goes to the terminal's group; the janitor is needed after it.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start `sh`, which clears up after this process")?;
+        let orders = child.stdin.take();
+        Ok(Self(Arc::new(Mutex::new(Shell { child, orders }))))
+    }
+
+    /// From now on process `pid` dies with us.
+    pub(crate) fn watch(&self, pid: u32) -> Result<()> {
+        self.order(&format!("watch {pid}"))
+    }
+
+    /// Process `pid` has been reaped: its number may be anybody's from now on.
+    pub(crate) fn forget(&self, pid: u32) -> Result<()> {
+        self.order(&format!("forget {pid}"))
+    }
+
+    /// Leaves the logs where they are.
+    pub(crate) fn spare_logs(&self) -> Result<()> {
+        self.order("spare logs")
+    }
+
+    fn order(&self, line: &str) -> Result<()> {
+        let mut shell = self.shell();
+        let pipe = shell
+            .orders
+            .as_mut()
+            .context("the janitor has been dismissed")?;
+        writeln!(pipe, "{line}").context("the janitor that clears up after this process is gone")
+    }
+
+    fn shell(&self) -> MutexGuard<'_, Shell> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        if let Err(error) = self.child.wait() {
+            eprintln!("e2e: cannot wait for the janitor: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_removes_the_folder_or_spares_the_logs() {
+        for spare in [false, true] {
+            let root = tempfile::tempdir().unwrap().keep();
+            fs_err::create_dir(root.join("data")).unwrap();
+            fs_err::create_dir(root.join("logs")).unwrap();
+            let janitor = Janitor::start(&root).unwrap();
+            if spare {
+                janitor.spare_logs().unwrap();
+            }
+            drop(janitor);
+            assert!(!root.join("data").exists());
+            assert_eq!(root.join("logs").exists(), spare);
+            if spare {
+                fs_err::remove_dir_all(&root).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn it_kills_what_it_watches_when_the_pipe_ends() {
+        let root = tempfile::tempdir().unwrap().keep();
+        let mut watched = Command::new("sleep").arg("600").spawn().unwrap();
+        let mut forgotten = Command::new("sleep").arg("600").spawn().unwrap();
+        let janitor = Janitor::start(&root).unwrap();
+        janitor.watch(forgotten.id()).unwrap();
+        janitor.watch(watched.id()).unwrap();
+        janitor.forget(forgotten.id()).unwrap();
+        drop(janitor);
+        assert!(!watched.wait().unwrap().success());
+        assert!(forgotten.try_wait().unwrap().is_none());
+        forgotten.kill().unwrap();
+        forgotten.wait().unwrap();
+    }
+}

@@ -1,0 +1,34 @@
+//! A real Kubernetes on loopback: the tools built from their Go modules, clusters as values, registries, and our two programs run on them.
+//! What a scenario says and expects is not here but in `tests/scenarios`; rules of the product are in `bundle-core`.
+#![allow(
+    clippy::print_stderr,
+    reason = "the harness talks to the person who runs it, on stderr; it has no printer"
+)]
+
+pub mod certs;
+pub mod cluster;
+pub mod command;
+pub mod manifests;
+pub mod prerequisites;
+pub mod programs;
+pub mod registry;
+pub mod tools;
+pub mod wait;
+pub mod webhook;
+
+mod janitor;
+mod kubeconfig;
+mod ports;
+mod process;
+
+pub use cluster::Cluster;
+pub use command::Output;
+pub use registry::Registry;
+pub use tools::Tool;
+pub use webhook::{Webhook, WebhookOptions};
+
+/// Every TLS connection of this process uses the one provider of the workspace; safe to call often.
+pub(crate) fn use_own_tls_provider() {
+    // An error says that a provider is set already, which is what we want.
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+}

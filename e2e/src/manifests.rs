@@ -1,0 +1,158 @@
+//! Manifests from files to a cluster: read, ordered, applied server-side, CRDs waited for.
+//! It is for setting the stage; how the product installs a bundle is in the webhook.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use kube::api::{Patch, PatchParams};
+use kube::core::{DynamicObject, GroupVersionKind, TypeMeta};
+use kube::discovery::{ApiResource, Scope, pinned_kind};
+use kube::{Api, Client};
+use serde_json::Value;
+
+use crate::wait;
+
+/// Field manager of everything that the harness applies.
+const MANAGER: &str = "e2e";
+const ESTABLISHED: Duration = Duration::from_secs(20);
+
+/// All objects in the YAML files of `folder`, files by name.
+pub fn read_folder(folder: &Path) -> Result<Vec<Value>> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in fs_err::read_dir(folder)? {
+        let path = entry?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml" || extension == "yml")
+        {
+            files.push(path);
+        }
+    }
+    if files.is_empty() {
+        bail!("no YAML files in {}", folder.display());
+    }
+    files.sort();
+    let mut objects = Vec::new();
+    for file in files {
+        objects.extend(
+            parse(&fs_err::read_to_string(&file)?)
+                .with_context(|| format!("cannot read {}", file.display()))?,
+        );
+    }
+    Ok(objects)
+}
+
+/// All objects of a YAML text.
+pub fn parse(text: &str) -> Result<Vec<Value>> {
+    todo!("{text}")
+}
+
+/// Applies `objects` server-side with force: namespaces and CRDs first and established, admission webhooks last.
+pub async fn apply(client: &Client, objects: &[Value]) -> Result<()> {
+    let mut ordered: Vec<&Value> = objects.iter().collect();
+    ordered.sort_by_key(|object| rank(object));
+    let mut awaited = Vec::new();
+    let mut rank_before = 0;
+    for object in ordered {
+        // Resources of a CRD can be applied once it is established.
+        if rank(object) > rank_before {
+            rank_before = rank(object);
+            for name in awaited.drain(..) {
+                wait_established(client, name).await?;
+            }
+        }
+        apply_one(client, object)
+            .await
+            .with_context(|| format!("cannot apply {}", title(object)))?;
+        if object["kind"] == "CustomResourceDefinition" {
+            awaited.push(
+                object["metadata"]["name"]
+                    .as_str()
+                    .context("a CustomResourceDefinition without name")?,
+            );
+        }
+    }
+    for name in awaited {
+        wait_established(client, name).await?;
+    }
+    Ok(())
+}
+
+async fn apply_one(client: &Client, object: &Value) -> Result<()> {
+    let (resource, scope) = kind_of(client, object).await?;
+    let name = object["metadata"]["name"]
+        .as_str()
+        .context("no metadata.name")?;
+    let api: Api<DynamicObject> = match scope {
+        Scope::Cluster => Api::all_with(client.clone(), &resource),
+        Scope::Namespaced => Api::namespaced_with(
+            client.clone(),
+            object["metadata"]["namespace"]
+                .as_str()
+                .unwrap_or("default"),
+            &resource,
+        ),
+    };
+    api.patch(
+        name,
+        &PatchParams::apply(MANAGER).force(),
+        &Patch::Apply(object),
+    )
+    .await?;
+    Ok(())
+}
+
+async fn kind_of(client: &Client, object: &Value) -> Result<(ApiResource, Scope)> {
+    let text = |name: &str| {
+        object[name]
+            .as_str()
+            .map(ToOwned::to_owned)
+            .with_context(|| format!("no {name}"))
+    };
+    let types = TypeMeta {
+        api_version: text("apiVersion")?,
+        kind: text("kind")?,
+    };
+    let kind = GroupVersionKind::try_from(&types)
+        .with_context(|| format!("unreadable apiVersion `{}`", types.api_version))?;
+    let (resource, capabilities) = pinned_kind(client, &kind).await?;
+    Ok((resource, capabilities.scope))
+}
+
+async fn wait_established(client: &Client, name: &str) -> Result<()> {
+    let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    wait::until_true(ESTABLISHED, &format!("CRD {name} is established"), || {
+        let api = api.clone();
+        async move {
+            let object = api.get(name).await?;
+            let conditions = object.data["status"]["conditions"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            Ok(conditions.iter().any(|condition| {
+                condition["type"] == "Established" && condition["status"] == "True"
+            }))
+        }
+    })
+    .await
+}
+
+/// The place in the order of applying.
+fn rank(object: &Value) -> u8 {
+    match object["kind"].as_str().unwrap_or_default() {
+        "CustomResourceDefinition" | "Namespace" => 0,
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => 2,
+        _ => 1,
+    }
+}
+
+fn title(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    format!(
+        "{} {}",
+        text(&object["kind"]),
+        text(&object["metadata"]["name"])
+    )
+}

@@ -1,0 +1,95 @@
+//! The programs that a machine must bring along (Go, git, a C compiler), and how to get each where it is missing.
+//! What we build ourselves is in `tools` and `programs`.
+
+use std::io;
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, anyhow};
+
+/// A program that is neither built nor shipped by this repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// The Go toolchain, for the tools under `e2e/tools`.
+    Go,
+    /// git, for bundles whose source is a repository.
+    Git,
+    /// A C compiler, for the TLS library.
+    CCompiler,
+}
+
+impl Program {
+    const fn facts(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Go => (
+                "go",
+                "builds the tools of Kubernetes and others",
+                "install Go 1.26 or newer: https://go.dev/doc/install, `brew install go`, or your distribution's package",
+            ),
+            Self::Git => (
+                "git",
+                "fetches bundles from repositories",
+                "install the package `git`",
+            ),
+            Self::CCompiler => (
+                "cc",
+                "compiles the TLS library",
+                "install the package `gcc` or `clang` (Debian: `build-essential`, macOS: `xcode-select --install`)",
+            ),
+        }
+    }
+}
+
+/// All of `programs` that are missing, in one error; each with its use and the way to get it.
+pub fn check(programs: &[Program]) -> Result<()> {
+    let missing: Vec<_> = programs
+        .iter()
+        .filter_map(|program| {
+            let (name, _, _) = program.facts();
+            // Any answer will do, also a complaint about the flag: what counts is that something answers to the name.
+            let tried = Command::new(name)
+                .arg(if *program == Program::Go {
+                    "version"
+                } else {
+                    "--version"
+                })
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+            tried
+                .err()
+                .map(|error| explain(*program, &error).to_string())
+        })
+        .collect();
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(anyhow!(missing.join("\n")))
+    }
+}
+
+/// The error of a program that could not be started.
+pub(crate) fn explain(program: Program, error: &io::Error) -> anyhow::Error {
+    let (name, purpose, way) = program.facts();
+    if error.kind() == io::ErrorKind::NotFound {
+        anyhow!("`{name}` is needed ({purpose}) and is not on PATH\nhint: {way}")
+    } else {
+        anyhow!("`{name}` is needed ({purpose}) and cannot be started: {error}\nhint: {way}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_the_way_to_get_it() {
+        let text = explain(Program::Go, &io::Error::from(io::ErrorKind::NotFound)).to_string();
+        assert!(text.starts_with("`go` is needed (builds the tools of Kubernetes and others) and is not on PATH\nhint: install Go"), "{text}");
+    }
+
+    #[test]
+    fn a_machine_that_compiled_this_test_has_a_c_compiler() {
+        check(&[Program::CCompiler]).unwrap();
+    }
+}

@@ -1,0 +1,134 @@
+//! A long-running program of a cluster: its log file, its death with us, its end on drop.
+//! Programs that run once and answer are in `command`.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::janitor::Janitor;
+
+/// How much of a log an error shows.
+const TAIL_LINES: usize = 20;
+
+/// A started program; killed and reaped when dropped.
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+    janitor: Janitor,
+}
+
+impl Process {
+    /// Starts `command` with its output appended to `log`.
+    pub(crate) fn start(
+        name: &str,
+        mut command: Command,
+        log: &Path,
+        janitor: &Janitor,
+    ) -> Result<Self> {
+        let file = fs_err::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(log)?
+            .into_file();
+        let twin = file
+            .try_clone()
+            .with_context(|| format!("cannot share {}", log.display()))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(file)
+            .stderr(twin)
+            // Ctrl-C is for us; we end our programs in order.
+            .process_group(0)
+            .spawn()
+            .with_context(|| {
+                format!("cannot start {name} ({})", command.get_program().display())
+            })?;
+        let process = Self {
+            name: name.to_owned(),
+            child,
+            log: log.to_owned(),
+            janitor: janitor.clone(),
+        };
+        process.janitor.watch(process.pid())?;
+        Ok(process)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// An error with the end of its log, if the program has ended.
+    pub(crate) fn check_alive(&mut self) -> Result<()> {
+        if let Some(status) = self
+            .child
+            .try_wait()
+            .with_context(|| format!("cannot wait for {}", self.name))?
+        {
+            bail!("{} ended with {status}:\n{}", self.name, self.log_tail());
+        }
+        Ok(())
+    }
+
+    /// The last lines that it wrote.
+    pub(crate) fn log_tail(&self) -> String {
+        let text = fs_err::read(&self.log)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default();
+        let lines: Vec<_> = text.lines().collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+
+    /// SIGKILL, and the wait for the end.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.child
+            .kill()
+            .with_context(|| format!("cannot kill {}", self.name))?;
+        self.child
+            .wait()
+            .with_context(|| format!("cannot reap {}", self.name))?;
+        Ok(())
+    }
+
+    /// SIGTERM, and the wait for the end until `patience` is over.
+    pub(crate) async fn terminate(&mut self, patience: Duration) -> Result<ExitStatus> {
+        let began = Instant::now();
+        let pid = i32::try_from(self.pid())
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("a process number out of range")?;
+        kill_process(pid, Signal::TERM)
+            .with_context(|| format!("cannot send SIGTERM to {}", self.name))?;
+        loop {
+            if let Some(status) = self
+                .child
+                .try_wait()
+                .with_context(|| format!("cannot wait for {}", self.name))?
+            {
+                return Ok(status);
+            }
+            if began.elapsed() > patience {
+                bail!(
+                    "{} still runs {:.1} s after SIGTERM:\n{}",
+                    self.name,
+                    patience.as_secs_f64(),
+                    self.log_tail()
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let ended = self.kill().and_then(|()| self.janitor.forget(self.pid()));
+        if let Err(error) = ended {
+            eprintln!("e2e: {error:#}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Our own two programs, built once per process by the cargo that runs us.
+//! The programs of others are in `tools`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+/// Variable that picks the profile; default is the one that this process was built with.
+const PROFILE: &str = "BUNDLE_E2E_PROFILE";
+const PACKAGES: [&str; 2] = ["kubectl-bundle", "bundle-webhook"];
+
+/// Where the programs are.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    /// The plugin, `kubectl-bundle`.
+    pub plugin: PathBuf,
+    /// The pod's process, `bundle-webhook`.
+    pub webhook: PathBuf,
+}
+
+/// Both programs, up to date with the sources.
+pub async fn get() -> Result<&'static Programs> {
+    static BUILT: OnceCell<Programs> = OnceCell::const_new();
+    BUILT
+        .get_or_try_init(|| async {
+            tokio::task::spawn_blocking(build)
+                .await
+                .context("the thread that builds our programs ended early")?
+        })
+        .await
+}
+
+fn build() -> Result<Programs> {
+    let profile = profile()?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).args([
+        "build",
+        "--message-format=json-render-diagnostics",
+        "--profile",
+        &profile,
+    ]);
+    for package in PACKAGES {
+        command.args(["--package", package]);
+    }
+    eprintln!("programs: building {} ({profile})", PACKAGES.join(" and "));
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start cargo, which builds kubectl-bundle and bundle-webhook")?;
+    if !output.status.success() {
+        bail!(
+            "cargo could not build {}; what it said stands above",
+            PACKAGES.join(" and ")
+        );
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    Ok(Programs {
+        plugin: executable(&messages, PACKAGES[0])?,
+        webhook: executable(&messages, PACKAGES[1])?,
+    })
+}
+
+/// The program called `name` among what cargo reports to have built.
+fn executable(messages: &str, name: &str) -> Result<PathBuf> {
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["target"]["name"] == name)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .with_context(|| format!("cargo built no program called `{name}`"))
+}
+
+/// Cargo's name for the profile that this process was built with, from the folder that it lies in.
+fn profile() -> Result<String> {
+    if let Ok(asked) = std::env::var(PROFILE) {
+        return Ok(asked);
+    }
+    let me = std::env::current_exe().context("cannot tell where this program lies")?;
+    let folder = me.parent().map(|parent| {
+        if parent.ends_with("deps") {
+            parent.parent().unwrap_or(parent)
+        } else {
+            parent
+        }
+    });
+    Ok(
+        match folder
+            .and_then(Path::file_name)
+            .and_then(|name| name.to_str())
+        {
+            Some("release") => "release".to_owned(),
+            _ => "dev".to_owned(),
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_found_among_cargos_messages() {
+        let messages = concat!(
+            r#"{"reason":"compiler-artifact","target":{"name":"kubectl-bundle"},"executable":null}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","target":{"name":"kubectl-bundle"},"executable":"/t/kubectl-bundle"}"#,
+            "\nnot json\n",
+        );
+        assert_eq!(
+            executable(messages, "kubectl-bundle").unwrap(),
+            Path::new("/t/kubectl-bundle")
+        );
+        let error = executable(messages, "bundle-webhook")
+            .unwrap_err()
+            .to_string();
+        assert_eq!(error, "cargo built no program called `bundle-webhook`");
+    }
+}

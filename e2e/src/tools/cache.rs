@@ -1,0 +1,107 @@
+//! The user's folder of built tools: one place per recipe, one builder at a time, results moved into place whole.
+//! How a tool is built is in `build`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use etcetera::BaseStrategy;
+use sha2::{Digest, Sha256};
+
+use super::build::Recipe;
+
+/// `$XDG_CACHE_HOME/kubectl-bundle/tools`, or what this system has in its place.
+fn root() -> Result<PathBuf> {
+    let base = etcetera::choose_base_strategy().context("cannot find the user's cache folder")?;
+    Ok(base.cache_dir().join("kubectl-bundle").join("tools"))
+}
+
+/// The program of `recipe`; builds it while holding its family's lock where it is not there yet.
+pub(super) fn built(recipe: &Recipe) -> Result<PathBuf> {
+    let root = root()?;
+    let tool = recipe.tool;
+    let home = root.join(format!("{tool}-{}", recipe.key()?));
+    let program = home.join(tool.name());
+    if program.is_file() {
+        return Ok(program);
+    }
+    fs_err::create_dir_all(&root)?;
+    // Tools of one family share most of their packages: two builders at once would compile them twice.
+    let _lock = lock(&root.join(format!("{}.lock", tool.family())), tool.name())?;
+    if program.is_file() {
+        return Ok(program);
+    }
+    let scratch = tempfile::Builder::new()
+        .prefix(".building-")
+        .tempdir_in(&root)?;
+    let fresh = scratch.path().join(tool.name());
+    recipe.build(&fresh)?;
+    fs_err::create_dir_all(&home)?;
+    fs_err::rename(&fresh, &program)?;
+    Ok(program)
+}
+
+/// A folder with a link for each of `programs`, named by what it holds so that the same wish gives the same folder.
+pub(super) fn folder_of(programs: &[(&str, PathBuf)]) -> Result<PathBuf> {
+    let mut hash = Sha256::new();
+    for (name, path) in programs {
+        hash.update(name);
+        hash.update(path.as_os_str().as_encoded_bytes());
+        hash.update([0]);
+    }
+    let root = root()?;
+    let folder = root.join(format!("path-{}", hex::encode(&hash.finalize()[..8])));
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    fs_err::create_dir_all(&root)?;
+    let scratch = tempfile::Builder::new()
+        .prefix(".linking-")
+        .tempdir_in(&root)?;
+    for (name, path) in programs {
+        fs_err::os::unix::fs::symlink(path, scratch.path().join(name))?;
+    }
+    let scratch = scratch.keep();
+    if let Err(error) = fs_err::rename(&scratch, &folder) {
+        fs_err::remove_dir_all(&scratch)?;
+        // Another process was quicker; its folder holds the same.
+        if !folder.is_dir() {
+            return Err(error.into());
+        }
+    }
+    Ok(folder)
+}
+
+/// Waits for the exclusive lock on `path`; dropping the file gives it back, also when the process dies.
+fn lock(path: &Path, tool: &str) -> Result<std::fs::File> {
+    let file = fs_err::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)?
+        .into_file();
+    if file.try_lock().is_err() {
+        eprintln!("tools: another process is building; waiting for {tool}");
+        file.lock()
+            .with_context(|| format!("cannot lock {}", path.display()))?;
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_holder_waits_until_the_first_lets_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("family.lock");
+        let first = lock(&path, "etcd").unwrap();
+        let second = std::thread::spawn({
+            let path = path.clone();
+            move || lock(&path, "etcd").map(drop)
+        });
+        assert!(!second.is_finished());
+        drop(first);
+        second.join().unwrap().unwrap();
+    }
+}

@@ -1,0 +1,193 @@
+//! The table of tools: name, Go module folder under `e2e/tools`, package, what to expect of a first build.
+//! Versions are not here: each module's `go.mod` has them.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A program that is built from a Go module under `e2e/tools`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tool {
+    /// The Kubernetes API server.
+    KubeApiserver,
+    /// Kubernetes' controllers: ServiceAccounts, garbage collection, namespaces, Deployments …
+    KubeControllerManager,
+    /// The scheduler; only needed where pods shall run.
+    KubeScheduler,
+    /// The client.
+    Kubectl,
+    /// The API server's store.
+    Etcd,
+    /// The CNCF distribution registry. It has no referrers API.
+    Registry,
+    /// go-containerregistry's client; its `registry serve` has the referrers API.
+    Crane,
+    /// Helm 4.
+    Helm,
+    /// Helm 3.
+    Helm3,
+    /// cosign 2, which writes `.sig` tags.
+    Cosign2,
+    /// cosign 3, which writes bundles as referrers.
+    Cosign3,
+}
+
+/// One line of the table.
+struct Entry {
+    name: &'static str,
+    /// Folder under `e2e/tools`; tools of one folder share a dependency graph.
+    family: &'static str,
+    package: &'static str,
+    /// Rough time of a cold build on two cores, in seconds; only talk.
+    cold_seconds: u32,
+}
+
+impl Tool {
+    /// All of them, the ones that a cluster needs first.
+    pub const ALL: [Self; 11] = [
+        Self::KubeApiserver,
+        Self::Kubectl,
+        Self::KubeControllerManager,
+        Self::Etcd,
+        Self::Registry,
+        Self::Crane,
+        Self::KubeScheduler,
+        Self::Cosign3,
+        Self::Cosign2,
+        Self::Helm,
+        Self::Helm3,
+    ];
+
+    const fn entry(self) -> Entry {
+        let (name, family, package, cold_seconds) = match self {
+            Self::KubeApiserver => (
+                "kube-apiserver",
+                "kubernetes",
+                "k8s.io/kubernetes/cmd/kube-apiserver",
+                300,
+            ),
+            Self::KubeControllerManager => (
+                "kube-controller-manager",
+                "kubernetes",
+                "k8s.io/kubernetes/cmd/kube-controller-manager",
+                70,
+            ),
+            Self::KubeScheduler => (
+                "kube-scheduler",
+                "kubernetes",
+                "k8s.io/kubernetes/cmd/kube-scheduler",
+                10,
+            ),
+            Self::Kubectl => ("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 25),
+            Self::Etcd => ("etcd", "etcd", "go.etcd.io/etcd/server/v3", 30),
+            Self::Registry => (
+                "registry",
+                "registry",
+                "github.com/distribution/distribution/v3/cmd/registry",
+                100,
+            ),
+            Self::Crane => (
+                "crane",
+                "crane",
+                "github.com/google/go-containerregistry/cmd/crane",
+                10,
+            ),
+            Self::Helm => ("helm", "helm", "helm.sh/helm/v4/cmd/helm", 160),
+            Self::Helm3 => ("helm3", "helm3", "helm.sh/helm/v3/cmd/helm", 160),
+            Self::Cosign2 => (
+                "cosign2",
+                "cosign2",
+                "github.com/sigstore/cosign/v2/cmd/cosign",
+                240,
+            ),
+            Self::Cosign3 => (
+                "cosign3",
+                "cosign3",
+                "github.com/sigstore/cosign/v3/cmd/cosign",
+                240,
+            ),
+        };
+        Entry {
+            name,
+            family,
+            package,
+            cold_seconds,
+        }
+    }
+
+    /// The usual name of the program.
+    pub const fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    pub(super) const fn family(self) -> &'static str {
+        self.entry().family
+    }
+
+    pub(super) const fn package(self) -> &'static str {
+        self.entry().package
+    }
+
+    pub(super) const fn cold_seconds(self) -> u32 {
+        self.entry().cold_seconds
+    }
+
+    /// Whether the program carries a Kubernetes version that is set when it is linked.
+    pub(super) fn is_kubernetes(self) -> bool {
+        self.family() == "kubernetes"
+    }
+
+    /// Whether envtest's folder of assets holds it.
+    pub(super) const fn in_assets(self) -> bool {
+        matches!(self, Self::KubeApiserver | Self::Etcd | Self::Kubectl)
+    }
+}
+
+impl fmt::Display for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Tool {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|tool| tool.name() == text)
+            .ok_or_else(|| {
+                let known: Vec<_> = Self::ALL.iter().map(|tool| tool.name()).collect();
+                anyhow::anyhow!(
+                    "no tool is called `{text}`; there are: {}",
+                    known.join(", ")
+                )
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_is_found_by_its_own_name_and_declared_in_its_module() {
+        for tool in Tool::ALL {
+            assert_eq!(tool.name().parse::<Tool>().unwrap(), tool);
+            let module = super::super::build::family_folder(tool).join("go.mod");
+            let text = fs_err::read_to_string(module).unwrap();
+            assert!(
+                text.contains(tool.package()),
+                "{tool} is no tool of its module"
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_lists_the_known_ones() {
+        let error = "kubeclt".parse::<Tool>().unwrap_err().to_string();
+        assert!(
+            error.starts_with("no tool is called `kubeclt`; there are: kube-apiserver, kubectl"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! The version that a Kubernetes program says it has, as vendors write it (`v1.33.0-eks-abcdef0`, `v1.36.3+k3s1`).
+//! Whether a bundle goes with such a version is not decided here but in `bundle-core`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+
+/// A `gitVersion` to link into a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerVersion {
+    text: String,
+    major: u32,
+    minor: u32,
+}
+
+impl ServerVersion {
+    /// The number before the first dot.
+    pub const fn major(&self) -> u32 {
+        self.major
+    }
+
+    /// The number before the second dot.
+    pub const fn minor(&self) -> u32 {
+        self.minor
+    }
+
+    /// As the server reports it, with its leading `v`.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for ServerVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for ServerVersion {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let usage = || {
+            format!(
+                "`{text}` is no version of a server: write it as v1.36.3 or v1.33.0-eks-abcdef0"
+            )
+        };
+        // The text becomes part of the linker's arguments, which are split at blanks and quotes.
+        if !text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || ".+-_".contains(c))
+        {
+            bail!(usage());
+        }
+        let numbers = text.strip_prefix('v').with_context(usage)?;
+        let mut parts = numbers.splitn(3, '.');
+        let mut number = || {
+            parts
+                .next()
+                .and_then(|part| part.parse().ok())
+                .with_context(usage)
+        };
+        let (major, minor) = (number()?, number()?);
+        let patch = parts.next().with_context(usage)?;
+        if !patch.starts_with(|c: char| c.is_ascii_digit()) {
+            bail!(usage());
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            major,
+            minor,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vendors_versions_are_read() {
+        let version: ServerVersion = "v1.33.0-eks-abcdef0".parse().unwrap();
+        assert_eq!(
+            (version.major(), version.minor(), version.as_str()),
+            (1, 33, "v1.33.0-eks-abcdef0")
+        );
+        assert_eq!("v1.36.3+k3s1".parse::<ServerVersion>().unwrap().minor(), 36);
+    }
+
+    #[test]
+    fn what_is_no_version_or_would_reach_the_linker_is_refused() {
+        for bad in [
+            "",
+            "1.36.3",
+            "v1.36",
+            "v1.x.3",
+            "v1.36.",
+            "v1.36.3 -X main.evil=1",
+            "v1.36.3'",
+        ] {
+            let error = bad.parse::<ServerVersion>().unwrap_err().to_string();
+            assert!(
+                error.contains("is no version of a server"),
+                "{bad}: {error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! `bundle-webhook` as a process on the host: deployed with its own manifests, run as its own ServiceAccount, killed and started again at will.
+//! What it answers is for the scenarios to say.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::janitor::Janitor;
+use crate::process::Process;
+use crate::{manifests, ports, programs, wait};
+
+/// Where the product's own deployment manifests are, from the top of the repository.
+const DEPLOY: &str = "webhook/deploy";
+/// The namespace and ServiceAccount that those manifests make.
+pub const NAMESPACE: &str = "bundle-system";
+const SERVICE_ACCOUNT: &str = "bundle-webhook";
+
+const READY: Duration = Duration::from_secs(30);
+/// Above the time that a shutdown lets reviews in flight finish.
+const STOP: Duration = Duration::from_secs(30);
+
+/// How the webhook shall be started.
+#[derive(Debug, Clone)]
+pub struct WebhookOptions {
+    /// How often a source is asked whether a tag has moved; default 2 s, so that scenarios need not wait.
+    pub source_check_interval: Duration,
+    /// Whether the admission webhooks are registered with the API server; default yes.
+    pub admission: bool,
+    /// More flags, at the end of the line.
+    pub flags: Vec<String>,
+    /// More environment variables.
+    pub environment: Vec<(String, String)>,
+}
+
+impl Default for WebhookOptions {
+    fn default() -> Self {
+        Self {
+            source_check_interval: Duration::from_secs(2),
+            admission: true,
+            flags: Vec::new(),
+            environment: Vec::new(),
+        }
+    }
+}
+
+/// A webhook that has been deployed; whether it runs is the scenario's wish. Ends when dropped.
+pub struct Webhook {
+    program: PathBuf,
+    flags: Vec<String>,
+    environment: Vec<(String, String)>,
+    health: SocketAddr,
+    address: SocketAddr,
+    log: PathBuf,
+    janitor: Janitor,
+    client: Client,
+    process: Option<Process>,
+}
+
+impl Cluster {
+    /// Applies the product's manifests and admission configuration, and starts `bundle-webhook` as its ServiceAccount.
+    pub async fn start_webhook(&self, options: WebhookOptions) -> Result<Webhook> {
+        let client = self.client().await?;
+        let deploy = repository().join(DEPLOY);
+        manifests::apply(&client, &manifests::read_folder(&deploy.join("manifests"))?).await?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
+        let health = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
+        if options.admission {
+            let mut admission = manifests::read_folder(&deploy.join("admission"))?;
+            for configuration in &mut admission {
+                point_at(configuration, address);
+            }
+            manifests::apply(&client, &admission).await?;
+        }
+        let kubeconfig = self
+            .service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
+            .await?;
+        let cache = self
+            .folder()
+            .join("data")
+            .join(format!("webhook-{}", address.port()));
+        let mut flags: Vec<String> = [
+            ("--kubeconfig", kubeconfig.display().to_string()),
+            ("--listen", address.to_string()),
+            ("--health-listen", health.to_string()),
+            ("--namespace", NAMESPACE.to_owned()),
+            ("--san", Ipv4Addr::LOCALHOST.to_string()),
+            ("--cache-dir", cache.display().to_string()),
+            (
+                "--source-check-interval",
+                format!("{}ms", options.source_check_interval.as_millis()),
+            ),
+            ("--log-format", "json".to_owned()),
+        ]
+        .into_iter()
+        .flat_map(|(name, value)| [name.to_owned(), value])
+        .collect();
+        if let Some(ca) = self.registries().iter().find_map(|registry| registry.ca()) {
+            flags.extend(["--registry-ca".to_owned(), ca.display().to_string()]);
+        }
+        flags.extend(options.flags);
+        let mut webhook = Webhook {
+            program: programs::get().await?.webhook.clone(),
+            flags,
+            environment: options.environment,
+            health,
+            address,
+            log: self
+                .logs()
+                .join(format!("bundle-webhook-{}.log", address.port())),
+            janitor: self.janitor().clone(),
+            client,
+            process: None,
+        };
+        webhook.start().await?;
+        if options.admission {
+            webhook.wait_for_admission().await?;
+        }
+        Ok(webhook)
+    }
+}
+
+impl Webhook {
+    /// Starts the process, with the same flags, ports and cache as before, and waits until it is ready.
+    pub async fn start(&mut self) -> Result<()> {
+        if self.process.is_some() {
+            bail!("bundle-webhook runs already");
+        }
+        let mut command = Command::new(&self.program);
+        command
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .args(&self.flags);
+        // Sources that are repositories need git, charts need helm.
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        let process = self.process.insert(Process::start(
+            "bundle-webhook",
+            command,
+            &self.log,
+            &self.janitor,
+        )?);
+        let health = self.health;
+        wait::until_true(READY, "bundle-webhook is ready", || {
+            let alive = process.check_alive();
+            async move {
+                alive?;
+                Ok(get(health, "/readyz").await?.0 == 200)
+            }
+        })
+        .await
+        .with_context(|| format!("its last words:\n{}", process.log_tail()))
+    }
+
+    /// SIGKILL: it ends in the middle of whatever it does.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process
+            .take()
+            .context("bundle-webhook does not run")?
+            .kill()
+    }
+
+    /// SIGTERM, and the wait for its end.
+    pub async fn stop(&mut self) -> Result<ExitStatus> {
+        self.process
+            .take()
+            .context("bundle-webhook does not run")?
+            .terminate(STOP)
+            .await
+    }
+
+    /// Ends it in order if it runs, and starts it again.
+    pub async fn restart(&mut self) -> Result<()> {
+        if self.process.is_some() {
+            self.stop().await?;
+        }
+        self.start().await
+    }
+
+    /// Whether the process is there.
+    pub fn is_running(&mut self) -> bool {
+        self.process
+            .as_mut()
+            .is_some_and(|process| process.check_alive().is_ok())
+    }
+
+    /// Everything that it has logged, over all its lives.
+    pub fn log(&self) -> Result<String> {
+        Ok(fs_err::read_to_string(&self.log)?)
+    }
+
+    /// The memory that it holds in RAM, in KiB.
+    pub fn rss_kib(&self) -> Result<u64> {
+        let pid = self
+            .process
+            .as_ref()
+            .context("bundle-webhook does not run")?
+            .pid();
+        let output = Command::new("ps")
+            .args(["-o", "rss=", "-p", &pid.to_string()])
+            .output()
+            .context("cannot start `ps`, which tells the memory of a process")?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        text.parse()
+            .with_context(|| format!("`ps` told no memory of process {pid}: `{text}`"))
+    }
+
+    /// What `/metrics` says.
+    pub async fn metrics(&self) -> Result<String> {
+        match get(self.health, "/metrics").await? {
+            (200, body) => Ok(body),
+            (status, body) => bail!("/metrics answered {status}: {body}"),
+        }
+    }
+
+    /// Where it serves admission.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it serves `/healthz`, `/readyz` and `/metrics`.
+    pub fn health_address(&self) -> SocketAddr {
+        self.health
+    }
+
+    /// Until the API server asks it, which is a little after the configuration has been stored and its `caBundle` set.
+    ///
+    /// A Bundle that the webhook must refuse is created as a dry run until it is the webhook that refuses it.
+    pub async fn wait_for_admission(&self) -> Result<()> {
+        let probe = json!({
+            "apiVersion": "core.rukpak.io/v1alpha1",
+            "kind": "Bundle",
+            "metadata": { "name": "e2e-probe" },
+            "spec": {
+                "provisionerClassName": "core-rukpak-io-plain",
+                "source": { "type": "git", "git": {
+                    "repository": "https://git.example.com/e2e.git", "directory": "../outside", "ref": { "branch": "main" },
+                } },
+            },
+        });
+        let body = serde_json::to_vec(&probe).context("cannot write the probe")?;
+        wait::until_true(READY, "the API server asks bundle-webhook", || {
+            let client = self.client.clone();
+            let body = body.clone();
+            async move {
+                let request =
+                    http::Request::post("/apis/core.rukpak.io/v1alpha1/bundles?dryRun=All")
+                        .header(http::header::CONTENT_TYPE, "application/json")
+                        .body(body)
+                        .context("cannot send the probe")?;
+                match client.request::<Value>(request).await {
+                    Ok(_) => Ok(false),
+                    Err(kube::Error::Api(status))
+                        if status.message.contains("denied the request") =>
+                    {
+                        Ok(true)
+                    }
+                    Err(error) => Err(error.into()),
+                }
+            }
+        })
+        .await
+    }
+}
+
+/// The top of the repository.
+fn repository() -> PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Replaces the Service in each webhook of `configuration` by the address of a process on this host.
+fn point_at(configuration: &mut Value, address: SocketAddr) {
+    for webhook in configuration["webhooks"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+    {
+        let client = &mut webhook["clientConfig"];
+        let path = client["service"]["path"].as_str().unwrap_or("/").to_owned();
+        if let Some(fields) = client.as_object_mut() {
+            fields.remove("service");
+            fields.insert(
+                "url".to_owned(),
+                Value::String(format!("https://{address}{path}")),
+            );
+        }
+    }
+}
+
+/// Status and body of a plain HTTP GET.
+async fn get(address: SocketAddr, path: &str) -> Result<(u16, String)> {
+    let response = reqwest::get(format!("http://{address}{path}")).await?;
+    let status = response.status().as_u16();
+    Ok((status, response.text().await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_becomes_an_address_on_this_host_and_the_path_stays() {
+        let mut configuration = json!({ "webhooks": [
+            { "name": "a", "clientConfig": { "service": { "name": "s", "namespace": "n", "path": "/validate" } } },
+            { "name": "b", "clientConfig": { "service": { "name": "s", "namespace": "n" } } },
+        ] });
+        point_at(&mut configuration, "127.0.0.1:20001".parse().unwrap());
+        assert_eq!(
+            configuration["webhooks"][0]["clientConfig"],
+            json!({ "url": "https://127.0.0.1:20001/validate" })
+        );
+        assert_eq!(
+            configuration["webhooks"][1]["clientConfig"],
+            json!({ "url": "https://127.0.0.1:20001/" })
+        );
+    }
+}

@@ -1,0 +1,4 @@
+//! The one binary of end-to-end tests: scenarios on real clusters.
+//! How a cluster is made is in the library; each file of `scenarios` tells about one subject.
+
+mod scenarios;

@@ -1,0 +1,196 @@
+//! That the harness keeps its word: clusters side by side, each with its version, controllers and registries, and nothing left of them.
+//! What the product does on a cluster is in the other files.
+
+use std::process::Command;
+use std::time::Duration;
+
+use e2e::cluster::Cluster;
+use e2e::{Tool, wait};
+use serde_json::json;
+
+/// The processes whose command line mentions `needle`.
+fn processes_about(needle: &str) -> Vec<String> {
+    let output = Command::new("ps")
+        .args(["-eo", "pid=,args="])
+        .output()
+        .expect("ps");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines()
+        .filter(|line| line.contains(needle))
+        .map(ToOwned::to_owned)
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_clusters_live_side_by_side_and_leave_nothing() {
+    let eks = Cluster::builder()
+        .server_version("v1.36.3-eks-abcdef0")
+        .registries(1)
+        .registry_tls(true);
+    let k3s = Cluster::builder()
+        .server_version("v1.36.3+k3s1")
+        .registries(2)
+        .registry_password(true);
+    let (eks, k3s) = tokio::join!(eks.start(), k3s.start());
+    let (eks, k3s) = (eks.unwrap(), k3s.unwrap());
+
+    for (cluster, version) in [(&eks, "v1.36.3-eks-abcdef0"), (&k3s, "v1.36.3+k3s1")] {
+        let client = cluster.client().await.unwrap();
+        assert_eq!(
+            client.apiserver_version().await.unwrap().git_version,
+            version
+        );
+        let config_map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "greeting" }, "data": { "hello": version } });
+        e2e::manifests::apply(&client, &[config_map]).await.unwrap();
+        let read = cluster
+            .kubectl([
+                "get",
+                "configmap",
+                "greeting",
+                "-o",
+                "jsonpath={.data.hello}",
+            ])
+            .await
+            .unwrap();
+        assert_eq!(read.success().unwrap(), version);
+    }
+
+    // A namespace of one cluster is none of the other, and its controllers fill it.
+    eks.kubectl(["create", "namespace", "team-a"])
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    wait::until_true(
+        Duration::from_secs(20),
+        "team-a has its ServiceAccount",
+        || async {
+            Ok(eks
+                .kubectl(["get", "serviceaccount", "default", "-n", "team-a"])
+                .await?
+                .is_success())
+        },
+    )
+    .await
+    .unwrap();
+    let absent = k3s
+        .kubectl(["get", "namespace", "team-a"])
+        .await
+        .unwrap()
+        .failure(1)
+        .unwrap();
+    assert_eq!(
+        absent,
+        r#"Error from server (NotFound): namespaces "team-a" not found"#
+    );
+
+    let folders = [eks.folder().to_owned(), k3s.folder().to_owned()];
+    for folder in &folders {
+        assert!(processes_about(&folder.display().to_string()).len() >= 4);
+    }
+    drop((eks, k3s));
+    for folder in &folders {
+        assert_eq!(
+            processes_about(&folder.display().to_string()),
+            Vec::<String>::new()
+        );
+        assert!(!folder.exists());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_and_service_accounts_are_who_their_kubeconfig_says() {
+    let cluster = e2e::cluster::shared().await.unwrap();
+    let ana = cluster
+        .kubeconfig_for("ana@example.com", &["team-a", "developers"])
+        .unwrap();
+    let robot = cluster
+        .service_account_kubeconfig("default", "default")
+        .await
+        .unwrap();
+    let who = |kubeconfig: std::path::PathBuf| {
+        let cluster = &cluster;
+        async move {
+            let kubectl = cluster
+                .tool(Tool::Kubectl)
+                .await
+                .unwrap()
+                .kubeconfig(&kubeconfig);
+            kubectl
+                .args([
+                    "auth",
+                    "whoami",
+                    "-o",
+                    "jsonpath={.status.userInfo.username} {.status.userInfo.groups}",
+                ])
+                .output()
+                .await
+                .unwrap()
+        }
+    };
+    assert_eq!(
+        who(ana).await.success().unwrap(),
+        r#"ana@example.com ["team-a","developers","system:authenticated"]"#
+    );
+    let robot = who(robot).await.success().unwrap();
+    assert!(
+        robot.starts_with("system:serviceaccount:default:default "),
+        "{robot}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_goes_from_one_registry_to_the_other() {
+    let cluster = e2e::cluster::shared().await.unwrap();
+    let source = cluster.registry(0).unwrap().reference("team/empty:1");
+    let target = cluster.registry(1).unwrap().reference("team/empty:1");
+    let layer = cluster.folder().join("home").join("layer.tar.gz");
+    fs_err::write(&layer, b"not really an archive").unwrap();
+    let crane = async |arguments: Vec<String>| {
+        cluster
+            .tool(Tool::Crane)
+            .await
+            .unwrap()
+            .args(arguments)
+            .output()
+            .await
+            .unwrap()
+            .success()
+            .unwrap()
+    };
+    crane(vec![
+        "append".into(),
+        "--new_layer".into(),
+        layer.display().to_string(),
+        "--new_tag".into(),
+        source.clone(),
+    ])
+    .await;
+    crane(vec!["copy".into(), source.clone(), target.clone()]).await;
+    assert_eq!(
+        crane(vec!["digest".into(), source]).await,
+        crane(vec!["digest".into(), target]).await
+    );
+    assert!(
+        cluster
+            .registry(1)
+            .unwrap()
+            .log()
+            .unwrap()
+            .contains("team/empty")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_cannot_be_is_refused_before_anything_starts() {
+    let error = Cluster::builder()
+        .server_version("1.36")
+        .start()
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(
+        error.to_string(),
+        "`1.36` is no version of a server: write it as v1.36.3 or v1.33.0-eks-abcdef0"
+    );
+}

@@ -1,0 +1,3 @@
+//! The subjects. A scenario fails by panicking, so that its cluster's logs are kept.
+
+mod harness;

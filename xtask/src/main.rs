@@ -1,0 +1,37 @@
+//! Chores of this repository, as `cargo xtask COMMAND`: one file per command.
+//! What the product does is not here, and what a cluster is, is in `e2e`.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a chore's results go to stdout and its talk to stderr; it has no printer"
+)]
+
+mod cluster;
+mod tools;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of this repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start a real Kubernetes on loopback and keep it until Ctrl-C.
+    #[command(subcommand)]
+    Cluster(cluster::Command),
+    /// Build the tools that tests and demo use, and print the folder to put on PATH.
+    Tools(tools::Arguments),
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Arguments::parse().command {
+        Command::Cluster(command) => cluster::run(command).await,
+        Command::Tools(arguments) => tools::run(&arguments),
+    }
+}

@@ -1,0 +1,37 @@
+//! `cargo xtask tools`: builds the tools of others and prints where they are.
+//! What tools there are and how they are built is in `e2e::tools`.
+
+use anyhow::Result;
+use clap::Args;
+use e2e::Tool;
+use e2e::prerequisites::{self, Program};
+
+/// Which tools.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  # kubectl and crane, in this shell:
+  PATH=\"$(cargo xtask tools kubectl crane | tail -n1):$PATH\"
+  # all of them (from nothing: about a quarter of an hour on two cores):
+  cargo xtask tools")]
+pub(crate) struct Arguments {
+    /// Names of tools; all where none is given.
+    #[arg(value_name = "NAME", help = format!("Any of {}; all where none is given", names()))]
+    names: Vec<Tool>,
+}
+
+/// The last line on stdout is a folder that holds exactly the tools asked for, under their usual names.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    prerequisites::check(&[Program::Go])?;
+    let tools = if arguments.names.is_empty() {
+        Tool::ALL.to_vec()
+    } else {
+        arguments.names.clone()
+    };
+    println!("{}", e2e::tools::folder(&tools)?.display());
+    Ok(())
+}
+
+fn names() -> String {
+    Tool::ALL.map(Tool::name).join(", ")
+}
