@@ -1,0 +1,8 @@
+//! Diagnostic codes: how a command was called, and the files it was given.
+//! Not here: any other area.
+
+area! {
+    BAD_ARGUMENT = "BUNDLE-USAGE-001", Usage, "an argument cannot be used", "The argument is understood, but not together with the others or not with this value. The message names it and the hint says what would work.";
+    FILE_UNREADABLE = "BUNDLE-USAGE-002", Failed, "a file cannot be read", "The file does not exist, may not be read, or is larger than what can sensibly be meant. Nothing was changed.";
+    FILE_UNWRITABLE = "BUNDLE-USAGE-003", Failed, "a file cannot be written", "The target exists already, is read-only, or the disk is full. A partly written file is never left behind.";
+}

@@ -1,0 +1,132 @@
+//! The catalogue of diagnostic codes; one file an area. A code, once released, is never given another meaning.
+//! Not here: the messages themselves, which are written where the facts are known.
+
+use std::fmt;
+
+/// What a code means for a program that asked: the CLI's exit status and the webhook's answer follow from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Something went wrong (exit 1).
+    Failed,
+    /// The command was used wrongly (exit 2).
+    Usage,
+    /// A rule refused it (exit 3).
+    Refused,
+    /// It cannot be told now, and is worth trying again (exit 4).
+    CannotTell,
+}
+
+/// One entry of the catalogue. The same code appears in the CLI, admission messages, conditions, Events, metrics and `docs/diagnostics.md`.
+#[derive(Clone, Copy)]
+pub struct Code {
+    /// Stable identifier, `BUNDLE-AREA-NNN`.
+    pub id: &'static str,
+    /// What went wrong, in a few words.
+    pub title: &'static str,
+    /// Why it matters and what to do; one paragraph for the documentation.
+    pub help: &'static str,
+    /// What it means for the caller.
+    pub outcome: Outcome,
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id)
+    }
+}
+
+impl PartialEq for Code {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+impl Eq for Code {}
+
+impl std::hash::Hash for Code {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl serde::Serialize for Code {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.id)
+    }
+}
+
+/// Declares the codes of one area and their list: `area! { NAME = "BUNDLE-X-001", Refused, "title", "help"; }`.
+macro_rules! area {
+    ($($name:ident = $id:literal, $outcome:ident, $title:literal, $help:literal;)*) => {
+        $(
+            #[doc = concat!("`", $id, "`: ", $title)]
+            pub const $name: crate::diagnostic::Code = crate::diagnostic::Code {
+                id: $id,
+                title: $title,
+                help: $help,
+                outcome: crate::diagnostic::Outcome::$outcome,
+            };
+        )*
+        pub(super) const ALL: &[crate::diagnostic::Code] = &[$($name),*];
+    };
+}
+
+/// The codes by area: `codes::format::NO_MANIFESTS`.
+pub mod codes {
+    pub mod cluster;
+    pub mod format;
+    pub mod reference;
+    pub mod registry;
+    pub mod review;
+    pub mod trust;
+    pub mod usage;
+
+    pub(super) const AREAS: &[&[crate::diagnostic::Code]] = &[
+        usage::ALL,
+        reference::ALL,
+        format::ALL,
+        registry::ALL,
+        trust::ALL,
+        review::ALL,
+        cluster::ALL,
+    ];
+}
+
+/// Every code of the catalogue, by area, in the order of the documentation.
+pub fn all_codes() -> impl Iterator<Item = &'static Code> {
+    codes::AREAS.iter().flat_map(|area| area.iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_well_formed() {
+        let mut seen = BTreeSet::new();
+        for code in all_codes() {
+            assert!(seen.insert(code.id), "{} is used twice", code.id);
+            let parts: Vec<_> = code.id.split('-').collect();
+            assert!(
+                parts.len() == 3
+                    && parts[0] == "BUNDLE"
+                    && parts[2].len() == 3
+                    && parts[2].bytes().all(|b| b.is_ascii_digit()),
+                "{} does not read BUNDLE-AREA-NNN",
+                code.id
+            );
+            assert!(
+                !code.title.is_empty() && !code.help.is_empty(),
+                "{} has no text",
+                code.id
+            );
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! One finding and a list of them: the errors of every rule.
+//! Not here: the codes (catalog) and how they look on a terminal (kubectl-bundle::report).
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Code, Outcome};
+
+/// How much a finding weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Stops what was asked.
+    Error,
+    /// Is told and does not stop it.
+    Warning,
+}
+
+/// Where a finding is: any of a file (with a line), a field path and an object or reference.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// Path of the file, as the person gave it or as it stands in the bundle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Line in the file, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// Path of the field, as Kubernetes writes it: `spec.source.image.ref`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// The object (`ConfigMap/team-a/web`) or reference that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        if let Some(file) = &self.file {
+            f.write_str(file)?;
+            if let Some(line) = self.line {
+                write!(f, ":{line}")?;
+            }
+            separator = ": ";
+        }
+        for part in [&self.subject, &self.field].into_iter().flatten() {
+            write!(f, "{separator}{part}")?;
+            separator = ": ";
+        }
+        Ok(())
+    }
+}
+
+/// One thing that is wrong, or worth saying.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Its entry in the catalogue.
+    pub code: Code,
+    /// Whether it stops what was asked.
+    pub severity: Severity,
+    /// Where it is.
+    #[serde(rename = "where", skip_serializing_if = "is_nowhere")]
+    pub place: Place,
+    /// What is wrong, with the values that show it; one sentence, no full stop.
+    pub message: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+fn is_nowhere(place: &Place) -> bool {
+    *place == Place::default()
+}
+
+impl Finding {
+    /// A finding that stops what was asked.
+    pub fn error(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            severity: Severity::Error,
+            place: Place::default(),
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// A finding that is told and does not stop anything.
+    pub fn warning(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Warning,
+            ..Self::error(code, message)
+        }
+    }
+
+    /// Names the file.
+    #[must_use]
+    pub fn in_file(mut self, file: impl Into<String>) -> Self {
+        self.place.file = Some(file.into());
+        self
+    }
+
+    /// Names the line in the file, from 1.
+    #[must_use]
+    pub fn at_line(mut self, line: usize) -> Self {
+        self.place.line = Some(line);
+        self
+    }
+
+    /// Names the field.
+    #[must_use]
+    pub fn at_field(mut self, field: impl Into<String>) -> Self {
+        self.place.field = Some(field.into());
+        self
+    }
+
+    /// Names the object or reference.
+    #[must_use]
+    pub fn about(mut self, subject: impl Into<String>) -> Self {
+        self.place.subject = Some(subject.into());
+        self
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.place != Place::default() {
+            write!(f, "{}: ", self.place)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Finding {}
+
+/// Several findings, in the order in which a person should read them. As an error it has at least one of severity error.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Findings(pub Vec<Finding>);
+
+impl Findings {
+    /// Whether something in here stops what was asked.
+    pub fn has_errors(&self) -> bool {
+        self.0
+            .iter()
+            .any(|finding| finding.severity == Severity::Error)
+    }
+
+    /// Those that stop what was asked.
+    pub fn errors(&self) -> impl Iterator<Item = &Finding> {
+        self.0
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error)
+    }
+
+    /// Those that do not.
+    pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
+        self.0
+            .iter()
+            .filter(|finding| finding.severity == Severity::Warning)
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, finding: Finding) {
+        self.0.push(finding);
+    }
+
+    /// What all of them together mean: a plain failure before a refusal, and a refusal before "cannot tell", which trying again could only turn into the refusal.
+    pub fn outcome(&self) -> Option<Outcome> {
+        let weight = |outcome: &Outcome| match outcome {
+            Outcome::Usage => 0,
+            Outcome::Failed => 1,
+            Outcome::Refused => 2,
+            Outcome::CannotTell => 3,
+        };
+        self.errors()
+            .map(|finding| finding.code.outcome)
+            .min_by_key(weight)
+    }
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, finding) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("; ")?;
+            }
+            write!(f, "{finding}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Findings {}
+
+impl From<Finding> for Findings {
+    fn from(finding: Finding) -> Self {
+        Self(vec![finding])
+    }
+}
+
+impl FromIterator<Finding> for Findings {
+    fn from_iter<I: IntoIterator<Item = Finding>>(iter: I) -> Self {
+        Self(iter.into_iter().collect())
+    }
+}

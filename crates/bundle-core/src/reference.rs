@@ -1,0 +1,352 @@
+//! Names of content: digests, references, and references that are pinned to a digest.
+//! Not here: asking a registry what a tag means (bundle-oci), or which registries may be used (policy).
+
+use std::{fmt, str::FromStr};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::diagnostic::{Finding, codes};
+
+/// A sha256 content digest, `sha256:` and 64 lower-case hexadecimal digits.
+///
+/// Other algorithms of the OCI image specification are not accepted: nothing we install or sign names one.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest(String);
+
+impl Digest {
+    /// The digest of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self::from_hash(Sha256::digest(bytes).as_slice())
+    }
+
+    /// A digest from a finished sha256 hash.
+    pub fn from_hash(hash: &[u8]) -> Self {
+        Self(format!("sha256:{}", hex::encode(hash)))
+    }
+
+    /// The whole text, with the algorithm.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The 64 hexadecimal digits alone.
+    pub fn hex(&self) -> &str {
+        &self.0["sha256:".len()..]
+    }
+}
+
+impl FromStr for Digest {
+    type Err = Finding;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let well_formed = text.strip_prefix("sha256:").is_some_and(|hex| {
+            hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        });
+        if well_formed {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(Finding::error(
+                codes::reference::BAD_DIGEST,
+                format!("`{text}` is not a digest"),
+            )
+            .hint("a digest is `sha256:` followed by 64 lower-case hexadecimal digits"))
+        }
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl serde::Serialize for Digest {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Digest {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+/// Where content is said to be: a registry, a repository, and a tag, a digest or both.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Reference {
+    registry: String,
+    repository: String,
+    tag: Option<String>,
+    digest: Option<Digest>,
+}
+
+impl Reference {
+    /// Host and optional port.
+    pub fn registry(&self) -> &str {
+        &self.registry
+    }
+
+    /// Path inside the registry, without tag and digest.
+    pub fn repository(&self) -> &str {
+        &self.repository
+    }
+
+    /// The tag, if one is named. A reference without tag and digest cannot be made.
+    pub fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
+    /// The digest, if one is named. Where both are, the digest decides.
+    pub fn digest(&self) -> Option<&Digest> {
+        self.digest.as_ref()
+    }
+
+    /// Registry and repository, `registry.example.com/team/web`: what signature policies match on.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.registry, self.repository)
+    }
+
+    /// The same reference, pinned to `digest`; its tag is kept as what a person asked for.
+    pub fn pin(&self, digest: Digest) -> PinnedReference {
+        PinnedReference {
+            reference: Self {
+                digest: Some(digest.clone()),
+                ..self.clone()
+            },
+            digest,
+        }
+    }
+
+    /// The pinned form, if this one names a digest already.
+    pub fn pinned(&self) -> Option<PinnedReference> {
+        self.digest.clone().map(|digest| self.pin(digest))
+    }
+}
+
+fn unreadable(text: &str, why: &str) -> Finding {
+    Finding::error(codes::reference::UNREADABLE, format!("`{text}` is not a reference: {why}"))
+        .hint("write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0")
+}
+
+fn is_registry(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port))
+            if !host.ends_with(':') && (!host.contains(':') || host.ends_with(']')) =>
+        {
+            (host, Some(port))
+        }
+        _ => (text, None),
+    };
+    let port_fits = port.is_none_or(|port| {
+        port.parse::<u16>().is_ok_and(|port| port > 0) && port.bytes().all(|b| b.is_ascii_digit())
+    });
+    let bracketed = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok());
+    let named = host.split('.').all(|label| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    });
+    port_fits && (bracketed || named)
+}
+
+/// One path component of the OCI distribution specification: lower-case letters and digits, joined by `.`, `_`, `__` or dashes.
+fn is_component(text: &str) -> bool {
+    let edges = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    edges(text.bytes().next())
+        && edges(text.bytes().last())
+        && text.bytes().all(|b| {
+            b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-')
+        })
+        && !text.contains("..")
+        && !text.contains("___")
+        && !text.contains("._")
+        && !text.contains("_.")
+        && !text.contains("-.")
+        && !text.contains(".-")
+        && !text.contains("-_")
+        && !text.contains("_-")
+}
+
+fn is_tag(text: &str) -> bool {
+    (1..=128).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+        && !text.starts_with(['.', '-'])
+}
+
+impl FromStr for Reference {
+    type Err = Finding;
+
+    /// Reads `REGISTRY/REPOSITORY[:TAG][@DIGEST]`. The registry is never guessed: a first component counts as one only if it has a dot or
+    /// a port, or is `localhost`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.len() > 512 {
+            return Err(unreadable(
+                &format!("{}…", text.chars().take(64).collect::<String>()),
+                "it is longer than 512 characters",
+            ));
+        }
+        if text.contains("://") {
+            return Err(unreadable(text, "it begins with a scheme"));
+        }
+        let (name, digest) = match text.split_once('@') {
+            Some((name, digest)) => (name, Some(digest.parse::<Digest>()?)),
+            None => (text, None),
+        };
+        let Some((registry, path)) = name.split_once('/') else {
+            return Err(unreadable(text, "it names no registry"));
+        };
+        if !(registry.contains(['.', ':']) || registry == "localhost") {
+            return Err(unreadable(text, "it names no registry"));
+        }
+        if !is_registry(registry) {
+            return Err(unreadable(
+                text,
+                &format!("`{registry}` is not a host with an optional port"),
+            ));
+        }
+        let (repository, tag) = match path.split_once(':') {
+            Some((repository, tag)) => (repository, Some(tag)),
+            None => (path, None),
+        };
+        if repository.is_empty()
+            || repository.len() > 255
+            || !repository.split('/').all(is_component)
+        {
+            return Err(unreadable(
+                text,
+                &format!(
+                    "`{repository}` is not a repository (lower-case letters, digits, `.`, `_`, `-`, separated by `/`)"
+                ),
+            ));
+        }
+        if let Some(tag) = tag.filter(|tag| !is_tag(tag)) {
+            return Err(unreadable(text, &format!("`{tag}` is not a tag")));
+        }
+        if tag.is_none() && digest.is_none() {
+            return Err(unreadable(
+                text,
+                "it names neither a tag nor a digest, and none is assumed",
+            ));
+        }
+        Ok(Self {
+            registry: registry.to_owned(),
+            repository: repository.to_owned(),
+            tag: tag.map(str::to_owned),
+            digest,
+        })
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.registry, self.repository)?;
+        if let Some(tag) = &self.tag {
+            write!(f, ":{tag}")?;
+        }
+        if let Some(digest) = &self.digest {
+            write!(f, "@{digest}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A reference that names its content by digest: no second look at a tag can change what it means.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PinnedReference {
+    reference: Reference,
+    digest: Digest,
+}
+
+impl PinnedReference {
+    /// The digest.
+    pub fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// The reference, with tag (if a person named one) and digest.
+    pub fn reference(&self) -> &Reference {
+        &self.reference
+    }
+
+    /// `registry/repository@sha256:…`, without the tag.
+    pub fn without_tag(&self) -> String {
+        format!("{}@{}", self.reference.name(), self.digest)
+    }
+}
+
+impl fmt::Display for PinnedReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.without_tag())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEX: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+    #[test]
+    fn reads_the_usual_forms() {
+        for text in [
+            "registry.example.com/web:1.4.0".to_owned(),
+            "localhost/web:1".to_owned(),
+            "127.0.0.1:5000/team/web:v1_2".to_owned(),
+            "[::1]:5000/web:1".to_owned(),
+            format!("registry.example.com/a/b__c/d-e@{HEX}"),
+            format!("registry.example.com/web:1.4.0@{HEX}"),
+        ] {
+            let reference: Reference = text.parse().unwrap();
+            assert_eq!(reference.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn refuses_what_would_have_to_be_guessed() {
+        for (text, why) in [
+            ("web:1", "names no registry"),
+            ("team/web:1", "names no registry"),
+            ("registry.example.com/web", "neither a tag nor a digest"),
+            ("https://registry.example.com/web:1", "scheme"),
+            ("registry.example.com/Web:1", "not a repository"),
+            ("registry.example.com/../web:1", "not a repository"),
+            ("registry.example.com//web:1", "not a repository"),
+            ("registry.example.com:0/web:1", "not a host"),
+            ("registry.example.com/web:-1", "not a tag"),
+            ("registry.example.com/web@sha256:abc", "not a digest"),
+            ("registry.example.com/web@sha512:abc", "not a digest"),
+            ("", "names no registry"),
+        ] {
+            let finding = text.parse::<Reference>().unwrap_err();
+            assert!(finding.message.contains(why), "{text}: {finding}");
+        }
+    }
+
+    #[test]
+    fn pinning_keeps_the_tag_for_people_only() {
+        let reference: Reference = "registry.example.com/web:1".parse().unwrap();
+        let pinned = reference.pin(HEX.parse().unwrap());
+        assert_eq!(
+            pinned.to_string(),
+            format!("registry.example.com/web@{HEX}")
+        );
+        assert_eq!(pinned.reference().tag(), Some("1"));
+    }
+}

@@ -1,0 +1,2 @@
+//! Keys, signatures and proof of who signed what; nothing else can make a `Verified<T>`.
+//! Not here: fetching signatures from a registry (bundle-oci) and which policy applies (bundle-core).
