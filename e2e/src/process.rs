@@ -62,16 +62,19 @@ impl Process {
         self.child.id()
     }
 
+    /// How it ended; `None` while it runs.
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.child
+            .try_wait()
+            .with_context(|| format!("cannot wait for {}", self.name))
+    }
+
     /// An error with the end of its log, if the program has ended.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
-        if let Some(status) = self
-            .child
-            .try_wait()
-            .with_context(|| format!("cannot wait for {}", self.name))?
-        {
-            bail!("{} ended with {status}:\n{}", self.name, self.log_tail());
+        match self.ended()? {
+            Some(status) => bail!("{} ended with {status}:\n{}", self.name, self.log_tail()),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The last lines that it wrote.
@@ -104,11 +107,7 @@ impl Process {
         kill_process(pid, Signal::TERM)
             .with_context(|| format!("cannot send SIGTERM to {}", self.name))?;
         loop {
-            if let Some(status) = self
-                .child
-                .try_wait()
-                .with_context(|| format!("cannot wait for {}", self.name))?
-            {
+            if let Some(status) = self.ended()? {
                 return Ok(status);
             }
             if began.elapsed() > patience {

@@ -58,7 +58,6 @@ pub struct Webhook {
     address: SocketAddr,
     log: PathBuf,
     janitor: Janitor,
-    client: Client,
     process: Option<Process>,
 }
 
@@ -114,12 +113,11 @@ impl Cluster {
                 .logs()
                 .join(format!("bundle-webhook-{}.log", address.port())),
             janitor: self.janitor().clone(),
-            client,
             process: None,
         };
         webhook.start().await?;
         if options.admission {
-            webhook.wait_for_admission().await?;
+            wait_for_admission(&client).await?;
         }
         Ok(webhook)
     }
@@ -226,45 +224,42 @@ impl Webhook {
     pub fn health_address(&self) -> SocketAddr {
         self.health
     }
+}
 
-    /// Until the API server asks it, which is a little after the configuration has been stored and its `caBundle` set.
-    ///
-    /// A Bundle that the webhook must refuse is created as a dry run until it is the webhook that refuses it.
-    pub async fn wait_for_admission(&self) -> Result<()> {
-        let probe = json!({
-            "apiVersion": "core.rukpak.io/v1alpha1",
-            "kind": "Bundle",
-            "metadata": { "name": "e2e-probe" },
-            "spec": {
-                "provisionerClassName": "core-rukpak-io-plain",
-                "source": { "type": "git", "git": {
-                    "repository": "https://git.example.com/e2e.git", "directory": "../outside", "ref": { "branch": "main" },
-                } },
-            },
-        });
-        let body = serde_json::to_vec(&probe).context("cannot write the probe")?;
-        wait::until_true(READY, "the API server asks bundle-webhook", || {
-            let client = self.client.clone();
-            let body = body.clone();
-            async move {
-                let request =
-                    http::Request::post("/apis/core.rukpak.io/v1alpha1/bundles?dryRun=All")
-                        .header(http::header::CONTENT_TYPE, "application/json")
-                        .body(body)
-                        .context("cannot send the probe")?;
-                match client.request::<Value>(request).await {
-                    Ok(_) => Ok(false),
-                    Err(kube::Error::Api(status))
-                        if status.message.contains("denied the request") =>
-                    {
-                        Ok(true)
-                    }
-                    Err(error) => Err(error.into()),
+/// Until the API server asks the webhook, which is a little after the configuration has been stored and its `caBundle` set.
+///
+/// A Bundle that the webhook must refuse is created as a dry run until it is the webhook that refuses it.
+pub async fn wait_for_admission(client: &Client) -> Result<()> {
+    let probe = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "Bundle",
+        "metadata": { "name": "e2e-probe" },
+        "spec": {
+            "provisionerClassName": "core-rukpak-io-plain",
+            "source": { "type": "git", "git": {
+                "repository": "https://git.example.com/e2e.git", "directory": "../outside", "ref": { "branch": "main" },
+            } },
+        },
+    });
+    let body = serde_json::to_vec(&probe).context("cannot write the probe")?;
+    wait::until_true(READY, "the API server asks bundle-webhook", || {
+        let client = client.clone();
+        let body = body.clone();
+        async move {
+            let request = http::Request::post("/apis/core.rukpak.io/v1alpha1/bundles?dryRun=All")
+                .header(http::header::CONTENT_TYPE, "application/json")
+                .body(body)
+                .context("cannot send the probe")?;
+            match client.request::<Value>(request).await {
+                Ok(_) => Ok(false),
+                Err(kube::Error::Api(status)) if status.message.contains("denied the request") => {
+                    Ok(true)
                 }
+                Err(error) => Err(error.into()),
             }
-        })
-        .await
-    }
+        }
+    })
+    .await
 }
 
 /// The top of the repository.

@@ -28,10 +28,16 @@ enum Command {
     Tools(tools::Arguments),
 }
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {
-        Command::Cluster(command) => cluster::run(command).await,
-        Command::Tools(arguments) => tools::run(&arguments),
-    }
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let runtime = tokio::runtime::Runtime::new()?;
+    let ended = runtime.block_on(async {
+        match arguments.command {
+            Command::Cluster(command) => cluster::run(command).await,
+            Command::Tools(arguments) => tools::run(&arguments),
+        }
+    });
+    // A build that Ctrl-C has made pointless is not waited for; it ends with this process.
+    runtime.shutdown_background();
+    ended
 }

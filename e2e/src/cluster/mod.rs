@@ -113,10 +113,10 @@ impl Cluster {
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
         let request = TokenRequest {
-            spec: Some(TokenRequestSpec {
+            spec: TokenRequestSpec {
                 expiration_seconds: Some(TOKEN_SECONDS),
                 ..TokenRequestSpec::default()
-            }),
+            },
             ..TokenRequest::default()
         };
         let answer = accounts
@@ -125,8 +125,8 @@ impl Cluster {
             .with_context(|| format!("cannot get a token for ServiceAccount {namespace}/{name}"))?;
         let token = answer
             .status
-            .and_then(|status| status.token)
-            .context("a TokenRequest was answered without token")?;
+            .context("a TokenRequest was answered without status")?
+            .token;
         let file = format!("{namespace}-{name}");
         kubeconfig::write(
             &self.root,

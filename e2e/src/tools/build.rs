@@ -3,7 +3,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 
 use super::{ServerVersion, Tool};
+use crate::janitor::Janitor;
 use crate::prerequisites::{self, Program};
+use crate::process::Process;
 
 /// How often a running build says that it is still at it.
 const PROGRESS_EVERY: Duration = Duration::from_secs(20);
@@ -60,7 +62,7 @@ impl Recipe {
     }
 
     /// Writes the program to `out`; says on stderr what takes how long.
-    pub(super) fn build(&self, out: &Path) -> Result<()> {
+    pub(super) fn build(&self, out: &Path, janitor: &Janitor) -> Result<()> {
         let what = match &self.version {
             Some(version) => format!("{} {version}", self.tool),
             None => self.tool.to_string(),
@@ -71,29 +73,19 @@ impl Recipe {
         );
         let log = out.with_extension("log");
         let began = Instant::now();
-        let mut child = Command::new("go")
+        let mut command = Command::new("go");
+        command
             .current_dir(&self.folder)
             .env("CGO_ENABLED", "0")
             .env_remove("GOFLAGS")
-            .args([
-                "build",
-                "-buildvcs=false",
-                "-trimpath",
-                "-mod=readonly",
-                "-ldflags",
-                &self.link_flags,
-                "-o",
-            ])
+            .args(["build", "-buildvcs=false", "-trimpath", "-mod=readonly"])
+            .args(["-ldflags", &self.link_flags, "-o"])
             .arg(out)
-            .arg(self.tool.package())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(fs_err::File::create(&log)?.into_file())
-            .spawn()
-            .map_err(|error| prerequisites::explain(Program::Go, &error))?;
+            .arg(self.tool.package());
+        let mut process = Process::start("go build", command, &log, janitor)?;
         let mut told = began;
         let status = loop {
-            if let Some(status) = child.try_wait().context("cannot wait for `go build`")? {
+            if let Some(status) = process.ended()? {
                 break status;
             }
             if told.elapsed() >= PROGRESS_EVERY {

@@ -8,6 +8,7 @@ use etcetera::BaseStrategy;
 use sha2::{Digest, Sha256};
 
 use super::build::Recipe;
+use crate::janitor::Janitor;
 
 /// `$XDG_CACHE_HOME/kubectl-bundle/tools`, or what this system has in its place.
 fn root() -> Result<PathBuf> {
@@ -32,9 +33,12 @@ pub(super) fn built(recipe: &Recipe) -> Result<PathBuf> {
     }
     let scratch = tempfile::Builder::new()
         .prefix(".building-")
-        .tempdir_in(&root)?;
-    let fresh = scratch.path().join(tool.name());
-    recipe.build(&fresh)?;
+        .tempdir_in(&root)?
+        .keep();
+    // It ends the build and clears the folder also where we are killed in the middle.
+    let janitor = Janitor::start(&scratch)?;
+    let fresh = scratch.join(tool.name());
+    recipe.build(&fresh, &janitor)?;
     fs_err::create_dir_all(&home)?;
     fs_err::rename(&fresh, &program)?;
     Ok(program)
