@@ -12,18 +12,18 @@ use anyhow::{Context, Result};
 /// Reads orders from a pipe that only we hold. Its end means that we are gone, by whatever death: the kernel closes it for us.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP
-pids=''
+groups=''
 rubbish=$1
 while read -r verb what; do
   case $verb in
-    watch) pids="$pids $what" ;;
+    watch) groups="$groups -$what" ;;
     forget) left=''
-      for pid in $pids; do [ "$pid" = "$what" ] || left="$left $pid"; done
-      pids=$left ;;
+      for group in $groups; do [ "$group" = "-$what" ] || left="$left $group"; done
+      groups=$left ;;
     spare) rubbish=$1/data ;;
   esac
 done
-[ -z "$pids" ] || kill -KILL $pids 2>/dev/null
+[ -z "$groups" ] || kill -s KILL -- $groups 2>/dev/null
 rm -rf -- "$rubbish" && exit
 sleep 1
 rm -rf -- "$rubbish"
@@ -57,12 +57,12 @@ impl Janitor {
         Ok(Self(Arc::new(Mutex::new(Shell { child, orders }))))
     }
 
-    /// From now on process `pid` dies with us.
+    /// From now on the process group that `pid` leads dies with us.
     pub(crate) fn watch(&self, pid: u32) -> Result<()> {
         self.order(&format!("watch {pid}"))
     }
 
-    /// Process `pid` has been reaped: its number may be anybody's from now on.
+    /// The leader `pid` has been reaped: its number may be anybody's from now on.
     pub(crate) fn forget(&self, pid: u32) -> Result<()> {
         self.order(&format!("forget {pid}"))
     }
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn it_kills_what_it_watches_when_the_pipe_ends() {
         let root = tempfile::tempdir().unwrap().keep();
-        let mut watched = Command::new("sleep").arg("600").spawn().unwrap();
-        let mut forgotten = Command::new("sleep").arg("600").spawn().unwrap();
+        let sleep = || Command::new("sleep").arg("600").process_group(0).spawn();
+        let (mut watched, mut forgotten) = (sleep().unwrap(), sleep().unwrap());
         let janitor = Janitor::start(&root).unwrap();
         janitor.watch(forgotten.id()).unwrap();
         janitor.watch(watched.id()).unwrap();

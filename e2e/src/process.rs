@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::janitor::Janitor;
 
@@ -42,7 +42,7 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(file)
             .stderr(twin)
-            // Ctrl-C is for us; we end our programs in order.
+            // Ctrl-C is for us, who end our programs in order; and a group ends with all that its leader has started.
             .process_group(0)
             .spawn()
             .with_context(|| {
@@ -86,25 +86,29 @@ impl Process {
         lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
     }
 
-    /// SIGKILL, and the wait for the end.
+    /// SIGKILL for it and what it has started, and the wait for its end.
     pub(crate) fn kill(&mut self) -> Result<()> {
-        self.child
-            .kill()
-            .with_context(|| format!("cannot kill {}", self.name))?;
+        if self.ended()?.is_none() {
+            kill_process_group(self.raw_pid()?, Signal::KILL)
+                .with_context(|| format!("cannot kill {}", self.name))?;
+        }
         self.child
             .wait()
             .with_context(|| format!("cannot reap {}", self.name))?;
         Ok(())
     }
 
+    fn raw_pid(&self) -> Result<Pid> {
+        i32::try_from(self.pid())
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("a process number out of range")
+    }
+
     /// SIGTERM, and the wait for the end until `patience` is over.
     pub(crate) async fn terminate(&mut self, patience: Duration) -> Result<ExitStatus> {
         let began = Instant::now();
-        let pid = i32::try_from(self.pid())
-            .ok()
-            .and_then(Pid::from_raw)
-            .context("a process number out of range")?;
-        kill_process(pid, Signal::TERM)
+        kill_process(self.raw_pid()?, Signal::TERM)
             .with_context(|| format!("cannot send SIGTERM to {}", self.name))?;
         loop {
             if let Some(status) = self.ended()? {

@@ -78,6 +78,7 @@ impl Recipe {
             .current_dir(&self.folder)
             .env("CGO_ENABLED", "0")
             .env_remove("GOFLAGS")
+            .envs(out.parent().map(|scratch| ("GOTMPDIR", scratch)))
             .args(["build", "-buildvcs=false", "-trimpath", "-mod=readonly"])
             .args(["-ldflags", &self.link_flags, "-o"])
             .arg(out)
