@@ -1,3 +1,3 @@
-//! `bundle-webhook`: starts and joins the long-lived tasks of the pod.
-//! Not here: rules (bundle-core), or what each task does (`server/`, `admission/`, `reconcile/`).
+//! `bundle-webhook`: reads its arguments and runs the pod.
+//! Not here: anything else (lib).
 fn main() {}

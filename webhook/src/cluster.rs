@@ -1,0 +1,175 @@
+//! Ways to the API server: the pod's own identity, and the ServiceAccounts that bundles are installed as.
+//! Not here: what is asked of it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Request};
+use kube::Client;
+use kube::client::Body;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use tower::service_fn;
+
+use crate::settings::Settings;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
+
+/// Why there is no way to the API server.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields hold")]
+pub enum ClusterError {
+    #[error("cannot read kubeconfig {path}")]
+    Kubeconfig {
+        path: String,
+        source: kube::config::KubeconfigError,
+    },
+    #[error("not in a pod, and no --kubeconfig given")]
+    NotInCluster { source: kube::config::InClusterError },
+    #[error("cannot use the connection settings to the API server")]
+    Client { source: kube::Error },
+    #[error("`{account}` cannot be the name of a ServiceAccount")]
+    Account { account: ServiceAccount },
+}
+
+/// The ServiceAccount that acts for a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServiceAccount {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for ServiceAccount {
+    /// Its user name, as RBAC subjects and audit logs have it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+}
+
+/// The clients of this process. All of them share one pool of connections and one credential.
+pub struct Clients {
+    own: Client,
+    by_account: Mutex<HashMap<ServiceAccount, Client>>,
+}
+
+impl Clients {
+    /// Reads the kubeconfig, or what a pod is given; asks nothing of the server.
+    pub async fn connect(settings: &Settings) -> Result<Self, ClusterError> {
+        let mut config = match &settings.kubeconfig {
+            Some(path) => {
+                let told = |source| ClusterError::Kubeconfig {
+                    path: path.display().to_string(),
+                    source,
+                };
+                let file = Kubeconfig::read_from(path).map_err(told)?;
+                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                    .await
+                    .map_err(told)?
+            }
+            None => {
+                Config::incluster().map_err(|source| ClusterError::NotInCluster { source })?
+            }
+        };
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        let own = Client::try_from(config).map_err(|source| ClusterError::Client { source })?;
+        Ok(Self::new(own))
+    }
+
+    /// Builds on a client that exists.
+    pub fn new(own: Client) -> Self {
+        Self {
+            own,
+            by_account: Mutex::default(),
+        }
+    }
+
+    /// The pod's own identity: it can read our own kinds and do nothing to the objects of bundles.
+    pub fn own(&self) -> Client {
+        self.own.clone()
+    }
+
+    /// Acts as `account`; the API server lets us where we may `impersonate` it.
+    pub fn acting_as(&self, account: &ServiceAccount) -> Result<Client, ClusterError> {
+        let mut known = self
+            .by_account
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = known.get(account) {
+            return Ok(client.clone());
+        }
+        let user =
+            HeaderValue::try_from(account.to_string()).map_err(|_| ClusterError::Account {
+                account: account.clone(),
+            })?;
+        let client = impersonating(self.own.clone(), user);
+        known.insert(account.clone(), client.clone());
+        Ok(client)
+    }
+}
+
+/// Sends everything through `base`, as `user`. The server adds the groups of a ServiceAccount by itself.
+fn impersonating(base: Client, user: HeaderValue) -> Client {
+    let namespace = base.default_namespace().to_owned();
+    let service = service_fn(move |mut request: Request<Body>| {
+        request
+            .headers_mut()
+            .insert(IMPERSONATE_USER, user.clone());
+        let base = base.clone();
+        async move { base.send(request).await }
+    });
+    Client::new(service, namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Api;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_for_an_account_says_so_in_every_request_and_the_own_one_does_not() {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, http::Response<Body>>();
+        let clients = Clients::new(Client::new(service, "default"));
+        let answering = tokio::spawn(async move {
+            let mut users = Vec::new();
+            for _ in 0..3 {
+                let (request, reply) = server.next_request().await.unwrap();
+                users.push(request.headers().get(IMPERSONATE_USER).cloned());
+                let body = br#"{"metadata":{"name":"a"}}"#.to_vec();
+                reply.send_response(http::Response::new(Body::from(body)));
+            }
+            users
+        });
+        let account = ServiceAccount {
+            namespace: "team-a".into(),
+            name: "deployer".into(),
+        };
+        let first = clients.acting_as(&account).unwrap();
+        let again = clients.acting_as(&account).unwrap();
+        for client in [first, clients.own(), again] {
+            let api: Api<ConfigMap> = Api::namespaced(client, "team-a");
+            api.get("a").await.unwrap();
+        }
+        let account = HeaderValue::from_static("system:serviceaccount:team-a:deployer");
+        assert_eq!(
+            answering.await.unwrap(),
+            [Some(account.clone()), None, Some(account)]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_name_that_no_header_can_carry_is_refused() {
+        let (service, _server) = tower_test::mock::pair::<Request<Body>, http::Response<Body>>();
+        let clients = Clients::new(Client::new(service, "default"));
+        let account = ServiceAccount {
+            namespace: "team-a".into(),
+            name: "deployer\r\nImpersonate-Group: system:masters".into(),
+        };
+        assert!(clients.acting_as(&account).is_err());
+    }
+}

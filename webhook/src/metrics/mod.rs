@@ -1,0 +1,291 @@
+//! What is counted, and the page that `/metrics` shows.
+//! Not here: when to count; the tasks do that through the methods of `Metrics`.
+
+mod process;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use bundle_core::diagnostic::Code;
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// Content type of the page.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// From half a millisecond (a review from memory) to the deadline of a registry.
+const REVIEW_BUCKETS: [f64; 11] = [
+    0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0, 10.0,
+];
+/// From a no-op to a thousand objects over a slow line.
+const RECONCILE_BUCKETS: [f64; 9] = [0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
+
+/// How a review ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReviewOutcome {
+    /// Admitted, perhaps with warnings.
+    Admitted,
+    /// Refused by a rule.
+    Refused,
+    /// Could not be told now.
+    CannotTell,
+    /// The request was not a review that we understand.
+    Invalid,
+}
+
+impl ReviewOutcome {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::Refused => "refused",
+            Self::CannotTell => "cannot_tell",
+            Self::Invalid => "invalid",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReviewLabels {
+    kind: String,
+    operation: String,
+    outcome: &'static str,
+    /// The first finding's code, or empty.
+    code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReconcileLabels {
+    kind: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+/// All metrics of the process; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    reviews: Family<ReviewLabels, Counter>,
+    review_duration: Histogram,
+    reconciles: Family<ReconcileLabels, Counter>,
+    reconcile_duration: Family<KindLabel, Histogram, fn() -> Histogram>,
+    drift_corrections: Counter,
+    unreadable: Family<KindLabel, Gauge>,
+    certificate_not_after: Gauge,
+    refresh_errors: Counter,
+    is_leader: Gauge,
+    resident_memory: Gauge<u64, AtomicU64>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let reviews = Family::default();
+        registry.register(
+            "bundle_reviews",
+            "Admission reviews, by what was asked and how it ended",
+            reviews.clone(),
+        );
+        let review_duration = Histogram::new(REVIEW_BUCKETS);
+        registry.register_with_unit(
+            "bundle_review_duration",
+            "Time from a review's last byte to its answer",
+            Unit::Seconds,
+            review_duration.clone(),
+        );
+        let reconciles = Family::default();
+        registry.register(
+            "bundle_reconciles",
+            "Reconciles, by kind and how they ended",
+            reconciles.clone(),
+        );
+        let reconcile_duration: Family<_, _, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(RECONCILE_BUCKETS));
+        registry.register_with_unit(
+            "bundle_reconcile_duration",
+            "Time that a reconcile took",
+            Unit::Seconds,
+            reconcile_duration.clone(),
+        );
+        let drift_corrections = Counter::default();
+        registry.register(
+            "bundle_drift_corrections",
+            "Objects put right after somebody else changed or deleted them",
+            drift_corrections.clone(),
+        );
+        let unreadable = Family::default();
+        registry.register(
+            "bundle_unreadable_objects",
+            "Objects of our kinds that are stored and cannot be read",
+            unreadable.clone(),
+        );
+        let certificate_not_after = Gauge::default();
+        registry.register_with_unit(
+            "tls_certificate_not_after",
+            "When the serving certificate ends, as Unix time",
+            Unit::Seconds,
+            certificate_not_after.clone(),
+        );
+        let refresh_errors = Counter::default();
+        registry.register(
+            "bundle_refresh_errors",
+            "Failed looks after certificates, keys and webhook registrations",
+            refresh_errors.clone(),
+        );
+        let is_leader = Gauge::default();
+        registry.register(
+            "bundle_is_leader",
+            "1 while this replica reconciles",
+            is_leader.clone(),
+        );
+        let resident_memory = Gauge::default();
+        registry.register_with_unit(
+            "process_resident_memory",
+            "Memory of this process that is in RAM",
+            Unit::Bytes,
+            resident_memory.clone(),
+        );
+        Self {
+            registry: Arc::new(registry),
+            reviews,
+            review_duration,
+            reconciles,
+            reconcile_duration,
+            drift_corrections,
+            unreadable,
+            certificate_not_after,
+            refresh_errors,
+            is_leader,
+            resident_memory,
+        }
+    }
+}
+
+impl Metrics {
+    /// Counts one review. `kind` and `operation` come from a request: give only those that we know, and "other" else.
+    pub fn review(
+        &self,
+        kind: &str,
+        operation: &str,
+        outcome: ReviewOutcome,
+        code: Option<Code>,
+        took: Duration,
+    ) {
+        self.reviews
+            .get_or_create(&ReviewLabels {
+                kind: kind.to_owned(),
+                operation: operation.to_owned(),
+                outcome: outcome.label(),
+                code: code.map_or("", |code| code.id),
+            })
+            .inc();
+        self.review_duration.observe(took.as_secs_f64());
+    }
+
+    /// Counts one reconcile of an object of `kind`.
+    pub fn reconcile(&self, kind: &'static str, succeeded: bool, took: Duration) {
+        let outcome = if succeeded { "succeeded" } else { "failed" };
+        self.reconciles
+            .get_or_create(&ReconcileLabels { kind, outcome })
+            .inc();
+        self.reconcile_duration
+            .get_or_create(&KindLabel { kind })
+            .observe(took.as_secs_f64());
+    }
+
+    /// Counts objects that were put right.
+    pub fn drift_corrected(&self, objects: u64) {
+        self.drift_corrections.inc_by(objects);
+    }
+
+    /// Tells how many stored objects of `kind` cannot be read.
+    pub fn unreadable(&self, kind: &'static str, objects: usize) {
+        self.unreadable
+            .get_or_create(&KindLabel { kind })
+            .set(i64::try_from(objects).unwrap_or(i64::MAX));
+    }
+
+    /// Tells when the certificate in use ends (Unix seconds).
+    pub fn certificate_ends(&self, unix_seconds: i64) {
+        self.certificate_not_after.set(unix_seconds);
+    }
+
+    /// Counts a failed look after our own secrets and registrations.
+    pub fn refresh_failed(&self) {
+        self.refresh_errors.inc();
+    }
+
+    /// Tells whether this replica reconciles.
+    pub fn leading(&self, leads: bool) {
+        self.is_leader.set(i64::from(leads));
+    }
+
+    /// The page, in OpenMetrics text.
+    pub fn page(&self) -> String {
+        if let Some(bytes) = process::resident_memory() {
+            self.resident_memory.set(bytes);
+        }
+        let mut page = String::new();
+        match text::encode(&mut page, &self.registry) {
+            Ok(()) => page,
+            // A String takes everything; what is left is an encoder that cannot write a value.
+            Err(std::fmt::Error) => String::from("# EOF\n"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bundle_core::diagnostic::codes;
+
+    use super::*;
+
+    #[test]
+    fn the_page_names_what_was_counted_and_ends_as_openmetrics_wants() {
+        let metrics = Metrics::default();
+        let took = Duration::from_millis(3);
+        metrics.review("Bundle", "UPDATE", ReviewOutcome::Admitted, None, took);
+        metrics.review(
+            "Bundle",
+            "CREATE",
+            ReviewOutcome::CannotTell,
+            Some(codes::cluster::UNREACHABLE),
+            took,
+        );
+        metrics.reconcile("BundleDeployment", false, took);
+        metrics.drift_corrected(2);
+        metrics.certificate_ends(1_800_000_000);
+        metrics.leading(true);
+        let page = metrics.page();
+        for line in [
+            r#"bundle_reviews_total{kind="Bundle",operation="UPDATE",outcome="admitted",code=""} 1"#,
+            r#"bundle_reviews_total{kind="Bundle",operation="CREATE",outcome="cannot_tell",code="BUNDLE-CLUSTER-001"} 1"#,
+            r#"bundle_reconciles_total{kind="BundleDeployment",outcome="failed"} 1"#,
+            "bundle_drift_corrections_total 2",
+            "tls_certificate_not_after_seconds 1800000000",
+            "bundle_is_leader 1",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+        }
+        assert!(page.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn the_memory_of_this_process_is_told() {
+        let page = Metrics::default().page();
+        let line = page
+            .lines()
+            .find(|line| line.starts_with("process_resident_memory_bytes "))
+            .unwrap();
+        let bytes: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+        assert!(bytes > 1024 * 1024, "{line}");
+    }
+}

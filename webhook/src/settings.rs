@@ -1,0 +1,210 @@
+//! What follows from flags and environment: checked once, then plain values for the whole program.
+//! Not here: the flags themselves (args). No other module reads the environment.
+
+use std::env;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use rand::Rng as _;
+
+use crate::args::{Args, LogFormat};
+
+/// Where Linux tells the host's name without a system call of our own.
+const HOSTNAME_FILE: &str = "/proc/sys/kernel/hostname";
+
+/// Everything that can be set, in its final form.
+#[derive(Debug, Clone)]
+#[expect(
+    missing_docs,
+    reason = "the fields mean what the help of the flags of the same name says"
+)]
+pub struct Settings {
+    pub kubeconfig: Option<PathBuf>,
+    pub listen: SocketAddr,
+    pub health_listen: SocketAddr,
+    pub namespace: String,
+    /// DNS names and IP addresses of the serving certificate, the Service's first.
+    pub names: Vec<String>,
+    pub registration: String,
+    pub cache_dir: PathBuf,
+    pub registry_ca: Option<PathBuf>,
+    /// `None`: never.
+    pub source_check_interval: Option<Duration>,
+    pub review_deadline: Duration,
+    pub identity: String,
+    /// `None`: reconcile without a lease.
+    pub lease_duration: Option<Duration>,
+    pub drain_delay: Duration,
+    pub drain_timeout: Duration,
+    pub log_format: LogFormat,
+    pub log_level: String,
+}
+
+/// A flag or variable that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// A duration outside of what makes sense.
+    #[error("--{flag} {given:#} {reason}")]
+    Duration {
+        /// The flag without dashes.
+        flag: &'static str,
+        /// What was given.
+        given: SignedDuration,
+        /// Why not.
+        reason: &'static str,
+    },
+}
+
+impl Settings {
+    /// Settles what was typed with what the environment says.
+    pub fn from_args(args: Args) -> Result<Self, SettingsError> {
+        let in_pod = args.kubeconfig.is_none() && env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        let default_drain = SignedDuration::from_secs(if in_pod { 5 } else { 0 });
+        let source_check_interval =
+            unsigned("source-check-interval", args.source_check_interval)?;
+        let lease_duration = unsigned("lease-duration", args.lease_duration)?;
+        if lease_duration < Duration::from_secs(1) {
+            return Err(SettingsError::Duration {
+                flag: "lease-duration",
+                given: args.lease_duration,
+                reason: "is too short: a Lease counts whole seconds, from 1",
+            });
+        }
+        let review_deadline = unsigned("review-deadline", args.review_deadline)?;
+        if review_deadline.is_zero() {
+            return Err(SettingsError::Duration {
+                flag: "review-deadline",
+                given: args.review_deadline,
+                reason: "leaves no time for any review",
+            });
+        }
+        Ok(Self {
+            names: names(&args.service, &args.namespace, args.san),
+            kubeconfig: args.kubeconfig,
+            listen: args.listen,
+            health_listen: args.health_listen,
+            namespace: args.namespace,
+            registration: args.registration,
+            cache_dir: args.cache_dir,
+            registry_ca: args.registry_ca,
+            source_check_interval: Some(source_check_interval)
+                .filter(|interval| !interval.is_zero()),
+            review_deadline,
+            identity: args.identity.unwrap_or_else(host_name),
+            lease_duration: Some(lease_duration).filter(|_| !args.no_leader_election),
+            drain_delay: unsigned("drain-delay", args.drain_delay.unwrap_or(default_drain))?,
+            drain_timeout: unsigned("drain-timeout", args.drain_timeout)?,
+            log_format: args.log_format,
+            log_level: args.log_level,
+        })
+    }
+}
+
+/// The names by which the API server can call the Service, then those that were asked for.
+fn names(service: &str, namespace: &str, more: Vec<String>) -> Vec<String> {
+    let mut names = vec![
+        format!("{service}.{namespace}.svc"),
+        format!("{service}.{namespace}.svc.cluster.local"),
+        format!("{service}.{namespace}"),
+    ];
+    for name in more {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn unsigned(flag: &'static str, given: SignedDuration) -> Result<Duration, SettingsError> {
+    Duration::try_from(given).map_err(|_| SettingsError::Duration {
+        flag,
+        given,
+        reason: "is negative",
+    })
+}
+
+/// The host's name; where there is none to be had, one that no other replica has.
+fn host_name() -> String {
+    fs_err::read_to_string(HOSTNAME_FILE)
+        .ok()
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| format!("bundle-webhook-{:08x}", rand::rng().random::<u32>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    fn settings(flags: &[&str]) -> Result<Settings, SettingsError> {
+        let line = std::iter::once("bundle-webhook").chain(flags.iter().copied());
+        Settings::from_args(Args::try_parse_from(line).unwrap())
+    }
+
+    #[test]
+    fn the_service_is_always_named_and_nothing_twice() {
+        let settings = settings(&[
+            "--namespace",
+            "sys",
+            "--service",
+            "hook",
+            "--san",
+            "127.0.0.1",
+            "--san",
+            "hook.sys.svc",
+        ])
+        .unwrap();
+        assert_eq!(
+            settings.names,
+            [
+                "hook.sys.svc",
+                "hook.sys.svc.cluster.local",
+                "hook.sys",
+                "127.0.0.1"
+            ]
+        );
+    }
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        let settings = settings(&["--source-check-interval", "2000ms", "--lease-duration", "1m"])
+            .unwrap();
+        assert_eq!(
+            settings.source_check_interval,
+            Some(Duration::from_secs(2))
+        );
+        assert_eq!(settings.lease_duration, Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn zero_means_never_and_no_election_means_no_lease() {
+        let settings =
+            settings(&["--source-check-interval", "0s", "--no-leader-election"]).unwrap();
+        assert_eq!(settings.source_check_interval, None);
+        assert_eq!(settings.lease_duration, None);
+    }
+
+    #[test]
+    fn impossible_durations_are_refused_by_flag() {
+        for (flags, message) in [
+            (
+                ["--lease-duration", "100ms"],
+                "--lease-duration 100ms is too short: a Lease counts whole seconds, from 1",
+            ),
+            (
+                ["--review-deadline", "0s"],
+                "--review-deadline 0s leaves no time for any review",
+            ),
+            (
+                ["--drain-timeout", "5s ago"],
+                "--drain-timeout 5s ago is negative",
+            ),
+        ] {
+            assert_eq!(settings(&flags).unwrap_err().to_string(), message);
+        }
+    }
+}

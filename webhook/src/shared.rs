@@ -1,0 +1,88 @@
+//! What admission and reconciler share: ways to the cluster, keys, caches, metrics, settings.
+//! Not here: the tasks that keep these fresh (certs, watches, version) and any decision.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use kube::Client;
+use serde_json::Value;
+
+use crate::cluster::{Clients, ClusterError, ServiceAccount};
+use crate::metrics::Metrics;
+use crate::settings::Settings;
+use crate::shelf::Shelf;
+
+/// The key of the admission stamp; never printed, wiped when dropped.
+pub struct StampKey(zeroize::Zeroizing<Vec<u8>>);
+
+impl StampKey {
+    /// Takes key material.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(zeroize::Zeroizing::new(bytes))
+    }
+
+    /// The key material, for the HMAC alone.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// One per process, behind an `Arc`.
+pub struct Shared {
+    /// What was set.
+    pub settings: Settings,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// The ProvisionerClasses of the cluster, as stored.
+    pub classes: Shelf<Value>,
+    /// The SignaturePolicies of the cluster, with the keys of their Secrets filled in.
+    pub policies: Shelf<Value>,
+    clients: Clients,
+    stamp_key: ArcSwap<StampKey>,
+    server_version: ArcSwapOption<String>,
+}
+
+impl Shared {
+    /// Puts it together; the caches are empty until their watches run.
+    pub fn new(settings: Settings, clients: Clients, metrics: Metrics, stamp_key: StampKey) -> Self {
+        Self {
+            settings,
+            metrics,
+            classes: Shelf::default(),
+            policies: Shelf::default(),
+            clients,
+            stamp_key: ArcSwap::from_pointee(stamp_key),
+            server_version: ArcSwapOption::empty(),
+        }
+    }
+
+    /// The pod's own identity. It can do nothing to the objects of bundles.
+    pub fn client(&self) -> Client {
+        self.clients.own()
+    }
+
+    /// Acts as a ServiceAccount; all clients share one pool of connections.
+    pub fn client_as(&self, account: &ServiceAccount) -> Result<Client, ClusterError> {
+        self.clients.acting_as(account)
+    }
+
+    /// The key that stamps are made and checked with.
+    pub fn stamp_key(&self) -> Arc<StampKey> {
+        self.stamp_key.load_full()
+    }
+
+    /// Takes another key into use: the Secret was changed, by an administrator or another replica.
+    pub fn set_stamp_key(&self, key: StampKey) {
+        self.stamp_key.store(Arc::new(key));
+    }
+
+    /// The version as the server reports it (`v1.36.3-eks-abc`); `None` until it has answered once.
+    pub fn server_version(&self) -> Option<Arc<String>> {
+        self.server_version.load_full()
+    }
+
+    /// Remembers what the server reported.
+    pub fn set_server_version(&self, version: String) {
+        self.server_version.store(Some(Arc::new(version)));
+    }
+}
