@@ -2,4 +2,9 @@
 //! Not here: files, clocks, networks, randomness, Kubernetes clients. What a rule needs of them it gets as an argument.
 
 pub mod diagnostic;
+pub mod format;
+pub mod object;
+pub mod package;
 pub mod reference;
+pub mod version;
+pub mod yaml;

@@ -1,0 +1,144 @@
+//! What of a package stands in annotations of its OCI manifest, so that nobody needs a layer to know it; written and read back.
+//! Not here: the manifest itself (bundle-oci).
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{Format, Package, Requires, Upgrades};
+use crate::{
+    diagnostic::{Finding, codes},
+    version::{Kubernetes, ServerVersion, fits_named},
+};
+
+/// Keys of the annotations.
+pub mod keys {
+    /// Format of the content: `plain+v0`. Its presence marks a manifest as a bundle of ours.
+    pub const FORMAT: &str = "io.rukpak.core.bundle.format";
+    /// Kubernetes versions, as compact JSON of the field `kubernetes`.
+    pub const KUBERNETES: &str = "io.rukpak.core.bundle.kubernetes";
+    /// Requirements, as compact JSON of the field `requires`.
+    pub const REQUIRES: &str = "io.rukpak.core.bundle.requires";
+    /// Upgrades, as compact JSON of the field `upgrades`.
+    pub const UPGRADES: &str = "io.rukpak.core.bundle.upgrades";
+    /// Name of the package.
+    pub const TITLE: &str = "org.opencontainers.image.title";
+    /// Version of the package.
+    pub const VERSION: &str = "org.opencontainers.image.version";
+    /// One line about it.
+    pub const DESCRIPTION: &str = "org.opencontainers.image.description";
+    /// Where its source is.
+    pub const SOURCE: &str = "org.opencontainers.image.source";
+    /// Revision of the source.
+    pub const REVISION: &str = "org.opencontainers.image.revision";
+    /// Licences.
+    pub const LICENSES: &str = "org.opencontainers.image.licenses";
+    /// Where to read more.
+    pub const URL: &str = "org.opencontainers.image.url";
+}
+
+/// The annotations of the OCI manifest of a package. A function of the package alone.
+pub fn annotations(package: &Package) -> BTreeMap<String, String> {
+    let texts = [
+        (keys::TITLE, Some(package.name.clone())),
+        (keys::VERSION, Some(package.version.to_string())),
+        (keys::FORMAT, Some(package.format.to_string())),
+        (keys::DESCRIPTION, package.description.clone()),
+        (keys::SOURCE, package.source.clone()),
+        (keys::REVISION, package.revision.clone()),
+        (keys::LICENSES, package.licenses.clone()),
+        (keys::URL, package.url.clone()),
+        (keys::KUBERNETES, package.kubernetes.as_ref().and_then(json)),
+        (keys::REQUIRES, package.requires.as_ref().and_then(json)),
+        (keys::UPGRADES, package.upgrades.as_ref().and_then(json)),
+    ];
+    texts
+        .into_iter()
+        .filter_map(|(key, text)| Some((key.to_owned(), text?)))
+        .collect()
+}
+
+/// None of these types can fail to serialise: they hold text and numbers.
+fn json<T: Serialize>(value: &T) -> Option<String> {
+    serde_json::to_string(value).ok()
+}
+
+/// What an OCI manifest says about the bundle in it. Everything is open in an image that was not built as a bundle of ours.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Facts {
+    /// Name of the package.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Version of the package.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<semver::Version>,
+    /// How its content is laid out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<Format>,
+    /// The versions of Kubernetes that it is made for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<Kubernetes>,
+    /// What must be in the cluster already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requires: Option<Requires>,
+    /// Which installed versions it can replace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upgrades: Option<Upgrades>,
+}
+
+impl Facts {
+    /// Reads annotations. An image without [`keys::FORMAT`] has no facts: its title and version may mean anything.
+    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, Finding> {
+        let Some(format) = annotations.get(keys::FORMAT) else {
+            return Ok(Self::default());
+        };
+        let version = annotations.get(keys::VERSION).map(|text| {
+            semver::Version::parse(text)
+                .map_err(|error| unreadable(keys::VERSION, format_args!("`{text}`: {error}")))
+        });
+        Ok(Self {
+            name: annotations.get(keys::TITLE).cloned(),
+            version: version.transpose()?,
+            format: Some(format.parse()?),
+            kubernetes: field(annotations, keys::KUBERNETES)?,
+            requires: field(annotations, keys::REQUIRES)?,
+            upgrades: field(annotations, keys::UPGRADES)?,
+        })
+    }
+
+    /// How messages name the bundle: `bundle web 1.4.0`, or `this bundle`.
+    pub fn title(&self) -> String {
+        match (&self.name, &self.version) {
+            (Some(name), Some(version)) => format!("bundle {name} {version}"),
+            (Some(name), None) => format!("bundle {name}"),
+            (None, _) => "this bundle".to_owned(),
+        }
+    }
+
+    /// What there is to say about it on a server: nothing, a warning, or that it is refused.
+    pub fn fits(&self, server: &ServerVersion) -> Option<Finding> {
+        fits_named(&self.title(), self.kubernetes.as_ref()?, server)
+    }
+}
+
+fn field<T: DeserializeOwned>(
+    annotations: &BTreeMap<String, String>,
+    key: &str,
+) -> Result<Option<T>, Finding> {
+    annotations
+        .get(key)
+        .map(|text| {
+            serde_json::from_str(text).map_err(|error| unreadable(key, format_args!("{error}")))
+        })
+        .transpose()
+}
+
+fn unreadable(key: &str, why: std::fmt::Arguments<'_>) -> Finding {
+    Finding::error(
+        codes::format::BAD_ANNOTATION,
+        format!("the annotation of the OCI manifest cannot be read: {why}"),
+    )
+    .at_field(format!("annotations[{key}]"))
+    .hint("build the bundle again with `kubectl bundle build`, and push it")
+}

@@ -1,0 +1,120 @@
+//! Names of the ApplySet convention (KEP-3659), by which other tools understand what belongs to a BundleDeployment.
+//! Not here: what has to be pruned (inventory).
+
+use std::collections::BTreeSet;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use sha2::{Digest as _, Sha256};
+
+/// Label on the parent: its id.
+pub const ID_LABEL: &str = "applyset.kubernetes.io/id";
+/// Label on each member: the id of its parent.
+pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
+/// Annotation on the parent: which tool writes to the set.
+pub const TOOLING_ANNOTATION: &str = "applyset.kubernetes.io/tooling";
+/// Annotation on the parent: kinds of members, `Kind.group`, sorted, separated by commas.
+pub const GROUP_KINDS_ANNOTATION: &str = "applyset.kubernetes.io/contains-group-kinds";
+/// Annotation on the parent: namespaces of members, sorted, separated by commas.
+pub const NAMESPACES_ANNOTATION: &str = "applyset.kubernetes.io/additional-namespaces";
+
+/// The id of the set whose parent is this object; a label value.
+pub fn id(name: &str, namespace: &str, kind: &str, group: &str) -> String {
+    let hash = Sha256::digest(format!("{name}.{namespace}.{kind}.{group}"));
+    format!("applyset-{}-v1", URL_SAFE_NO_PAD.encode(hash))
+}
+
+/// A group and a kind, `Deployment.apps` or `ConfigMap`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupKind {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+}
+
+impl GroupKind {
+    /// From its parts.
+    pub fn new(group: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self {
+            group: group.into(),
+            kind: kind.into(),
+        }
+    }
+
+    /// Reads `Kind.group` or `Kind`.
+    pub fn parse(text: &str) -> Self {
+        let (kind, group) = text.split_once('.').unwrap_or((text, ""));
+        Self::new(group, kind)
+    }
+}
+
+impl std::fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.kind)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        Ok(())
+    }
+}
+
+/// The value of [`GROUP_KINDS_ANNOTATION`].
+pub fn write_group_kinds(kinds: &BTreeSet<GroupKind>) -> String {
+    let mut texts: Vec<_> = kinds.iter().map(ToString::to_string).collect();
+    texts.sort();
+    texts.join(",")
+}
+
+/// Reads the value of [`GROUP_KINDS_ANNOTATION`].
+pub fn read_group_kinds(text: &str) -> BTreeSet<GroupKind> {
+    list(text).map(GroupKind::parse).collect()
+}
+
+/// Reads the value of [`NAMESPACES_ANNOTATION`].
+pub fn read_namespaces(text: &str) -> BTreeSet<String> {
+    list(text).map(str::to_owned).collect()
+}
+
+/// The value of [`NAMESPACES_ANNOTATION`].
+pub fn write_namespaces(namespaces: &BTreeSet<String>) -> String {
+    namespaces.iter().cloned().collect::<Vec<_>>().join(",")
+}
+
+fn list(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_is_that_of_the_convention() {
+        // base64url(sha256("web..BundleDeployment.core.rukpak.io")), computed with coreutils.
+        assert_eq!(
+            id("web", "", "BundleDeployment", "core.rukpak.io"),
+            format!(
+                "applyset-{}-v1",
+                URL_SAFE_NO_PAD.encode(Sha256::digest(b"web..BundleDeployment.core.rukpak.io"))
+            )
+        );
+        assert!(id("web", "", "BundleDeployment", "core.rukpak.io").len() <= 63);
+    }
+
+    #[test]
+    fn lists_are_written_sorted_and_read_back() {
+        let kinds: BTreeSet<_> = ["Role.rbac.authorization.k8s.io", "ConfigMap"]
+            .map(GroupKind::parse)
+            .into();
+        let text = write_group_kinds(&kinds);
+        assert_eq!(text, "ConfigMap,Role.rbac.authorization.k8s.io");
+        assert_eq!(read_group_kinds(&text), kinds);
+        assert_eq!(read_group_kinds(" ,"), BTreeSet::new());
+        assert_eq!(
+            read_namespaces("team-b,team-a"),
+            ["team-a".to_owned(), "team-b".to_owned()].into()
+        );
+    }
+}

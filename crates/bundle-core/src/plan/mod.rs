@@ -1,0 +1,13 @@
+//! What to do next with a bundle on a cluster: order, readiness, drift, what to prune, which Bundle to keep, what to say.
+//! Not here: reading the cluster or writing to it (webhook::reconcile); every function takes what was seen as an argument.
+
+pub mod applyset;
+pub mod backoff;
+pub mod conditions;
+pub mod drift;
+pub mod health;
+pub mod ignore;
+pub mod inventory;
+pub mod phases;
+pub mod pivot;
+pub mod targets;

@@ -1,0 +1,300 @@
+//! In which order objects are installed, and in which they are taken away.
+//! Not here: whether one is ready (health) or how it is applied.
+
+use serde_json::Value;
+
+use crate::object::{Manifest, ObjectId};
+
+/// One step of an installation; those before it are applied before it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// Namespaces: everything else may live in them.
+    Namespaces,
+    /// What limits workloads before they start.
+    Policies,
+    /// ServiceAccounts.
+    Identity,
+    /// Secrets and ConfigMaps.
+    Configuration,
+    /// Volumes, claims and storage classes.
+    Storage,
+    /// CustomResourceDefinitions: established before anything that may be of their kinds.
+    Crds,
+    /// Roles.
+    Roles,
+    /// Bindings of roles.
+    Bindings,
+    /// Services, issuers and certificates that workloads expect.
+    Infrastructure,
+    /// Workloads, and every kind that has no better place: custom resources too.
+    Deploy,
+    /// What scales workloads.
+    Scaling,
+    /// What makes workloads reachable or seen from outside.
+    Publish,
+    /// Admission and aggregated APIs: last, since they can stop everything before them.
+    Admission,
+}
+
+impl Phase {
+    /// The phase of a kind.
+    pub fn of(group: &str, kind: &str) -> Self {
+        match (group, kind) {
+            ("", "Namespace") => Self::Namespaces,
+            ("networking.k8s.io", "NetworkPolicy")
+            | ("policy", "PodDisruptionBudget")
+            | ("scheduling.k8s.io", "PriorityClass")
+            | ("", "ResourceQuota" | "LimitRange") => Self::Policies,
+            ("", "ServiceAccount") => Self::Identity,
+            ("", "Secret" | "ConfigMap") => Self::Configuration,
+            ("", "PersistentVolume" | "PersistentVolumeClaim")
+            | ("storage.k8s.io", "StorageClass" | "CSIDriver" | "VolumeAttributesClass") => {
+                Self::Storage
+            }
+            ("apiextensions.k8s.io", "CustomResourceDefinition") => Self::Crds,
+            ("rbac.authorization.k8s.io", "ClusterRole" | "Role") => Self::Roles,
+            ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding") => Self::Bindings,
+            ("", "Service")
+            | ("cert-manager.io", "Issuer" | "ClusterIssuer" | "Certificate")
+            | ("networking.k8s.io", "IngressClass") => Self::Infrastructure,
+            ("autoscaling", "HorizontalPodAutoscaler")
+            | ("autoscaling.k8s.io", "VerticalPodAutoscaler")
+            | ("keda.sh", "ScaledObject" | "ScaledJob") => Self::Scaling,
+            (
+                "monitoring.coreos.com",
+                "ServiceMonitor" | "PodMonitor" | "PrometheusRule" | "Probe",
+            )
+            | ("networking.k8s.io" | "extensions", "Ingress")
+            | (
+                "gateway.networking.k8s.io",
+                "Gateway" | "HTTPRoute" | "GRPCRoute" | "TLSRoute" | "TCPRoute" | "UDPRoute",
+            )
+            | ("route.openshift.io", "Route") => Self::Publish,
+            (
+                "admissionregistration.k8s.io",
+                "ValidatingWebhookConfiguration"
+                | "MutatingWebhookConfiguration"
+                | "ValidatingAdmissionPolicy"
+                | "ValidatingAdmissionPolicyBinding"
+                | "MutatingAdmissionPolicy"
+                | "MutatingAdmissionPolicyBinding",
+            )
+            | ("apiregistration.k8s.io", "APIService") => Self::Admission,
+            _ => Self::Deploy,
+        }
+    }
+
+    /// Whether the next phase waits until everything of this one is ready: only where later objects could not even be stored.
+    pub fn gates(self) -> bool {
+        matches!(self, Self::Namespaces | Self::Crds)
+    }
+}
+
+/// The objects by phase, in the order of installation; within a phase in the order given. Empty phases are left out.
+pub fn phases(objects: &[Manifest]) -> Vec<(Phase, Vec<&Manifest>)> {
+    let mut by_phase = std::collections::BTreeMap::<Phase, Vec<&Manifest>>::new();
+    for object in objects {
+        by_phase
+            .entry(Phase::of(&object.id.group, &object.id.kind))
+            .or_default()
+            .push(object);
+    }
+    by_phase.into_iter().collect()
+}
+
+/// A step of taking away: every object of it may go at the same time, and the next step waits until they have gone.
+///
+/// Custom resources go first of all, while the controllers that must answer their finalizers still run.
+pub fn removal<'a>(
+    objects: impl IntoIterator<Item = &'a ObjectId>,
+    is_custom: impl Fn(&ObjectId) -> bool,
+) -> Vec<Vec<&'a ObjectId>> {
+    let mut steps = std::collections::BTreeMap::<(bool, std::cmp::Reverse<Phase>), Vec<_>>::new();
+    for id in objects {
+        let phase = Phase::of(&id.group, &id.kind);
+        steps
+            .entry((!is_custom(id), std::cmp::Reverse(phase)))
+            .or_default()
+            .push(id);
+    }
+    steps.into_values().collect()
+}
+
+/// A custom resource definition of a bundle: what its custom resources are called, known before the API server serves them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CustomKind {
+    /// API group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// Plural, as in paths.
+    pub plural: String,
+    /// Whether objects of it live in namespaces.
+    pub namespaced: bool,
+    /// Versions that are served.
+    pub versions: Vec<String>,
+}
+
+impl CustomKind {
+    /// Reads `value`, a CustomResourceDefinition of apiextensions.k8s.io/v1; none if a field that must be there is not.
+    pub fn of(value: &Value) -> Option<Self> {
+        let spec = value.get("spec")?;
+        let text = |pointer: &str| spec.pointer(pointer)?.as_str().map(str::to_owned);
+        Some(Self {
+            group: text("/group")?,
+            kind: text("/names/kind")?,
+            plural: text("/names/plural")?,
+            namespaced: text("/scope")? == "Namespaced",
+            versions: spec
+                .get("versions")?
+                .as_array()?
+                .iter()
+                .filter(|version| version["served"] == Value::Bool(true))
+                .filter_map(|version| version["name"].as_str().map(str::to_owned))
+                .collect(),
+        })
+    }
+
+    /// Those that `objects` define.
+    pub fn all(objects: &[Manifest]) -> Vec<Self> {
+        objects
+            .iter()
+            .filter(|object| Phase::of(&object.id.group, &object.id.kind) == Phase::Crds)
+            .filter_map(|object| Self::of(&object.value))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn id(group: &str, kind: &str) -> ObjectId {
+        ObjectId {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            name: "x".to_owned(),
+        }
+    }
+
+    fn manifest(group: &str, kind: &str) -> Manifest {
+        Manifest {
+            id: id(group, kind),
+            value: Value::Null,
+            file: String::new(),
+            line: 1,
+        }
+    }
+
+    #[test]
+    fn what_others_need_comes_before_them() {
+        let order = [
+            ("", "Namespace"),
+            ("policy", "PodDisruptionBudget"),
+            ("", "ServiceAccount"),
+            ("", "ConfigMap"),
+            ("", "PersistentVolumeClaim"),
+            ("apiextensions.k8s.io", "CustomResourceDefinition"),
+            ("rbac.authorization.k8s.io", "ClusterRole"),
+            ("rbac.authorization.k8s.io", "RoleBinding"),
+            ("", "Service"),
+            ("apps", "Deployment"),
+            ("autoscaling", "HorizontalPodAutoscaler"),
+            ("networking.k8s.io", "Ingress"),
+            (
+                "admissionregistration.k8s.io",
+                "ValidatingWebhookConfiguration",
+            ),
+        ];
+        let reversed: Vec<_> = order
+            .iter()
+            .rev()
+            .map(|(group, kind)| manifest(group, kind))
+            .collect();
+        let kinds: Vec<_> = phases(&reversed)
+            .into_iter()
+            .flat_map(|(_, objects)| objects)
+            .map(|object| object.id.kind.clone())
+            .collect();
+        assert_eq!(kinds, order.map(|(_, kind)| kind));
+    }
+
+    #[test]
+    fn unknown_kinds_and_look_alikes_go_with_the_workloads() {
+        for (group, kind) in [
+            ("example.com", "Widget"),
+            ("example.com", "Namespace"),
+            ("", "Widget"),
+        ] {
+            assert_eq!(Phase::of(group, kind), Phase::Deploy);
+        }
+    }
+
+    #[test]
+    fn custom_resources_leave_before_their_controllers_and_definitions() {
+        let ids = [
+            id("apiextensions.k8s.io", "CustomResourceDefinition"),
+            id("apps", "Deployment"),
+            id("example.com", "Widget"),
+            id("", "Namespace"),
+            id(
+                "admissionregistration.k8s.io",
+                "ValidatingWebhookConfiguration",
+            ),
+        ];
+        let steps: Vec<Vec<&str>> = removal(&ids, |id| id.group == "example.com")
+            .into_iter()
+            .map(|step| step.into_iter().map(|id| id.kind.as_str()).collect())
+            .collect();
+        assert_eq!(
+            steps,
+            [
+                vec!["Widget"],
+                vec!["ValidatingWebhookConfiguration"],
+                vec!["Deployment"],
+                vec!["CustomResourceDefinition"],
+                vec!["Namespace"]
+            ]
+        );
+    }
+
+    #[test]
+    fn a_definition_says_how_its_resources_are_reached() {
+        let value = json!({ "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": { "kind": "Widget", "plural": "widgets" },
+            "versions": [{ "name": "v1", "served": true }, { "name": "v0", "served": false }],
+        } });
+        let kind = CustomKind::of(&value).unwrap();
+        assert_eq!(
+            (
+                kind.plural.as_str(),
+                kind.namespaced,
+                kind.versions.as_slice()
+            ),
+            ("widgets", true, ["v1".to_owned()].as_slice())
+        );
+        assert_eq!(
+            CustomKind::of(&json!({ "spec": { "group": "example.com" } })),
+            None
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_object_is_lost_and_phases_only_rise(picks in proptest::collection::vec(0_usize..6, 0..60)) {
+            let kinds = [("", "Namespace"), ("", "Secret"), ("apps", "Deployment"), ("x.y", "Z"), ("rbac.authorization.k8s.io", "Role"),
+                ("apiextensions.k8s.io", "CustomResourceDefinition")];
+            let objects: Vec<_> = picks.iter().map(|&pick| manifest(kinds[pick].0, kinds[pick].1)).collect();
+            let found = phases(&objects);
+            prop_assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0));
+            prop_assert_eq!(found.iter().map(|(_, objects)| objects.len()).sum::<usize>(), objects.len());
+            let ids: Vec<_> = objects.iter().map(|object| object.id.clone()).collect();
+            prop_assert_eq!(removal(&ids, |_| false).iter().map(Vec::len).sum::<usize>(), ids.len());
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! From one revision to the next: which Bundle a deployment wants, and which of the old ones are kept.
+//! Not here: making or deleting them.
+
+use serde::{Deserialize, Serialize};
+
+/// One content that was installed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Revision {
+    /// Name of its Bundle.
+    pub bundle: String,
+    /// Digest of its content.
+    pub digest: String,
+    /// Version that its package states.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// When it was first installed completely; RFC 3339.
+    pub installed_at: String,
+    /// `Active` or `Superseded`.
+    pub state: String,
+}
+
+/// The state of the revision that is installed.
+pub const ACTIVE: &str = "Active";
+/// The state of every other one.
+pub const SUPERSEDED: &str = "Superseded";
+
+/// The history after `bundle` has been installed: it comes first and is the only active one; the newest `history` superseded ones follow.
+pub fn installed(
+    revisions: &[Revision],
+    bundle: &str,
+    digest: &str,
+    version: Option<&str>,
+    history: usize,
+    now: &str,
+) -> Vec<Revision> {
+    let same = revisions
+        .first()
+        .filter(|first| first.bundle == bundle && first.digest == digest && first.state == ACTIVE);
+    let active = Revision {
+        bundle: bundle.to_owned(),
+        digest: digest.to_owned(),
+        version: version.map(str::to_owned),
+        installed_at: same.map_or_else(|| now.to_owned(), |first| first.installed_at.clone()),
+        state: ACTIVE.to_owned(),
+    };
+    let older = revisions
+        .iter()
+        .filter(|revision| revision.bundle != bundle)
+        .take(history)
+        .map(|revision| Revision {
+            state: SUPERSEDED.to_owned(),
+            ..revision.clone()
+        });
+    std::iter::once(active).chain(older).collect()
+}
+
+/// A Bundle that a deployment owns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owned {
+    /// Its name.
+    pub name: String,
+    /// When it was made; sorts by time (RFC 3339).
+    pub created: String,
+}
+
+/// How many Bundles that never got installed may pile up while people try templates.
+pub const NEVER_INSTALLED_LIMIT: usize = 4;
+
+/// Which of the Bundles that a deployment owns are no longer needed.
+///
+/// Kept are the wanted one, the active one and those of the history. Of the rest, all go once the wanted one is installed, and before that the oldest beyond
+/// [`NEVER_INSTALLED_LIMIT`], so that a series of broken templates cannot fill the cluster.
+pub fn to_delete<'a>(
+    owned: &'a [Owned],
+    wanted: &str,
+    active: Option<&str>,
+    revisions: &[Revision],
+    wanted_is_installed: bool,
+) -> Vec<&'a str> {
+    let mut rest: Vec<_> = owned
+        .iter()
+        .filter(|bundle| {
+            bundle.name != wanted
+                && Some(bundle.name.as_str()) != active
+                && !revisions
+                    .iter()
+                    .any(|revision| revision.bundle == bundle.name)
+        })
+        .collect();
+    rest.sort_by(|a, b| (&a.created, &a.name).cmp(&(&b.created, &b.name)));
+    let keep = if wanted_is_installed {
+        0
+    } else {
+        NEVER_INSTALLED_LIMIT
+    };
+    let gone = rest.len().saturating_sub(keep);
+    rest.into_iter()
+        .take(gone)
+        .map(|bundle| bundle.name.as_str())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(revisions: &[Revision]) -> Vec<(&str, &str)> {
+        revisions
+            .iter()
+            .map(|revision| (revision.bundle.as_str(), revision.state.as_str()))
+            .collect()
+    }
+
+    fn owned(names: &[&str]) -> Vec<Owned> {
+        names
+            .iter()
+            .enumerate()
+            .map(|(index, name)| Owned {
+                name: (*name).to_owned(),
+                created: format!("2026-01-01T00:00:{index:02}Z"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_newest_comes_first_and_history_is_bounded() {
+        let mut revisions = Vec::new();
+        for (index, bundle) in ["a", "b", "c", "d"].into_iter().enumerate() {
+            revisions = installed(
+                &revisions,
+                bundle,
+                bundle,
+                Some("1.0.0"),
+                2,
+                &format!("t{index}"),
+            );
+        }
+        assert_eq!(
+            names(&revisions),
+            [("d", ACTIVE), ("c", SUPERSEDED), ("b", SUPERSEDED)]
+        );
+        assert_eq!(revisions[0].installed_at, "t3");
+    }
+
+    #[test]
+    fn installing_the_same_again_changes_nothing_and_going_back_moves_it_up() {
+        let once = installed(&[], "a", "1", None, 5, "t0");
+        assert_eq!(installed(&once, "a", "1", None, 5, "t1"), once);
+        let back = installed(
+            &installed(&once, "b", "2", None, 5, "t1"),
+            "a",
+            "1",
+            None,
+            5,
+            "t2",
+        );
+        assert_eq!(names(&back), [("a", ACTIVE), ("b", SUPERSEDED)]);
+        assert_eq!(back[0].installed_at, "t2");
+    }
+
+    #[test]
+    fn only_what_nobody_needs_is_deleted() {
+        let revisions = installed(
+            &installed(&[], "a", "1", None, 5, "t0"),
+            "b",
+            "2",
+            None,
+            5,
+            "t1",
+        );
+        let owned = owned(&["a", "b", "broken", "c"]);
+        assert_eq!(
+            to_delete(&owned, "c", Some("b"), &revisions, false),
+            Vec::<&str>::new()
+        );
+        let revisions = installed(&revisions, "c", "3", None, 1, "t2");
+        assert_eq!(
+            to_delete(&owned, "c", Some("c"), &revisions, true),
+            ["a", "broken"]
+        );
+    }
+
+    #[test]
+    fn a_series_of_broken_templates_is_bounded() {
+        let owned = owned(&["x1", "x2", "x3", "x4", "x5", "x6", "now"]);
+        assert_eq!(to_delete(&owned, "now", None, &[], false), ["x1", "x2"]);
+    }
+}

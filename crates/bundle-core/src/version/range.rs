@@ -1,0 +1,231 @@
+//! Ranges of versions, as people write them: `>=1.31 <1.38`, `~1.31 || 1.33.x`, `^1.14`, `1.29 - 1.31`.
+//! Not here: what is done when something lies outside (compat). The semver crate's ranges cannot say this: see style.md.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::server::number;
+use crate::diagnostic::{Finding, codes};
+
+type Numbers = [u64; 3];
+
+const LOWEST: Numbers = [0; 3];
+/// Above every version that can be written.
+const HIGHEST: Numbers = [u64::MAX; 3];
+
+/// From the first version, up to and without the second.
+type Span = (Numbers, Numbers);
+
+/// A set of versions. Only major, minor and patch count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Range {
+    text: String,
+    /// Sorted, apart from each other, none empty.
+    spans: Vec<Span>,
+}
+
+impl Range {
+    /// Reads a range. Comparisons beside each other (or with a comma between) all have to hold; of alternatives, separated by `||`, one has to.
+    pub fn parse(text: &str) -> Result<Self, Finding> {
+        let bad = |why: String| {
+            Finding::error(
+                codes::format::BAD_RANGE,
+                format!("`{text}` is not a range of versions: {why}"),
+            )
+            .hint("write a range like `>=1.31 <1.38`, `~1.31`, `1.31.x` or `1.29 - 1.31 || 1.33`")
+        };
+        let mut spans = Vec::new();
+        for alternative in text.split("||") {
+            spans.extend(conjunction(alternative).map_err(bad)?);
+        }
+        let spans = normalize(spans);
+        if spans.is_empty() {
+            return Err(bad("no version can meet it".to_owned()));
+        }
+        Ok(Self {
+            text: text.split_whitespace().collect::<Vec<_>>().join(" "),
+            spans,
+        })
+    }
+
+    /// Whether a version is in it.
+    pub fn contains(&self, version: [u64; 3]) -> bool {
+        self.spans
+            .iter()
+            .any(|(from, to)| *from <= version && version < *to)
+    }
+
+    /// Whether any version of `[from, to)` is in it.
+    pub fn overlaps(&self, from: [u64; 3], to: [u64; 3]) -> bool {
+        self.spans.iter().any(|(a, b)| *a < to && from < *b)
+    }
+
+    /// Whether all of its versions are below this one.
+    pub fn is_below(&self, version: [u64; 3]) -> bool {
+        self.spans.last().is_none_or(|(_, to)| *to <= version)
+    }
+
+    /// Its text, as written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Sorts, joins what touches, drops what is empty.
+fn normalize(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.retain(|(from, to)| from < to);
+    spans.sort_unstable();
+    let mut joined: Vec<Span> = Vec::with_capacity(spans.len());
+    for (from, to) in spans {
+        match joined.last_mut() {
+            Some((_, end)) if from <= *end => *end = to.max(*end),
+            _ => joined.push((from, to)),
+        }
+    }
+    joined
+}
+
+fn intersect(left: &[Span], right: &[Span]) -> Vec<Span> {
+    let pairs = left
+        .iter()
+        .flat_map(|(a, b)| right.iter().map(move |(c, d)| (*a.max(c), *b.min(d))));
+    normalize(pairs.collect())
+}
+
+/// `>=1.31 <1.38`, `1.29 - 1.31`, `~1.31`.
+fn conjunction(text: &str) -> Result<Vec<Span>, String> {
+    let words: Vec<&str> = text
+        .split([' ', '\t', '\n', '\r', ','])
+        .filter(|word| !word.is_empty())
+        .collect();
+    if words.is_empty() {
+        return Err("it is empty, or has an empty alternative".to_owned());
+    }
+    if let [low, "-", high] = words[..] {
+        let (from, _) = Partial::parse(low)?.span();
+        let (_, to) = Partial::parse(high)?.span();
+        return Ok(normalize(vec![(from, to)]));
+    }
+    let mut spans = vec![(LOWEST, HIGHEST)];
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let split = word
+            .find(|c: char| !matches!(c, '<' | '>' | '=' | '!' | '~' | '^'))
+            .unwrap_or(word.len());
+        let (operator, rest) = word.split_at(split);
+        // `>= 1.31` is written as often as `>=1.31`.
+        let version = if rest.is_empty() {
+            words
+                .next()
+                .ok_or_else(|| format!("no version follows `{operator}`"))?
+        } else {
+            rest
+        };
+        spans = intersect(&spans, &comparison(operator, &Partial::parse(version)?)?);
+    }
+    Ok(spans)
+}
+
+fn comparison(operator: &str, version: &Partial) -> Result<Vec<Span>, String> {
+    let (from, to) = version.span();
+    Ok(match operator {
+        "" | "=" | "==" => vec![(from, to)],
+        "!=" => vec![(LOWEST, from), (to, HIGHEST)],
+        ">" => vec![(to, HIGHEST)],
+        ">=" => vec![(from, HIGHEST)],
+        "<" => vec![(LOWEST, from)],
+        "<=" => vec![(LOWEST, to)],
+        "~" => vec![(from, version.next(version.given.min(2)))],
+        "^" => vec![(from, version.next(version.caret()))],
+        _ => return Err(format!("`{operator}` is not a comparison")),
+    })
+}
+
+/// A version of which the end may be left open: `1`, `1.31`, `1.31.x`, `1.31.4`, `*`.
+struct Partial {
+    numbers: Numbers,
+    /// How many of the numbers are given.
+    given: usize,
+}
+
+impl Partial {
+    fn parse(text: &str) -> Result<Self, String> {
+        let bare = text.strip_prefix('v').unwrap_or(text);
+        // Charts write `>=1.31.0-0` to let vendors' suffixes in. Here they never keep anything out.
+        let bare = bare.strip_suffix("-0").unwrap_or(bare);
+        let mut partial = Self {
+            numbers: LOWEST,
+            given: 0,
+        };
+        let mut open = false;
+        for (index, part) in bare.split('.').enumerate() {
+            let wild = matches!(part, "x" | "X" | "*");
+            match number(part) {
+                Some(value) if index < 3 && !open => {
+                    partial.numbers[index] = value;
+                    partial.given = index + 1;
+                }
+                None if wild && index < 3 => open = true,
+                _ if part.contains(['-', '+']) => {
+                    return Err(format!(
+                        "`{text}` has a suffix, and only major, minor and patch count"
+                    ));
+                }
+                _ => return Err(format!("`{text}` is not a version")),
+            }
+        }
+        Ok(partial)
+    }
+
+    /// All versions that it may stand for.
+    fn span(&self) -> Span {
+        (self.numbers, self.next(self.given))
+    }
+
+    /// The first version that differs in its first `keep` numbers.
+    fn next(&self, keep: usize) -> Numbers {
+        let mut next = LOWEST;
+        for index in (0..keep).rev() {
+            if let Some(value) = self.numbers[index].checked_add(1) {
+                next[..index].copy_from_slice(&self.numbers[..index]);
+                next[index] = value;
+                return next;
+            }
+        }
+        HIGHEST
+    }
+
+    /// How many numbers a caret keeps: up to the first that is not zero.
+    fn caret(&self) -> usize {
+        (0..self.given)
+            .find(|index| self.numbers[*index] != 0)
+            .map_or(self.given, |index| index + 1)
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for Range {
+    type Err = Finding;
+
+    fn from_str(text: &str) -> Result<Self, Finding> {
+        Self::parse(text)
+    }
+}
+
+impl Serialize for Range {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Range {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}

@@ -1,0 +1,74 @@
+//! How much YAML we read: bytes, nodes, depth and what anchors may unfold to.
+//! Not here: reading itself (tree).
+
+use serde_saphyr::Options;
+
+use crate::diagnostic::{Finding, codes};
+
+/// The largest manifest file that is read, in bytes (10 MiB). The API server takes no object over 3 MiB, and etcd none over 1.5 MiB.
+pub const MAX_FILE_BYTES: usize = 10 * 1024 * 1024;
+
+/// Nodes (scalars, lists, maps) of one document. Large CRDs have about 50,000.
+const MAX_NODES: usize = 500_000;
+
+/// Lists and maps within each other. CRDs of real operators reach about 60.
+pub(super) const MAX_DEPTH: usize = 128;
+
+/// What all aliases of one document may unfold to, in parser events.
+const MAX_UNFOLDED: usize = 100_000;
+
+/// The text of a file, if it is one and not too large.
+pub(super) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Finding> {
+    if bytes.len() > MAX_FILE_BYTES {
+        return Err(Finding::error(
+            codes::format::FILE_TOO_LARGE,
+            format!(
+                "the file has {} bytes, and at most {MAX_FILE_BYTES} (10 MiB) are read",
+                bytes.len()
+            ),
+        )
+        .in_file(file)
+        .hint("split it into several files; no API server takes an object of that size"));
+    }
+    let not_text = |at: usize, what: &str| {
+        let line = 1 + bytes[..at].iter().filter(|byte| **byte == b'\n').count();
+        Finding::error(
+            codes::format::UNREADABLE,
+            format!("the file is not YAML: {what}"),
+        )
+        .in_file(file)
+        .at_line(line)
+        .hint("manifests are YAML or JSON, in UTF-8")
+    };
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| not_text(error.valid_up_to(), "it is not UTF-8 text"))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if let Some(at) = text.find('\0') {
+        return Err(not_text(at, "it holds a NUL byte"));
+    }
+    Ok(text)
+}
+
+/// The one set of options that reads YAML as kubectl does (YAML 1.1 booleans and octal numbers), within the limits.
+pub(super) fn options() -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_nodes: MAX_NODES,
+            max_events: MAX_NODES * 3,
+            max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
+            max_documents: 1,
+            max_recorded_anchor_events: MAX_UNFOLDED,
+            max_total_scalar_bytes: MAX_FILE_BYTES * 2,
+            // The ratio of aliases to anchors says nothing: what they unfold to is limited instead.
+            enforce_alias_anchor_ratio: false,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: MAX_UNFOLDED,
+        },
+        // Errors are rendered by us, in one line.
+        with_snippet: false,
+        legacy_octal_numbers: true,
+        emit_comments: false,
+    }
+}

@@ -1,0 +1,54 @@
+//! The one door for YAML and JSON: reads what kubectl reads, within limits, and says the line of what it cannot read.
+//! Not here: what the documents mean (object, package).
+
+mod limits;
+mod split;
+mod tree;
+
+use serde_json::Value;
+
+use crate::diagnostic::{Finding, Findings, codes};
+
+pub use limits::MAX_FILE_BYTES;
+
+/// One document of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// What it says, as JSON.
+    pub value: Value,
+    /// The line on which its content starts, from 1.
+    pub line: usize,
+}
+
+/// Reads all documents of a file. Documents without content (only white space and comments) are left out, as kubectl leaves them out; a file in which
+/// nothing else is has a finding, and so has everything that cannot be read, with `file` and the line.
+pub fn documents(text: &[u8], file: &str) -> Result<Vec<Document>, Findings> {
+    let text = limits::text(text, file)?;
+    let mut found = Vec::new();
+    let mut findings = Findings::default();
+    for part in split::parts(text) {
+        match tree::read(part, file) {
+            Ok(Some(document)) => found.push(document),
+            Ok(None) => {}
+            Err(finding) => findings.push(finding),
+        }
+    }
+    if findings.has_errors() {
+        return Err(findings);
+    }
+    if found.is_empty() {
+        return Err(
+            Finding::error(codes::format::EMPTY_FILE, "the file holds no document")
+                .in_file(file)
+                .hint("put an object in, or remove the file")
+                .into(),
+        );
+    }
+    Ok(found)
+}
+
+/// Writes a value as YAML that every reader reads back as the same value, YAML 1.1 readers too.
+pub fn to_string(value: &Value) -> String {
+    // Serialising a JSON value cannot fail: its keys are strings and its numbers finite. JSON is YAML as well, should it ever.
+    serde_saphyr::to_string(value).unwrap_or_else(|_| format!("{value}\n"))
+}

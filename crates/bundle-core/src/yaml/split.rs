@@ -1,0 +1,90 @@
+//! Splits a file into documents at the lines that start with `---`, where kubectl splits it.
+//! Not here: reading a document (tree).
+
+/// The text of one document and where it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part<'a> {
+    /// What stands between two separators; a separator line itself belongs to no part, unless something other than a comment follows it.
+    pub(super) text: &'a str,
+    /// Line of its first character, from 1.
+    pub(super) line: usize,
+}
+
+/// The documents of a file, also those without content.
+pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let (mut start, mut first) = (0, 1);
+    let mut offset = 0;
+    for (index, line) in text.split_inclusive('\n').enumerate() {
+        if let Some(rest) = line.strip_prefix("---") {
+            let separates = rest.is_empty() || rest.starts_with(char::is_whitespace);
+            if separates {
+                parts.push(Part {
+                    text: &text[start..offset],
+                    line: first,
+                });
+                // `--- {a: 1}` has content on the separator's line: it stays with the document, and the parser reads it.
+                let content = rest.trim_start();
+                let bare = content.is_empty() || content.starts_with('#');
+                start = if bare { offset + line.len() } else { offset };
+                first = if bare { index + 2 } else { index + 1 };
+            }
+        }
+        offset += line.len();
+    }
+    parts.push(Part {
+        text: &text[start..],
+        line: first,
+    });
+    parts
+}
+
+impl Part<'_> {
+    /// The line of the first character that is neither white space nor comment, if there is one.
+    pub(super) fn content_line(&self) -> Option<usize> {
+        self.text
+            .lines()
+            .position(|line| {
+                let line = line.trim();
+                !(line.is_empty() || line.starts_with('#') || line == "...")
+            })
+            .map(|index| self.line + index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(text: &str) -> Vec<(&str, usize)> {
+        parts(text)
+            .into_iter()
+            .map(|part| (part.text, part.line))
+            .collect()
+    }
+
+    #[test]
+    fn splits_where_a_line_starts_with_the_separator() {
+        assert_eq!(split("a: 1\n---\nb: 2\n"), [("a: 1\n", 1), ("b: 2\n", 3)]);
+        assert_eq!(split("---\na: 1"), [("", 1), ("a: 1", 2)]);
+        assert_eq!(
+            split("a: 1\n--- # next\r\nb: 2"),
+            [("a: 1\n", 1), ("b: 2", 3)]
+        );
+        assert_eq!(
+            split("a: 1\n--- {b: 2}\n"),
+            [("a: 1\n", 1), ("--- {b: 2}\n", 2)]
+        );
+        assert_eq!(
+            split("a: |\n  ---\n---b: 1\n"),
+            [("a: |\n  ---\n---b: 1\n", 1)]
+        );
+        assert_eq!(split(""), [("", 1)]);
+    }
+
+    #[test]
+    fn finds_the_first_line_with_content() {
+        assert_eq!(parts("\n# hello\n\na: 1\n")[0].content_line(), Some(4));
+        assert_eq!(parts("\n# hello\n...\n")[0].content_line(), None);
+    }
+}
