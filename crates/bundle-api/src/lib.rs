@@ -1,2 +1,19 @@
 //! The custom resources of `core.rukpak.io/v1alpha1`: types, field docs, constants and condition names.
 //! Not here: any rule about them (bundle-core) or anything that talks to a server.
+
+pub mod approval;
+pub mod bundle;
+pub mod class;
+pub mod crds;
+pub mod deployment;
+pub mod deployment_status;
+pub mod names;
+pub mod policy;
+pub mod source;
+
+pub use approval::{BundleApproval, BundleApprovalSpec};
+pub use bundle::{Bundle, BundleSpec, BundleStatus};
+pub use class::{ProvisionerClass, ProvisionerClassSpec};
+pub use deployment::{BundleDeployment, BundleDeploymentSpec, BundleTemplate};
+pub use deployment_status::BundleDeploymentStatus;
+pub use policy::{SignaturePolicy, SignaturePolicySpec};

@@ -1,0 +1,59 @@
+//! `BundleApproval`: a named person's approval of one content digest for one BundleDeployment.
+//! Not here: whether it counts (bundle_core::review, reconcile).
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::class::ReadyStatus;
+
+/// An approval of one content digest. It does not change; deleting it withdraws it.
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, CustomResource,
+)]
+#[kube(
+    group = "core.rukpak.io",
+    version = "v1alpha1",
+    kind = "BundleApproval",
+    plural = "bundleapprovals",
+    status = "ReadyStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "BundleApproval is a named person's approval of exactly one content digest for one BundleDeployment. Whoever writes it needs verb `approve` on the class. It is immutable; deleting it withdraws it: nothing further is changed, and nothing is torn down.",
+    printcolumn(
+        name = "Deployment",
+        type_ = "string",
+        json_path = ".spec.bundleDeployment.name"
+    ),
+    printcolumn(name = "Digest", type_ = "string", json_path = ".spec.digest"),
+    printcolumn(
+        name = "Accepted",
+        type_ = "string",
+        json_path = r#".status.conditions[?(.type=="Accepted")].reason"#
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleApprovalSpec {
+    /// The BundleDeployment that may have the content.
+    pub bundle_deployment: DeploymentRef,
+    /// Exactly this content.
+    #[schemars(regex(pattern = r"^sha256:[0-9a-f]{64}$"))]
+    pub digest: String,
+    /// Why, or the number of the change: whoever reads it later will ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// One BundleDeployment, and no later one of the same name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeploymentRef {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+}

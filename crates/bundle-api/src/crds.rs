@@ -1,0 +1,212 @@
+//! The CRDs as they are applied: what the types derive, edited where a schema says more than a Rust type can.
+//! Not here: writing them to files (xtask gen).
+
+use kube::CustomResourceExt;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use crate::{Bundle, BundleApproval, BundleDeployment, ProvisionerClass, SignaturePolicy, names};
+
+/// Schema of a field that is free in form.
+pub(crate) fn free_form(_: &mut SchemaGenerator) -> Schema {
+    schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
+/// The five CRDs, each as the object to apply, in the order of their names.
+pub fn all() -> Result<Vec<Value>, serde_json::Error> {
+    let mut crds = vec![
+        serde_json::to_value(BundleApproval::crd())?,
+        serde_json::to_value(BundleDeployment::crd())?,
+        serde_json::to_value(Bundle::crd())?,
+        serde_json::to_value(ProvisionerClass::crd())?,
+        serde_json::to_value(SignaturePolicy::crd())?,
+    ];
+    for crd in &mut crds {
+        tidy(crd);
+        let name = crd["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        let Some(schema) = crd.pointer_mut("/spec/versions/0/schema/openAPIV3Schema") else {
+            continue;
+        };
+        match name.split('.').next().unwrap_or_default() {
+            "bundles" => {
+                limit_name(schema, names::BUNDLE_NAME_LIMIT);
+                unions(&mut schema["properties"]["spec"]);
+            }
+            "bundledeployments" => {
+                limit_name(schema, names::DEPLOYMENT_NAME_LIMIT);
+                unions(
+                    &mut schema["properties"]["spec"]["properties"]["template"]["properties"]["spec"],
+                );
+            }
+            "bundleapprovals" => {
+                schema["properties"]["spec"]["x-kubernetes-validations"] = json!([{"rule": "self == oldSelf", "message": "bundleapproval.spec is immutable"}]);
+            }
+            _ => {}
+        }
+    }
+    Ok(crds)
+}
+
+/// The API server answers `metadata.name: Too long: may not be longer than N`.
+fn limit_name(schema: &mut Value, limit: usize) {
+    schema["properties"]["metadata"] =
+        json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": limit}}});
+}
+
+/// One source, one git reference: the API server answers `must validate one and only one schema (oneOf)`.
+fn unions(bundle_spec: &mut Value) {
+    let one_of = |members: &[&str]| -> Value {
+        members
+            .iter()
+            .map(|member| json!({"required": [member]}))
+            .collect()
+    };
+    let source = &mut bundle_spec["properties"]["source"];
+    source["oneOf"] = one_of(&["image", "git", "configMaps", "upload", "http"]);
+    source["properties"]["git"]["properties"]["ref"]["oneOf"] =
+        one_of(&["branch", "commit", "tag"]);
+}
+
+/// Takes out what the derive adds and Kubernetes does not want: `nullable` (a null is the same as nothing, and the API server drops it),
+/// unsigned integer formats (it warns of them) and `default: null`.
+fn tidy(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            tidy_members(members);
+            members.values_mut().for_each(tidy);
+        }
+        Value::Array(items) => items.iter_mut().for_each(tidy),
+        _ => {}
+    }
+}
+
+fn tidy_members(members: &mut Map<String, Value>) {
+    if members.get("nullable") == Some(&Value::Bool(true)) {
+        members.remove("nullable");
+    }
+    if let Some(format) = members.get_mut("format") {
+        match format.as_str() {
+            Some("uint64") => *format = json!("int64"),
+            Some("uint32") => *format = json!("int32"),
+            _ => {}
+        }
+    }
+    // Defaults live in the rules that read a field; written into the schema they would be written into people's objects.
+    if members.contains_key("type") && members.contains_key("default") {
+        members.remove("default");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crd(name: &str) -> Value {
+        all()
+            .unwrap()
+            .into_iter()
+            .find(|crd| crd["metadata"]["name"] == format!("{name}.core.rukpak.io"))
+            .unwrap()
+    }
+
+    fn schema(name: &str) -> Value {
+        crd(name)["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+    }
+
+    #[test]
+    fn all_kinds_are_cluster_scoped_with_status() {
+        for crd in all().unwrap() {
+            assert_eq!(crd["spec"]["scope"], "Cluster");
+            assert_eq!(
+                crd["spec"]["versions"][0]["subresources"],
+                json!({"status": {}})
+            );
+        }
+    }
+
+    #[test]
+    fn names_and_unions_are_rukpaks() {
+        let bundle = schema("bundles");
+        assert_eq!(
+            bundle["properties"]["metadata"]["properties"]["name"]["maxLength"],
+            52
+        );
+        let spec = &bundle["properties"]["spec"];
+        assert_eq!(spec["required"], json!(["provisionerClassName", "source"]));
+        assert_eq!(
+            spec["properties"]["source"]["oneOf"]
+                .as_array()
+                .unwrap()
+                .len(),
+            5
+        );
+        assert_eq!(
+            spec["properties"]["source"]["properties"]["git"]["properties"]["ref"]["oneOf"]
+                .as_array()
+                .unwrap()
+                .len(),
+            3
+        );
+        let deployment = schema("bundledeployments");
+        assert_eq!(
+            deployment["properties"]["metadata"]["properties"]["name"]["maxLength"],
+            45
+        );
+        assert_eq!(
+            deployment["properties"]["spec"]["properties"]["template"]["properties"]["spec"],
+            *spec
+        );
+        assert_eq!(
+            crd("bundledeployments")["spec"]["names"]["shortNames"],
+            json!(["bd", "bds"])
+        );
+        assert_eq!(
+            crd("bundledeployments")["metadata"]["labels"][names::LABEL_APPLYSET_PARENT_TYPE],
+            "true"
+        );
+    }
+
+    /// Walks all fields: each has a type and a description worth showing.
+    #[test]
+    fn every_field_is_explained() {
+        fn walk(path: &str, schema: &Value) {
+            if let Some(properties) = schema["properties"].as_object() {
+                for (name, property) in properties {
+                    let path = format!("{path}.{name}");
+                    let known = path.ends_with(".metadata") || path.ends_with(".metadata.name");
+                    assert!(
+                        known
+                            || property["description"]
+                                .as_str()
+                                .is_some_and(|text| text.len() > 8),
+                        "{path} is not explained"
+                    );
+                    assert!(
+                        property["type"].is_string(),
+                        "{path} has no type: {property}"
+                    );
+                    assert!(
+                        property.get("nullable").is_none() && property.get("default").is_none(),
+                        "{path}: {property}"
+                    );
+                    walk(&path, property);
+                }
+            }
+            if schema["items"].is_object() {
+                walk(&format!("{path}[]"), &schema["items"]);
+            }
+        }
+        for crd in all().unwrap() {
+            let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            for part in ["spec", "status"] {
+                walk(
+                    &format!("{}.{part}", crd["spec"]["names"]["kind"]),
+                    &schema["properties"][part],
+                );
+            }
+        }
+    }
+}
