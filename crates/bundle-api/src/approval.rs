@@ -52,8 +52,8 @@ pub struct BundleApprovalSpec {
 /// One BundleDeployment, and no later one of the same name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeploymentRef {
-    /// Its name.
+    /// Name of the BundleDeployment.
     pub name: String,
-    /// Its uid.
+    /// Its uid: a later BundleDeployment of the same name needs its own approval.
     pub uid: String,
 }

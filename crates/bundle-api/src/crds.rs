@@ -71,7 +71,7 @@ fn unions(bundle_spec: &mut Value) {
 }
 
 /// Takes out what the derive adds and Kubernetes does not want: `nullable` (a null is the same as nothing, and the API server drops it),
-/// unsigned integer formats (it warns of them) and `default: null`.
+/// unsigned integer formats (it warns of them), defaults and line breaks.
 fn tidy(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -93,6 +93,13 @@ fn tidy_members(members: &mut Map<String, Value>) {
             Some("uint32") => *format = json!("int32"),
             _ => {}
         }
+    }
+    // Doc comments are wrapped for the reader of the source; `kubectl explain` wraps for itself.
+    if let Some(Value::String(text)) = members.get_mut("description") {
+        *text = text
+            .replace("\n\n", "\u{0}")
+            .replace('\n', " ")
+            .replace('\u{0}', "\n\n");
     }
     // Defaults live in the rules that read a field; written into the schema they would be written into people's objects.
     if members.contains_key("type") && members.contains_key("default") {
@@ -155,10 +162,9 @@ mod tests {
             deployment["properties"]["metadata"]["properties"]["name"]["maxLength"],
             45
         );
-        assert_eq!(
-            deployment["properties"]["spec"]["properties"]["template"]["properties"]["spec"],
-            *spec
-        );
+        let template =
+            &deployment["properties"]["spec"]["properties"]["template"]["properties"]["spec"];
+        assert_eq!(template["properties"], spec["properties"]);
         assert_eq!(
             crd("bundledeployments")["spec"]["names"]["shortNames"],
             json!(["bd", "bds"])

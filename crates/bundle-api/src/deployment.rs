@@ -129,9 +129,9 @@ impl TemplateMetadata {
 /// A ServiceAccount anywhere in the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceAccountName {
-    /// Its namespace.
+    /// Namespace of the ServiceAccount.
     pub namespace: String,
-    /// Its name.
+    /// Name of the ServiceAccount.
     pub name: String,
 }
 

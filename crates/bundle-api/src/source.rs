@@ -62,10 +62,10 @@ pub struct GitSource {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitRef {
-    /// A branch. It moves: what it names when the Bundle is first unpacked is kept.
+    /// A branch. What it names when the Bundle is first unpacked is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// A tag.
+    /// A tag. What it names when the Bundle is first unpacked is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
     /// A commit, as 40 hexadecimal digits.
