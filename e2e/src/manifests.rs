@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use bundle_core::yaml;
 use kube::api::{Patch, PatchParams};
 use kube::core::{DynamicObject, GroupVersionKind, TypeMeta};
 use kube::discovery::{ApiResource, Scope, pinned_kind};
@@ -35,17 +36,19 @@ pub fn read_folder(folder: &Path) -> Result<Vec<Value>> {
     files.sort();
     let mut objects = Vec::new();
     for file in files {
-        objects.extend(
-            parse(&fs_err::read_to_string(&file)?)
-                .with_context(|| format!("cannot read {}", file.display()))?,
-        );
+        objects.extend(parse(&fs_err::read(&file)?, &file.display().to_string())?);
     }
     Ok(objects)
 }
 
-/// All objects of a YAML text.
-pub fn parse(text: &str) -> Result<Vec<Value>> {
-    todo!("{text}")
+/// All objects of a YAML text; `name` is for the error.
+pub fn parse(text: &[u8], name: &str) -> Result<Vec<Value>> {
+    let documents = yaml::documents(text, name)
+        .map_err(|findings| anyhow!("cannot read manifests:\n{findings}"))?;
+    Ok(documents
+        .into_iter()
+        .map(|document| document.value)
+        .collect())
 }
 
 /// Applies `objects` server-side with force: namespaces and CRDs first and established, admission webhooks last.
@@ -155,4 +158,38 @@ fn title(object: &Value) -> String {
         text(&object["kind"]),
         text(&object["metadata"]["name"])
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn admission_comes_last_and_what_others_need_first() {
+        let text = "kind: ValidatingWebhookConfiguration\n---\nkind: ProvisionerClass\n---\nkind: Namespace\n";
+        let mut objects = parse(text.as_bytes(), "all.yaml").unwrap();
+        objects.sort_by_key(rank);
+        let kinds: Vec<_> = objects
+            .iter()
+            .map(|object| object["kind"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                "Namespace",
+                "ProvisionerClass",
+                "ValidatingWebhookConfiguration"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_folder_without_manifests_and_a_broken_file_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = read_folder(folder.path()).unwrap_err().to_string();
+        assert!(error.starts_with("no YAML files in "), "{error}");
+        fs_err::write(folder.path().join("bad.yaml"), "a: [").unwrap();
+        let error = read_folder(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("bad.yaml"), "{error}");
+    }
 }

@@ -18,6 +18,7 @@ pub struct Builder {
     registries: usize,
     terms: Terms,
     controller_manager: bool,
+    audit: bool,
 }
 
 impl Default for Builder {
@@ -27,6 +28,7 @@ impl Default for Builder {
             registries: 1,
             terms: Terms::default(),
             controller_manager: true,
+            audit: false,
         }
     }
 }
@@ -72,6 +74,13 @@ impl Builder {
     #[must_use]
     pub fn controller_manager(mut self, wanted: bool) -> Self {
         self.controller_manager = wanted;
+        self
+    }
+
+    /// Whether the API server keeps a line per answered request, for [`Cluster::audit`]; default no.
+    #[must_use]
+    pub fn audit(mut self, wanted: bool) -> Self {
+        self.audit = wanted;
         self
     }
 
@@ -124,7 +133,7 @@ impl Builder {
         let authority = Authority::new(&root.join("pki"), "ca")?;
         let mut plane = control_plane::ControlPlane::new(root, &authority, janitor)?;
         plane.start_store(&paths.etcd)?;
-        plane.start_api_server(&paths.api_server)?;
+        plane.start_api_server(&paths.api_server, self.audit)?;
         let mut registries = Vec::new();
         if let Some(program) = &paths.registry {
             for n in 0..self.registries {

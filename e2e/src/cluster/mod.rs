@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
+use serde_json::Value;
 
 use crate::certs::Authority;
 use crate::command::{Command, Output};
@@ -213,6 +214,17 @@ impl Cluster {
             .env("TZ", "UTC")
             .env("LC_ALL", "C.UTF-8")
             .kubeconfig(&self.admin)
+    }
+
+    /// The requests that the API server has answered, as audit events (`verb`, `requestURI`, `user.username`, `responseStatus.code` …).
+    /// Only where the builder was asked for an audit log. Watches stand there once they have ended.
+    pub fn audit(&self) -> Result<Vec<Value>> {
+        let text = fs_err::read_to_string(control_plane::audit_log(&self.root))?;
+        // The last line may still be in the making.
+        Ok(text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect())
     }
 
     /// Keeps the logs although nothing panicked, and returns their folder.

@@ -30,7 +30,8 @@ async fn two_clusters_live_side_by_side_and_leave_nothing() {
     let k3s = Cluster::builder()
         .server_version("v1.36.3+k3s1")
         .registries(2)
-        .registry_password(true);
+        .registry_password(true)
+        .audit(true);
     let (eks, k3s) = tokio::join!(eks.start(), k3s.start());
     let (eks, k3s) = (eks.unwrap(), k3s.unwrap());
 
@@ -83,6 +84,10 @@ async fn two_clusters_live_side_by_side_and_leave_nothing() {
         absent,
         r#"Error from server (NotFound): namespaces "team-a" not found"#
     );
+
+    assert!(k3s.audit().unwrap().iter().any(|event| {
+        event["requestURI"] == "/api/v1/namespaces/team-a" && event["responseStatus"]["code"] == 404
+    }));
 
     let folders = [eks.folder().to_owned(), k3s.folder().to_owned()];
     for folder in &folders {

@@ -1,0 +1,179 @@
+//! Types command lines into a shell, shows them with their output, and checks what they answered.
+//! What is typed is in `chapters`.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+
+use crate::command::{Command, Output};
+use crate::{Cluster, Tool, Webhook, wait};
+
+/// Where the story goes: a terminal, or nowhere.
+pub trait Narrator: Send {
+    /// A new chapter begins.
+    fn chapter(&mut self, number: usize, title: &str);
+    /// A sentence to the reader.
+    fn say(&mut self, text: &str);
+    /// A command line ended as it should, with this output.
+    fn ran(&mut self, output: &Output, took: Duration);
+    /// Something that was to be seen has been seen.
+    fn seen(&mut self, what: &str, took: Duration);
+}
+
+/// Tells nobody; for tests.
+pub struct Silent;
+
+impl Narrator for Silent {
+    fn chapter(&mut self, _: usize, _: &str) {}
+    fn say(&mut self, _: &str) {}
+    fn ran(&mut self, _: &Output, _: Duration) {}
+    fn seen(&mut self, _: &str, _: Duration) {}
+}
+
+/// One telling of the story: a cluster, a webhook on it, a folder to work in.
+pub struct Teller<'a> {
+    /// Where it happens.
+    pub cluster: &'a Cluster,
+    /// The webhook; chapters stop and start it.
+    pub webhook: &'a mut Webhook,
+    narrator: &'a mut dyn Narrator,
+    folder: PathBuf,
+    kills: bool,
+}
+
+/// How long anything in the story may take before it counts as not happening.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+impl<'a> Teller<'a> {
+    /// A telling in `folder`, which is made if it is not there.
+    pub async fn new(cluster: &'a Cluster, webhook: &'a mut Webhook, narrator: &'a mut dyn Narrator, folder: PathBuf) -> Result<Self> {
+        fs_err::create_dir_all(&folder)?;
+        // Both make their links in the folder that the shell's PATH begins with.
+        cluster.plugin().await?;
+        cluster.tool(Tool::Kubectl).await?;
+        Ok(Self {
+            cluster,
+            webhook,
+            narrator,
+            folder,
+            kills: false,
+        })
+    }
+
+    /// From here on the webhook is killed with SIGKILL after each line that has succeeded, in the middle of what that line began, and started again.
+    #[must_use]
+    pub fn killing_the_webhook(mut self) -> Self {
+        self.kills = true;
+        self
+    }
+
+    /// How fast drift must be mended, looks of the shell included: within a second, or in time after a webhook that was killed has started.
+    pub fn at_once(&self) -> Duration {
+        if self.kills { PATIENCE } else { Duration::from_secs(1) }
+    }
+
+    /// The folder in which everything is typed.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Begins a chapter.
+    pub fn chapter(&mut self, number: usize, title: &str) {
+        self.narrator.chapter(number, title);
+    }
+
+    /// Says a sentence.
+    pub fn say(&mut self, text: &str) {
+        self.narrator.say(text);
+    }
+
+    async fn type_line(&self, line: &str) -> Result<(Output, Duration)> {
+        let began = Instant::now();
+        let shell = self.cluster.clean(Command::new("/bin/sh"));
+        let mut output = shell
+            .env("BUNDLE_PASSWORD", "correct horse battery staple")
+            .args(["-c", line])
+            .current_dir(&self.folder)
+            .output()
+            .await?;
+        line.clone_into(&mut output.line);
+        Ok((output, began.elapsed()))
+    }
+
+    /// Types a line that shall succeed; its standard output.
+    pub async fn run(&mut self, line: &str) -> Result<String> {
+        let (output, took) = self.type_line(line).await?;
+        ensure!(output.is_success(), "{output}");
+        self.narrator.ran(&output, took);
+        if self.kills {
+            self.webhook.kill()?;
+            self.webhook.start().await?;
+        }
+        output.success()
+    }
+
+    /// Types a line that shall succeed, without showing it; its standard output.
+    pub async fn quietly(&self, line: &str) -> Result<String> {
+        self.type_line(line).await?.0.success()
+    }
+
+    /// Types a line that shall fail and say each of `texts`.
+    pub async fn refused(&mut self, line: &str, texts: &[&str]) -> Result<()> {
+        let (output, took) = self.type_line(line).await?;
+        ensure!(!output.is_success(), "this should have been refused: {output}");
+        for text in texts {
+            ensure!(
+                output.stderr.contains(text) || output.stdout.contains(text),
+                "this should say `{text}`: {output}"
+            );
+        }
+        self.narrator.ran(&output, took);
+        Ok(())
+    }
+
+    /// Waits until a line, typed again and again, prints something that `accepts` likes; then shows it once.
+    pub async fn until(&mut self, what: &str, line: &str, accepts: impl Fn(&str) -> bool) -> Result<Duration> {
+        let began = Instant::now();
+        let output = self.eventually(what, line, accepts).await?;
+        let took = began.elapsed();
+        self.narrator.ran(&output, took);
+        self.narrator.seen(what, took);
+        Ok(took)
+    }
+
+    /// As `until`, without showing the line: only what was seen, and after how long.
+    pub async fn sees(&mut self, what: &str, line: &str, accepts: impl Fn(&str) -> bool) -> Result<Duration> {
+        let began = Instant::now();
+        self.eventually(what, line, accepts).await?;
+        let took = began.elapsed();
+        self.narrator.seen(what, took);
+        Ok(took)
+    }
+
+    async fn eventually(&self, what: &str, line: &str, accepts: impl Fn(&str) -> bool) -> Result<Output> {
+        wait::until(PATIENCE, what, || async {
+            let (output, _) = self.type_line(line).await?;
+            if output.is_success() && accepts(&output.stdout) {
+                return Ok(Some(output));
+            }
+            bail!("{output}")
+        })
+        .await
+    }
+
+    /// Writes a file into the folder, for a person to look at with `cat`.
+    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+        fs_err::write(self.folder.join(name), text)?;
+        Ok(())
+    }
+
+    /// Reads the last line of an output that shall be a pinned reference.
+    pub fn pinned(output: &str) -> Result<String> {
+        let line = output.lines().last().unwrap_or_default().trim();
+        if line.contains("@sha256:") {
+            return Ok(line.to_owned());
+        }
+        bail!("`{line}` is not a pinned reference")
+    }
+}

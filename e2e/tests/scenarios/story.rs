@@ -1,0 +1,34 @@
+//! The story that the demo tells, asserted: once in peace, and once while the webhook is killed again and again.
+//! What is typed is in `e2e::story`.
+
+use e2e::story::{self, Silent, Teller};
+use e2e::{Cluster, WebhookOptions};
+
+async fn tell_all(killing: bool) {
+    let cluster = Cluster::builder().registries(1).start().await.unwrap();
+    let mut webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    let mut narrator = Silent;
+    let folder = cluster.folder().join("story");
+    let mut teller = Teller::new(&cluster, &mut webhook, &mut narrator, folder)
+        .await
+        .unwrap();
+    if killing {
+        teller = teller.killing_the_webhook();
+    }
+    for number in 0..story::CHAPTERS.len() {
+        story::tell(&mut teller, number).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_story_holds_from_the_first_line_to_the_last() {
+    tell_all(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_story_ends_the_same_when_the_webhook_is_killed_after_every_line() {
+    tell_all(true).await;
+}
