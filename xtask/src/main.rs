@@ -7,6 +7,7 @@
 )]
 
 mod cluster;
+mod generate;
 mod tools;
 
 use clap::{Parser, Subcommand};
@@ -24,6 +25,8 @@ enum Command {
     /// Start a real Kubernetes on loopback and keep it until Ctrl-C.
     #[command(subcommand)]
     Cluster(cluster::Command),
+    /// Write the files that follow from the code: CRDs and the catalogue of diagnostics.
+    Gen(generate::Arguments),
     /// Build the tools that tests and demo use, and print the folder to put on PATH.
     Tools(tools::Arguments),
 }
@@ -34,6 +37,7 @@ fn main() -> anyhow::Result<()> {
     let ended = runtime.block_on(async {
         match arguments.command {
             Command::Cluster(command) => cluster::run(command).await,
+            Command::Gen(arguments) => generate::run(&arguments),
             Command::Tools(arguments) => tools::run(&arguments),
         }
     });

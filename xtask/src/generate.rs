@@ -1,0 +1,103 @@
+//! `cargo xtask gen`: writes the files that follow from the code, or checks that they do.
+//! What stands in them is said elsewhere: CRDs in bundle-api, diagnostics in bundle-core.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use bundle_core::diagnostic::{Outcome, all_codes};
+use clap::Args;
+
+/// Write or check.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Change nothing; fail where a file is not what would be written.
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("xtask lies in the repository")?;
+    let files = files()?;
+    let mut stale = Vec::new();
+    for (path, text) in &files {
+        let full = root.join(path);
+        if std::fs::read_to_string(&full).is_ok_and(|found| found == *text) {
+            continue;
+        }
+        if arguments.check {
+            stale.push(path.display().to_string());
+            continue;
+        }
+        if let Some(folder) = full.parent() {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        std::fs::write(&full, text).with_context(|| format!("cannot write {}", full.display()))?;
+        println!("{}", path.display());
+    }
+    if !stale.is_empty() {
+        bail!(
+            "not what the code says: {}\nhint: run `cargo xtask gen` and commit what it writes",
+            stale.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// Path from the repository's root, and text.
+fn files() -> Result<BTreeMap<PathBuf, String>> {
+    let mut files = BTreeMap::new();
+    for crd in bundle_api::crds::all()? {
+        let plural = crd["spec"]["names"]["plural"]
+            .as_str()
+            .context("a CRD without a plural")?;
+        let text = format!(
+            "# Written by `cargo xtask gen` from crates/bundle-api.\n{}",
+            bundle_core::yaml::to_string(&crd)
+        );
+        files.insert(
+            format!("crds/{}_{plural}.yaml", bundle_api::names::GROUP).into(),
+            text.clone(),
+        );
+        // The project's own bundle installs them too.
+        files.insert(
+            format!("webhook/deploy/manifests/crds-{plural}.yaml").into(),
+            text,
+        );
+    }
+    files.insert("docs/diagnostics.md".into(), diagnostics());
+    Ok(files)
+}
+
+fn diagnostics() -> String {
+    let mut text = String::from(
+        "<!-- Written by `cargo xtask gen` from crates/bundle-core/src/diagnostic/catalog. -->\n\
+         # Diagnostics\n\n\
+         The same code stands in the output of `kubectl bundle`, in the webhook's answers, in conditions, Events and metrics. A code keeps its meaning.\n\n\
+         *Exit* is the status of `kubectl bundle`: 1 failed, 2 wrong use, 3 refused by a rule, 4 cannot tell now and worth trying again.\n",
+    );
+    let mut area = "";
+    for code in all_codes() {
+        let this = code.id.split('-').nth(1).unwrap_or_default();
+        if this != area {
+            area = this;
+            let _ = write!(text, "\n## {area}\n");
+        }
+        let exit = match code.outcome {
+            Outcome::Failed => 1,
+            Outcome::Usage => 2,
+            Outcome::Refused => 3,
+            Outcome::CannotTell => 4,
+        };
+        let _ = write!(
+            text,
+            "\n### {}: {}\n\n{}\n\nExit {exit}.\n",
+            code.id, code.title, code.help
+        );
+    }
+    text
+}
