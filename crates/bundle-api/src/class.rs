@@ -68,7 +68,8 @@ pub struct ProvisionerClassSpec {
     pub targets: Option<Targets>,
 }
 
-/// Whose right counts.
+/// Whose right counts. `Requester`: whoever asks for content must be allowed to write every object in it. `Class`: verb `use` is enough; the rest
+/// is delegated to the class's ServiceAccount. Default: Requester.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Authorization {
     /// That of whoever asks, for every object.
@@ -89,7 +90,7 @@ pub struct Approval {
     pub by: Option<ApprovalBy>,
 }
 
-/// Whether approval is needed.
+/// `Required` waits for a BundleApproval of each content digest. Default: None.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ApprovalMode {
     /// It is not.
@@ -99,7 +100,7 @@ pub enum ApprovalMode {
     Required,
 }
 
-/// Who may approve.
+/// `AnotherPerson`: not whoever asked for the content. Default: Anyone with verb `approve` on the class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ApprovalBy {
     /// Anyone with verb `approve`.
@@ -109,7 +110,8 @@ pub enum ApprovalBy {
     AnotherPerson,
 }
 
-/// What happens where no SignaturePolicy matches.
+/// What happens where no SignaturePolicy matches. `IfPolicy` admits with a warning; `Required` refuses, and refuses every source that cannot be
+/// signed. Default: IfPolicy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Signatures {
     /// Admitted, with a warning.
@@ -132,6 +134,7 @@ pub struct Sources {
     pub hosts: Option<Vec<String>>,
     /// Whether `git` and `http` sources may name loopback, link-local and private addresses. Default: Deny.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::allow_or_deny")]
     pub private_addresses: Option<AllowDeny>,
 }
 
@@ -144,6 +147,7 @@ pub struct Targets {
     pub namespaces: Option<Vec<String>>,
     /// Whether content may hold cluster-scoped objects. Default: Allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::allow_or_deny")]
     pub cluster_scoped: Option<AllowDeny>,
 }
 

@@ -12,6 +12,11 @@ pub(crate) fn free_form(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
+/// Schema of a field that allows or denies something; a derived one would take the description of the type for that of the field.
+pub(crate) fn allow_or_deny(_: &mut SchemaGenerator) -> Schema {
+    schemars::json_schema!({"type": "string", "enum": ["Allow", "Deny"]})
+}
+
 /// The five CRDs, each as the object to apply, in the order of their names.
 pub fn all() -> Result<Vec<Value>, serde_json::Error> {
     let mut crds = vec![

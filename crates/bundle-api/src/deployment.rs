@@ -135,7 +135,8 @@ pub struct ServiceAccountName {
     pub name: String,
 }
 
-/// What to do with an object that exists already and belongs to nobody.
+/// What to do with an object of the content that exists already and belongs to nobody. `Prevent` leaves it and fails; `Adopt` takes it over.
+/// An object that belongs to somebody else is never taken. Default: Prevent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Collision {
     /// Leave it, and fail.
@@ -156,7 +157,7 @@ pub struct Drift {
     pub ignore: Vec<DriftIgnore>,
 }
 
-/// What drift leads to.
+/// `Correct` restores the object at once; `Report` only says so in the status. Default: Correct.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DriftMode {
     /// Restore it.
@@ -206,7 +207,7 @@ pub struct Rollout {
     pub allow_downgrade: Option<bool>,
 }
 
-/// What to do when new content does not become healthy in time.
+/// What to do when it is not: `Hold` stops and says so; `RollBack` installs what was there before. Default: Hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
     /// Stop, and say so.
@@ -228,7 +229,7 @@ pub struct Deletion {
     pub custom_resources: Option<DeleteCustomResources>,
 }
 
-/// What happens to installed objects.
+/// `Delete` removes them; `Orphan` leaves them, without our labels. Default: Delete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteObjects {
     /// They are removed.
@@ -238,7 +239,7 @@ pub enum DeleteObjects {
     Orphan,
 }
 
-/// What happens to a CRD that still has resources.
+/// What to do with a CRD that still has resources: `Refuse` waits and says so, `Orphan` leaves the CRD, `Delete` removes it with all of them. Default: Refuse.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteCustomResources {
     /// Deletion waits, and says so.
@@ -258,7 +259,7 @@ pub struct KubernetesOverride {
     pub unsupported: Option<Unsupported>,
 }
 
-/// An override of what the package says.
+/// `Accept` installs anyway; that it was accepted is recorded in the status. Absent: what the package says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Unsupported {
     /// Install anyway.

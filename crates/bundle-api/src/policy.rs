@@ -58,7 +58,7 @@ pub struct ImagePattern {
     pub glob: String,
 }
 
-/// What a policy does.
+/// `enforce` refuses what is not signed as it says; `warn` only says so. Default: enforce.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyMode {
