@@ -1,3 +1,59 @@
 //! `kubectl bundle`: from arguments to settings to one command, and from its outcome to an exit code.
 //! Not here: rules (bundle-core), or what a verb does (`commands/`).
-fn main() {}
+
+mod args;
+mod cluster;
+mod commands;
+mod exit;
+mod failure;
+mod password;
+mod report;
+mod settings;
+mod tls;
+mod ui;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::settings::Environment;
+use crate::ui::Ui;
+
+fn main() -> ExitCode {
+    let environment = Environment::read();
+    let (mut ui, outcome) = match args::Cli::try_parse() {
+        Ok(cli) => {
+            let mut ui = Ui::new(settings::style(&cli.global, &environment));
+            let outcome =
+                settings::command(cli.verb, &environment).and_then(|command| command.run(&mut ui));
+            (ui, outcome)
+        }
+        Err(error) => {
+            let style = args::Global::default();
+            let mut ui = Ui::new(settings::style(&style, &environment));
+            let outcome = help_or_misuse(&mut ui, &error);
+            (ui, outcome)
+        }
+    };
+    match outcome {
+        Ok(()) => Exit::Done,
+        Err(failure) => {
+            ui.failure(&failure);
+            failure.exit()
+        }
+    }
+    .into()
+}
+
+/// Clap's own word: help and version are data, anything else is wrong use.
+fn help_or_misuse(ui: &mut Ui, error: &clap::Error) -> Outcome {
+    let text = error.render().ansi().to_string();
+    if error.use_stderr() {
+        ui.misuse(&text);
+        Err(Failure::Said(Exit::Usage))
+    } else {
+        ui.text(&text)
+    }
+}

@@ -5,4 +5,6 @@ area! {
     BAD_ARGUMENT = "BUNDLE-USAGE-001", Usage, "an argument cannot be used", "The argument is understood, but not together with the others or not with this value. The message names it and the hint says what would work.";
     FILE_UNREADABLE = "BUNDLE-USAGE-002", Failed, "a file cannot be read", "The file does not exist, may not be read, or is larger than what can sensibly be meant. Nothing was changed.";
     FILE_UNWRITABLE = "BUNDLE-USAGE-003", Failed, "a file cannot be written", "The target exists already, is read-only, or the disk is full. A partly written file is never left behind.";
+    NO_PASSWORD = "BUNDLE-USAGE-004", Usage, "there is no usable password", "A private key is encrypted under a password, which comes from BUNDLE_PASSWORD, COSIGN_PASSWORD, standard input with --password-stdin, or the terminal.";
+    NO_RESOURCES = "BUNDLE-USAGE-005", Failed, "the system refuses what the program needs", "A thread, a file descriptor or memory could not be had from the operating system. Nothing was changed.";
 }

@@ -1,0 +1,49 @@
+//! What was typed, and nothing else: clap's types, one file a verb. The doc comments are the help texts.
+//! Not here: the environment, defaults that depend on it, checks across flags (settings), or any work (commands).
+
+mod completion;
+mod global;
+mod output;
+mod version;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+pub(crate) use completion::Completion;
+pub(crate) use global::{Color, Global, Kube, Registry};
+pub(crate) use output::{Data, Object, Wide};
+pub(crate) use version::Version;
+
+/// Package, sign, ship, check and deploy Kubernetes manifests as bundles.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kubectl bundle",
+    bin_name = "kubectl bundle",
+    version,
+    after_help = crate::exit::TABLE,
+    after_long_help = crate::exit::TABLE,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    max_term_width = 110,
+)]
+pub(crate) struct Cli {
+    /// The verb.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+    /// Flags that every verb has.
+    #[command(flatten)]
+    pub(crate) global: Global,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Print the versions of this program and of the cluster
+    Version(Version),
+    /// Print a completion script for a shell
+    Completion(Completion),
+}
+
+/// The command as clap sees it, for completions.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}

@@ -1,0 +1,69 @@
+//! The values of `-o`, as narrow as each verb needs them.
+//! Not here: how they are printed (ui).
+
+use clap::ValueEnum;
+
+use crate::ui::format::Format;
+
+/// For verbs that answer with data of our own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Data {
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+}
+
+/// For verbs that answer with one object of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Object {
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+    /// kind/name
+    Name,
+}
+
+/// For verbs that answer with a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Wide {
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+    /// kind/name, one a line
+    Name,
+    /// More columns
+    Wide,
+}
+
+impl From<Data> for Format {
+    fn from(data: Data) -> Self {
+        match data {
+            Data::Json => Self::Json,
+            Data::Yaml => Self::Yaml,
+        }
+    }
+}
+
+impl From<Object> for Format {
+    fn from(object: Object) -> Self {
+        match object {
+            Object::Json => Self::Json,
+            Object::Yaml => Self::Yaml,
+            Object::Name => Self::Name,
+        }
+    }
+}
+
+impl From<Wide> for Format {
+    fn from(wide: Wide) -> Self {
+        match wide {
+            Wide::Json => Self::Json,
+            Wide::Yaml => Self::Yaml,
+            Wide::Name => Self::Name,
+            Wide::Wide => Self::Wide,
+        }
+    }
+}

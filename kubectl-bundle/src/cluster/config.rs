@@ -1,0 +1,182 @@
+//! From kubeconfig files to one cluster, one user and one namespace.
+//! Not here: the environment (settings says which files) or any connection (connect).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bundle_core::diagnostic::{Finding, codes};
+use kube::config::{Config, KubeConfigOptions, Kubeconfig as File};
+
+use crate::failure::{Failure, Outcome};
+
+/// Where the kubeconfig is.
+#[derive(Debug, Clone)]
+pub(crate) enum Kubeconfig {
+    /// Named by a person: it has to be there.
+    File(PathBuf),
+    /// `$KUBECONFIG` (several, merged) or the usual place: those that exist count.
+    Files(Vec<PathBuf>),
+    /// None anywhere, but this is a pod.
+    InCluster,
+}
+
+/// Which cluster, and as whom.
+#[derive(Debug, Clone)]
+pub(crate) struct KubeSettings {
+    /// Where the kubeconfig is.
+    pub(crate) kubeconfig: Kubeconfig,
+    /// The context; the file's current one if absent.
+    pub(crate) context: Option<String>,
+    /// The namespace; the context's if absent.
+    pub(crate) namespace: Option<String>,
+    /// How long one request may take; no limit if absent.
+    pub(crate) request_timeout: Option<Duration>,
+    /// User to act as.
+    pub(crate) act_as: Option<String>,
+    /// Groups to act as a member of.
+    pub(crate) as_groups: Vec<String>,
+}
+
+/// A configuration and how a person would name it.
+pub(super) struct Chosen {
+    /// What kube connects with.
+    pub(super) config: Config,
+    /// `context "dev" of /home/ana/.kube/config`
+    pub(super) origin: String,
+}
+
+fn unusable(message: String) -> Finding {
+    Finding::error(codes::cluster::BAD_KUBECONFIG, message)
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn read(paths: &[PathBuf]) -> Outcome<(File, Vec<PathBuf>)> {
+    let mut merged: Option<File> = None;
+    let mut used = Vec::new();
+    for path in paths {
+        let file = File::read_from(path).map_err(|error| {
+            Failure::caused(
+                unusable("the kubeconfig cannot be read".to_owned())
+                    .in_file(path.display().to_string())
+                    .hint("check the path, or name another with --kubeconfig"),
+                &error,
+            )
+        })?;
+        used.push(path.clone());
+        merged = Some(match merged {
+            None => file,
+            Some(earlier) => earlier.merge(file).map_err(|error| {
+                Failure::caused(
+                    unusable(format!(
+                        "the kubeconfigs {} cannot be read together",
+                        listed(&used)
+                    ))
+                    .hint("name one with --kubeconfig"),
+                    &error,
+                )
+            })?,
+        });
+    }
+    match merged {
+        Some(file) => Ok((file, used)),
+        None => Err(unusable("there is no kubeconfig".to_owned())
+            .hint("name one with --kubeconfig, or set KUBECONFIG")
+            .into()),
+    }
+}
+
+/// Picks the cluster that `settings` asks for.
+pub(super) async fn choose(settings: &KubeSettings) -> Outcome<Chosen> {
+    let mut chosen = match &settings.kubeconfig {
+        Kubeconfig::InCluster => Chosen {
+            config: Config::incluster().map_err(|error| {
+                Failure::caused(
+                    unusable("this pod's ServiceAccount cannot be used".to_owned())
+                        .hint("name a kubeconfig with --kubeconfig"),
+                    &error,
+                )
+            })?,
+            origin: "this pod's ServiceAccount".to_owned(),
+        },
+        Kubeconfig::File(path) => from_files(std::slice::from_ref(path), settings).await?,
+        Kubeconfig::Files(paths) => {
+            let present: Vec<_> = paths.iter().filter(|path| path.exists()).cloned().collect();
+            if present.is_empty() {
+                return Err(unusable(format!(
+                    "there is no kubeconfig: {} does not exist",
+                    listed(paths)
+                ))
+                .hint("name one with --kubeconfig, or set KUBECONFIG")
+                .into());
+            }
+            from_files(&present, settings).await?
+        }
+    };
+    if let Some(namespace) = &settings.namespace {
+        chosen.config.default_namespace.clone_from(namespace);
+    }
+    if settings.act_as.is_some() {
+        chosen
+            .config
+            .auth_info
+            .impersonate
+            .clone_from(&settings.act_as);
+        chosen.config.auth_info.impersonate_groups =
+            (!settings.as_groups.is_empty()).then(|| settings.as_groups.clone());
+    }
+    chosen.config.connect_timeout = settings.request_timeout;
+    Ok(chosen)
+}
+
+async fn from_files(paths: &[PathBuf], settings: &KubeSettings) -> Outcome<Chosen> {
+    let (file, used) = read(paths)?;
+    let context = settings
+        .context
+        .clone()
+        .or_else(|| file.current_context.clone())
+        .filter(|name| !name.is_empty());
+    let known: Vec<_> = file.contexts.iter().map(|one| one.name.clone()).collect();
+    let place = listed(&used);
+    let Some(context) = context else {
+        return Err(unusable("no context is chosen".to_owned())
+            .in_file(place)
+            .hint(format!(
+                "choose one with --context or `kubectl config use-context`; there are: {}",
+                known.join(", ")
+            ))
+            .into());
+    };
+    if !known.contains(&context) {
+        return Err(unusable(format!("there is no context `{context}`"))
+            .in_file(place)
+            .hint(if known.is_empty() {
+                "the file has no contexts at all".to_owned()
+            } else {
+                format!("there are: {}", known.join(", "))
+            })
+            .into());
+    }
+    let options = KubeConfigOptions {
+        context: Some(context.clone()),
+        ..KubeConfigOptions::default()
+    };
+    let config = Config::from_custom_kubeconfig(file, &options)
+        .await
+        .map_err(|error| {
+            Failure::caused(
+                unusable(format!("context `{context}` cannot be used")).in_file(&place),
+                &error,
+            )
+        })?;
+    Ok(Chosen {
+        config,
+        origin: format!("context `{context}` of {place}"),
+    })
+}

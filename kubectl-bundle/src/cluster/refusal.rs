@@ -1,0 +1,139 @@
+//! What the API server says when it says no, in kubectl's exact words, and which exit code that is.
+//! Not here: failures to reach it (connect).
+
+use kube::core::Status;
+
+use crate::exit::Exit;
+
+/// The text that kubectl prints for this answer.
+pub(crate) fn message(status: &Status) -> String {
+    match status.reason.as_str() {
+        "Unauthorized" => format!(
+            "error: You must be logged in to the server ({})",
+            status.message
+        ),
+        "Invalid" => invalid(status),
+        "" => format!("Error from server: {}", status.message),
+        reason => format!("Error from server ({reason}): {}", status.message),
+    }
+}
+
+fn invalid(status: &Status) -> String {
+    let Some(details) = &status.details else {
+        return if status.message.is_empty() {
+            "The request is invalid".to_owned()
+        } else {
+            format!("The request is invalid: {}", status.message)
+        };
+    };
+    let named = !details.kind.is_empty() || !details.name.is_empty();
+    let mut text = if named {
+        format!("The {} {:?} is invalid", details.kind, details.name)
+    } else {
+        "The request is invalid".to_owned()
+    };
+    let mut causes: Vec<String> = Vec::new();
+    for cause in &details.causes {
+        let one = format!("{}: {}", cause.field, cause.message);
+        if !causes.contains(&one) {
+            causes.push(one);
+        }
+    }
+    match causes.as_slice() {
+        [] if !named && !status.message.is_empty() => {
+            text.push_str(": ");
+            text.push_str(&status.message);
+        }
+        [] => {}
+        [one] => {
+            text.push_str(": ");
+            text.push_str(one);
+        }
+        several => {
+            text.push_str(": ");
+            for one in several {
+                text.push_str("\n* ");
+                text.push_str(one);
+            }
+        }
+    }
+    text
+}
+
+/// Whether this is the answer of an admission webhook that said no, rather than one that did not answer.
+fn denied_by_webhook(status: &Status) -> bool {
+    status.message.contains("admission webhook \"") && status.message.contains("denied the request")
+}
+
+/// A refusal is 3, trouble on the server's side 4, and the rest (not found, conflict) plain failure.
+pub(crate) fn exit(status: &Status) -> Exit {
+    // Our webhook says so itself when it could not tell; 5xx and 429 are how it answers then.
+    match status.code {
+        429 | 500..=599 => Exit::CannotTell,
+        _ if denied_by_webhook(status) => Exit::Refused,
+        401 | 403 | 422 => Exit::Refused,
+        _ => Exit::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::response::{StatusCause, StatusDetails};
+
+    use super::*;
+
+    fn status(code: u16, reason: &str, message: &str) -> Status {
+        Status {
+            code,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn speaks_as_kubectl_does() {
+        let immutable = status(
+            403,
+            "bundle.spec is immutable",
+            "admission webhook \"vbundles.core.rukpak.io\" denied the request: bundle.spec is immutable",
+        );
+        assert_eq!(
+            message(&immutable),
+            "Error from server (bundle.spec is immutable): admission webhook \"vbundles.core.rukpak.io\" denied the request: bundle.spec is immutable"
+        );
+        assert_eq!(exit(&immutable), Exit::Refused);
+
+        let away = status(
+            500,
+            "InternalError",
+            "Internal error occurred: failed calling webhook",
+        );
+        assert_eq!(exit(&away), Exit::CannotTell);
+        assert_eq!(
+            exit(&status(404, "NotFound", "bundles \"x\" not found")),
+            Exit::Failed
+        );
+    }
+
+    #[test]
+    fn lists_what_is_invalid() {
+        let mut invalid = status(422, "Invalid", "long text");
+        invalid.details = Some(StatusDetails {
+            name: "web".to_owned(),
+            group: String::new(),
+            kind: "Bundle".to_owned(),
+            uid: String::new(),
+            causes: vec![StatusCause {
+                reason: String::new(),
+                field: "metadata.name".to_owned(),
+                message: "Too long: may not be longer than 52".to_owned(),
+            }],
+            retry_after_seconds: 0,
+        });
+        assert_eq!(
+            message(&invalid),
+            "The Bundle \"web\" is invalid: metadata.name: Too long: may not be longer than 52"
+        );
+    }
+}

@@ -1,0 +1,45 @@
+//! The verbs, one file each: they get settings and a printer, and know nothing of clap or the environment.
+//! Not here: rules (bundle-core), formats and registries (bundle-oci), signatures (bundle-trust).
+
+pub(crate) mod completion;
+pub(crate) mod version;
+
+use bundle_core::diagnostic::{Finding, codes};
+
+use crate::failure::{Failure, Outcome};
+use crate::ui::Ui;
+
+/// One command, ready to run.
+pub(crate) enum Command {
+    /// `version`
+    Version(version::Version),
+    /// `completion`
+    Completion(completion::Completion),
+}
+
+impl Command {
+    /// Runs it.
+    pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
+        match self {
+            Self::Version(command) => in_runtime(command.run(ui)),
+            Self::Completion(command) => command.run(ui),
+        }
+    }
+}
+
+/// Runs what needs a network; nothing else pays for a runtime.
+fn in_runtime(work: impl Future<Output = Outcome>) -> Outcome {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Failure::caused(
+                Finding::error(
+                    codes::usage::NO_RESOURCES,
+                    "the system refuses what network access needs",
+                ),
+                &error,
+            )
+        })?
+        .block_on(work)
+}

@@ -1,0 +1,81 @@
+//! The exit codes, which scripts rely on: one public table, shown in `--help`.
+//! Not here: which finding means what (`bundle_core::diagnostic::Outcome`).
+
+use std::process::ExitCode;
+
+use bundle_core::diagnostic::Outcome;
+
+/// What the process tells the one that started it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Everything asked was done.
+    Done,
+    /// Something went wrong.
+    Failed,
+    /// The command was used wrongly.
+    Usage,
+    /// A rule refused it.
+    Refused,
+    /// It cannot be told now, and is worth trying again.
+    CannotTell,
+}
+
+/// The table at the end of every help text.
+pub(crate) const TABLE: &str = "\
+Exit codes:
+  0  done
+  1  failed
+  2  wrong use
+  3  refused by a rule, a signature or the API server
+  4  cannot tell now: something did not answer; worth trying again";
+
+impl Exit {
+    /// The number.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Refused => 3,
+            Self::CannotTell => 4,
+        }
+    }
+}
+
+impl From<Outcome> for Exit {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Failed => Self::Failed,
+            Outcome::Usage => Self::Usage,
+            Outcome::Refused => Self::Refused,
+            Outcome::CannotTell => Self::CannotTell,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_names_every_code() {
+        for exit in [
+            Exit::Done,
+            Exit::Failed,
+            Exit::Usage,
+            Exit::Refused,
+            Exit::CannotTell,
+        ] {
+            assert!(
+                TABLE.contains(&format!("\n  {}  ", exit.code())),
+                "{exit:?} is missing"
+            );
+        }
+    }
+}

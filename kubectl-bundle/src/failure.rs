@@ -1,0 +1,91 @@
+//! Why a command did not do what was asked: findings, the API server's own answer, or a reader that went away.
+//! Not here: how it looks (report) or where the findings come from (the crates).
+
+use std::io;
+
+use bundle_core::diagnostic::{Finding, Findings};
+use kube::core::Status;
+
+use crate::exit::Exit;
+
+/// Why a command stopped.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Findings of our rules and edges, with what lay beneath the last one.
+    Findings {
+        /// In the order in which a person should read them.
+        findings: Findings,
+        /// The chain of causes, outermost first.
+        causes: Vec<String>,
+    },
+    /// The API server said no; told in kubectl's own words.
+    Server(Box<Status>),
+    /// Everything is said already on stdout; only the exit code is left.
+    Said(Exit),
+    /// Whoever read stdout has gone: nothing more to say.
+    BrokenPipe,
+}
+
+/// What a command returns.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// A finding, and the error beneath it with all that lies beneath that.
+    pub(crate) fn caused(finding: Finding, source: &dyn std::error::Error) -> Self {
+        let mut causes: Vec<String> = Vec::new();
+        let mut next = Some(source);
+        while let Some(error) = next {
+            let text = error.to_string();
+            // Many libraries repeat their source in their own text; say it once.
+            if !causes.last().is_some_and(|last| last.contains(&text)) {
+                causes.push(text);
+            }
+            next = error.source();
+        }
+        Self::Findings {
+            findings: finding.into(),
+            causes,
+        }
+    }
+
+    /// The exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Findings { findings, .. } => findings.outcome().map_or(Exit::Failed, Exit::from),
+            Self::Server(status) => crate::cluster::refusal::exit(status),
+            Self::Said(exit) => *exit,
+            Self::BrokenPipe => Exit::Done,
+        }
+    }
+}
+
+impl From<Finding> for Failure {
+    fn from(finding: Finding) -> Self {
+        Findings::from(finding).into()
+    }
+}
+
+impl From<Findings> for Failure {
+    fn from(findings: Findings) -> Self {
+        Self::Findings {
+            findings,
+            causes: Vec::new(),
+        }
+    }
+}
+
+impl Failure {
+    /// Stdout could not be written.
+    pub(crate) fn stdout(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::BrokenPipe;
+        }
+        Self::caused(
+            Finding::error(
+                bundle_core::diagnostic::codes::usage::FILE_UNWRITABLE,
+                "cannot write to standard output",
+            ),
+            error,
+        )
+    }
+}

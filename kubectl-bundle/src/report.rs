@@ -1,0 +1,76 @@
+//! How findings look on a terminal: `error:`, `warning:`, `caused by:`, `hint:`, with the code in brackets.
+//! Not here: what they say (bundle-core) and where they go (ui).
+
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use bundle_core::diagnostic::{Finding, Findings, Severity};
+
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+const HINT: Style = AnsiColor::Cyan.on_default().bold();
+const CODE: Style = Style::new().dimmed();
+
+/// All findings, each on its own lines; `causes` belong to the last error.
+pub(crate) fn findings(findings: &Findings, causes: &[String]) -> String {
+    let mut text = String::new();
+    let last_error = findings
+        .0
+        .iter()
+        .rposition(|finding| finding.severity == Severity::Error);
+    for (index, one) in findings.0.iter().enumerate() {
+        let causes = if Some(index) == last_error {
+            causes
+        } else {
+            &[]
+        };
+        text.push_str(&finding(one, causes));
+    }
+    text
+}
+
+/// One finding.
+pub(crate) fn finding(finding: &Finding, causes: &[String]) -> String {
+    let (style, word) = match finding.severity {
+        Severity::Error => (ERROR, "error"),
+        Severity::Warning => (WARNING, "warning"),
+    };
+    let mut text = format!(
+        "{style}{word}:{style:#} {finding} {CODE}[{}]{CODE:#}\n",
+        finding.code
+    );
+    for cause in causes {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  caused by: {}", indented(cause));
+    }
+    if let Some(hint) = &finding.hint {
+        let _ = writeln!(text, "  {HINT}hint:{HINT:#} {}", indented(hint));
+    }
+    text
+}
+
+fn indented(text: &str) -> String {
+    text.trim_end().replace('\n', "\n    ")
+}
+
+#[cfg(test)]
+mod tests {
+    use bundle_core::diagnostic::codes;
+
+    use super::*;
+
+    #[test]
+    fn shows_place_code_causes_and_hint() {
+        let one = Finding::error(codes::usage::FILE_UNREADABLE, "cannot be read")
+            .in_file("bundle.yaml")
+            .at_line(3)
+            .hint("create it");
+        let text =
+            anstream::adapter::strip_str(&finding(&one, &["no such file".to_owned()])).to_string();
+        insta::assert_snapshot!(text, @r"
+        error: bundle.yaml:3: cannot be read [BUNDLE-USAGE-002]
+          caused by: no such file
+          hint: create it
+        ");
+    }
+}

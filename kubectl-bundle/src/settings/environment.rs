@@ -1,0 +1,78 @@
+//! Everything that is read from the environment, once, at the start.
+//! Not here: what follows from it.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the environment is read"
+)]
+
+use std::env;
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+use crate::password::Source;
+
+/// What the process was given besides its arguments.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts about the environment"
+)]
+pub(crate) struct Environment {
+    /// `NO_COLOR` is set and not empty.
+    pub(crate) no_color: bool,
+    /// `CLICOLOR_FORCE` is set and not 0.
+    pub(crate) force_color: bool,
+    /// `TERM=dumb`.
+    pub(crate) dumb_terminal: bool,
+    /// Stdout is a terminal.
+    pub(crate) stdout_is_terminal: bool,
+    /// Stderr is a terminal.
+    pub(crate) stderr_is_terminal: bool,
+    /// The files of `KUBECONFIG`.
+    pub(crate) kubeconfig: Vec<PathBuf>,
+    /// The home folder.
+    pub(crate) home: Option<PathBuf>,
+    /// Whether this process runs in a pod that may ask its API server.
+    pub(crate) in_cluster: bool,
+    /// `BUNDLE_PASSWORD`, else `COSIGN_PASSWORD`; an empty one counts.
+    pub(crate) password: Option<String>,
+}
+
+fn filled(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+impl Environment {
+    /// Reads it.
+    pub(crate) fn read() -> Self {
+        Self {
+            no_color: filled("NO_COLOR").is_some(),
+            force_color: filled("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
+            dumb_terminal: filled("TERM").is_some_and(|value| value == "dumb"),
+            stdout_is_terminal: std::io::stdout().is_terminal(),
+            stderr_is_terminal: std::io::stderr().is_terminal(),
+            kubeconfig: filled("KUBECONFIG").map_or_else(Vec::new, |list| {
+                env::split_paths(&list)
+                    .filter(|path| !path.as_os_str().is_empty())
+                    .collect()
+            }),
+            home: filled("HOME")
+                .or_else(|| filled("USERPROFILE"))
+                .map(PathBuf::from),
+            in_cluster: filled("KUBERNETES_SERVICE_HOST").is_some(),
+            password: env::var("BUNDLE_PASSWORD")
+                .or_else(|_| env::var("COSIGN_PASSWORD"))
+                .ok(),
+        }
+    }
+
+    /// Where a password comes from: standard input if asked for, else the environment, else a prompt.
+    pub(crate) fn password_source(&self, stdin: bool) -> Source {
+        match &self.password {
+            _ if stdin => Source::Stdin,
+            Some(password) => Source::Given(password.clone().into()),
+            None => Source::Prompt,
+        }
+    }
+}

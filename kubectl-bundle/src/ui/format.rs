@@ -1,0 +1,42 @@
+//! The formats of `-o`: JSON and YAML of the same value.
+//! Not here: tables and names, which each command words itself.
+
+use serde::Serialize;
+
+use super::Ui;
+use crate::failure::Outcome;
+
+/// What `-o` may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// JSON, indented.
+    Json,
+    /// YAML.
+    Yaml,
+    /// The name alone, for scripts.
+    Name,
+    /// More columns.
+    Wide,
+}
+
+impl Ui {
+    /// Prints `value` as JSON or YAML if the format asks for one of these, and says whether it did.
+    pub(crate) fn structured(
+        &mut self,
+        format: Option<Format>,
+        value: &impl Serialize,
+    ) -> Outcome<bool> {
+        let text = match format {
+            Some(Format::Json) => serde_json::to_string_pretty(value)
+                .map(|text| text + "\n")
+                .map_err(std::io::Error::other),
+            Some(Format::Yaml) => serde_json::to_value(value)
+                .map(|value| bundle_core::yaml::to_string(&value))
+                .map_err(std::io::Error::other),
+            Some(Format::Name | Format::Wide) | None => return Ok(false),
+        }
+        .map_err(|error| crate::failure::Failure::stdout(&error))?;
+        self.text(&text)?;
+        Ok(true)
+    }
+}

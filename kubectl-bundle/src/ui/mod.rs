@@ -1,0 +1,144 @@
+//! The one printer: data to stdout, talk to stderr, progress only where somebody watches.
+//! Not here: what the data or the talk is (commands), and how a finding looks (report).
+
+pub(crate) mod format;
+mod progress;
+mod table;
+
+use std::io::{self, Write};
+
+use anstream::AutoStream;
+use bundle_core::diagnostic::{Finding, Findings};
+
+use crate::failure::{Failure, Outcome};
+use crate::report;
+
+pub(crate) use progress::Progress;
+pub(crate) use table::Table;
+
+/// How much is said on stderr.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Verbosity {
+    /// Errors only.
+    Quiet,
+    /// Errors, warnings and what a person would want to know.
+    Normal,
+    /// Also each step.
+    Verbose,
+}
+
+/// How the printer is set up; settings decide, from flags and environment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Style {
+    /// Colour on stdout.
+    pub(crate) color_out: bool,
+    /// Colour on stderr.
+    pub(crate) color_err: bool,
+    /// Whether stderr is a terminal that progress may be drawn on.
+    pub(crate) progress: bool,
+    /// How much is said.
+    pub(crate) verbosity: Verbosity,
+}
+
+/// The printer. Made once, handed down.
+pub(crate) struct Ui {
+    out: Box<dyn Write>,
+    err: Box<dyn Write>,
+    progress: bool,
+    verbosity: Verbosity,
+}
+
+fn choice(color: bool) -> anstream::ColorChoice {
+    if color {
+        anstream::ColorChoice::Always
+    } else {
+        anstream::ColorChoice::Never
+    }
+}
+
+impl Ui {
+    /// A printer on the process's own stdout and stderr.
+    pub(crate) fn new(style: Style) -> Self {
+        Self {
+            out: Box::new(io::BufWriter::new(AutoStream::new(
+                io::stdout(),
+                choice(style.color_out),
+            ))),
+            err: Box::new(AutoStream::new(io::stderr(), choice(style.color_err))),
+            progress: style.progress && style.verbosity != Verbosity::Quiet,
+            verbosity: style.verbosity,
+        }
+    }
+
+    /// Data: one line on stdout.
+    pub(crate) fn data(&mut self, line: impl std::fmt::Display) -> Outcome {
+        writeln!(self.out, "{line}")
+            .and_then(|()| self.out.flush())
+            .map_err(|error| Failure::stdout(&error))
+    }
+
+    /// Data: a whole text on stdout, as it is.
+    pub(crate) fn text(&mut self, text: &str) -> Outcome {
+        self.out
+            .write_all(text.as_bytes())
+            .and_then(|()| self.out.flush())
+            .map_err(|error| Failure::stdout(&error))
+    }
+
+    /// Talk: what a person would want to know.
+    pub(crate) fn note(&mut self, line: impl std::fmt::Display) {
+        if self.verbosity >= Verbosity::Normal {
+            self.say(&format!("{line}\n"));
+        }
+    }
+
+    /// Talk: a step that only the curious want to see.
+    pub(crate) fn detail(&mut self, line: impl std::fmt::Display) {
+        if self.verbosity >= Verbosity::Verbose {
+            self.say(&format!("{line}\n"));
+        }
+    }
+
+    /// A finding that stops nothing.
+    pub(crate) fn warn(&mut self, finding: &Finding) {
+        if self.verbosity >= Verbosity::Normal {
+            self.say(&report::finding(finding, &[]));
+        }
+    }
+
+    /// Every warning among `findings`.
+    pub(crate) fn warnings(&mut self, findings: &Findings) {
+        for finding in findings.warnings() {
+            self.warn(finding);
+        }
+    }
+
+    /// Why the command stopped.
+    pub(crate) fn failure(&mut self, failure: &Failure) {
+        match failure {
+            Failure::Findings { findings, causes } => {
+                self.say(&report::findings(findings, causes));
+            }
+            Failure::Server(status) => {
+                self.say(&format!("{}\n", crate::cluster::refusal::message(status)));
+            }
+            Failure::Said(_) | Failure::BrokenPipe => {}
+        }
+    }
+
+    /// How the command should have been called, in clap's words.
+    pub(crate) fn misuse(&mut self, text: &str) {
+        self.say(text);
+    }
+
+    /// A progress line on stderr, which draws nothing where nobody watches.
+    pub(crate) fn progress(&self, what: &str) -> Progress {
+        Progress::start(self.progress, what)
+    }
+
+    fn say(&mut self, text: &str) {
+        // There is nobody left to tell when stderr is gone.
+        let _ = self.err.write_all(text.as_bytes());
+        let _ = self.err.flush();
+    }
+}
