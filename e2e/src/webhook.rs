@@ -95,6 +95,8 @@ impl Cluster {
                 format!("{}ms", options.source_check_interval.as_millis()),
             ),
             ("--log-format", "json".to_owned()),
+            // Two webhooks on one cluster are two replicas; one that is started again is its own successor.
+            ("--identity", format!("e2e-{}", address.port())),
         ]
         .into_iter()
         .flat_map(|(name, value)| [name.to_owned(), value])
@@ -117,7 +119,9 @@ impl Cluster {
         };
         webhook.start().await?;
         if options.admission {
-            wait_for_admission(&client).await?;
+            wait_for_admission(&client)
+                .await
+                .with_context(|| webhook.last_words())?;
         }
         Ok(webhook)
     }
@@ -151,7 +155,17 @@ impl Webhook {
             }
         })
         .await
-        .with_context(|| format!("its last words:\n{}", process.log_tail()))
+        .with_context(|| self.last_words())
+    }
+
+    /// The end of the log, for errors.
+    fn last_words(&self) -> String {
+        let tail = self
+            .process
+            .as_ref()
+            .map(Process::log_tail)
+            .unwrap_or_default();
+        format!("bundle-webhook wrote last:\n{tail}")
     }
 
     /// SIGKILL: it ends in the middle of whatever it does.
