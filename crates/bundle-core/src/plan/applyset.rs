@@ -1,21 +1,10 @@
 //! Names of the ApplySet convention (KEP-3659), by which other tools understand what belongs to a BundleDeployment.
-//! Not here: what has to be pruned (inventory).
+//! Not here: what has to be pruned (inventory), or the names of its labels and annotations (bundle-api).
 
 use std::collections::BTreeSet;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest as _, Sha256};
-
-/// Label on the parent: its id.
-pub const ID_LABEL: &str = "applyset.kubernetes.io/id";
-/// Label on each member: the id of its parent.
-pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
-/// Annotation on the parent: which tool writes to the set.
-pub const TOOLING_ANNOTATION: &str = "applyset.kubernetes.io/tooling";
-/// Annotation on the parent: kinds of members, `Kind.group`, sorted, separated by commas.
-pub const GROUP_KINDS_ANNOTATION: &str = "applyset.kubernetes.io/contains-group-kinds";
-/// Annotation on the parent: namespaces of members, sorted, separated by commas.
-pub const NAMESPACES_ANNOTATION: &str = "applyset.kubernetes.io/additional-namespaces";
 
 /// The id of the set whose parent is this object; a label value.
 pub fn id(name: &str, namespace: &str, kind: &str, group: &str) -> String {
@@ -58,24 +47,24 @@ impl std::fmt::Display for GroupKind {
     }
 }
 
-/// The value of [`GROUP_KINDS_ANNOTATION`].
+/// The value of the parent's annotation `applyset.kubernetes.io/contains-group-kinds`.
 pub fn write_group_kinds(kinds: &BTreeSet<GroupKind>) -> String {
     let mut texts: Vec<_> = kinds.iter().map(ToString::to_string).collect();
     texts.sort();
     texts.join(",")
 }
 
-/// Reads the value of [`GROUP_KINDS_ANNOTATION`].
+/// Reads what [`write_group_kinds`] wrote.
 pub fn read_group_kinds(text: &str) -> BTreeSet<GroupKind> {
     list(text).map(GroupKind::parse).collect()
 }
 
-/// Reads the value of [`NAMESPACES_ANNOTATION`].
+/// Reads what [`write_namespaces`] wrote.
 pub fn read_namespaces(text: &str) -> BTreeSet<String> {
     list(text).map(str::to_owned).collect()
 }
 
-/// The value of [`NAMESPACES_ANNOTATION`].
+/// The value of the parent's annotation `applyset.kubernetes.io/additional-namespaces`.
 pub fn write_namespaces(namespaces: &BTreeSet<String>) -> String {
     namespaces.iter().cloned().collect::<Vec<_>>().join(",")
 }
@@ -95,10 +84,7 @@ mod tests {
         // base64url(sha256("web..BundleDeployment.core.rukpak.io")), computed with coreutils.
         assert_eq!(
             id("web", "", "BundleDeployment", "core.rukpak.io"),
-            format!(
-                "applyset-{}-v1",
-                URL_SAFE_NO_PAD.encode(Sha256::digest(b"web..BundleDeployment.core.rukpak.io"))
-            )
+            "applyset-4uZSPPIUWPhxLAKC2gPZRT4IA4k52KdJ_byJlyYF7bg-v1"
         );
         assert!(id("web", "", "BundleDeployment", "core.rukpak.io").len() <= 63);
     }

@@ -117,15 +117,7 @@ mod tests {
         );
         set(&mut conditions, "Ready", State::True, "C", "three", 2, "t3");
         assert_eq!(conditions[0].last_transition_time, "t3");
-        set(
-            &mut conditions,
-            "Healthy",
-            State::Unknown,
-            "D",
-            "",
-            2,
-            "t4",
-        );
+        set(&mut conditions, "Healthy", State::Unknown, "D", "", 2, "t4");
         assert_eq!(
             conditions
                 .iter()

@@ -1,0 +1,236 @@
+//! Fields that a deployment leaves to others: what of an object is not applied, because a person said whose it is.
+//! Not here: reading these rules from a spec (review), or the live object.
+
+use serde_json::{Map, Value};
+
+use crate::object::ObjectId;
+
+use super::{applyset::GroupKind, drift::Entry};
+
+/// One rule of `spec.drift.ignore`. A part that is not given fits everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rule {
+    /// The kind of the objects.
+    pub kind: Option<GroupKind>,
+    /// Their name.
+    pub name: Option<String>,
+    /// Fields, as JSON pointers, that keep the value which they have on the cluster.
+    pub fields: Vec<String>,
+    /// A field manager that keeps every field which it has.
+    pub manager: Option<String>,
+}
+
+impl Rule {
+    /// Whether it is about this object.
+    pub fn fits(&self, id: &ObjectId) -> bool {
+        self.kind
+            .as_ref()
+            .is_none_or(|kind| kind.group == id.group && kind.kind == id.kind)
+            && self.name.as_ref().is_none_or(|name| *name == id.name)
+    }
+}
+
+/// Changes `desired` so that applying it leaves to others what the rules give them, given the object as it is on the cluster.
+pub fn leave<'a>(
+    desired: &mut Value,
+    live: &Value,
+    entries: impl IntoIterator<Item = Entry<'a>> + Clone,
+    rules: &[&Rule],
+) {
+    for rule in rules {
+        for pointer in &rule.fields {
+            match live.pointer(pointer) {
+                Some(value) => set(desired, pointer, value),
+                None => remove(desired, pointer),
+            }
+        }
+        if let Some(manager) = &rule.manager {
+            for entry in entries
+                .clone()
+                .into_iter()
+                .filter(|entry| entry.manager == manager)
+            {
+                drop_fields(desired, entry.fields);
+            }
+        }
+    }
+}
+
+fn parts(pointer: &str) -> impl Iterator<Item = String> {
+    pointer
+        .split('/')
+        .skip(1)
+        .map(|part| part.replace("~1", "/").replace("~0", "~"))
+}
+
+fn set(target: &mut Value, pointer: &str, value: &Value) {
+    let mut here = target;
+    for part in parts(pointer) {
+        here = match here {
+            Value::Array(items) => match part
+                .parse::<usize>()
+                .ok()
+                .and_then(|index| items.get_mut(index))
+            {
+                Some(item) => item,
+                None => return,
+            },
+            Value::Object(fields) => fields.entry(part).or_insert(Value::Null),
+            other => {
+                *other = Value::Object(Map::new());
+                match other {
+                    Value::Object(fields) => fields.entry(part).or_insert(Value::Null),
+                    _ => return,
+                }
+            }
+        };
+    }
+    *here = value.clone();
+}
+
+fn remove(target: &mut Value, pointer: &str) {
+    let Some((parent, last)) = pointer.rsplit_once('/') else {
+        return;
+    };
+    if let Some(Value::Object(fields)) = target.pointer_mut(parent) {
+        fields.remove(&last.replace("~1", "/").replace("~0", "~"));
+    }
+}
+
+/// Takes from `target` each leaf that `fields`, a `fieldsV1`, names. Names and what identifies a list entry stay.
+fn drop_fields(target: &mut Value, fields: &Value) {
+    let Some(fields) = fields.as_object() else {
+        return;
+    };
+    for (key, inner) in fields {
+        let leaf = inner.as_object().is_none_or(Map::is_empty);
+        if let Some(name) = key.strip_prefix("f:") {
+            if matches!(name, "apiVersion" | "kind") {
+                continue;
+            }
+            if let Value::Object(object) = target {
+                if leaf {
+                    object.remove(name);
+                } else if let Some(value) = object.get_mut(name) {
+                    drop_fields(value, inner);
+                    if value.as_object().is_some_and(Map::is_empty) {
+                        object.remove(name);
+                    }
+                }
+            }
+        } else if let Some(identity) = key
+            .strip_prefix("k:")
+            .and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok())
+            && let Value::Array(items) = target
+        {
+            for item in items.iter_mut().filter(|item| {
+                identity
+                    .iter()
+                    .all(|(name, value)| item.get(name) == Some(value))
+            }) {
+                let mut inner = inner.clone();
+                if let Some(inner) = inner.as_object_mut() {
+                    inner.retain(|name, _| {
+                        name != "." && !identity.contains_key(name.trim_start_matches("f:"))
+                    });
+                }
+                drop_fields(item, &inner);
+            }
+        } else if let Some(member) = key
+            .strip_prefix("v:")
+            .and_then(|text| serde_json::from_str::<Value>(text).ok())
+            && let Value::Array(items) = target
+        {
+            items.retain(|item| *item != member);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn id() -> ObjectId {
+        ObjectId {
+            group: "apps".to_owned(),
+            version: "v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            namespace: None,
+            name: "web".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_rule_is_about_what_it_names() {
+        let rule = Rule {
+            kind: Some(GroupKind::parse("Deployment.apps")),
+            name: Some("web".to_owned()),
+            ..Rule::default()
+        };
+        assert!(rule.fits(&id()));
+        assert!(Rule::default().fits(&id()));
+        assert!(!rule.fits(&ObjectId {
+            name: "other".to_owned(),
+            ..id()
+        }));
+        assert!(!rule.fits(&ObjectId {
+            group: String::new(),
+            ..id()
+        }));
+    }
+
+    #[test]
+    fn a_field_keeps_its_live_value() {
+        let rule = Rule {
+            fields: vec![
+                "/spec/replicas".to_owned(),
+                "/metadata/annotations/a~1b".to_owned(),
+            ],
+            ..Rule::default()
+        };
+        let mut desired =
+            json!({ "metadata": { "annotations": { "a/b": "x" } }, "spec": { "replicas": 1 } });
+        leave(
+            &mut desired,
+            &json!({ "spec": { "replicas": 7 } }),
+            [],
+            &[&rule],
+        );
+        assert_eq!(
+            desired,
+            json!({ "metadata": { "annotations": {} }, "spec": { "replicas": 7 } })
+        );
+    }
+
+    #[test]
+    fn what_a_manager_has_is_not_applied() {
+        let rule = Rule {
+            manager: Some("keda".to_owned()),
+            ..Rule::default()
+        };
+        let fields = json!({
+            "f:spec": { "f:replicas": {}, "f:template": { "f:containers": { "k:{\"name\":\"c\"}": { ".": {}, "f:name": {}, "f:image": {} } } } },
+            "f:metadata": { "f:finalizers": { "v:\"x\"": {} } },
+        });
+        let mut desired = json!({
+            "metadata": { "finalizers": ["x", "y"] },
+            "spec": { "replicas": 1, "template": { "containers": [{ "name": "c", "image": "i", "tty": true }, { "name": "d", "image": "j" }] } },
+        });
+        let entry = Entry {
+            manager: "keda",
+            operation: "Update",
+            subresource: "",
+            fields: &fields,
+        };
+        leave(&mut desired, &Value::Null, [entry], &[&rule]);
+        assert_eq!(
+            desired,
+            json!({
+                "metadata": { "finalizers": ["y"] },
+                "spec": { "template": { "containers": [{ "name": "c", "tty": true }, { "name": "d", "image": "j" }] } },
+            })
+        );
+    }
+}

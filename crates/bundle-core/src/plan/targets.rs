@@ -1,0 +1,99 @@
+//! Where the content of a class may land.
+//! Not here: who may use the class (review), or what the requester may do there (rights).
+
+use crate::object::{Manifest, ObjectId};
+
+/// The objects that lie outside of what a class allows: in a namespace that no pattern names, or without one where cluster-scoped objects are denied.
+///
+/// A Namespace counts as part of itself: where a class lets content into `team-*`, it may bring the namespace `team-a` too, even if cluster-scoped objects are denied.
+pub fn outside<'a>(
+    objects: &'a [Manifest],
+    namespaces: &[String],
+    cluster_scoped: bool,
+) -> Vec<&'a ObjectId> {
+    let allowed = |namespace: &str| namespaces.iter().any(|pattern| fits(pattern, namespace));
+    objects
+        .iter()
+        .map(|object| &object.id)
+        .filter(|id| match &id.namespace {
+            Some(namespace) => !allowed(namespace),
+            None if id.group.is_empty() && id.kind == "Namespace" => !allowed(&id.name),
+            None => !cluster_scoped,
+        })
+        .collect()
+}
+
+/// Whether `name` is what `pattern` says, where `*` stands for any number of characters.
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|tail| {
+            (0..=tail.len())
+                .filter(|&at| tail.is_char_boundary(at))
+                .any(|at| fits(rest, &tail[at..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn object(kind: &str, namespace: Option<&str>, name: &str) -> Manifest {
+        Manifest {
+            id: ObjectId {
+                group: String::new(),
+                version: "v1".to_owned(),
+                kind: kind.to_owned(),
+                namespace: namespace.map(str::to_owned),
+                name: name.to_owned(),
+            },
+            value: Value::Null,
+            file: String::new(),
+            line: 1,
+        }
+    }
+
+    #[test]
+    fn content_stays_where_the_class_lets_it() {
+        let objects = [
+            object("ConfigMap", Some("team-a"), "in"),
+            object("ConfigMap", Some("kube-system"), "out"),
+            object("Namespace", None, "team-a"),
+            object("Namespace", None, "other"),
+            object("ClusterThing", None, "x"),
+        ];
+        let names = |patterns: &[&str], cluster_scoped| {
+            let patterns: Vec<_> = patterns.iter().map(|&p| p.to_owned()).collect();
+            outside(&objects, &patterns, cluster_scoped)
+                .into_iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(&["*"], true), Vec::<String>::new());
+        assert_eq!(
+            names(&["team-*"], false),
+            [
+                "ConfigMap/kube-system/out",
+                "Namespace/other",
+                "ClusterThing/x"
+            ]
+        );
+        assert_eq!(names(&[], true).len(), 4);
+    }
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, name, expected) in [
+            ("*", "", true),
+            ("a*c", "abbc", true),
+            ("a*c", "abb", false),
+            ("*-a", "team-a", true),
+            ("a", "ab", false),
+        ] {
+            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}

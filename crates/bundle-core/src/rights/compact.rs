@@ -1,0 +1,182 @@
+//! Missing rights as few rules that a person can read and apply.
+//! Not here: finding out what is missing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use super::{Question, Rule};
+
+/// A rule and where it has to be given.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ScopedRule {
+    /// The namespace of the Role; none for a ClusterRole.
+    pub namespace: Option<String>,
+    /// The rule.
+    pub rule: Rule,
+}
+
+impl fmt::Display for ScopedRule {
+    /// One line of YAML, as it stands under `rules:` of a Role or ClusterRole.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |items: &[String]| {
+            let quoted: Vec<_> = items.iter().map(|item| format!("\"{item}\"")).collect();
+            format!("[{}]", quoted.join(", "))
+        };
+        match &self.namespace {
+            Some(namespace) => write!(f, "in namespace {namespace}: ")?,
+            None => f.write_str("in the cluster: ")?,
+        }
+        if self.rule.paths.is_empty() {
+            write!(
+                f,
+                "{{apiGroups: {}, resources: {}, ",
+                list(&self.rule.groups),
+                list(&self.rule.resources)
+            )?;
+            if !self.rule.names.is_empty() {
+                write!(f, "resourceNames: {}, ", list(&self.rule.names))?;
+            }
+        } else {
+            write!(f, "{{nonResourceURLs: {}, ", list(&self.rule.paths))?;
+        }
+        write!(f, "verbs: {}}}", list(&self.rule.verbs))
+    }
+}
+
+/// The least number of rules that this grouping finds: first the verbs of a resource and the same names are put together, then the names of the
+/// same verbs, then the resources and groups that have the same of both.
+pub fn compact<'a>(missing: impl IntoIterator<Item = &'a Question>) -> Vec<ScopedRule> {
+    type Set = BTreeSet<String>;
+    let mut verbs = BTreeMap::<(String, String, String, Option<String>), Set>::new();
+    let mut path_verbs = BTreeMap::<String, Set>::new();
+    for question in missing {
+        match question {
+            Question::Resource {
+                verb,
+                group,
+                resource,
+                namespace,
+                name,
+            } => {
+                let key = (
+                    namespace.clone(),
+                    group.clone(),
+                    resource.clone(),
+                    name.clone(),
+                );
+                verbs.entry(key).or_default().insert(verb.clone());
+            }
+            Question::Path { verb, path } => {
+                path_verbs
+                    .entry(path.clone())
+                    .or_default()
+                    .insert(verb.clone());
+            }
+        }
+    }
+    let mut names = BTreeMap::<(String, String, String, Set, bool), Set>::new();
+    for ((namespace, group, resource, name), verbs) in verbs {
+        names
+            .entry((namespace, group, resource, verbs, name.is_some()))
+            .or_default()
+            .extend(name);
+    }
+    let mut resources = BTreeMap::<(String, String, Set, Set), Set>::new();
+    for ((namespace, group, resource, verbs, _), names) in names {
+        resources
+            .entry((namespace, group, verbs, names))
+            .or_default()
+            .insert(resource);
+    }
+    let mut groups = BTreeMap::<(String, Set, Set, Set), Set>::new();
+    for ((namespace, group, verbs, names), resources) in resources {
+        groups
+            .entry((namespace, resources, verbs, names))
+            .or_default()
+            .insert(group);
+    }
+    let mut paths = BTreeMap::<Set, Set>::new();
+    for (path, verbs) in path_verbs {
+        paths.entry(verbs).or_default().insert(path);
+    }
+    let list = |set: Set| set.into_iter().collect::<Vec<_>>();
+    let about_objects =
+        groups.into_iter().map(
+            |((namespace, resources, verbs, names), groups)| ScopedRule {
+                namespace: Some(namespace).filter(|namespace| !namespace.is_empty()),
+                rule: Rule {
+                    verbs: list(verbs),
+                    groups: list(groups),
+                    resources: list(resources),
+                    names: list(names),
+                    paths: Vec::new(),
+                },
+            },
+        );
+    let about_paths = paths.into_iter().map(|(verbs, paths)| ScopedRule {
+        namespace: None,
+        rule: Rule {
+            verbs: list(verbs),
+            paths: list(paths),
+            ..Rule::default()
+        },
+    });
+    about_objects.chain(about_paths).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_names_and_resources_fall_together() {
+        let mut missing = Vec::new();
+        for verb in ["patch", "create"] {
+            for resource in ["deployments", "statefulsets"] {
+                missing.push(Question::resource(
+                    verb,
+                    "apps",
+                    resource,
+                    Some("team-a"),
+                    None,
+                ));
+            }
+            for name in ["b", "a"] {
+                missing.push(Question::resource(
+                    verb,
+                    "",
+                    "secrets",
+                    Some("team-a"),
+                    Some(name),
+                ));
+            }
+        }
+        missing.push(Question::resource("create", "", "namespaces", None, None));
+        missing.push(Question::Path {
+            verb: "get".to_owned(),
+            path: "/metrics".to_owned(),
+        });
+        let lines: Vec<_> = compact(&missing).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            lines,
+            [
+                r#"in the cluster: {apiGroups: [""], resources: ["namespaces"], verbs: ["create"]}"#,
+                r#"in namespace team-a: {apiGroups: ["apps"], resources: ["deployments", "statefulsets"], verbs: ["create", "patch"]}"#,
+                r#"in namespace team-a: {apiGroups: [""], resources: ["secrets"], resourceNames: ["a", "b"], verbs: ["create", "patch"]}"#,
+                r#"in the cluster: {nonResourceURLs: ["/metrics"], verbs: ["get"]}"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn a_right_to_all_and_one_by_name_stay_apart() {
+        let missing = [
+            Question::resource("get", "", "pods", Some("n"), None),
+            Question::resource("get", "", "pods", Some("n"), Some("a")),
+        ];
+        assert_eq!(compact(&missing).len(), 2);
+        assert_eq!(compact([]), []);
+    }
+}

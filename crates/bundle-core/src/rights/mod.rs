@@ -1,0 +1,54 @@
+//! What a person must be allowed to do so that a bundle may be installed for them.
+//! Not here: asking the API server (webhook::reconcile), or the use of a class, which admission asks.
+
+mod compact;
+mod needs;
+mod roles;
+
+pub use compact::{ScopedRule, compact};
+pub use needs::{Need, Target, VERBS, needs};
+pub use roles::{Grant, RoleRef, Rule, grant, rules_of};
+
+/// One question that a SubjectAccessReview can answer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Question {
+    /// May something be done to objects?
+    Resource {
+        /// `create`, `patch`, `bind`, or `*` for all.
+        verb: String,
+        /// API group; empty for the core group, `*` for all.
+        group: String,
+        /// Plural, with a subresource after a slash: `pods/log`.
+        resource: String,
+        /// Namespace; empty for cluster-scoped objects and for all namespaces.
+        namespace: String,
+        /// One object; none for any of them.
+        name: Option<String>,
+    },
+    /// May a path of the API server be used that is no object?
+    Path {
+        /// `get`, or `*` for all.
+        verb: String,
+        /// `/metrics`, `/healthz/*`.
+        path: String,
+    },
+}
+
+impl Question {
+    /// A question about objects.
+    pub fn resource(
+        verb: &str,
+        group: &str,
+        resource: &str,
+        namespace: Option<&str>,
+        name: Option<&str>,
+    ) -> Self {
+        Self::Resource {
+            verb: verb.to_owned(),
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            namespace: namespace.unwrap_or_default().to_owned(),
+            name: name.map(str::to_owned),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What it takes to install objects: the general question for each verb, kind and namespace, and the questions by name that are left where it is refused.
+//! Not here: what roles and bindings among them would give to others (roles).
+
+use std::collections::BTreeMap;
+
+use crate::object::ObjectId;
+
+use super::Question;
+
+/// What is done to the objects of a bundle over its life.
+pub const VERBS: [&str; 3] = ["create", "patch", "delete"];
+
+/// An object, and how its kind is called in paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The object.
+    pub id: ObjectId,
+    /// Plural of its kind.
+    pub resource: String,
+}
+
+/// One general question, and the same by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    /// The question for any object of the kind in the namespace.
+    pub general: Question,
+    /// The questions for just the objects in the bundle; they decide where the general one is refused.
+    pub by_name: Vec<Question>,
+}
+
+/// The questions for these objects, in a stable order.
+pub fn needs(targets: &[Target]) -> Vec<Need> {
+    let mut groups = BTreeMap::<(&str, &str, Option<&str>), Vec<&str>>::new();
+    for target in targets {
+        groups
+            .entry((
+                &target.id.group,
+                &target.resource,
+                target.id.namespace.as_deref(),
+            ))
+            .or_default()
+            .push(&target.id.name);
+    }
+    groups
+        .into_iter()
+        .flat_map(|((group, resource, namespace), mut names)| {
+            names.sort_unstable();
+            names.dedup();
+            VERBS.map(|verb| Need {
+                general: Question::resource(verb, group, resource, namespace, None),
+                by_name: names
+                    .iter()
+                    .map(|name| Question::resource(verb, group, resource, namespace, Some(name)))
+                    .collect(),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(kind: &str, resource: &str, namespace: Option<&str>, name: &str) -> Target {
+        Target {
+            id: ObjectId {
+                group: "apps".to_owned(),
+                version: "v1".to_owned(),
+                kind: kind.to_owned(),
+                namespace: namespace.map(str::to_owned),
+                name: name.to_owned(),
+            },
+            resource: resource.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_thousand_objects_of_one_kind_take_three_questions() {
+        let targets: Vec<_> = (0..1000)
+            .map(|n| target("Deployment", "deployments", Some("a"), &format!("n{n}")))
+            .collect();
+        let found = needs(&targets);
+        assert_eq!(found.len(), 3);
+        assert_eq!(found[0].by_name.len(), 1000);
+        assert_eq!(
+            found[1].general,
+            Question::resource("patch", "apps", "deployments", Some("a"), None)
+        );
+    }
+
+    #[test]
+    fn namespaces_and_the_cluster_are_asked_apart() {
+        let targets = [
+            target("D", "ds", Some("a"), "x"),
+            target("D", "ds", Some("b"), "x"),
+            target("C", "cs", None, "x"),
+        ];
+        assert_eq!(needs(&targets).len(), 9);
+        assert_eq!(needs(&[]), []);
+    }
+}

@@ -1,0 +1,265 @@
+//! What a role gives and what a binding hands on: the questions of the API server's own escalation check.
+//! Not here: the objects' own rights (needs).
+
+use serde_json::Value;
+
+use crate::object::Manifest;
+
+use super::Question;
+
+/// One rule of a Role or ClusterRole.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rule {
+    /// What may be done.
+    pub verbs: Vec<String>,
+    /// In which API groups.
+    pub groups: Vec<String>,
+    /// To which resources.
+    pub resources: Vec<String>,
+    /// To which objects; empty for all.
+    pub names: Vec<String>,
+    /// To which paths.
+    pub paths: Vec<String>,
+}
+
+impl Rule {
+    /// Each single right of the rule as a question. Paths count only in roles of the whole cluster, as the API server has it.
+    pub fn questions(&self, namespace: Option<&str>) -> Vec<Question> {
+        let names: Vec<Option<&str>> = if self.names.is_empty() {
+            vec![None]
+        } else {
+            self.names.iter().map(|name| Some(name.as_str())).collect()
+        };
+        let mut questions = Vec::new();
+        for verb in &self.verbs {
+            for group in &self.groups {
+                for resource in &self.resources {
+                    for name in &names {
+                        questions.push(Question::resource(verb, group, resource, namespace, *name));
+                    }
+                }
+            }
+            if namespace.is_none() {
+                questions.extend(self.paths.iter().map(|path| Question::Path {
+                    verb: verb.clone(),
+                    path: path.clone(),
+                }));
+            }
+        }
+        questions
+    }
+}
+
+/// The rules of a Role or ClusterRole. One that collects the rules of others counts as everything, as it does for the API server.
+pub fn rules_of(role: &Value) -> Vec<Rule> {
+    let texts = |value: &Value| -> Vec<String> {
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|text| text.as_str().map(str::to_owned))
+            .collect()
+    };
+    let mut rules: Vec<_> = role["rules"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|rule| Rule {
+            verbs: texts(&rule["verbs"]),
+            groups: texts(&rule["apiGroups"]),
+            resources: texts(&rule["resources"]),
+            names: texts(&rule["resourceNames"]),
+            paths: texts(&rule["nonResourceURLs"]),
+        })
+        .collect();
+    if role["aggregationRule"].is_object() {
+        let all = || vec!["*".to_owned()];
+        rules.push(Rule {
+            verbs: all(),
+            groups: all(),
+            resources: all(),
+            names: Vec::new(),
+            paths: all(),
+        });
+    }
+    rules
+}
+
+/// The role that a binding names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RoleRef {
+    /// `Role` or `ClusterRole`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Its namespace, for a Role.
+    pub namespace: Option<String>,
+}
+
+/// An object that gives rights.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Grant {
+    /// A role: the requester needs verb `escalate` on it, or everything that it gives.
+    Role {
+        /// The question that makes the others needless.
+        escalate: Question,
+        /// What it gives, otherwise.
+        rules: Vec<Rule>,
+        /// Where it gives it.
+        namespace: Option<String>,
+    },
+    /// A binding: the requester needs verb `bind` on the role, or everything that the role gives.
+    Binding {
+        /// The question that makes the others needless.
+        bind: Question,
+        /// Whose rules count, otherwise.
+        role: RoleRef,
+        /// Where they count.
+        namespace: Option<String>,
+    },
+}
+
+/// What `object` gives to others, if it is a role or binding.
+pub fn grant(object: &Manifest) -> Option<Grant> {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    if object.id.group != GROUP {
+        return None;
+    }
+    let namespace = object.id.namespace.clone();
+    let plural = |kind: &str| {
+        if kind == "ClusterRole" {
+            "clusterroles"
+        } else {
+            "roles"
+        }
+    };
+    match object.id.kind.as_str() {
+        kind @ ("Role" | "ClusterRole") => Some(Grant::Role {
+            escalate: Question::resource(
+                "escalate",
+                GROUP,
+                plural(kind),
+                namespace.as_deref(),
+                Some(&object.id.name),
+            ),
+            rules: rules_of(&object.value),
+            namespace,
+        }),
+        "RoleBinding" | "ClusterRoleBinding" => {
+            let reference = &object.value["roleRef"];
+            let text = |key: &str| reference[key].as_str().unwrap_or_default().to_owned();
+            let role = RoleRef {
+                namespace: (text("kind") == "Role")
+                    .then(|| namespace.clone())
+                    .flatten(),
+                kind: text("kind"),
+                name: text("name"),
+            };
+            Some(Grant::Binding {
+                bind: Question::resource(
+                    "bind",
+                    GROUP,
+                    plural(&role.kind),
+                    namespace.as_deref(),
+                    Some(&role.name),
+                ),
+                role,
+                namespace,
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::object::ObjectId;
+
+    fn object(kind: &str, namespace: Option<&str>, value: Value) -> Manifest {
+        Manifest {
+            id: ObjectId {
+                group: "rbac.authorization.k8s.io".to_owned(),
+                version: "v1".to_owned(),
+                kind: kind.to_owned(),
+                namespace: namespace.map(str::to_owned),
+                name: "x".to_owned(),
+            },
+            value,
+            file: String::new(),
+            line: 1,
+        }
+    }
+
+    #[test]
+    fn a_rule_is_each_of_its_rights() {
+        let role = json!({ "rules": [
+            { "apiGroups": ["", "apps"], "resources": ["pods", "pods/log"], "verbs": ["get", "list"], "resourceNames": ["a", "b"] },
+            { "nonResourceURLs": ["/metrics"], "verbs": ["get"] },
+        ] });
+        let rules = rules_of(&role);
+        assert_eq!(rules[0].questions(Some("n")).len(), 16);
+        assert_eq!(
+            rules[1].questions(None),
+            [Question::Path {
+                verb: "get".to_owned(),
+                path: "/metrics".to_owned()
+            }]
+        );
+        assert_eq!(rules[1].questions(Some("n")), []);
+    }
+
+    #[test]
+    fn a_role_that_collects_others_is_everything() {
+        let rules = rules_of(&json!({ "aggregationRule": {}, "rules": null }));
+        assert!(
+            rules[0]
+                .questions(None)
+                .contains(&Question::resource("*", "*", "*", None, None))
+        );
+        assert_eq!(rules[0].questions(None).len(), 2);
+    }
+
+    #[test]
+    fn bindings_ask_about_the_role_they_name_where_they_hand_it_on() {
+        let cluster =
+            json!({ "roleRef": { "kind": "ClusterRole", "name": "admin" }, "subjects": [] });
+        let Some(Grant::Binding {
+            bind,
+            role,
+            namespace,
+        }) = grant(&object("RoleBinding", Some("team-a"), cluster))
+        else {
+            panic!("no binding");
+        };
+        assert_eq!(
+            bind,
+            Question::resource(
+                "bind",
+                "rbac.authorization.k8s.io",
+                "clusterroles",
+                Some("team-a"),
+                Some("admin")
+            )
+        );
+        assert_eq!(
+            (role.namespace, namespace.as_deref()),
+            (None, Some("team-a"))
+        );
+        let own = json!({ "roleRef": { "kind": "Role", "name": "r" } });
+        let Some(Grant::Binding { role, .. }) = grant(&object("RoleBinding", Some("team-a"), own))
+        else {
+            panic!("no binding");
+        };
+        assert_eq!(role.namespace.as_deref(), Some("team-a"));
+    }
+
+    #[test]
+    fn other_objects_give_nothing() {
+        let mut other = object("Role", None, Value::Null);
+        other.id.group = "example.com".to_owned();
+        assert_eq!(grant(&other), None);
+    }
+}
