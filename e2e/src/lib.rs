@@ -5,13 +5,16 @@
     reason = "the harness talks to the person who runs it, on stderr; it has no printer"
 )]
 
+pub mod bundles;
 pub mod certs;
 pub mod cluster;
 pub mod command;
 pub mod manifests;
+pub mod peer;
 pub mod prerequisites;
 pub mod programs;
 pub mod registry;
+pub mod story;
 pub mod tools;
 pub mod wait;
 pub mod webhook;

@@ -58,6 +58,7 @@ pub struct Webhook {
     address: SocketAddr,
     log: PathBuf,
     janitor: Janitor,
+    client: Client,
     process: Option<Process>,
 }
 
@@ -70,11 +71,7 @@ impl Cluster {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
         let health = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
         if options.admission {
-            let mut admission = manifests::read_folder(&deploy.join("admission"))?;
-            for configuration in &mut admission {
-                point_at(configuration, address);
-            }
-            manifests::apply(&client, &admission).await?;
+            register(&client, address).await?;
         }
         let kubeconfig = self
             .service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
@@ -115,6 +112,7 @@ impl Cluster {
                 .logs()
                 .join(format!("bundle-webhook-{}.log", address.port())),
             janitor: self.janitor().clone(),
+            client: client.clone(),
             process: None,
         };
         webhook.start().await?;
@@ -229,6 +227,18 @@ impl Webhook {
         }
     }
 
+    /// Registers its admission webhooks, as they were or again after somebody took them away.
+    pub async fn register(&self) -> Result<()> {
+        register(&self.client, self.address).await
+    }
+
+    /// Until the API server asks it; for use after [`Webhook::register`].
+    pub async fn wait_for_admission(&self) -> Result<()> {
+        wait_for_admission(&self.client)
+            .await
+            .with_context(|| self.last_words())
+    }
+
     /// Where it serves admission.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -274,6 +284,15 @@ pub async fn wait_for_admission(client: &Client) -> Result<()> {
         }
     })
     .await
+}
+
+/// Applies the admission configuration of the product's manifests, for a process at `address`.
+async fn register(client: &Client, address: SocketAddr) -> Result<()> {
+    let mut admission = manifests::read_folder(&repository().join(DEPLOY).join("admission"))?;
+    for configuration in &mut admission {
+        point_at(configuration, address);
+    }
+    manifests::apply(client, &admission).await
 }
 
 /// The top of the repository.

@@ -14,7 +14,7 @@ use clap::Args;
 pub(crate) struct Arguments {
     /// Change nothing; fail where a file is not what would be written.
     #[arg(long)]
-    check: bool,
+    pub(crate) check: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {

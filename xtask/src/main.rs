@@ -6,8 +6,11 @@
     reason = "a chore's results go to stdout and its talk to stderr; it has no printer"
 )]
 
+mod bench;
 mod cluster;
+mod demo;
 mod generate;
+mod test;
 mod tools;
 
 use std::process::ExitCode;
@@ -24,11 +27,17 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measure speed and memory against floors and peers of the same run.
+    Bench(bench::Arguments),
     /// Start a real Kubernetes on loopback and keep it until Ctrl-C.
     #[command(subcommand)]
     Cluster(cluster::Command),
+    /// Tell the whole story on a real Kubernetes, each line as a person would type it.
+    Demo(demo::Arguments),
     /// Write the files that follow from the code: CRDs and the catalogue of diagnostics.
     Gen(generate::Arguments),
+    /// Run everything that must hold: formatting, clippy, generated files, unit, doc and end-to-end tests.
+    Test(test::Arguments),
     /// Build the tools that tests and demo use, and print the folder to put on PATH.
     Tools(tools::Arguments),
 }
@@ -48,8 +57,11 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     let ended = runtime.block_on(async {
         match arguments.command {
+            Command::Bench(arguments) => bench::run(&arguments).await,
             Command::Cluster(command) => cluster::run(command).await,
+            Command::Demo(arguments) => demo::run(arguments).await,
             Command::Gen(arguments) => generate::run(&arguments),
+            Command::Test(arguments) => test::run(&arguments),
             Command::Tools(arguments) => tools::run(&arguments),
         }
     });

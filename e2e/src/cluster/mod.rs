@@ -233,6 +233,10 @@ impl Cluster {
         Ok(self.logs())
     }
 
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
     pub(crate) fn janitor(&self) -> &Janitor {
         &self.janitor
     }

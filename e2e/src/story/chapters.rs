@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 
 use super::Teller;
 use crate::bundles;
@@ -13,13 +13,13 @@ use crate::webhook::NAMESPACE;
 pub struct Chapter {
     /// As the reader sees it.
     pub title: &'static str,
-    tell: for<'t, 'a> fn(&'t mut Teller<'a>) -> BoxFuture<'t, Result<()>>,
+    tell: for<'t, 'a> fn(&'t mut Teller<'a>) -> LocalBoxFuture<'t, Result<()>>,
 }
 
 macro_rules! chapters {
     ($($title:literal => $function:ident,)*) => {
         /// All of them, in their order; each builds on those before it.
-        pub const CHAPTERS: &[Chapter] = &[$(Chapter { title: $title, tell: |teller| $function(teller).boxed() }),*];
+        pub const CHAPTERS: &[Chapter] = &[$(Chapter { title: $title, tell: |teller| $function(teller).boxed_local() }),*];
     };
 }
 
@@ -53,37 +53,70 @@ fn registry(teller: &Teller<'_>) -> Result<String> {
 async fn package(t: &mut Teller<'_>) -> Result<()> {
     bundles::shop(&t.folder().join("shop"), "1.0.0")?;
     bundles::copy_deploy(&t.folder().join("bundle-webhook"))?;
-    t.say("Two folders: a shop of more than two hundred objects, and this project's own manifests.");
+    t.say(
+        "Two folders: a shop of more than two hundred objects, and this project's own manifests.",
+    );
     t.run("ls shop shop/manifests | head -20").await?;
     t.run("cat shop/bundle.yaml").await?;
     t.say("One artifact, and the same digest on every run and machine:");
-    let first = t.run("kubectl bundle build shop --output shop-1.0.0").await?;
-    let again = t.run("kubectl bundle build shop --output shop-again").await?;
-    ensure!(first == again, "two builds of one folder differ: {first} and {again}");
-    t.run("kubectl bundle build bundle-webhook --output bundle-webhook-oci").await?;
+    let first = t
+        .run("kubectl bundle build shop --output shop-1.0.0")
+        .await?;
+    let again = t
+        .run("kubectl bundle build shop --output shop-again")
+        .await?;
+    ensure!(
+        first == again,
+        "two builds of one folder differ: {first} and {again}"
+    );
+    t.run("kubectl bundle build bundle-webhook --output bundle-webhook-oci")
+        .await?;
     t.run("kubectl bundle inspect shop-1.0.0").await?;
     Ok(())
 }
 
 async fn ship(t: &mut Teller<'_>) -> Result<()> {
     let registry = registry(t)?;
-    let pinned = t.run(&format!("kubectl bundle push shop-1.0.0 {registry}/shop:1.0.0")).await?;
+    let pinned = t
+        .run(&format!(
+            "kubectl bundle push shop-1.0.0 {registry}/shop:1.0.0"
+        ))
+        .await?;
     Teller::pinned(&pinned)?;
     t.say("The same content again is a no-op that says so:");
-    t.run(&format!("kubectl bundle push shop-1.0.0 {registry}/shop:1.0.0")).await?;
-    t.run(&format!("kubectl bundle push bundle-webhook-oci {registry}/bundle-webhook:0.1.0")).await?;
+    t.run(&format!(
+        "kubectl bundle push shop-1.0.0 {registry}/shop:1.0.0"
+    ))
+    .await?;
+    t.run(&format!(
+        "kubectl bundle push bundle-webhook-oci {registry}/bundle-webhook:0.1.0"
+    ))
+    .await?;
     t.say("A key pair in cosign's format; its password comes from BUNDLE_PASSWORD here, and from a prompt otherwise.");
-    t.run("kubectl bundle keys generate --output-key-prefix release").await?;
-    t.run(&format!("kubectl bundle sign --key release.key {registry}/shop:1.0.0")).await?;
-    t.run(&format!("kubectl bundle sign --key release.key {registry}/bundle-webhook:0.1.0")).await?;
-    t.run(&format!("kubectl bundle verify --key release.pub {registry}/shop:1.0.0")).await?;
+    t.run("kubectl bundle keys generate --output-key-prefix release")
+        .await?;
+    t.run(&format!(
+        "kubectl bundle sign --key release.key {registry}/shop:1.0.0"
+    ))
+    .await?;
+    t.run(&format!(
+        "kubectl bundle sign --key release.key {registry}/bundle-webhook:0.1.0"
+    ))
+    .await?;
+    t.run(&format!(
+        "kubectl bundle verify --key release.pub {registry}/shop:1.0.0"
+    ))
+    .await?;
     Ok(())
 }
 
 async fn govern(t: &mut Teller<'_>) -> Result<()> {
     let registry = registry(t)?;
     let key = t.quietly("cat release.pub").await?;
-    let key = key.lines().map(|line| format!("        {line}\n")).collect::<String>();
+    let key = key
+        .lines()
+        .map(|line| format!("        {line}\n"))
+        .collect::<String>();
     t.write(
         "governance.yaml",
         &format!(
@@ -120,16 +153,26 @@ spec:
 
 async fn install(t: &mut Teller<'_>) -> Result<()> {
     let registry = registry(t)?;
-    t.run(&format!("kubectl bundle deploy shop {registry}/shop:1.0.0 --class production")).await?;
-    t.run("kubectl wait --for=condition=Installed bundledeployment/shop --timeout=60s").await?;
+    t.run(&format!(
+        "kubectl bundle deploy shop {registry}/shop:1.0.0 --class production"
+    ))
+    .await?;
+    t.run("kubectl wait --for=condition=Installed bundledeployment/shop --timeout=60s")
+        .await?;
     t.run("kubectl get bundles,bundledeployments").await?;
     let objects = t
         .run("kubectl get bundledeployment shop -o jsonpath='{.status.installed.objects} objects of version {.status.installed.version}, for {.status.installed.requestedBy}{\"\\n\"}'")
         .await?;
-    let count: usize = objects.split(' ').next().unwrap_or_default().parse().with_context(|| format!("no count in `{objects}`"))?;
+    let count: usize = objects
+        .split(' ')
+        .next()
+        .unwrap_or_default()
+        .parse()
+        .with_context(|| format!("no count in `{objects}`"))?;
     ensure!(count >= 200, "only {count} objects");
     t.say("Custom resources came in the same bundle as their CustomResourceDefinitions:");
-    t.run("kubectl get crds -l core.rukpak.io/owner-name=shop").await?;
+    t.run("kubectl get crds -l core.rukpak.io/owner-name=shop")
+        .await?;
     t.run("kubectl get all,configmaps,networkpolicies -A -l core.rukpak.io/owner-name=shop --no-headers | wc -l").await?;
     Ok(())
 }
@@ -141,10 +184,15 @@ async fn others(t: &mut Teller<'_>) -> Result<()> {
         "kubectl bundle deploy bundle-webhook {registry}/bundle-webhook:0.1.0 --class production --collision Adopt --wait"
     ))
     .await?;
-    t.run("kubectl get deployments,services,serviceaccounts -n bundle-system").await?;
+    t.run("kubectl get deployments,services,serviceaccounts -n bundle-system")
+        .await?;
     bundles::greeting(&t.folder().join("greeting"), "1.0.0", None)?;
-    t.run("kubectl bundle build greeting --output greeting-oci").await?;
-    t.run(&format!("kubectl bundle push greeting-oci {registry}/greeting:latest")).await?;
+    t.run("kubectl bundle build greeting --output greeting-oci")
+        .await?;
+    t.run(&format!(
+        "kubectl bundle push greeting-oci {registry}/greeting:latest"
+    ))
+    .await?;
     t.write(
         "rukpak.yaml",
         &format!(
@@ -169,7 +217,8 @@ spec:
     )?;
     t.run("cat rukpak.yaml").await?;
     t.run("kubectl apply -f rukpak.yaml").await?;
-    t.run("kubectl wait --for=condition=Installed bundledeployment/greeting --timeout=60s").await?;
+    t.run("kubectl wait --for=condition=Installed bundledeployment/greeting --timeout=60s")
+        .await?;
     t.run("kubectl get bundles -l app=greeting").await?;
     Ok(())
 }
@@ -178,13 +227,18 @@ async fn drift(t: &mut Teller<'_>) -> Result<()> {
     let config = t
         .quietly("kubectl get configmaps -A -l core.rukpak.io/owner-name=shop -o jsonpath='{.items[0].metadata.namespace} {.items[0].metadata.name}'")
         .await?;
-    let (namespace, name) = config.split_once(' ').context("the shop has no ConfigMap")?;
+    let (namespace, name) = config
+        .split_once(' ')
+        .context("the shop has no ConfigMap")?;
     let deployment = t
         .quietly("kubectl get deployments -A -l core.rukpak.io/owner-name=shop -o jsonpath='{.items[0].metadata.namespace} {.items[0].metadata.name}'")
         .await?;
-    let (deployment_namespace, deployment) = deployment.split_once(' ').context("the shop has no Deployment")?;
+    let (deployment_namespace, deployment) = deployment
+        .split_once(' ')
+        .context("the shop has no Deployment")?;
 
-    t.run(&format!("kubectl delete configmap {name} -n {namespace}")).await?;
+    t.run(&format!("kubectl delete configmap {name} -n {namespace}"))
+        .await?;
     let took = t
         .sees(
             "the deleted ConfigMap is back",
@@ -192,7 +246,10 @@ async fn drift(t: &mut Teller<'_>) -> Result<()> {
             |out| out.contains("configmap/"),
         )
         .await?;
-    ensure!(took < t.at_once(), "a deleted object came back only after {took:?}");
+    ensure!(
+        took < t.at_once(),
+        "a deleted object came back only after {took:?}"
+    );
 
     t.run(&format!("kubectl set image deployment/{deployment} -n {deployment_namespace} '*=registry.example.com/evil:1'")).await?;
     let took = t
@@ -202,12 +259,19 @@ async fn drift(t: &mut Teller<'_>) -> Result<()> {
             |out| !out.contains("evil"),
         )
         .await?;
-    ensure!(took < t.at_once(), "a changed object came back only after {took:?}");
+    ensure!(
+        took < t.at_once(),
+        "a changed object came back only after {took:?}"
+    );
 
     t.say("What belongs to others is left alone:");
     t.run(&format!("kubectl annotate deployment {deployment} -n {deployment_namespace} example.com/note='call Ana first'")).await?;
-    t.run(&format!("kubectl rollout restart deployment/{deployment} -n {deployment_namespace}")).await?;
-    t.run(&format!("kubectl delete configmap {name} -n {namespace}")).await?;
+    t.run(&format!(
+        "kubectl rollout restart deployment/{deployment} -n {deployment_namespace}"
+    ))
+    .await?;
+    t.run(&format!("kubectl delete configmap {name} -n {namespace}"))
+        .await?;
     t.sees(
         "another repair has passed",
         &format!("kubectl get configmap {name} -n {namespace} -o name"),
@@ -219,7 +283,10 @@ async fn drift(t: &mut Teller<'_>) -> Result<()> {
             "kubectl get deployment {deployment} -n {deployment_namespace} -o jsonpath='{{.metadata.annotations.example\\.com/note}}, restarted {{.spec.template.metadata.annotations.kubectl\\.kubernetes\\.io/restartedAt}}{{\"\\n\"}}'"
         ))
         .await?;
-    ensure!(kept.contains("call Ana first") && kept.contains("restarted 2"), "foreign fields were lost: {kept}");
+    ensure!(
+        kept.contains("call Ana first") && kept.contains("restarted 2"),
+        "foreign fields were lost: {kept}"
+    );
     Ok(())
 }
 
@@ -228,32 +295,53 @@ async fn pivot(t: &mut Teller<'_>) -> Result<()> {
     let names = "kubectl get configmaps,services,cronjobs -A -l core.rukpak.io/owner-name=shop -o name | sort";
     let before = t.quietly(names).await?;
     bundles::shop(&t.folder().join("shop-next"), "1.1.0")?;
-    t.run("kubectl bundle build shop-next --output shop-1.1.0").await?;
-    t.run(&format!("kubectl bundle push shop-1.1.0 {registry}/shop:1.1.0")).await?;
-    t.run(&format!("kubectl bundle sign --key release.key {registry}/shop:1.1.0")).await?;
-    t.run(&format!("kubectl bundle deploy shop {registry}/shop:1.1.0 --class production --wait")).await?;
+    t.run("kubectl bundle build shop-next --output shop-1.1.0")
+        .await?;
+    t.run(&format!(
+        "kubectl bundle push shop-1.1.0 {registry}/shop:1.1.0"
+    ))
+    .await?;
+    t.run(&format!(
+        "kubectl bundle sign --key release.key {registry}/shop:1.1.0"
+    ))
+    .await?;
+    t.run(&format!(
+        "kubectl bundle deploy shop {registry}/shop:1.1.0 --class production --wait"
+    ))
+    .await?;
     t.until(
         "version 1.1.0 is installed",
         "kubectl get bundledeployment shop -o jsonpath='{.status.installed.version}{\"\\n\"}'",
         |out| out.trim() == "1.1.0",
     )
     .await?;
-    let dropped = |after: &str| before.lines().filter(|name| !after.lines().any(|other| other == *name)).count();
+    let dropped = |after: &str| {
+        before
+            .lines()
+            .filter(|name| !after.lines().any(|other| other == *name))
+            .count()
+    };
     let was = before.clone();
     t.sees("what version 1.1.0 dropped is gone", names, |after| {
-        after.lines().count() > 0 && was.lines().any(|name| !after.lines().any(|other| other == name))
+        after.lines().count() > 0
+            && was
+                .lines()
+                .any(|name| !after.lines().any(|other| other == name))
     })
     .await?;
     let after = t.quietly(names).await?;
     t.say(&format!("{} objects of 1.0.0 are pruned.", dropped(&after)));
-    t.run("kubectl get bundles -l core.rukpak.io/owner-name=shop").await?;
+    t.run("kubectl get bundles -l core.rukpak.io/owner-name=shop")
+        .await?;
     Ok(())
 }
 
 async fn refusals(t: &mut Teller<'_>) -> Result<()> {
     let registry = registry(t)?;
     t.say("A Bundle is what it was when it was admitted:");
-    let bundle = t.quietly("kubectl get bundledeployment shop -o jsonpath='{.status.activeBundle}'").await?;
+    let bundle = t
+        .quietly("kubectl get bundledeployment shop -o jsonpath='{.status.activeBundle}'")
+        .await?;
     t.refused(
         &format!("kubectl patch bundle {bundle} --type=merge -p '{{\"spec\":{{\"source\":{{\"image\":{{\"ref\":\"{registry}/other:1\"}}}}}}}}'"),
         &["Error from server (bundle.spec is immutable): admission webhook \"vbundles.core.rukpak.io\" denied the request: bundle.spec is immutable"],
@@ -262,8 +350,12 @@ async fn refusals(t: &mut Teller<'_>) -> Result<()> {
 
     t.say("Not signed:");
     bundles::greeting(&t.folder().join("unsigned"), "2.0.0", None)?;
-    t.run("kubectl bundle build unsigned --output unsigned-oci").await?;
-    t.run(&format!("kubectl bundle push unsigned-oci {registry}/unsigned:2.0.0")).await?;
+    t.run("kubectl bundle build unsigned --output unsigned-oci")
+        .await?;
+    t.run(&format!(
+        "kubectl bundle push unsigned-oci {registry}/unsigned:2.0.0"
+    ))
+    .await?;
     t.refused(
         &format!("kubectl bundle deploy unsigned {registry}/unsigned:2.0.0 --class production"),
         &["denied the request", "BUNDLE-TRUST-"],
@@ -272,10 +364,18 @@ async fn refusals(t: &mut Teller<'_>) -> Result<()> {
 
     t.say("Signed, but by another key:");
     bundles::shop(&t.folder().join("shop-forged"), "1.2.0")?;
-    t.run("kubectl bundle build shop-forged --output shop-forged-oci").await?;
-    t.run(&format!("kubectl bundle push shop-forged-oci {registry}/shop:1.2.0")).await?;
-    t.run("kubectl bundle keys generate --output-key-prefix mallory").await?;
-    t.run(&format!("kubectl bundle sign --key mallory.key {registry}/shop:1.2.0")).await?;
+    t.run("kubectl bundle build shop-forged --output shop-forged-oci")
+        .await?;
+    t.run(&format!(
+        "kubectl bundle push shop-forged-oci {registry}/shop:1.2.0"
+    ))
+    .await?;
+    t.run("kubectl bundle keys generate --output-key-prefix mallory")
+        .await?;
+    t.run(&format!(
+        "kubectl bundle sign --key mallory.key {registry}/shop:1.2.0"
+    ))
+    .await?;
     t.refused(
         &format!("kubectl bundle verify --key release.pub {registry}/shop:1.2.0"),
         &["BUNDLE-TRUST-"],
@@ -289,17 +389,26 @@ async fn refusals(t: &mut Teller<'_>) -> Result<()> {
 
     t.say("A user without the verb `use` on the class; a binding alone lets her in:");
     t.run("kubectl create clusterrole bundle-author --verb=get,list,create,patch --resource=bundledeployments.core.rukpak.io").await?;
-    t.run("kubectl create clusterrolebinding ana-is-author --clusterrole=bundle-author --user=ana").await?;
-    let hers = format!("kubectl bundle deploy hers {registry}/greeting:latest --class core-rukpak-io-plain --dry-run=server --as=ana");
-    t.refused(&hers, &["denied the request", "ana", "use", "core-rukpak-io-plain"]).await?;
+    t.run("kubectl create clusterrolebinding ana-is-author --clusterrole=bundle-author --user=ana")
+        .await?;
+    let hers = format!(
+        "kubectl bundle deploy hers {registry}/greeting:latest --class core-rukpak-io-plain --dry-run=server --as=ana"
+    );
+    t.refused(
+        &hers,
+        &["denied the request", "ana", "use", "core-rukpak-io-plain"],
+    )
+    .await?;
     t.run("kubectl create clusterrole use-plain --verb=use --resource=provisionerclasses.core.rukpak.io --resource-name=core-rukpak-io-plain").await?;
-    t.run("kubectl create clusterrolebinding ana-uses-plain --clusterrole=use-plain --user=ana").await?;
+    t.run("kubectl create clusterrolebinding ana-uses-plain --clusterrole=use-plain --user=ana")
+        .await?;
     t.sees("the binding lets her in", &hers, |_| true).await?;
 
     t.say("Made for other Kubernetes versions:");
     bundles::greeting(&t.folder().join("old"), "3.0.0", Some(">=1.22 <1.25"))?;
     t.run("kubectl bundle build old --output old-oci").await?;
-    t.run(&format!("kubectl bundle push old-oci {registry}/old:3.0.0")).await?;
+    t.run(&format!("kubectl bundle push old-oci {registry}/old:3.0.0"))
+        .await?;
     t.refused(
         &format!("kubectl bundle deploy old {registry}/old:3.0.0"),
         &["denied the request", ">=1.22 <1.25", "v1.36"],
@@ -321,22 +430,28 @@ spec:
 "
         ),
     )?;
-    t.refused("kubectl bundle check -f old.yaml", &[">=1.22 <1.25"]).await?;
+    t.refused("kubectl bundle check -f old.yaml", &[">=1.22 <1.25"])
+        .await?;
     Ok(())
 }
 
 async fn moved_tag(t: &mut Teller<'_>) -> Result<()> {
     let registry = registry(t)?;
-    let installed = "kubectl get bundledeployment greeting -o jsonpath='{.status.installed.digest}'";
+    let installed =
+        "kubectl get bundledeployment greeting -o jsonpath='{.status.installed.digest}'";
     let before = t.quietly(installed).await?;
     bundles::greeting(&t.folder().join("moved"), "1.0.1", None)?;
-    t.run("kubectl bundle build moved --output moved-oci").await?;
+    t.run("kubectl bundle build moved --output moved-oci")
+        .await?;
     t.refused(
         &format!("kubectl bundle push moved-oci {registry}/greeting:latest"),
         &["BUNDLE-REGISTRY-"],
     )
     .await?;
-    t.run(&format!("kubectl bundle push moved-oci {registry}/greeting:latest --overwrite-tag")).await?;
+    t.run(&format!(
+        "kubectl bundle push moved-oci {registry}/greeting:latest --overwrite-tag"
+    ))
+    .await?;
     t.until(
         "the move is noticed and said",
         "kubectl get bundles -l app=greeting -o jsonpath='{range .items[*].status.conditions[?(@.type==\"SourceMoved\")]}{.status}: {.message}{\"\\n\"}{end}'",
@@ -344,7 +459,10 @@ async fn moved_tag(t: &mut Teller<'_>) -> Result<()> {
     )
     .await?;
     let after = t.quietly(installed).await?;
-    ensure!(before == after, "a moved tag changed what is installed: {before} to {after}");
+    ensure!(
+        before == after,
+        "a moved tag changed what is installed: {before} to {after}"
+    );
     t.say("What is installed has not changed.");
     Ok(())
 }
@@ -353,7 +471,10 @@ async fn stampless(t: &mut Teller<'_>) -> Result<()> {
     let registry = registry(t)?;
     t.say("Somebody takes admission away for a while, and writes:");
     t.webhook.stop().await?;
-    t.run("kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration bundle-webhook").await?;
+    t.run(
+        "kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration bundle-webhook",
+    )
+    .await?;
     t.write(
         "sneaked.yaml",
         &format!(
@@ -380,12 +501,14 @@ spec:
         |out| out.starts_with("False") || out.starts_with("Unknown"),
     )
     .await?;
-    t.run("kubectl delete bundledeployment sneaked --timeout=60s").await?;
+    t.run("kubectl delete bundledeployment sneaked --timeout=60s")
+        .await?;
     Ok(())
 }
 
 async fn clean_up(t: &mut Teller<'_>) -> Result<()> {
-    t.run("kubectl delete bundledeployment shop greeting --timeout=60s").await?;
+    t.run("kubectl delete bundledeployment shop greeting --timeout=60s")
+        .await?;
     t.until(
         "nothing of the shop is left",
         "kubectl get all,configmaps,secrets,networkpolicies,crds,roles -A -l 'core.rukpak.io/owner-name in (shop, greeting)' -o name | wc -l",

@@ -47,7 +47,12 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 impl<'a> Teller<'a> {
     /// A telling in `folder`, which is made if it is not there.
-    pub async fn new(cluster: &'a Cluster, webhook: &'a mut Webhook, narrator: &'a mut dyn Narrator, folder: PathBuf) -> Result<Self> {
+    pub async fn new(
+        cluster: &'a Cluster,
+        webhook: &'a mut Webhook,
+        narrator: &'a mut dyn Narrator,
+        folder: PathBuf,
+    ) -> Result<Self> {
         fs_err::create_dir_all(&folder)?;
         // Both make their links in the folder that the shell's PATH begins with.
         cluster.plugin().await?;
@@ -70,7 +75,11 @@ impl<'a> Teller<'a> {
 
     /// How fast drift must be mended, looks of the shell included: within a second, or in time after a webhook that was killed has started.
     pub fn at_once(&self) -> Duration {
-        if self.kills { PATIENCE } else { Duration::from_secs(1) }
+        if self.kills {
+            PATIENCE
+        } else {
+            Duration::from_secs(1)
+        }
     }
 
     /// The folder in which everything is typed.
@@ -121,7 +130,10 @@ impl<'a> Teller<'a> {
     /// Types a line that shall fail and say each of `texts`.
     pub async fn refused(&mut self, line: &str, texts: &[&str]) -> Result<()> {
         let (output, took) = self.type_line(line).await?;
-        ensure!(!output.is_success(), "this should have been refused: {output}");
+        ensure!(
+            !output.is_success(),
+            "this should have been refused: {output}"
+        );
         for text in texts {
             ensure!(
                 output.stderr.contains(text) || output.stdout.contains(text),
@@ -133,7 +145,12 @@ impl<'a> Teller<'a> {
     }
 
     /// Waits until a line, typed again and again, prints something that `accepts` likes; then shows it once.
-    pub async fn until(&mut self, what: &str, line: &str, accepts: impl Fn(&str) -> bool) -> Result<Duration> {
+    pub async fn until(
+        &mut self,
+        what: &str,
+        line: &str,
+        accepts: impl Fn(&str) -> bool,
+    ) -> Result<Duration> {
         let began = Instant::now();
         let output = self.eventually(what, line, accepts).await?;
         let took = began.elapsed();
@@ -143,7 +160,12 @@ impl<'a> Teller<'a> {
     }
 
     /// As `until`, without showing the line: only what was seen, and after how long.
-    pub async fn sees(&mut self, what: &str, line: &str, accepts: impl Fn(&str) -> bool) -> Result<Duration> {
+    pub async fn sees(
+        &mut self,
+        what: &str,
+        line: &str,
+        accepts: impl Fn(&str) -> bool,
+    ) -> Result<Duration> {
         let began = Instant::now();
         self.eventually(what, line, accepts).await?;
         let took = began.elapsed();
@@ -151,7 +173,12 @@ impl<'a> Teller<'a> {
         Ok(took)
     }
 
-    async fn eventually(&self, what: &str, line: &str, accepts: impl Fn(&str) -> bool) -> Result<Output> {
+    async fn eventually(
+        &self,
+        what: &str,
+        line: &str,
+        accepts: impl Fn(&str) -> bool,
+    ) -> Result<Output> {
         wait::until(PATIENCE, what, || async {
             let (output, _) = self.type_line(line).await?;
             if output.is_success() && accepts(&output.stdout) {

@@ -199,3 +199,55 @@ async fn a_cluster_that_cannot_be_is_refused_before_anything_starts() {
         "`1.36` is no version of a server: write it as v1.36.3 or v1.33.0-eks-abcdef0"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_custom_resource_is_applied_together_with_its_definition() {
+    let cluster = e2e::cluster::shared().await.unwrap();
+    let manifests = r#"
+apiVersion: e2e.example.com/v1
+kind: Gadget
+metadata: {name: first}
+spec: {size: 1}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.e2e.example.com}
+spec:
+  group: e2e.example.com
+  names: {kind: Gadget, plural: gadgets}
+  scope: Cluster
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
+"#;
+    let objects = e2e::manifests::parse(manifests.as_bytes(), "gadget.yaml").unwrap();
+    let client = cluster.client().await.unwrap();
+    e2e::manifests::apply(&client, &objects).await.unwrap();
+    let read = cluster
+        .kubectl(["get", "gadgets", "-o", "name"])
+        .await
+        .unwrap();
+    assert_eq!(read.success().unwrap(), "gadget.e2e.example.com/first");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scenario_that_panics_leaves_its_logs_and_nothing_else() {
+    let builder = Cluster::builder().registries(0).controller_manager(false);
+    let cluster = builder.start().await.unwrap();
+    let folder = cluster.folder().to_owned();
+    let scenario = tokio::spawn(async move {
+        let version = cluster.kubectl(["version", "-o", "name"]).await.unwrap();
+        version.success().expect("the scenario fails on purpose");
+    });
+    assert!(scenario.await.unwrap_err().is_panic());
+    assert!(folder.join("logs").join("kube-apiserver.log").exists());
+    assert!(!folder.join("data").exists());
+    assert_eq!(
+        processes_about(&folder.display().to_string()),
+        Vec::<String>::new()
+    );
+    fs_err::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,102 @@
+//! The no-op Go webhook that benchmarks of admission are measured against: built, registered for Bundles, ended when dropped.
+//! Its code is in `e2e/peers/noop-webhook`; what is measured is in xtask.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::process::Process;
+use crate::{manifests, ports, wait};
+
+const NAME: &str = "noop-webhook";
+const READY: Duration = Duration::from_secs(10);
+
+/// The running peer.
+pub struct Peer {
+    process: Process,
+}
+
+impl Cluster {
+    /// Builds the peer with Go, starts it, and registers it for Bundles as `bundle-webhook` is: once mutating, once validating.
+    pub async fn start_noop_webhook(&self) -> Result<Peer> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("peers")
+            .join(NAME);
+        let program = self.folder().join("bin").join(NAME);
+        let built = Command::new("go")
+            .args(["build", "-trimpath", "-o"])
+            .arg(&program)
+            .arg(".")
+            .current_dir(&source)
+            .output()
+            .context("cannot start go, which builds the peer that admission is measured against")?;
+        if !built.status.success() {
+            bail!(
+                "go cannot build {NAME}: {}",
+                String::from_utf8_lossy(&built.stderr).trim()
+            );
+        }
+        let identity = self.authority().server(&self.folder().join("pki"), NAME)?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
+        let mut command = Command::new(program);
+        command
+            .args(["-listen", &address.to_string(), "-cert"])
+            .arg(&identity.certificate)
+            .arg("-key")
+            .arg(&identity.key);
+        let log = self.logs().join("noop-webhook.log");
+        let mut process = Process::start(NAME, command, &log, self.janitor())?;
+        wait::until_true(READY, "the no-op webhook listens", || {
+            let alive = process.check_alive();
+            async move {
+                alive?;
+                Ok(tokio::net::TcpStream::connect(address).await.is_ok())
+            }
+        })
+        .await?;
+        let ca = STANDARD.encode(fs_err::read(self.authority().certificate())?);
+        let registrations = [
+            registration("ValidatingWebhookConfiguration", address, &ca),
+            registration("MutatingWebhookConfiguration", address, &ca),
+        ];
+        manifests::apply(&self.client().await?, &registrations).await?;
+        Ok(Peer { process })
+    }
+}
+
+impl Peer {
+    /// Ends it. Its registrations go with the names `noop-webhook`.
+    pub fn kill(mut self) -> Result<()> {
+        self.process.kill()
+    }
+}
+
+fn registration(kind: &str, address: SocketAddr, ca: &str) -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": NAME},
+        "webhooks": [{
+            "name": "noop.webhook.example.com",
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "failurePolicy": "Fail",
+            "timeoutSeconds": 10,
+            "clientConfig": {"url": format!("https://{address}/"), "caBundle": ca},
+            "rules": [{
+                "apiGroups": ["core.rukpak.io"],
+                "apiVersions": ["v1alpha1"],
+                "operations": ["CREATE", "UPDATE"],
+                "resources": ["bundles"],
+                "scope": "*"
+            }]
+        }]
+    })
+}

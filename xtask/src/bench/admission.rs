@@ -1,0 +1,150 @@
+//! What admission adds to the create of a Bundle: without a webhook, with a no-op Go webhook, with ours; same API server, alternating rounds.
+//! How the programs are started is in `e2e`.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use e2e::{Cluster, WebhookOptions};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::install;
+use super::table::Table;
+
+const IN_FLIGHT: usize = 50;
+const REQUESTS: usize = 2_000;
+const ROUNDS: usize = 3;
+
+#[derive(Clone, Copy)]
+enum Setting {
+    Without,
+    Noop,
+    Ours,
+}
+
+/// Creates are dry runs: admission is asked as always, and what is stored does not grow from round to round.
+pub(super) async fn measure(cluster: &Cluster) -> Result<Table> {
+    // The product's manifests bring the CRDs; each setting registers its own webhooks and takes them away again.
+    let mut webhook = cluster.start_webhook(WebhookOptions::default()).await?;
+    let reference = install::publish(cluster, "small", 5).await?;
+    let client = cluster.client().await?;
+    let mut samples: [Vec<Duration>; 3] = Default::default();
+    for _ in 0..ROUNDS {
+        for (index, setting) in [Setting::Without, Setting::Noop, Setting::Ours]
+            .into_iter()
+            .enumerate()
+        {
+            unregister(cluster).await?;
+            let peer = match setting {
+                Setting::Without => None,
+                Setting::Noop => Some(cluster.start_noop_webhook().await?),
+                Setting::Ours => {
+                    webhook.register().await?;
+                    webhook.wait_for_admission().await?;
+                    None
+                }
+            };
+            // What is cached is cached, connections are open, and the API server has taken the registrations in.
+            creates(&client, &reference, REQUESTS / 4).await?;
+            samples[index].extend(creates(&client, &reference, REQUESTS).await?);
+            if let Some(peer) = peer {
+                peer.kill()?;
+            }
+        }
+    }
+    let names = ["no webhook", "no-op Go webhook", "bundle-webhook"];
+    let [without, noop, ours] = samples.map(Percentiles::of);
+    let mut table = Table::new(&[
+        "",
+        "p50 ms",
+        "p99 ms",
+        "added p50 ms",
+        "added p99 ms",
+        "of the no-op's p50",
+        "of the no-op's p99",
+    ]);
+    for (name, seen) in names.into_iter().zip([without, noop, ours]) {
+        let added = (seen.p50 - without.p50, seen.p99 - without.p99);
+        let ratio = |added: f64, peer: f64| {
+            if peer > 0.0 {
+                format!("{:.2}", added / peer)
+            } else {
+                "-".to_owned()
+            }
+        };
+        table.row([
+            name.to_owned(),
+            format!("{:.2}", seen.p50),
+            format!("{:.2}", seen.p99),
+            format!("{:.2}", added.0),
+            format!("{:.2}", added.1),
+            ratio(added.0, noop.p50 - without.p50),
+            ratio(added.1, noop.p99 - without.p99),
+        ]);
+    }
+    Ok(table)
+}
+
+async fn unregister(cluster: &Cluster) -> Result<()> {
+    cluster
+        .kubectl([
+            "delete",
+            "validatingwebhookconfigurations,mutatingwebhookconfigurations",
+            "--all",
+            "--ignore-not-found",
+        ])
+        .await?
+        .success()?;
+    Ok(())
+}
+
+async fn creates(client: &Client, reference: &str, count: usize) -> Result<Vec<Duration>> {
+    stream::iter(0..count)
+        .map(|number| create(client.clone(), bundle(number, reference)))
+        .buffer_unordered(IN_FLIGHT)
+        .try_collect()
+        .await
+}
+
+fn bundle(number: usize, reference: &str) -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "Bundle",
+        "metadata": {"name": format!("bench-{number}")},
+        "spec": {
+            "provisionerClassName": "core-rukpak-io-plain",
+            "source": {"type": "image", "image": {"ref": reference}}
+        }
+    })
+}
+
+async fn create(client: Client, bundle: Value) -> Result<Duration> {
+    let request = http::Request::post("/apis/core.rukpak.io/v1alpha1/bundles?dryRun=All")
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(serde_json::to_vec(&bundle)?)?;
+    let began = Instant::now();
+    client
+        .request::<Value>(request)
+        .await
+        .context("a create of the benchmark failed")?;
+    Ok(began.elapsed())
+}
+
+/// In milliseconds.
+#[derive(Clone, Copy)]
+struct Percentiles {
+    p50: f64,
+    p99: f64,
+}
+
+impl Percentiles {
+    fn of(mut samples: Vec<Duration>) -> Self {
+        samples.sort_unstable();
+        let at = |share: usize| samples[(samples.len() - 1) * share / 100].as_secs_f64() * 1_000.0;
+        Self {
+            p50: at(50),
+            p99: at(99),
+        }
+    }
+}

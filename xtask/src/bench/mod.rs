@@ -1,0 +1,73 @@
+//! `cargo xtask bench`: speed and memory as ratios against a floor or a peer of the same run, printed and kept in `docs/benchmarks.md`.
+//! Nothing here passes or fails by the clock; that is for people to read.
+
+mod admission;
+mod footprint;
+mod install;
+mod table;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use e2e::Cluster;
+
+use table::Table;
+
+/// What to measure.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Programs are built with the release profile. Run it on a machine that does nothing else.
+
+Examples:
+  cargo xtask bench
+  cargo xtask bench admission install --write")]
+pub(crate) struct Arguments {
+    /// Which subjects; all without any.
+    subjects: Vec<Subject>,
+    /// Replace the tables in docs/benchmarks.md by those of this run.
+    #[arg(long)]
+    write: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Subject {
+    /// Added latency of a Bundle create.
+    Admission,
+    /// Installing a thousand small objects.
+    Install,
+    /// Size and start of the programs, memory of the pod.
+    Footprint,
+}
+
+pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
+    let wanted = |subject| arguments.subjects.is_empty() || arguments.subjects.contains(&subject);
+    let mut tables: Vec<(&str, Table)> = Vec::new();
+    if wanted(Subject::Admission) {
+        let cluster = start().await?;
+        tables.push(("admission", admission::measure(&cluster).await?));
+    }
+    if wanted(Subject::Install) || wanted(Subject::Footprint) {
+        let cluster = start().await?;
+        let (install, memory) = install::measure(&cluster).await?;
+        if wanted(Subject::Install) {
+            tables.push(("install", install));
+        }
+        if wanted(Subject::Footprint) {
+            tables.push(("footprint", footprint::measure(memory).await?));
+        }
+    }
+    for (name, table) in &tables {
+        println!("\n{name}\n\n{table}");
+    }
+    if arguments.write {
+        table::write(&tables)?;
+    }
+    Ok(())
+}
+
+async fn start() -> Result<Cluster> {
+    Cluster::builder()
+        .registries(1)
+        .start()
+        .await
+        .context("cannot start a cluster to measure on")
+}

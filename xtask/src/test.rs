@@ -1,0 +1,134 @@
+//! `cargo xtask test`: everything that must hold, in the order in which a mistake is cheapest to find.
+//! The checks themselves are rustfmt's, clippy's, `gen`'s and the tests'; nothing is skipped in silence.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use e2e::Tool;
+
+/// The tools that the tests need; what is missing is built first.
+const TOOLS: &[Tool] = &[
+    Tool::KubeApiserver,
+    Tool::KubeControllerManager,
+    Tool::Kubectl,
+    Tool::Etcd,
+    Tool::Registry,
+    Tool::Crane,
+    Tool::Cosign3,
+];
+
+/// What to run.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Leave out the end-to-end scenarios and what they need to be built; it is said at the end.
+    #[arg(long)]
+    quick: bool,
+}
+
+struct Step {
+    name: &'static str,
+    took: Duration,
+    failure: Option<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let mut steps = Vec::new();
+    step(&mut steps, "formatting", || {
+        cargo(&["fmt", "--all", "--check"], &[])
+    });
+    step(&mut steps, "clippy, warnings denied", || {
+        cargo(
+            &[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--locked",
+                "--",
+                "--deny",
+                "warnings",
+            ],
+            &[],
+        )
+    });
+    step(&mut steps, "generated files unchanged", || {
+        crate::generate::run(&crate::generate::Arguments { check: true })
+    });
+    if arguments.quick {
+        step(&mut steps, "unit and doc tests", || {
+            cargo(
+                &["test", "--workspace", "--locked", "--exclude", "e2e"],
+                &[],
+            )
+        });
+    } else {
+        step(&mut steps, "tools for the tests", || {
+            e2e::tools::folder(TOOLS).map(drop)
+        });
+        step(&mut steps, "unit, doc and end-to-end tests", || {
+            cargo(
+                &["test", "--workspace", "--locked", "--no-fail-fast"],
+                &[("RUST_BACKTRACE", "0")],
+            )
+        });
+    }
+    eprintln!();
+    for Step {
+        name,
+        took,
+        failure,
+    } in &steps
+    {
+        let mark = if failure.is_none() { "✓" } else { "✗" };
+        eprintln!("{mark} {name} ({:.0} s)", took.as_secs_f64());
+    }
+    if arguments.quick {
+        eprintln!("- end-to-end scenarios were left out, as asked");
+    }
+    let failed: Vec<_> = steps
+        .iter()
+        .filter_map(|step| {
+            step.failure
+                .as_ref()
+                .map(|why| format!("{}: {why}", step.name))
+        })
+        .collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "{} of {} steps failed:\n{}",
+        failed.len(),
+        steps.len(),
+        failed.join("\n")
+    )
+}
+
+fn step(steps: &mut Vec<Step>, name: &'static str, work: impl FnOnce() -> Result<()>) {
+    eprintln!("\n── {name}");
+    let began = Instant::now();
+    let failure = work().err().map(|error| format!("{error:#}"));
+    if let Some(why) = &failure {
+        eprintln!("✗ {name}: {why}");
+    }
+    steps.push(Step {
+        name,
+        took: began.elapsed(),
+        failure,
+    });
+}
+
+fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(program)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .status()
+        .context("cannot start cargo")?;
+    if status.success() {
+        return Ok(());
+    }
+    bail!("`cargo {}` ended with {status}", arguments.join(" "))
+}
