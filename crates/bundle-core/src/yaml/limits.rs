@@ -9,13 +9,28 @@ use crate::diagnostic::{Finding, codes};
 pub const MAX_FILE_BYTES: usize = 10 * 1024 * 1024;
 
 /// Nodes (scalars, lists, maps) of one document. Large CRDs have about 50,000.
-const MAX_NODES: usize = 500_000;
+pub(super) const MAX_NODES: usize = 500_000;
 
-/// Lists and maps within each other. CRDs of real operators reach about 60.
+/// Lists and maps within each other. The deepest CRDs reach about half of it.
 pub(super) const MAX_DEPTH: usize = 128;
 
 /// What all aliases of one document may unfold to, in parser events.
-const MAX_UNFOLDED: usize = 100_000;
+pub(super) const MAX_UNFOLDED: usize = 100_000;
+
+/// What several files may unfold to together, so that many small ones with anchors cannot do what one large one may not.
+#[derive(Debug)]
+pub struct Allowance {
+    /// Nodes that may still come.
+    pub(super) nodes: usize,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self {
+            nodes: MAX_NODES * 4,
+        }
+    }
+}
 
 /// The text of a file, if it is one and not too large.
 pub(super) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Finding> {
@@ -69,6 +84,8 @@ pub(super) fn options() -> Options {
         // Errors are rendered by us, in one line.
         with_snippet: false,
         legacy_octal_numbers: true,
+        // A tag of somebody's own means a type that JSON has not.
+        reject_unsupported_tags: true,
         emit_comments: false,
     }
 }

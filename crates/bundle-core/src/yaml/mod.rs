@@ -2,14 +2,18 @@
 //! Not here: what the documents mean (object, package).
 
 mod limits;
+mod problem;
 mod split;
 mod tree;
+
+#[cfg(test)]
+mod tests;
 
 use serde_json::Value;
 
 use crate::diagnostic::{Finding, Findings, codes};
 
-pub use limits::MAX_FILE_BYTES;
+pub use limits::{Allowance, MAX_FILE_BYTES};
 
 /// One document of a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,11 +27,20 @@ pub struct Document {
 /// Reads all documents of a file. Documents without content (only white space and comments) are left out, as kubectl leaves them out; a file in which
 /// nothing else is has a finding, and so has everything that cannot be read, with `file` and the line.
 pub fn documents(text: &[u8], file: &str) -> Result<Vec<Document>, Findings> {
+    documents_within(text, file, &mut Allowance::default())
+}
+
+/// The same for one of several files, which together keep to one allowance.
+pub fn documents_within(
+    text: &[u8],
+    file: &str,
+    allowance: &mut Allowance,
+) -> Result<Vec<Document>, Findings> {
     let text = limits::text(text, file)?;
     let mut found = Vec::new();
     let mut findings = Findings::default();
     for part in split::parts(text) {
-        match tree::read(part, file) {
+        match tree::read(part, file, allowance) {
             Ok(Some(document)) => found.push(document),
             Ok(None) => {}
             Err(finding) => findings.push(finding),
@@ -49,6 +62,19 @@ pub fn documents(text: &[u8], file: &str) -> Result<Vec<Document>, Findings> {
 
 /// Writes a value as YAML that every reader reads back as the same value, YAML 1.1 readers too.
 pub fn to_string(value: &Value) -> String {
-    // Serialising a JSON value cannot fail: its keys are strings and its numbers finite. JSON is YAML as well, should it ever.
+    // Serialising a JSON value cannot fail: its keys are text and its numbers finite. JSON is YAML as well, should it ever.
     serde_saphyr::to_string(value).unwrap_or_else(|_| format!("{value}\n"))
+}
+
+/// The line on which a top-level key of a document stands, from 1, for findings about it.
+pub fn line_of(text: &[u8], key: &str) -> Option<usize> {
+    let text = std::str::from_utf8(text).ok()?;
+    let position = text.lines().position(|line| {
+        let line = line.strip_prefix(['"', '\'']).unwrap_or(line);
+        line.strip_prefix(key).is_some_and(|rest| {
+            let rest = rest.strip_prefix(['"', '\'']).unwrap_or(rest);
+            rest.trim_start().starts_with(':')
+        })
+    })?;
+    Some(position + 1)
 }

@@ -1,50 +1,64 @@
 //! Turns the text of one document into a JSON value, as kubectl's YAML reader would.
-//! Not here: splitting files into documents (split), limits.
+//! Not here: splitting files into documents (split), limits, words for what is wrong (problem).
 
-use std::fmt;
+use std::{cell::Cell, fmt};
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{Document, limits, split::Part};
-use crate::diagnostic::{Finding, codes};
+use super::{Allowance, Document, limits, problem, split::Part};
+use crate::diagnostic::Finding;
 
 /// Reads one document; none if the part holds only white space and comments.
-pub(super) fn read(part: Part<'_>, file: &str) -> Result<Option<Document>, Finding> {
+pub(super) fn read(
+    part: Part<'_>,
+    file: &str,
+    allowance: &mut Allowance,
+) -> Result<Option<Document>, Finding> {
     let Some(line) = part.content_line() else {
         return Ok(None);
     };
+    let left = Cell::new(allowance.nodes);
     #[expect(clippy::disallowed_methods, reason = "this is the one door")]
-    let tree = serde_saphyr::from_str_with_options::<Tree>(part.text, limits::options());
-    match tree {
-        Ok(Tree(value)) => Ok(Some(Document { value, line })),
-        Err(error) => Err(finding(&error, part, file)),
+    let value = serde_saphyr::with_deserializer_from_str_with_options(
+        part.text,
+        limits::options(),
+        |deserializer| Tree { left: &left }.deserialize(deserializer),
+    );
+    allowance.nodes = left.get();
+    match value {
+        Ok(value) => Ok(Some(Document { value, line })),
+        Err(error) => Err(problem::finding(&error, part.line, file)),
     }
 }
 
-fn finding(error: &serde_saphyr::Error, part: Part<'_>, file: &str) -> Finding {
-    let message = error.to_string();
-    let finding = Finding::error(codes::format::UNREADABLE, message).in_file(file);
-    match error.location() {
-        Some(at) => {
-            finding.at_line(part.line + usize::try_from(at.line()).unwrap_or(1).saturating_sub(1))
-        }
-        None => finding.at_line(part.line),
+/// What one level may use before the stack is looked at again, in bytes. Unoptimised, it is about 40 KiB.
+const RED_ZONE: usize = 256 * 1024;
+/// By how much the stack grows, in bytes.
+const STACK: usize = 4 * 1024 * 1024;
+
+/// Whole floats up to here are whole numbers in JSON too, as kubectl writes them: `1.0` and `1e3` become `1` and `1000`.
+const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
+
+/// Builds a JSON value with the key rules of kubectl: whole numbers as keys become text.
+#[derive(Clone, Copy)]
+struct Tree<'a> {
+    /// How many nodes may still come.
+    left: &'a Cell<usize>,
+}
+
+impl<'de> DeserializeSeed<'de> for Tree<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let left = self.left.get().checked_sub(1);
+        self.left
+            .set(left.ok_or_else(|| D::Error::custom(problem::TOO_MANY))?);
+        stacker::maybe_grow(RED_ZONE, STACK, || deserializer.deserialize_any(self))
     }
 }
 
-/// A JSON value, read with the key rules of kubectl: integer keys become strings.
-struct Tree(Value);
-
-impl<'de> Deserialize<'de> for Tree {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TreeVisitor).map(Tree)
-    }
-}
-
-struct TreeVisitor;
-
-impl<'de> Visitor<'de> for TreeVisitor {
+impl<'de> Visitor<'de> for Tree<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,19 +77,11 @@ impl<'de> Visitor<'de> for TreeVisitor {
         Ok(value.into())
     }
 
-    fn visit_i128<E: serde::de::Error>(self, value: i128) -> Result<Value, E> {
-        Err(E::custom(format_args!(
-            "the number {value} does not fit into 64 bits"
-        )))
-    }
-
-    fn visit_u128<E: serde::de::Error>(self, value: u128) -> Result<Value, E> {
-        Err(E::custom(format_args!(
-            "the number {value} does not fit into 64 bits"
-        )))
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        if value.fract() == 0.0 && value.abs() <= MAX_WHOLE {
+            #[expect(clippy::cast_possible_truncation, reason = "whole and within 53 bits")]
+            return Ok((value as i64).into());
+        }
         Number::from_f64(value)
             .map(Value::Number)
             .ok_or_else(|| E::custom("JSON has no number that is not finite"))
@@ -103,7 +109,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(Tree(item)) = items.next_element()? {
+        while let Some(item) = items.next_element_seed(self)? {
             list.push(item);
         }
         Ok(Value::Array(list))
@@ -111,10 +117,15 @@ impl<'de> Visitor<'de> for TreeVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some(Tree(key)) = entries.next_key()? {
+        while let Some(key) = entries.next_key_seed(self)? {
             let key = match key {
                 Value::String(key) => key,
                 Value::Number(number) if !number.is_f64() => number.to_string(),
+                Value::Array(_) | Value::Object(_) => {
+                    return Err(A::Error::custom(
+                        "a key is a list or a map, and keys are text",
+                    ));
+                }
                 other => {
                     return Err(A::Error::custom(format_args!(
                         "a key reads as {other}, and keys are text: put it in quotes"
@@ -122,11 +133,9 @@ impl<'de> Visitor<'de> for TreeVisitor {
                 }
             };
             if map.contains_key(&key) {
-                return Err(A::Error::custom(format_args!(
-                    "the key `{key}` is there twice"
-                )));
+                return Err(A::Error::custom(format_args!("{}{key}", problem::TWICE)));
             }
-            let Tree(value) = entries.next_value()?;
+            let value = entries.next_value_seed(self)?;
             map.insert(key, value);
         }
         Ok(Value::Object(map))

@@ -1,0 +1,292 @@
+//! What the YAML door reads, what it refuses and in which words.
+//! Not here: the splitting of files, which is tested beside it.
+
+use serde_json::json;
+
+use super::*;
+
+fn read(text: &str) -> Value {
+    let documents = documents(text.as_bytes(), "f.yaml").unwrap();
+    assert_eq!(documents.len(), 1, "{text}");
+    documents[0].value.clone()
+}
+
+fn refused(text: &str) -> Finding {
+    let findings = documents(text.as_bytes(), "f.yaml").unwrap_err();
+    assert_eq!(findings.0.len(), 1, "{findings}");
+    findings.0[0].clone()
+}
+
+/// What `sigs.k8s.io/yaml` 1.6.0, the reader of kubectl, made of the same scalars.
+#[test]
+fn reads_scalars_as_kubectl_does() {
+    for (text, value) in [
+        ("0644", json!(420)),
+        ("-0644", json!(-420)),
+        ("0o17", json!(15)),
+        ("0x1F", json!(31)),
+        ("0b11", json!(3)),
+        ("08", json!(8)),
+        ("1_000", json!(1000)),
+        ("1.0", json!(1)),
+        ("1e3", json!(1000)),
+        ("-0", json!(0)),
+        (".5", json!(0.5)),
+        ("18446744073709551615", json!(u64::MAX)),
+        ("y", json!(true)),
+        ("yes", json!(true)),
+        ("On", json!(true)),
+        ("off", json!(false)),
+        ("N", json!(false)),
+        ("~", json!(null)),
+        ("", json!(null)),
+        ("nUll", json!("nUll")),
+        ("=", json!("=")),
+        ("1:30", json!("1:30")),
+        ("2001-01-01", json!("2001-01-01")),
+        ("0b12", json!("0b12")),
+        ("1.2.3", json!("1.2.3")),
+        ("\"on\"", json!("on")),
+        ("!!str 12", json!("12")),
+        ("!!binary aGk=", json!("hi")),
+    ] {
+        assert_eq!(
+            read(&format!("a: {text}\n")),
+            json!({ "a": value }),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn merges_aliases_and_turns_number_keys_into_text() {
+    assert_eq!(
+        read("x: &x {a: 1, b: 2}\ny_: {<<: *x, b: 3}\n"),
+        json!({"x": {"a": 1, "b": 2}, "y_": {"a": 1, "b": 3}})
+    );
+    assert_eq!(
+        read("8080: web\n0644: x\n"),
+        json!({"8080": "web", "420": "x"})
+    );
+}
+
+#[test]
+fn reads_json() {
+    assert_eq!(
+        read("{\n\t\"a\": [1, 2.5, \"\\ud83d\\ude00\"],\n\t\"b\": {}\n}"),
+        json!({"a": [1, 2.5, "😀"], "b": {}})
+    );
+}
+
+#[test]
+fn skips_documents_without_content_and_keeps_lines() {
+    let found = documents(
+        b"# head\n---\n\na: 1\n---\n# nothing\n---\n\nb: 2\n",
+        "f.yaml",
+    )
+    .unwrap();
+    let lines: Vec<usize> = found.iter().map(|document| document.line).collect();
+    assert_eq!(lines, [4, 9]);
+    assert_eq!(
+        documents(b"\xef\xbb\xbfa: 1", "f").unwrap()[0].value,
+        json!({"a": 1})
+    );
+}
+
+#[test]
+fn says_what_is_wrong_and_where() {
+    for (text, place, said) in [
+        (
+            "a: 1\n---\nb:\n  c: 1\n  c: 2\n",
+            "f.yaml:5",
+            "the key `c` is there twice",
+        ),
+        (
+            "a:\n  1: x\n  '1': y\n",
+            "f.yaml:2",
+            "the key `1` is there twice",
+        ),
+        (
+            "{\"a\": 1,\n\"a\": 2}",
+            "f.yaml:2",
+            "the key `a` is there twice",
+        ),
+        (
+            "on: 1\n",
+            "f.yaml:1",
+            "a key reads as true, and keys are text: put it in quotes",
+        ),
+        ("? [a]\n: b\n", "f.yaml:1", "a key is a list or a map"),
+        (
+            "a: 1\nb: c: d\n",
+            "f.yaml:2",
+            "this is not YAML: mapping values are not allowed",
+        ),
+        (
+            "a: [1, 2\n",
+            "f.yaml:1",
+            "this is not YAML: unclosed bracket",
+        ),
+        ("a: *nope\n", "f.yaml:1", "unknown anchor"),
+        (
+            "a: &a\n  b: *a\n",
+            "f.yaml:2",
+            "an anchor that contains itself",
+        ),
+        ("a: .inf\n", "f.yaml:1", "is not finite"),
+        (
+            "a: !Ref b\n",
+            "f.yaml:1",
+            "the tag `!Ref` means nothing in a manifest",
+        ),
+        (
+            "a: 1\n...\nb: 2\n",
+            "f.yaml:3",
+            "another document follows without a separator",
+        ),
+        ("{\"a\":1}\n{\"b\":2}\n", "f.yaml:2", "this is not YAML"),
+        ("a: \u{0}\n", "f.yaml:1", "it holds a NUL byte"),
+        ("", "f.yaml", "the file holds no document"),
+        ("# only this\n---\n", "f.yaml", "the file holds no document"),
+    ] {
+        let finding = refused(text);
+        assert_eq!(finding.place.to_string(), place, "{text}: {finding}");
+        assert!(finding.message.contains(said), "{text}: {finding}");
+        assert!(finding.hint.is_some(), "{text}");
+        for leak in ["Options", "at line", "budget", "policy"] {
+            assert!(!finding.message.contains(leak), "{finding}");
+        }
+    }
+}
+
+#[test]
+fn says_every_broken_document_of_a_file() {
+    let findings = documents(b"a: [\n---\nb: 1\n---\nc: 1\nc: 2\n", "f.yaml").unwrap_err();
+    assert_eq!(findings.0.len(), 2, "{findings}");
+}
+
+#[test]
+fn refuses_what_is_no_text_or_too_large() {
+    let binary = documents(b"a: 1\n\xff\xfe", "f.yaml").unwrap_err();
+    assert_eq!(
+        binary.to_string(),
+        "f.yaml:2: the file is not YAML: it is not UTF-8 text"
+    );
+    let large = documents(&vec![b'#'; MAX_FILE_BYTES + 1], "f.yaml").unwrap_err();
+    assert_eq!(large.0[0].code, codes::format::FILE_TOO_LARGE);
+    assert!(large.0[0].message.contains("(10 MiB)"), "{large}");
+}
+
+#[test]
+fn refuses_what_unfolds_to_too_much() {
+    use std::fmt::Write as _;
+
+    let mut laughs = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..9 {
+        let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
+        writeln!(laughs, "a{level}: &a{level} [{aliases}]").unwrap();
+    }
+    let texts = [
+        laughs,
+        format!(
+            "a: &a \"{}\"\nb: [{}]\n",
+            "x".repeat(1_000_000),
+            "*a,".repeat(30)
+        ),
+        "[".repeat(100_000),
+        (0..300)
+            .map(|depth| format!("{}a:\n", " ".repeat(depth)))
+            .collect(),
+        (0..300)
+            .map(|depth| format!("{}- a:\n", "  ".repeat(depth)))
+            .collect(),
+        format!("{}a", "? ".repeat(10_000)),
+    ];
+    for text in texts {
+        let findings = documents(text.as_bytes(), "f.yaml").unwrap_err();
+        assert_eq!(findings.0[0].code, codes::format::TOO_COMPLEX, "{findings}");
+    }
+}
+
+#[test]
+fn many_files_share_one_allowance() {
+    let file = format!("a: &a [{}]\nb: [*a, *a, *a, *a]\n", "1,".repeat(200));
+    let mut allowance = Allowance { nodes: 20_000 };
+    let read = (0..1_000)
+        .take_while(|_| documents_within(file.as_bytes(), "f.yaml", &mut allowance).is_ok())
+        .count();
+    assert!((10..30).contains(&read), "{read}");
+}
+
+#[test]
+fn depth_within_the_limit_is_read() {
+    let flow = format!(
+        "{}1{}",
+        "[".repeat(limits::MAX_DEPTH),
+        "]".repeat(limits::MAX_DEPTH)
+    );
+    let block: String = (0..limits::MAX_DEPTH / 2)
+        .map(|depth| format!("{}- a:\n", "  ".repeat(depth)))
+        .collect();
+    assert!(documents(flow.as_bytes(), "f").is_ok());
+    assert!(documents(block.as_bytes(), "f").is_ok());
+}
+
+#[test]
+fn writes_what_old_readers_read_back() {
+    let value = json!({"a": "on", "b": "0644", "c": "1_000", "d": "", "e": ["y", null, "~", 1.5], "f": {}, "g": "x\ny\n", "on": 1, "h": "1e3", "i": "- x"});
+    let text = to_string(&value);
+    assert!(text.contains("\"on\"") || text.contains("'on'"), "{text}");
+    assert_eq!(read(&text), value, "{text}");
+}
+
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            "\\PC{0,12}".prop_map(Value::from),
+            "(on|y|no|0[0-7]{1,3}|1_0|~|null|[-+]?\\.?[0-9]{1,3}(e[0-9])?|<<|=|#|---)"
+                .prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[a-z0-9/.~y-]{1,6}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
+            let _ = documents(&bytes, "f.yaml");
+        }
+
+        #[test]
+        fn no_yaml_like_text_panics(text in "[-a:&*?|>!%@`'\"\\[\\]{}#,<~0-9. \n\t]{0,80}") {
+            let _ = documents(text.as_bytes(), "f.yaml");
+        }
+
+        #[test]
+        fn what_is_written_reads_back(value in value()) {
+            let value = json!({ "root": value });
+            let text = to_string(&value);
+            let found = documents(text.as_bytes(), "f.yaml");
+            prop_assert!(found.as_ref().is_ok_and(|found| found.len() == 1 && found[0].value == value), "{text:?} {found:?}");
+        }
+
+        #[test]
+        fn json_reads_as_json(value in value()) {
+            let value = json!({ "root": value });
+            let found = documents(value.to_string().as_bytes(), "f.json").unwrap();
+            prop_assert_eq!(&found[0].value, &value);
+        }
+    }
+}
