@@ -1,0 +1,291 @@
+//! The decision: which policies are about a reference, and whether what was found satisfies them.
+//! Not here: finding and examining signatures (bundle-oci, bundle-trust).
+//!
+//! Every policy that matches must be satisfied. Within one, `threshold` distinct keys must have signed. What cannot be known now is neither a yes
+//! nor a no: it refuses where a signature is required, and it is never to be remembered.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::{
+    document::{Mode, Policy, ReadyPolicy, subject},
+    found::{KeyId, SignatureFound, Unavailable, summary},
+};
+use crate::{
+    diagnostic::{Finding, Findings, Severity, codes},
+    reference::{PinnedReference, Reference},
+};
+
+/// What a class asks where no policy matches (`ProvisionerClass.spec.signatures`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClassSignatures {
+    /// A signature that some policy accepts is needed in any case.
+    Required,
+    /// Only policies ask for signatures; where none matches, content is let in with a warning.
+    IfPolicy,
+}
+
+/// A signature that counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SignedBy {
+    /// The policy that it satisfied.
+    pub policy: String,
+    /// The authority of that policy.
+    pub authority: String,
+    /// The key.
+    pub key: KeyId,
+}
+
+/// What lets content in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Satisfied {
+    /// Who signed, for each policy that asked. Empty where none did.
+    pub by: Vec<SignedBy>,
+    /// What is to be told all the same.
+    pub warnings: Findings,
+    /// False if something could not be looked up (and only warnings depended on it): then this must not be remembered.
+    pub rememberable: bool,
+    /// The policies that forbid to go back to a lower version.
+    pub no_downgrade: Vec<String>,
+}
+
+/// The decision on one reference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PolicyDecision {
+    /// Let in.
+    Satisfied(Satisfied),
+    /// Refused, with every reason.
+    Refused(Findings),
+    /// Not known now. Refused for now, worth trying again, and never to be remembered.
+    CannotTell(Findings),
+}
+
+/// The policies that are about `reference`.
+pub fn matching<'a>(reference: &Reference, policies: &'a [Policy]) -> Vec<&'a Policy> {
+    policies
+        .iter()
+        .filter(|policy| policy.matches(reference))
+        .collect()
+}
+
+/// Whether the decision on `reference` depends on its signatures at all. Where not, nobody needs to ask the registry for them.
+pub fn needs_signatures(reference: &Reference, policies: &[Policy]) -> bool {
+    policies.iter().any(|policy| policy.matches(reference))
+}
+
+/// What one policy says.
+enum Say {
+    Met(Vec<SignedBy>),
+    Unmet(Findings),
+    Unknown(Findings),
+}
+
+/// Decides on `reference`, given what an examination made of its signatures. Policies that do not match are passed over.
+pub fn decide(
+    reference: &PinnedReference,
+    found: Result<&[SignatureFound], &Unavailable>,
+    policies: &[ReadyPolicy<'_>],
+    class: ClassSignatures,
+) -> PolicyDecision {
+    let matching: Vec<_> = policies
+        .iter()
+        .filter(|ready| ready.policy.matches(reference.reference()))
+        .collect();
+    if matching.is_empty() {
+        return without_policy(reference, class);
+    }
+    let said: Vec<_> = matching
+        .iter()
+        .map(|ready| (ready.policy.mode(), ask(reference, found, ready)))
+        .collect();
+    // Under `Required`, a policy in warn mode cannot be what lets unsigned content in.
+    let proven = said.iter().any(|(_, say)| matches!(say, Say::Met(_)));
+    let binding =
+        |mode: Mode| mode == Mode::Enforce || (class == ClassSignatures::Required && !proven);
+
+    let mut satisfied = Satisfied {
+        by: Vec::new(),
+        warnings: Findings::default(),
+        rememberable: true,
+        no_downgrade: matching
+            .iter()
+            .filter(|ready| !ready.policy.allows_downgrade())
+            .map(|ready| ready.policy.name().to_owned())
+            .collect(),
+    };
+    let mut refusals = Findings::default();
+    let mut unknown = Findings::default();
+    for (mode, say) in said {
+        match say {
+            Say::Met(by) => satisfied.by.extend(by),
+            Say::Unmet(findings) if binding(mode) => refusals.0.extend(findings.0),
+            Say::Unknown(findings) if binding(mode) => unknown.0.extend(findings.0),
+            Say::Unmet(findings) => satisfied.warnings.0.extend(as_warnings(findings)),
+            Say::Unknown(findings) => {
+                satisfied.rememberable = false;
+                satisfied.warnings.0.extend(as_warnings(findings));
+            }
+        }
+    }
+    // A refusal first: trying again could only turn "cannot tell" into it.
+    if refusals.has_errors() {
+        refusals.0.extend(unknown.0);
+        refusals.0.extend(satisfied.warnings.0);
+        PolicyDecision::Refused(refusals)
+    } else if unknown.has_errors() {
+        unknown.0.extend(satisfied.warnings.0);
+        PolicyDecision::CannotTell(unknown)
+    } else {
+        PolicyDecision::Satisfied(satisfied)
+    }
+}
+
+/// Decides on content that has no reference and so cannot carry signatures: git, http, configMaps, upload. `source` is its type.
+pub fn decide_unsignable(source: &str, class: ClassSignatures) -> PolicyDecision {
+    match class {
+        ClassSignatures::Required => PolicyDecision::Refused(
+            Finding::error(
+                codes::trust::UNSIGNABLE,
+                format!("the class requires signatures, and content of a source of type `{source}` cannot be signed"),
+            )
+            .at_field("spec.source.type")
+            .hint("build it into a bundle (kubectl bundle build), push and sign it, and use a source of type image")
+            .into(),
+        ),
+        ClassSignatures::IfPolicy => let_in(
+            Finding::warning(
+                codes::trust::UNCHECKED,
+                format!("content of a source of type `{source}` cannot be signed: it is installed without a signature check"),
+            )
+            .at_field("spec.source.type"),
+        ),
+    }
+}
+
+fn without_policy(reference: &PinnedReference, class: ClassSignatures) -> PolicyDecision {
+    let name = reference.reference().name();
+    match class {
+        ClassSignatures::Required => PolicyDecision::Refused(
+            Finding::error(
+                codes::trust::NO_POLICY,
+                format!("the class requires a signature, and no SignaturePolicy covers {name}, so no signature would do"),
+            )
+            .about(reference.to_string())
+            .hint(format!("create a SignaturePolicy with images: [{{glob: \"{name}\"}}] that names the signer's key"))
+            .into(),
+        ),
+        ClassSignatures::IfPolicy => let_in(
+            Finding::warning(
+                codes::trust::UNCHECKED,
+                format!("no SignaturePolicy covers {name}: it is installed without a signature check"),
+            )
+            .about(reference.to_string()),
+        ),
+    }
+}
+
+fn let_in(warning: Finding) -> PolicyDecision {
+    PolicyDecision::Satisfied(Satisfied {
+        by: Vec::new(),
+        warnings: warning.into(),
+        rememberable: true,
+        no_downgrade: Vec::new(),
+    })
+}
+
+fn ask(
+    reference: &PinnedReference,
+    found: Result<&[SignatureFound], &Unavailable>,
+    ready: &ReadyPolicy<'_>,
+) -> Say {
+    if ready.problems.has_errors() {
+        return Say::Unmet(ready.problems.clone());
+    }
+    if !ready.unavailable.is_empty() {
+        return Say::Unknown(Findings(ready.unavailable.clone()));
+    }
+    let policy = subject(ready.policy.name());
+    let found = match found {
+        Ok(found) => found,
+        Err(Unavailable(why)) => {
+            return Say::Unknown(
+                Finding::error(
+                    codes::trust::CANNOT_TELL,
+                    format!("{policy} requires a signature, and the signatures could not be looked up: {why}"),
+                )
+                .about(reference.to_string())
+                .hint("try again; nothing was decided, and nothing is remembered")
+                .into(),
+            );
+        }
+    };
+    // Distinct keys, not distinct names: the same key under two names has signed once.
+    let mut counted = BTreeSet::new();
+    let mut by = Vec::new();
+    for (authority, key) in &ready.keys {
+        let signed = found
+            .iter()
+            .filter_map(SignatureFound::accepted)
+            .any(|accepted| accepted.key == *key);
+        if signed && counted.insert(key) {
+            by.push(SignedBy {
+                policy: ready.policy.name().to_owned(),
+                authority: authority.clone(),
+                key: key.clone(),
+            });
+        }
+    }
+    if by.len() >= ready.policy.threshold() {
+        return Say::Met(by);
+    }
+    Say::Unmet(missing(reference, found, ready, &policy, &by).into())
+}
+
+fn missing(
+    reference: &PinnedReference,
+    found: &[SignatureFound],
+    ready: &ReadyPolicy<'_>,
+    policy: &str,
+    by: &[SignedBy],
+) -> Finding {
+    let names: Vec<String> = ready
+        .keys
+        .iter()
+        .map(|(authority, _)| format!("`{authority}`"))
+        .collect();
+    let names = names.join(", ");
+    let threshold = ready.policy.threshold();
+    let wanted = match (threshold, ready.keys.len()) {
+        (1, 1) => format!("a signature by {names}"),
+        (1, _) => format!("a signature by one of {names}"),
+        _ => format!(
+            "signatures by {threshold} different keys of {names}, has {}",
+            by.len()
+        ),
+    };
+    let keys: Vec<&KeyId> = ready.keys.iter().map(|(_, key)| key).collect();
+    let code = if found.is_empty() {
+        codes::trust::UNSIGNED
+    } else {
+        codes::trust::NOT_ACCEPTED
+    };
+    Finding::error(
+        code,
+        format!("{policy} requires {wanted}, and {}", summary(found, &keys)),
+    )
+    .about(reference.to_string())
+    .hint(format!(
+        "have it signed by such a key: kubectl bundle sign --key KEY {reference}"
+    ))
+}
+
+fn as_warnings(findings: Findings) -> impl Iterator<Item = Finding> {
+    findings.0.into_iter().map(|mut finding| {
+        finding.severity = Severity::Warning;
+        finding
+            .message
+            .push_str(" (mode: warn, so it is let in all the same)");
+        finding
+    })
+}

@@ -1,0 +1,399 @@
+//! A SignaturePolicy as it was written: read field by field, so that what can be read still counts when something else cannot.
+//! Not here: the decision (decide) and the patterns (glob).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::{
+    authority::{self, Authority, AuthorityKind, KeySource, SecretKey},
+    found::KeyId,
+    glob,
+};
+use crate::{
+    diagnostic::{Finding, Findings, codes},
+    reference::Reference,
+};
+
+/// What an unsatisfied policy does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Refuses.
+    #[default]
+    Enforce,
+    /// Tells, and lets it in.
+    Warn,
+}
+
+/// A policy: which references it is about, and whose signatures they need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    name: String,
+    /// `None`: they could not be read, so everything is taken to match.
+    globs: Option<Vec<String>>,
+    mode: Mode,
+    threshold: usize,
+    authorities: Vec<Authority>,
+    allow_downgrade: bool,
+    problems: Findings,
+    unavailable: Vec<Finding>,
+}
+
+impl Policy {
+    /// Reads the `spec` of the SignaturePolicy `name`. Never fails: a policy with [`problems`](Self::problems) refuses what it matches, and one
+    /// whose images cannot be read matches everything.
+    pub fn read(name: &str, spec: &Value) -> Self {
+        let mut reader = Reader::new(name);
+        let mut policy = Self {
+            name: name.to_owned(),
+            globs: None,
+            mode: Mode::Enforce,
+            threshold: 1,
+            authorities: Vec::new(),
+            allow_downgrade: true,
+            problems: Findings::default(),
+            unavailable: Vec::new(),
+        };
+        let known = ["images", "mode", "threshold", "authorities", "versions"];
+        if let Some(spec) = reader.object("spec", spec, &known) {
+            policy.globs = read_globs(&mut reader, spec);
+            policy.mode = read_mode(&mut reader, spec);
+            policy.authorities = read_authorities(&mut reader, spec);
+            policy.threshold = read_threshold(&mut reader, spec, policy.authorities.len());
+            policy.allow_downgrade = read_versions(&mut reader, spec);
+        }
+        policy.problems = reader.problems;
+        policy
+    }
+
+    /// As [`read`](Self::read), for those who want a faultless policy (`policy test`, admission of a SignaturePolicy): all problems, or the policy.
+    pub fn parse(name: &str, spec: &Value) -> Result<Self, Findings> {
+        let policy = Self::read(name, spec);
+        if policy.problems.0.is_empty() {
+            Ok(policy)
+        } else {
+            Err(policy.problems)
+        }
+    }
+
+    /// The name of the object.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What an unsatisfied policy does. `Enforce` if that could not be read.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// How many distinct keys must have signed.
+    pub fn threshold(&self) -> usize {
+        self.threshold
+    }
+
+    /// Who may sign.
+    pub fn authorities(&self) -> &[Authority] {
+        &self.authorities
+    }
+
+    /// Whether a deployment may go back to a lower version than the one last installed.
+    pub fn allows_downgrade(&self) -> bool {
+        self.allow_downgrade
+    }
+
+    /// Why it is not ready, if it is not. Keys are only looked at by [`ready`](Self::ready).
+    pub fn problems(&self) -> &Findings {
+        &self.problems
+    }
+
+    /// Whether it is about `reference`.
+    pub fn matches(&self, reference: &Reference) -> bool {
+        let name = reference.name();
+        self.globs
+            .as_ref()
+            .is_none_or(|globs| globs.iter().any(|pattern| glob::matches(pattern, &name)))
+    }
+
+    /// The names of the Secrets whose keys it needs, in the namespace of the pod.
+    pub fn secrets(&self) -> BTreeSet<&str> {
+        self.authorities
+            .iter()
+            .filter_map(|authority| match &authority.kind {
+                Some(AuthorityKind::Key(KeySource::Secret(name))) => Some(name.as_str()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Puts the keys of Secrets in their place. A Secret that is not in `found` counts as missing.
+    #[must_use]
+    pub fn with_secrets(mut self, found: &BTreeMap<String, SecretKey>) -> Self {
+        for (index, authority) in self.authorities.iter_mut().enumerate() {
+            let Some(AuthorityKind::Key(source)) = &mut authority.kind else {
+                continue;
+            };
+            let KeySource::Secret(name) = source else {
+                continue;
+            };
+            let path = format!("spec.authorities[{index}].key.secretRef");
+            match found.get(name.as_str()) {
+                Some(SecretKey::Found(pem)) => *source = KeySource::Inline(pem.clone()),
+                Some(SecretKey::Missing(why)) => {
+                    self.problems.push(unreadable(&self.name, &path, why));
+                }
+                None => {
+                    let why = format!("Secret {name} was not found");
+                    self.problems.push(unreadable(&self.name, &path, &why));
+                }
+                Some(SecretKey::Unavailable(why)) => self.unavailable.push(
+                    Finding::error(
+                        codes::trust::CANNOT_TELL,
+                        format!("Secret {name} could not be read: {why}"),
+                    )
+                    .about(subject(&self.name))
+                    .at_field(path)
+                    .hint("try again"),
+                ),
+            }
+        }
+        self
+    }
+
+    /// The policy with its keys read by `key_id`, which knows what the text of a public key means.
+    pub fn ready(&self, key_id: impl Fn(&str) -> Result<KeyId, Finding>) -> ReadyPolicy<'_> {
+        let mut ready = ReadyPolicy {
+            policy: self,
+            keys: Vec::new(),
+            problems: self.problems.clone(),
+            unavailable: self.unavailable.clone(),
+        };
+        for (index, authority) in self.authorities.iter().enumerate() {
+            let path = format!("spec.authorities[{index}].key");
+            match &authority.kind {
+                Some(AuthorityKind::Key(KeySource::Inline(pem))) => match key_id(pem) {
+                    Ok(key) => ready.keys.push((authority.name.clone(), key)),
+                    Err(why) => ready
+                        .problems
+                        .push(unreadable(&self.name, &path, &why.message)),
+                },
+                Some(AuthorityKind::Key(KeySource::Secret(name))) => {
+                    if self.problems.0.is_empty() && self.unavailable.is_empty() {
+                        let why = format!("the key in Secret {name} was not looked up");
+                        ready.problems.push(unreadable(&self.name, &path, &why));
+                    }
+                }
+                Some(AuthorityKind::Keyless) | None => {}
+            }
+        }
+        let distinct: BTreeSet<&KeyId> = ready.keys.iter().map(|(_, key)| key).collect();
+        let distinct = distinct.len();
+        if ready.problems.0.is_empty() && ready.unavailable.is_empty() && distinct < self.threshold
+        {
+            ready.problems.push(unreadable(
+                &self.name,
+                "spec.threshold",
+                &format!(
+                    "it asks for {} keys, and the authorities have {distinct} different ones: it could never be met",
+                    self.threshold
+                ),
+            ));
+        }
+        ready
+    }
+}
+
+/// A policy whose keys were read.
+#[derive(Debug, Clone)]
+pub struct ReadyPolicy<'a> {
+    /// What was written.
+    pub policy: &'a Policy,
+    /// The authorities with their keys; the same key may stand under several names.
+    pub keys: Vec<(String, KeyId)>,
+    /// Why it refuses everything it matches, if it does.
+    pub problems: Findings,
+    /// What could not be read just now.
+    pub unavailable: Vec<Finding>,
+}
+
+pub(super) fn subject(name: &str) -> String {
+    format!("SignaturePolicy/{name}")
+}
+
+fn unreadable(name: &str, path: &str, why: &str) -> Finding {
+    Finding::error(codes::trust::POLICY_UNREADABLE, why)
+        .about(subject(name))
+        .at_field(path)
+        .hint("until the policy is corrected, it refuses what it matches")
+}
+
+/// Reads values and collects what is wrong with them, each with its field.
+pub(super) struct Reader {
+    name: String,
+    problems: Findings,
+}
+
+impl Reader {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            problems: Findings::default(),
+        }
+    }
+
+    pub(super) fn problem(&mut self, path: &str, why: &str) {
+        self.problems.push(unreadable(&self.name, path, why));
+    }
+
+    /// The value as an object with only `known` fields. An unknown field might be a condition that we would not check.
+    pub(super) fn object<'v>(
+        &mut self,
+        path: &str,
+        value: &'v Value,
+        known: &[&str],
+    ) -> Option<&'v Map<String, Value>> {
+        let Some(map) = value.as_object() else {
+            self.problem(path, "it is not an object");
+            return None;
+        };
+        for field in map.keys().filter(|key| !known.contains(&key.as_str())) {
+            let field: String = field.chars().take(64).collect();
+            self.problem(
+                &format!("{path}.{field}"),
+                &format!("the field is not known; known are {}", known.join(", ")),
+            );
+        }
+        Some(map)
+    }
+
+    /// The field's text, if it is there.
+    pub(super) fn text<'v>(
+        &mut self,
+        path: &str,
+        map: &'v Map<String, Value>,
+        field: &str,
+    ) -> Option<&'v str> {
+        let value = map.get(field).filter(|value| !value.is_null())?;
+        if value.is_string() {
+            return value.as_str();
+        }
+        self.problem(&format!("{path}.{field}"), "it is not text");
+        None
+    }
+}
+
+fn read_globs(reader: &mut Reader, spec: &Map<String, Value>) -> Option<Vec<String>> {
+    let path = "spec.images";
+    let Some(images) = spec.get("images").and_then(Value::as_array) else {
+        reader.problem(
+            path,
+            "it is missing or no list, so the policy is taken to match everything",
+        );
+        return None;
+    };
+    if images.is_empty() {
+        reader.problem(
+            path,
+            "it is empty, so the policy is taken to match everything",
+        );
+        return None;
+    }
+    let mut globs = Some(Vec::new());
+    for (index, image) in images.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        let pattern = reader
+            .object(&path, image, &["glob"])
+            .and_then(|map| reader.text(&path, map, "glob"));
+        let why = match pattern {
+            None => Some("it has no `glob`".to_owned()),
+            Some(pattern) => glob::problem(pattern),
+        };
+        match (why, pattern, &mut globs) {
+            (Some(why), ..) => {
+                let why = format!("{why}; the policy is taken to match everything");
+                reader.problem(&format!("{path}.glob"), &why);
+                globs = None;
+            }
+            (None, Some(pattern), Some(globs)) => globs.push(pattern.to_owned()),
+            _ => {}
+        }
+    }
+    globs
+}
+
+fn read_mode(reader: &mut Reader, spec: &Map<String, Value>) -> Mode {
+    match reader.text("spec", spec, "mode") {
+        None | Some("enforce") => Mode::Enforce,
+        Some("warn") => Mode::Warn,
+        Some(_) => {
+            reader.problem("spec.mode", "it is neither `enforce` nor `warn`");
+            Mode::Enforce
+        }
+    }
+}
+
+fn read_authorities(reader: &mut Reader, spec: &Map<String, Value>) -> Vec<Authority> {
+    let path = "spec.authorities";
+    let list = match spec.get("authorities").filter(|value| !value.is_null()) {
+        None => &[],
+        Some(Value::Array(list)) => list.as_slice(),
+        Some(_) => {
+            reader.problem(path, "it is not a list");
+            return Vec::new();
+        }
+    };
+    if list.is_empty() {
+        reader.problem(path, "it is empty: nobody could ever satisfy the policy");
+    }
+    let authorities: Vec<_> = list
+        .iter()
+        .enumerate()
+        .map(|(index, value)| authority::read(reader, index, value))
+        .collect();
+    let mut seen = BTreeSet::new();
+    for (index, authority) in authorities.iter().enumerate() {
+        if !seen.insert(&authority.name) {
+            reader.problem(
+                &format!("{path}[{index}].name"),
+                "another authority has the same name",
+            );
+        }
+    }
+    authorities
+}
+
+fn read_threshold(reader: &mut Reader, spec: &Map<String, Value>, authorities: usize) -> usize {
+    let path = "spec.threshold";
+    let Some(value) = spec.get("threshold").filter(|value| !value.is_null()) else {
+        return 1;
+    };
+    let threshold = value
+        .as_u64()
+        .and_then(|number| usize::try_from(number).ok());
+    match threshold {
+        None | Some(0) => reader.problem(path, "it is not a number from 1"),
+        Some(threshold) if threshold > authorities => reader.problem(
+            path,
+            &format!("it asks for {threshold} authorities, and there are {authorities}"),
+        ),
+        Some(_) => {}
+    }
+    threshold.unwrap_or(1).max(1)
+}
+
+fn read_versions(reader: &mut Reader, spec: &Map<String, Value>) -> bool {
+    let path = "spec.versions";
+    let Some(value) = spec.get("versions").filter(|value| !value.is_null()) else {
+        return true;
+    };
+    let Some(map) = reader.object(path, value, &["allowDowngrade"]) else {
+        return false;
+    };
+    match map.get("allowDowngrade").filter(|value| !value.is_null()) {
+        None => true,
+        Some(Value::Bool(allowed)) => *allowed,
+        Some(_) => {
+            reader.problem(&format!("{path}.allowDowngrade"), "it is not true or false");
+            false
+        }
+    }
+}
