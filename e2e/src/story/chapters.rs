@@ -113,10 +113,7 @@ async fn ship(t: &mut Teller<'_>) -> Result<()> {
 async fn govern(t: &mut Teller<'_>) -> Result<()> {
     let registry = registry(t)?;
     let key = t.quietly("cat release.pub").await?;
-    let key = key
-        .lines()
-        .map(|line| format!("        {line}\n"))
-        .collect::<String>();
+    let key = format!("        {}\n", key.trim_end().replace('\n', "\n        "));
     t.write(
         "governance.yaml",
         &format!(

@@ -43,7 +43,7 @@ pub struct Teller<'a> {
 }
 
 /// How long anything in the story may take before it counts as not happening.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl<'a> Teller<'a> {
     /// A telling in `folder`, which is made if it is not there.

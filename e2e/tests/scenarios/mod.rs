@@ -1,3 +1,4 @@
 //! The subjects. A scenario fails by panicking, so that its cluster's logs are kept.
 
 mod harness;
+mod story;

@@ -26,7 +26,7 @@ enum Setting {
 /// Creates are dry runs: admission is asked as always, and what is stored does not grow from round to round.
 pub(super) async fn measure(cluster: &Cluster) -> Result<Table> {
     // The product's manifests bring the CRDs; each setting registers its own webhooks and takes them away again.
-    let mut webhook = cluster.start_webhook(WebhookOptions::default()).await?;
+    let webhook = cluster.start_webhook(WebhookOptions::default()).await?;
     let reference = install::publish(cluster, "small", 5).await?;
     let client = cluster.client().await?;
     let mut samples: [Vec<Duration>; 3] = Default::default();
