@@ -78,7 +78,7 @@ pub(super) fn read(reader: &mut Reader, index: usize, value: &Value) -> Authorit
         if name.is_empty() {
             reader.problem(&format!("{path}.name"), "it is empty");
         } else {
-            authority.name = name.to_owned();
+            name.clone_into(&mut authority.name);
         }
     }
     if map
@@ -124,16 +124,12 @@ fn read_key(reader: &mut Reader, path: &str, value: &Value) -> Option<KeySource>
         Some(value) => {
             let path = format!("{path}.secretRef");
             let map = reader.object(&path, value, &["name"])?;
-            match reader
-                .text(&path, map, "name")
-                .filter(|name| !name.is_empty())
-            {
-                Some(name) => Some(name.to_owned()),
-                None => {
-                    reader.problem(&path, "it names no Secret");
-                    return None;
-                }
+            let name = reader.text(&path, map, "name").unwrap_or_default();
+            if name.is_empty() {
+                reader.problem(&path, "it names no Secret");
+                return None;
             }
+            Some(name.to_owned())
         }
     };
     match (data, secret) {

@@ -1,0 +1,80 @@
+//! The fixed strings and the shape of what is signed: a Sigstore bundle around a DSSE envelope around an in-toto statement.
+//! Not here: making one (sign) and judging one (verify).
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Serialize};
+
+/// The media type of a bundle, of the layer that holds it, and the artifact type of its manifest.
+pub(crate) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+/// How the first writers of version 0.3 spelled [`BUNDLE`].
+pub(crate) const BUNDLE_OLD_SPELLING: &str = "application/vnd.dev.sigstore.bundle+json;version=0.3";
+/// The type of payload in the envelope.
+pub(crate) const PAYLOAD: &str = "application/vnd.in-toto+json";
+/// The type of statement.
+pub(crate) const STATEMENT: &str = "https://in-toto.io/Statement/v1";
+/// The only predicate that means "I sign this". All others are attestations: they say something else.
+pub(crate) const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
+
+/// What the signature is made over: DSSE's pre-authentication encoding of [`PAYLOAD`] and the payload.
+pub(crate) fn pre_authentication(payload: &[u8]) -> Vec<u8> {
+    let mut bytes = format!("DSSEv1 {} {PAYLOAD} {} ", PAYLOAD.len(), payload.len()).into_bytes();
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// Base64 as protobuf's JSON has it.
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// The reverse of [`encode`]; `None` if it is not that.
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(text).ok()
+}
+
+/// A bundle, as far as it is read here. Unknown fields (log entries, timestamps) are passed over: with a key, they prove nothing that is asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Bundle {
+    #[serde(default)]
+    pub(crate) media_type: String,
+    #[serde(default)]
+    pub(crate) verification_material: Material,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dsse_envelope: Option<Envelope>,
+}
+
+/// Who is said to have signed.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Material {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) public_key: Option<KeyHint>,
+    #[serde(skip_serializing)]
+    pub(crate) certificate: Option<serde::de::IgnoredAny>,
+    #[serde(skip_serializing)]
+    pub(crate) x509_certificate_chain: Option<serde::de::IgnoredAny>,
+}
+
+/// The name of a key.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct KeyHint {
+    #[serde(default)]
+    pub(crate) hint: String,
+}
+
+/// A DSSE envelope.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Envelope {
+    pub(crate) payload: String,
+    pub(crate) payload_type: String,
+    #[serde(default)]
+    pub(crate) signatures: Vec<EnvelopeSignature>,
+}
+
+/// One signature of an envelope.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct EnvelopeSignature {
+    pub(crate) sig: String,
+}

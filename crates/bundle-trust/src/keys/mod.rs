@@ -1,0 +1,72 @@
+//! Keys that sign and keys that verify: P-256 and Ed25519, and RSA for verifying.
+//! Not here: prompts for passwords and files (kubectl-bundle).
+
+mod encrypted;
+mod private;
+mod public;
+
+pub use private::{KeyKind, KeyPairFiles, Password, PrivateKey, generate, load_private};
+pub use public::PublicKey;
+
+/// Longest key file that is read, in bytes.
+const LONGEST_FILE: usize = 64 * 1024;
+
+/// The algorithm of a DER key that is not supported, and why; `None` if it is not recognised at all.
+///
+/// `der` may be a SubjectPublicKeyInfo or a PKCS#8 key: both name their algorithm near the beginning.
+fn unsupported(der: &[u8]) -> Option<&'static str> {
+    const KNOWN: &[(&[u8], &str)] = &[
+        (
+            &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x22],
+            "it is an ECDSA P-384 key, on whose hash the signing tools disagree",
+        ),
+        (
+            &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x23],
+            "it is an ECDSA P-521 key, on whose hash the signing tools disagree",
+        ),
+        (
+            &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x21],
+            "it is an ECDSA P-224 key, which is too weak",
+        ),
+        (
+            &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x0a],
+            "it is a secp256k1 key, which the signing tools do not know",
+        ),
+        (
+            &[0x06, 0x03, 0x2b, 0x65, 0x71],
+            "it is an Ed448 key, which the signing tools do not know",
+        ),
+        (
+            &[0x06, 0x03, 0x2b, 0x65, 0x6e],
+            "it is an X25519 key, which cannot sign",
+        ),
+        (
+            &[
+                0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0a,
+            ],
+            "it is an RSA key bound to PSS, which the signing tools do not use",
+        ),
+        (
+            &[0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x38, 0x04, 0x01],
+            "it is a DSA key, which is too weak",
+        ),
+    ];
+    KNOWN
+        .iter()
+        .find(|(oid, _)| names(der, oid))
+        .map(|(_, why)| *why)
+}
+
+/// Whether the key's algorithm identifier, which is within the first bytes, has this object identifier.
+fn names(der: &[u8], oid: &[u8]) -> bool {
+    der[..der.len().min(40)]
+        .windows(oid.len())
+        .any(|window| window == oid)
+}
+
+/// Object identifier of plain RSA keys.
+const RSA: &[u8] = &[
+    0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01,
+];
+/// Object identifier of the curve P-256.
+const P256: &[u8] = &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];

@@ -1,0 +1,224 @@
+//! Private keys: generated, kept in cosign's encrypted files, and used to sign.
+//! Not here: the encryption of the file (encrypted) and what is signed (sign).
+
+use std::fmt;
+
+use aws_lc_rs::{
+    encoding::AsDer as _,
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _},
+};
+use bundle_core::diagnostic::{Finding, codes};
+use zeroize::Zeroizing;
+
+use super::{
+    LONGEST_FILE, P256, RSA,
+    encrypted::{self, Unopened},
+    names,
+    public::PublicKey,
+    unsupported,
+};
+
+/// A password, wiped from memory when it is no longer needed. May be empty, as with cosign.
+pub type Password = Zeroizing<String>;
+
+const TAG: &str = "ENCRYPTED SIGSTORE PRIVATE KEY";
+/// What cosign wrote until version 2.
+const OLD_TAG: &str = "ENCRYPTED COSIGN PRIVATE KEY";
+const ED25519_OID: &[u8] = &[0x06, 0x03, 0x2b, 0x65, 0x70];
+
+/// The kinds of key that can be generated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KeyKind {
+    /// ECDSA on P-256 with SHA-256: what cosign generates, and every verifier knows.
+    #[default]
+    EcdsaP256,
+    /// Ed25519.
+    Ed25519,
+}
+
+/// A generated pair, as the two files that cosign calls `cosign.key` and `cosign.pub`.
+pub struct KeyPairFiles {
+    /// The encrypted private key: PEM text.
+    pub private_pem: Zeroizing<String>,
+    /// The public key: PEM text.
+    pub public_pem: String,
+    /// The public key itself.
+    pub public: PublicKey,
+}
+
+impl fmt::Debug for KeyPairFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyPairFiles")
+            .field("public", &self.public.id())
+            .finish_non_exhaustive()
+    }
+}
+
+enum Pair {
+    EcdsaP256(EcdsaKeyPair),
+    Ed25519(Ed25519KeyPair),
+}
+
+/// A private key that can sign.
+pub struct PrivateKey {
+    pair: Pair,
+    public: PublicKey,
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PrivateKey")
+            .field("public", &self.public.id())
+            .finish_non_exhaustive()
+    }
+}
+
+impl PrivateKey {
+    /// The public half.
+    pub fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    /// Signs `message`, hashing it where the algorithm does.
+    pub(crate) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
+        let signature = match &self.pair {
+            Pair::EcdsaP256(pair) => pair.sign(&SystemRandom::new(), message),
+            Pair::Ed25519(pair) => pair.try_sign(message),
+        };
+        signature.ok().map(|signature| signature.as_ref().to_vec())
+    }
+
+    fn new(pair: Pair) -> Result<Self, Finding> {
+        let der = match &pair {
+            Pair::EcdsaP256(pair) => pair.public_key().as_der(),
+            Pair::Ed25519(pair) => pair.public_key().as_der(),
+        };
+        let der = der.map_err(|_| failed("the public half of the key could not be had"))?;
+        Ok(Self {
+            pair,
+            public: PublicKey::from_der(der.as_ref())?,
+        })
+    }
+}
+
+/// Makes a new pair and encrypts its private half with `password`. Takes about a tenth of a second and 64 MiB, which is what protects the password.
+pub fn generate(kind: KeyKind, password: &Password) -> Result<KeyPairFiles, Finding> {
+    let cannot = || failed("the key could not be generated");
+    let (pair, pkcs8) = match kind {
+        KeyKind::EcdsaP256 => {
+            let pair =
+                EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(|_| cannot())?;
+            let pkcs8 = pair.to_pkcs8v1().map_err(|_| cannot())?;
+            (Pair::EcdsaP256(pair), pkcs8)
+        }
+        KeyKind::Ed25519 => {
+            let pair = Ed25519KeyPair::generate().map_err(|_| cannot())?;
+            let pkcs8 = pair.to_pkcs8v1().map_err(|_| cannot())?;
+            (Pair::Ed25519(pair), pkcs8)
+        }
+    };
+    let public = PrivateKey::new(pair)?.public;
+    let sealed = encrypted::seal(pkcs8.as_ref(), password)
+        .ok_or_else(|| failed("the key could not be encrypted"))?;
+    Ok(KeyPairFiles {
+        private_pem: Zeroizing::new(pem_text(TAG, &sealed)),
+        public_pem: public.to_pem(),
+        public,
+    })
+}
+
+/// Opens an encrypted private key, as [`generate`] or cosign wrote it.
+pub fn load_private(pem: &str, password: &Password) -> Result<PrivateKey, Finding> {
+    if pem.len() > LONGEST_FILE {
+        return Err(unreadable("it is longer than 64 KiB"));
+    }
+    let blocks = pem::parse_many(pem).map_err(|_| unreadable("its PEM form is damaged"))?;
+    let [block] = blocks.as_slice() else {
+        return Err(unreadable(if blocks.is_empty() {
+            "it is not PEM text"
+        } else {
+            "it holds several PEM blocks, where one key is wanted"
+        }));
+    };
+    match block.tag() {
+        TAG | OLD_TAG => {}
+        "PUBLIC KEY" => {
+            return Err(unreadable(
+                "it is a public key, where a private key is wanted",
+            ));
+        }
+        "PRIVATE KEY" | "EC PRIVATE KEY" | "RSA PRIVATE KEY" => {
+            return Err(unreadable("it is a private key that is not encrypted")
+                .hint("encrypt it: cosign import-key-pair --key FILE"));
+        }
+        "ENCRYPTED PRIVATE KEY" => {
+            return Err(
+                unreadable("it is encrypted as PKCS#8, not as cosign encrypts it")
+                    .hint("convert it: cosign import-key-pair --key FILE"),
+            );
+        }
+        tag => {
+            return Err(unreadable(&format!(
+                "it is a PEM block of type `{}`",
+                tag.chars().take(40).collect::<String>()
+            )));
+        }
+    }
+    let pkcs8 = encrypted::open(block.contents(), password).map_err(|why| match why {
+        Unopened::Unreadable(why) => unreadable(why),
+        Unopened::WrongPassword => Finding::error(
+            codes::trust::WRONG_PASSWORD,
+            "the password does not open the private key: it is wrong, or the file is damaged",
+        )
+        .hint("give the password with which the key was generated"),
+    })?;
+    PrivateKey::new(read_pkcs8(&pkcs8)?)
+}
+
+fn read_pkcs8(der: &[u8]) -> Result<Pair, Finding> {
+    let damaged = |_| unreadable("the key inside is damaged");
+    if names(der, P256) {
+        return EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, der)
+            .map(Pair::EcdsaP256)
+            .map_err(damaged);
+    }
+    if names(der, ED25519_OID) {
+        return Ed25519KeyPair::from_pkcs8(der)
+            .map(Pair::Ed25519)
+            .map_err(damaged);
+    }
+    let why = if names(der, RSA) {
+        Some("it is an RSA key, which is accepted for verifying only")
+    } else {
+        unsupported(der)
+    };
+    Err(match why {
+        Some(why) => Finding::error(
+            codes::trust::KEY_UNSUPPORTED,
+            format!("the private key is not supported: {why}"),
+        )
+        .hint("generate an ECDSA P-256 or Ed25519 key: kubectl bundle keys generate"),
+        None => unreadable("the key inside is of a kind that is not known"),
+    })
+}
+
+/// PEM text with plain line ends, as OpenSSL and Go write it.
+pub(super) fn pem_text(tag: &str, contents: &[u8]) -> String {
+    pem::encode_config(
+        &pem::Pem::new(tag, contents),
+        pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF),
+    )
+}
+
+fn unreadable(why: &str) -> Finding {
+    Finding::error(
+        codes::trust::KEY_UNREADABLE,
+        format!("the private key cannot be read: {why}"),
+    )
+    .hint("a private key is PEM text that begins -----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----; `kubectl bundle keys generate` makes a pair")
+}
+
+fn failed(why: &str) -> Finding {
+    Finding::error(codes::trust::SIGNING_FAILED, why)
+}

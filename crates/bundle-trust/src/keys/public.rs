@@ -1,0 +1,164 @@
+//! Public keys: read from PEM, compared by their DER form, and used to verify.
+//! Not here: which keys may sign what (policies).
+
+use aws_lc_rs::{
+    rsa,
+    signature::{
+        ECDSA_P256_SHA256_ASN1, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
+        VerificationAlgorithm,
+    },
+};
+use bundle_core::{
+    diagnostic::{Finding, codes},
+    policy::KeyId,
+};
+use sha2::{Digest as _, Sha256};
+
+use super::{LONGEST_FILE, P256, RSA, names, unsupported};
+use crate::dsse;
+
+/// DER of a P-256 SubjectPublicKeyInfo up to its uncompressed point of 65 bytes.
+const P256_PREFIX: &[u8] = &[
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
+    0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+/// DER of an Ed25519 SubjectPublicKeyInfo up to its 32 bytes.
+const ED25519_PREFIX: &[u8] = &[
+    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+];
+const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
+
+/// A public key that can verify.
+#[derive(Clone, Debug)]
+pub struct PublicKey {
+    der: Vec<u8>,
+    id: KeyId,
+    algorithm: &'static str,
+    parsed: ParsedPublicKey,
+}
+
+impl PartialEq for PublicKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.der == other.der
+    }
+}
+impl Eq for PublicKey {}
+
+impl PublicKey {
+    /// Reads PEM text with exactly one public key.
+    pub fn parse(pem: &str) -> Result<Self, Finding> {
+        if pem.len() > LONGEST_FILE {
+            return Err(unreadable("it is longer than 64 KiB"));
+        }
+        let blocks = pem::parse_many(pem).map_err(|_| unreadable("its PEM form is damaged"))?;
+        let block = match blocks.as_slice() {
+            [block] => block,
+            [] => return Err(unreadable("it is not PEM text")),
+            blocks => {
+                return Err(unreadable(&format!(
+                    "it holds {} PEM blocks, where one key is wanted",
+                    blocks.len()
+                )));
+            }
+        };
+        match block.tag() {
+            "PUBLIC KEY" => Self::from_der(block.contents()),
+            "CERTIFICATE" => Err(unreadable(
+                "it is a certificate, where a public key is wanted",
+            )),
+            tag if tag.contains("PRIVATE") => Err(unreadable(
+                "it is a private key, where a public key is wanted; a private key should be nowhere but with its signer",
+            )),
+            tag => Err(unreadable(&format!(
+                "it is a PEM block of type `{}`",
+                tag.chars().take(40).collect::<String>()
+            ))),
+        }
+    }
+
+    /// Reads the DER form (SubjectPublicKeyInfo).
+    pub(crate) fn from_der(der: &[u8]) -> Result<Self, Finding> {
+        let parsed = |algorithm: &'static dyn VerificationAlgorithm, key: &[u8]| {
+            ParsedPublicKey::new(algorithm, key)
+                .map_err(|_| unreadable("its numbers are not those of a key"))
+        };
+        let (algorithm, parsed) = if let Some(point) = der
+            .strip_prefix(P256_PREFIX)
+            .filter(|point| point.len() == 65)
+        {
+            ("ECDSA P-256", parsed(&ECDSA_P256_SHA256_ASN1, point)?)
+        } else if let Some(key) = der
+            .strip_prefix(ED25519_PREFIX)
+            .filter(|key| key.len() == 32)
+        {
+            ("Ed25519", parsed(&ED25519, key)?)
+        } else if names(der, RSA) {
+            check_rsa(der)?;
+            ("RSA", parsed(&RSA_PKCS1_2048_8192_SHA256, der)?)
+        } else if names(der, P256) {
+            return Err(unreadable(
+                "it is a P-256 key that is not in the usual (uncompressed) form",
+            ));
+        } else {
+            return Err(match unsupported(der) {
+                Some(why) => refused(why),
+                None => unreadable("its algorithm is not known"),
+            });
+        };
+        Ok(Self {
+            id: KeyId::new(dsse::encode(&Sha256::digest(der))),
+            der: der.to_vec(),
+            algorithm,
+            parsed,
+        })
+    }
+
+    /// Its identity, which bundles carry as a hint.
+    pub fn id(&self) -> &KeyId {
+        &self.id
+    }
+
+    /// `ECDSA P-256`, `Ed25519` or `RSA`.
+    pub fn algorithm(&self) -> &'static str {
+        self.algorithm
+    }
+
+    /// PEM text with plain line ends.
+    pub fn to_pem(&self) -> String {
+        super::private::pem_text("PUBLIC KEY", &self.der)
+    }
+
+    /// Whether this key made `signature` over `message`.
+    pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        self.parsed.verify_sig(message, signature).is_ok()
+    }
+}
+
+fn check_rsa(der: &[u8]) -> Result<(), Finding> {
+    let key = rsa::PublicKey::from_der(der)
+        .map_err(|_| refused("it is an RSA key that is damaged, or not of 2048 to 8192 bits"))?;
+    let bits = key.modulus_len() * 8;
+    if RSA_BITS.contains(&bits) {
+        Ok(())
+    } else {
+        Err(refused(&format!(
+            "it is an RSA key of about {bits} bits, where 2048 to 8192 are wanted"
+        )))
+    }
+}
+
+pub(super) fn unreadable(why: &str) -> Finding {
+    Finding::error(
+        codes::trust::KEY_UNREADABLE,
+        format!("the public key cannot be read: {why}"),
+    )
+    .hint("a public key is PEM text that begins -----BEGIN PUBLIC KEY-----; `kubectl bundle keys generate` makes a pair")
+}
+
+fn refused(why: &str) -> Finding {
+    Finding::error(
+        codes::trust::KEY_UNSUPPORTED,
+        format!("the public key is not supported: {why}"),
+    )
+    .hint("use an ECDSA P-256 or Ed25519 key (or RSA of 2048 to 8192 bits)")
+}

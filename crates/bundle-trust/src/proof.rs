@@ -1,0 +1,126 @@
+//! The decision on content, and its result: `Verified<T>`, which can be made nowhere else and is all that the reconciler takes.
+//! Not here: the rules (bundle-core::policy::decide); this adds the cryptography to them.
+
+use std::collections::BTreeMap;
+
+use bundle_core::{
+    diagnostic::Findings,
+    policy::{
+        self, ClassSignatures, Policy, PolicyDecision, RawSignature, ReadyPolicy, SignedBy,
+        Unavailable,
+    },
+    reference::PinnedReference,
+};
+
+use crate::{keys::PublicKey, verify};
+
+/// Content that may be used: every policy about it was satisfied, or none is about it and the class lets that in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Verified<T>(T);
+
+impl<T> Verified<T> {
+    /// The content.
+    pub fn get(&self) -> &T {
+        &self.0
+    }
+
+    /// The content, without the proof.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+/// A decision that lets content in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decided<T> {
+    /// What was decided on.
+    pub content: Verified<T>,
+    /// Whose signatures counted; empty where no policy asked.
+    pub signed_by: Vec<SignedBy>,
+    /// What is to be told all the same.
+    pub warnings: Findings,
+    /// False if something could not be looked up on which only a warning depended: then the decision must not be remembered.
+    pub rememberable: bool,
+    /// The policies that forbid to go back to a lower version.
+    pub no_downgrade: Vec<String>,
+}
+
+/// A decision that does not let content in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Every reason.
+    pub findings: Findings,
+    /// Whether it is merely not known now: worth trying again, and never to be remembered.
+    pub cannot_tell: bool,
+}
+
+/// Decides on an image. `signatures` are what the registry holds for its digest, or why that is not known; they are not needed where
+/// [`policy::needs_signatures`] says so.
+pub fn decide(
+    reference: PinnedReference,
+    signatures: &Result<Vec<RawSignature>, Unavailable>,
+    policies: &[Policy],
+    class: ClassSignatures,
+) -> Result<Decided<PinnedReference>, Refusal> {
+    let keys = std::cell::RefCell::new(BTreeMap::new());
+    let ready: Vec<ReadyPolicy<'_>> = policies
+        .iter()
+        .filter(|policy| policy.matches(reference.reference()))
+        .map(|policy| {
+            policy.ready(|pem| {
+                let key = PublicKey::parse(pem)?;
+                let id = key.id().clone();
+                keys.borrow_mut().insert(id.clone(), key);
+                Ok(id)
+            })
+        })
+        .collect();
+    let keys: Vec<PublicKey> = keys.into_inner().into_values().collect();
+    let found = signatures
+        .as_ref()
+        .map(|signatures| verify::examine(signatures, reference.digest(), &keys));
+    let found = match &found {
+        Ok(found) => Ok(found.as_slice()),
+        Err(why) => Err(*why),
+    };
+    let decision = policy::decide(&reference, found, &ready, class);
+    conclude(reference, decision)
+}
+
+/// Decides on content that has no reference and so cannot carry signatures. `source` is the type of its source.
+pub fn decide_unsignable<T>(
+    content: T,
+    source: &str,
+    class: ClassSignatures,
+) -> Result<Decided<T>, Refusal> {
+    let decision = policy::decide_unsignable(source, class);
+    conclude(content, decision)
+}
+
+/// Everything that keeps a policy from being ready, its keys included: for its `Ready` condition. Empty if it is ready.
+pub fn problems(policy: &Policy) -> Findings {
+    let ready = policy.ready(|pem| PublicKey::parse(pem).map(|key| key.id().clone()));
+    let mut problems = ready.problems;
+    problems.0.extend(ready.unavailable);
+    problems
+}
+
+fn conclude<T>(content: T, decision: PolicyDecision) -> Result<Decided<T>, Refusal> {
+    match decision {
+        PolicyDecision::Satisfied(satisfied) => Ok(Decided {
+            content: Verified(content),
+            signed_by: satisfied.by,
+            warnings: satisfied.warnings,
+            rememberable: satisfied.rememberable,
+            no_downgrade: satisfied.no_downgrade,
+        }),
+        PolicyDecision::Refused(findings) => Err(Refusal {
+            findings,
+            cannot_tell: false,
+        }),
+        PolicyDecision::CannotTell(findings) => Err(Refusal {
+            findings,
+            cannot_tell: true,
+        }),
+    }
+}
