@@ -27,7 +27,12 @@ pub struct Args {
     pub health_listen: SocketAddr,
 
     /// The system namespace: the Secrets of this program, its lease, and the Secrets that sources and policies name
-    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", default_value = "bundle-system")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "POD_NAMESPACE",
+        default_value = "bundle-system"
+    )]
     pub namespace: String,
 
     /// One more DNS name or IP address for the serving certificate; may be repeated
@@ -90,7 +95,12 @@ pub struct Args {
     pub log_format: LogFormat,
 
     /// What to log: a level, or directives such as `info,bundle_webhook=debug`
-    #[arg(long, value_name = "FILTER", env = "BUNDLE_LOG", default_value = "info")]
+    #[arg(
+        long,
+        value_name = "FILTER",
+        env = "BUNDLE_LOG",
+        default_value = "info"
+    )]
     pub log_level: String,
 }
 

@@ -27,7 +27,9 @@ pub enum ClusterError {
         source: kube::config::KubeconfigError,
     },
     #[error("not in a pod, and no --kubeconfig given")]
-    NotInCluster { source: kube::config::InClusterError },
+    NotInCluster {
+        source: kube::config::InClusterError,
+    },
     #[error("cannot use the connection settings to the API server")]
     Client { source: kube::Error },
     #[error("`{account}` cannot be the name of a ServiceAccount")]
@@ -70,9 +72,7 @@ impl Clients {
                     .await
                     .map_err(told)?
             }
-            None => {
-                Config::incluster().map_err(|source| ClusterError::NotInCluster { source })?
-            }
+            None => Config::incluster().map_err(|source| ClusterError::NotInCluster { source })?,
         };
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         let own = Client::try_from(config).map_err(|source| ClusterError::Client { source })?;
@@ -115,9 +115,7 @@ impl Clients {
 fn impersonating(base: Client, user: HeaderValue) -> Client {
     let namespace = base.default_namespace().to_owned();
     let service = service_fn(move |mut request: Request<Body>| {
-        request
-            .headers_mut()
-            .insert(IMPERSONATE_USER, user.clone());
+        request.headers_mut().insert(IMPERSONATE_USER, user.clone());
         let base = base.clone();
         async move { base.send(request).await }
     });

@@ -2,11 +2,31 @@
 //! Not here: any rule about bundles, policies or rights (bundle-core, bundle-trust); these are the shells around them.
 
 pub mod args;
+pub mod certs;
 pub mod cluster;
+pub mod lease;
 pub mod metrics;
+pub mod readiness;
+pub mod server;
 pub mod settings;
 pub mod shared;
 pub mod shelf;
 
 /// An error whose kind no caller tells apart: it ends a task and is told.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// An error with its causes, on one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        // Libraries often repeat the cause in their own message.
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
+}

@@ -62,8 +62,7 @@ impl Settings {
     pub fn from_args(args: Args) -> Result<Self, SettingsError> {
         let in_pod = args.kubeconfig.is_none() && env::var_os("KUBERNETES_SERVICE_HOST").is_some();
         let default_drain = SignedDuration::from_secs(if in_pod { 5 } else { 0 });
-        let source_check_interval =
-            unsigned("source-check-interval", args.source_check_interval)?;
+        let source_check_interval = unsigned("source-check-interval", args.source_check_interval)?;
         let lease_duration = unsigned("lease-duration", args.lease_duration)?;
         if lease_duration < Duration::from_secs(1) {
             return Err(SettingsError::Duration {
@@ -171,12 +170,14 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_people_write_them() {
-        let settings = settings(&["--source-check-interval", "2000ms", "--lease-duration", "1m"])
-            .unwrap();
-        assert_eq!(
-            settings.source_check_interval,
-            Some(Duration::from_secs(2))
-        );
+        let settings = settings(&[
+            "--source-check-interval",
+            "2000ms",
+            "--lease-duration",
+            "1m",
+        ])
+        .unwrap();
+        assert_eq!(settings.source_check_interval, Some(Duration::from_secs(2)));
         assert_eq!(settings.lease_duration, Some(Duration::from_secs(60)));
     }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::cluster::{Clients, ClusterError, ServiceAccount};
 use crate::metrics::Metrics;
+use crate::readiness::Readiness;
 use crate::settings::Settings;
 use crate::shelf::Shelf;
 
@@ -33,6 +34,8 @@ pub struct Shared {
     pub settings: Settings,
     /// What is counted.
     pub metrics: Metrics,
+    /// What must have happened before this replica can be asked.
+    pub readiness: Arc<Readiness>,
     /// The ProvisionerClasses of the cluster, as stored.
     pub classes: Shelf<Value>,
     /// The SignaturePolicies of the cluster, with the keys of their Secrets filled in.
@@ -44,10 +47,17 @@ pub struct Shared {
 
 impl Shared {
     /// Puts it together; the caches are empty until their watches run.
-    pub fn new(settings: Settings, clients: Clients, metrics: Metrics, stamp_key: StampKey) -> Self {
+    pub fn new(
+        settings: Settings,
+        clients: Clients,
+        metrics: Metrics,
+        readiness: Arc<Readiness>,
+        stamp_key: StampKey,
+    ) -> Self {
         Self {
             settings,
             metrics,
+            readiness,
             classes: Shelf::default(),
             policies: Shelf::default(),
             clients,

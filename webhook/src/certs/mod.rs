@@ -1,0 +1,114 @@
+//! The keeper of our own certificates, stamp key and webhook registrations: looks after them all the time, never stops serving on an error.
+//! Not here: the TLS listener (server::tls).
+
+mod material;
+mod registration;
+mod resolver;
+mod secret;
+mod x509;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::DynamicObject;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client};
+use tokio_util::sync::CancellationToken;
+
+pub use self::material::MaterialError;
+pub use self::registration::RegistrationError;
+pub use self::resolver::{Resolver, ServeError};
+pub use self::secret::SecretError;
+use crate::readiness::Gate;
+use crate::shared::{Shared, StampKey};
+
+/// How often the Secrets are looked at. By content: a mounted file is not watched, and neither are these.
+const LOOK: Duration = Duration::from_secs(15);
+
+/// Why a look failed.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each wraps the error that says it")]
+pub enum KeeperError {
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error(transparent)]
+    Material(#[from] MaterialError),
+    #[error(transparent)]
+    Registration(#[from] RegistrationError),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
+/// The stamp key, made if there is none.
+pub async fn stamp_key(client: Client, namespace: &str) -> Result<StampKey, SecretError> {
+    secret::stamp(&Api::namespaced(client, namespace)).await
+}
+
+/// Looks after everything until `shutdown`.
+pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: CancellationToken) {
+    let mut touched = touched(&shared).fuse();
+    loop {
+        if let Err(error) = look(&shared, &resolver).await {
+            shared.metrics.refresh_failed();
+            tracing::warn!(
+                error = crate::chain(&error),
+                "certificates and registrations: trying again soon"
+            );
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(LOOK) => {}
+            Some(()) = touched.next() => {}
+        }
+    }
+}
+
+async fn look(shared: &Shared, resolver: &Resolver) -> Result<(), KeeperError> {
+    let settings = &shared.settings;
+    let secrets: Api<Secret> = Api::namespaced(shared.client(), &settings.namespace);
+    let material = secret::tls(&secrets, &settings.names, Timestamp::now()).await?;
+    // First who is to be trusted, then what is served; but a first certificate is better served than not.
+    let registered =
+        registration::keep_right(&shared.client(), &settings.registration, &material.trusted).await;
+    if registered.is_ok() || !shared.readiness.is_open(Gate::Certificate) {
+        resolver.serve(&material)?;
+        shared
+            .metrics
+            .certificate_ends(material::ends(&material)?.as_second());
+        shared.readiness.open(Gate::Certificate);
+    }
+    registered?;
+    shared.readiness.open(Gate::Registrations);
+    let key = secret::stamp(&secrets).await?;
+    if key.bytes() != shared.stamp_key().bytes() {
+        tracing::warn!(
+            "the stamp key was changed; what was stamped with the old one counts as not stamped"
+        );
+        shared.set_stamp_key(key);
+    }
+    Ok(())
+}
+
+/// One item for each change of a registration: somebody may have cleared the `caBundle`.
+fn touched(shared: &Shared) -> impl futures::Stream<Item = ()> + Send + Unpin + use<> {
+    let client = shared.client();
+    let only = watcher::Config::default()
+        .fields(&format!("metadata.name={}", shared.settings.registration));
+    let watches = registration::kinds().map(|kind| {
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+        watcher(api, only.clone())
+            .default_backoff()
+            .filter_map(|event| async move {
+                matches!(
+                    event,
+                    Ok(watcher::Event::Apply(_) | watcher::Event::InitApply(_))
+                )
+                .then_some(())
+            })
+            .boxed()
+    });
+    futures::stream::select_all(watches)
+}

@@ -1,0 +1,77 @@
+//! Facts of a certificate that we decide by: when it is valid, for which names, who issued it.
+//! Not here: what follows from them (material).
+
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+/// What we look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) not_before: Timestamp,
+    pub(super) not_after: Timestamp,
+    /// DNS names and addresses, as text.
+    pub(super) names: Vec<String>,
+    /// DER of the names, to compare.
+    pub(super) subject: Vec<u8>,
+    pub(super) issuer: Vec<u8>,
+}
+
+/// A certificate that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("not a certificate: {reason}")]
+pub struct NotACertificate {
+    reason: String,
+}
+
+impl Facts {
+    /// Of the first certificate in `pem`.
+    pub(super) fn of(pem: &str) -> Result<Self, NotACertificate> {
+        let unreadable = |reason: String| NotACertificate { reason };
+        let der = CertificateDer::from_pem_slice(pem.as_bytes())
+            .map_err(|error| unreadable(error.to_string()))?;
+        let (_, certificate) =
+            X509Certificate::from_der(&der).map_err(|error| unreadable(error.to_string()))?;
+        let at = |seconds| {
+            Timestamp::from_second(seconds).map_err(|error| unreadable(error.to_string()))
+        };
+        let names = certificate
+            .subject_alternative_name()
+            .map_err(|error| unreadable(error.to_string()))?
+            .map(|extension| {
+                extension
+                    .value
+                    .general_names
+                    .iter()
+                    .filter_map(text)
+                    .collect()
+            })
+            .unwrap_or_default();
+        Ok(Self {
+            not_before: at(certificate.validity().not_before.timestamp())?,
+            not_after: at(certificate.validity().not_after.timestamp())?,
+            names,
+            subject: certificate.subject().as_raw().to_vec(),
+            issuer: certificate.issuer().as_raw().to_vec(),
+        })
+    }
+}
+
+fn text(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => {
+            let address = match bytes.len() {
+                4 => IpAddr::from(<[u8; 4]>::try_from(*bytes).ok()?),
+                16 => IpAddr::from(<[u8; 16]>::try_from(*bytes).ok()?),
+                _ => return None,
+            };
+            Some(address.to_string())
+        }
+        _ => None,
+    }
+}

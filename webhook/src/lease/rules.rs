@@ -1,0 +1,206 @@
+//! The rules of the election: when a lease may be taken, and what is written into it. Pure; times are arguments.
+//! Not here: the requests (mod).
+//!
+//! Clocks of other replicas are never trusted: a lease has run out when this replica has seen it unchanged for its
+//! whole duration.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use tokio::time::Instant;
+
+/// Annotation that tells two processes of one identity apart.
+pub(super) const INSTANCE: &str = "core.rukpak.io/holder-instance";
+
+/// One process that would hold the lease.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    identity: String,
+    instance: String,
+    /// Only a process that has just started may say of a holder of its identity that it is dead.
+    young: bool,
+}
+
+/// The lease as it was when this replica first saw it so.
+#[derive(Debug, Clone)]
+pub(super) struct Sighting {
+    version: Option<String>,
+    since: Instant,
+}
+
+/// What to do after a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Take,
+    Wait,
+}
+
+impl Candidate {
+    pub(super) fn new(identity: String, instance: String) -> Self {
+        Self {
+            identity,
+            instance,
+            young: true,
+        }
+    }
+
+    pub(super) fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Whether the lease may be taken. `seen` carries the last sighting from one look to the next.
+    pub(super) fn look(
+        &mut self,
+        lease: &Lease,
+        seen: &mut Option<Sighting>,
+        now: Instant,
+    ) -> Step {
+        let young = std::mem::take(&mut self.young);
+        let spec = lease.spec.clone().unwrap_or_default();
+        let holder = spec.holder_identity.unwrap_or_default();
+        if holder.is_empty() || (young && holder == self.identity) {
+            return Step::Take;
+        }
+        let version = lease.metadata.resource_version.clone();
+        let since = match seen {
+            Some(sighting) if sighting.version == version => sighting.since,
+            _ => {
+                *seen = Some(Sighting {
+                    version,
+                    since: now,
+                });
+                now
+            }
+        };
+        let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0);
+        match now.duration_since(since) >= Duration::from_secs(seconds) {
+            true => Step::Take,
+            false => Step::Wait,
+        }
+    }
+
+    /// Writes this candidate into the lease as its new holder.
+    pub(super) fn take(&mut self, lease: &mut Lease, duration: Duration, now: MicroTime) {
+        self.young = false;
+        let before = lease.spec.take().unwrap_or_default();
+        lease.spec = Some(LeaseSpec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: Some(i32::try_from(duration.as_secs()).unwrap_or(i32::MAX)),
+            acquire_time: Some(now.clone()),
+            renew_time: Some(now),
+            lease_transitions: Some(before.lease_transitions.unwrap_or(0).saturating_add(1)),
+            ..before
+        });
+        lease
+            .metadata
+            .annotations
+            .get_or_insert_default()
+            .insert(INSTANCE.to_owned(), self.instance.clone());
+    }
+
+    /// Writes that the holder lives.
+    pub(super) fn renew(&self, lease: &mut Lease, now: MicroTime) {
+        lease.spec.get_or_insert_default().renew_time = Some(now);
+    }
+
+    /// Whether it is this very process that holds it.
+    pub(super) fn holds(&self, lease: &Lease) -> bool {
+        let holder = lease
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.holder_identity.as_ref());
+        let instance = lease
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|annotations| annotations.get(INSTANCE));
+        holder == Some(&self.identity) && instance == Some(&self.instance)
+    }
+}
+
+/// How often the holder renews.
+pub(super) fn renew(duration: Duration) -> Duration {
+    duration / 3
+}
+
+/// How often others look, and how soon a failed request is tried again.
+pub(super) fn retry(duration: Duration) -> Duration {
+    (duration / 7).min(Duration::from_secs(2))
+}
+
+/// How long a holder that reaches nobody goes on: shorter than the others wait, so that two never reconcile at once.
+pub(super) fn give_up(duration: Duration) -> Duration {
+    duration * 2 / 3
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    const DURATION: Duration = Duration::from_secs(15);
+
+    fn candidate(identity: &str, instance: &str) -> Candidate {
+        Candidate::new(identity.to_owned(), instance.to_owned())
+    }
+
+    fn held_by(holder: &mut Candidate, version: &str) -> Lease {
+        let mut lease = Lease::default();
+        holder.take(&mut lease, DURATION, MicroTime(Timestamp::UNIX_EPOCH));
+        lease.metadata.resource_version = Some(version.to_owned());
+        lease
+    }
+
+    #[test]
+    fn a_lease_of_another_is_taken_when_it_was_seen_unchanged_for_its_duration() {
+        let mut other = candidate("a", "1");
+        let mut me = candidate("b", "2");
+        let (mut seen, start) = (None, Instant::now());
+        let lease = held_by(&mut other, "1");
+        assert_eq!(me.look(&lease, &mut seen, start), Step::Wait);
+        let renewed = held_by(&mut other, "2");
+        let second = start + DURATION - Duration::from_secs(1);
+        assert_eq!(me.look(&renewed, &mut seen, second), Step::Wait);
+        let third = start + DURATION;
+        assert_eq!(me.look(&renewed, &mut seen, third), Step::Wait);
+        assert_eq!(me.look(&renewed, &mut seen, second + DURATION), Step::Take);
+    }
+
+    #[test]
+    fn a_lease_that_was_given_back_is_taken_at_once() {
+        let mut lease = held_by(&mut candidate("a", "1"), "1");
+        lease.spec.get_or_insert_default().holder_identity = None;
+        let step = candidate("b", "2").look(&lease, &mut None, Instant::now());
+        assert_eq!(step, Step::Take);
+    }
+
+    #[test]
+    fn a_process_takes_over_from_its_own_predecessor_at_once_but_only_when_it_starts() {
+        let lease = held_by(&mut candidate("a", "1"), "1");
+        let mut restarted = candidate("a", "2");
+        let (mut seen, now) = (None, Instant::now());
+        assert_eq!(restarted.look(&lease, &mut seen, now), Step::Take);
+        // Two living processes of one identity must not take it from each other for ever.
+        assert_eq!(restarted.look(&lease, &mut seen, now), Step::Wait);
+    }
+
+    #[test]
+    fn another_process_of_the_same_identity_is_another_holder() {
+        let (mut old, mut new) = (candidate("a", "1"), candidate("a", "2"));
+        let mut lease = held_by(&mut old, "1");
+        assert!(old.holds(&lease));
+        new.take(&mut lease, DURATION, MicroTime(Timestamp::UNIX_EPOCH));
+        assert!(!old.holds(&lease) && new.holds(&lease));
+        let spec = lease.spec.unwrap();
+        assert_eq!(spec.lease_transitions, Some(2));
+        assert_eq!(spec.lease_duration_seconds, Some(15));
+    }
+
+    #[test]
+    fn a_holder_gives_up_before_others_take_over_and_renews_more_than_once_until_then() {
+        assert!(give_up(DURATION) < DURATION);
+        assert!(renew(DURATION) + retry(DURATION) < give_up(DURATION));
+    }
+}

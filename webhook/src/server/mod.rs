@@ -1,0 +1,5 @@
+//! The two listeners: admission over TLS, health and metrics over plain HTTP; and how they end.
+//! Not here: what is answered to a review (admission).
+
+pub mod admission_listener;
+pub mod health;
