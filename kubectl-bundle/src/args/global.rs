@@ -80,3 +80,14 @@ pub(crate) struct Registry {
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub(crate) registry_timeout: String,
 }
+
+/// Whether the cluster is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DryRun {
+    /// Change it
+    None,
+    /// Only say what would be sent
+    Client,
+    /// Let the server decide, and change nothing
+    Server,
+}

@@ -2,6 +2,8 @@
 //! Not here: the environment, defaults that depend on it, checks across flags (settings), or any work (commands).
 
 mod completion;
+mod delete;
+mod get;
 mod global;
 mod output;
 mod version;
@@ -9,7 +11,9 @@ mod version;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub(crate) use completion::Completion;
-pub(crate) use global::{Color, Global, Kube, Registry};
+pub(crate) use delete::Delete;
+pub(crate) use get::{Get, Status};
+pub(crate) use global::{Color, DryRun, Global, Kube};
 pub(crate) use output::{Data, Object, Wide};
 pub(crate) use version::Version;
 
@@ -37,6 +41,12 @@ pub(crate) struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// List what is deployed, at one look
+    Get(Get),
+    /// Show one deployment in detail
+    Status(Status),
+    /// Delete deployments
+    Delete(Delete),
     /// Print the versions of this program and of the cluster
     Version(Version),
     /// Print a completion script for a shell

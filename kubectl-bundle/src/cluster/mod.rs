@@ -1,9 +1,11 @@
 //! Talking to a cluster as the person at the keyboard: connecting, applying, waiting, and saying what the server said.
 //! Not here: which objects (commands) or what is right (bundle-core).
 
+pub(crate) mod apply;
 mod config;
 mod connect;
 pub(crate) mod refusal;
+pub(crate) mod wait;
 
 pub(crate) use config::{KubeSettings, Kubeconfig};
 pub(crate) use connect::Cluster;

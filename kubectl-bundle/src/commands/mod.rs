@@ -2,6 +2,10 @@
 //! Not here: rules (bundle-core), formats and registries (bundle-oci), signatures (bundle-trust).
 
 pub(crate) mod completion;
+pub(crate) mod delete;
+mod deployment;
+pub(crate) mod get;
+pub(crate) mod status;
 pub(crate) mod version;
 
 use bundle_core::diagnostic::{Finding, codes};
@@ -11,6 +15,12 @@ use crate::ui::Ui;
 
 /// One command, ready to run.
 pub(crate) enum Command {
+    /// `get`
+    Get(get::Get),
+    /// `status`
+    Status(status::Status),
+    /// `delete`
+    Delete(delete::Delete),
     /// `version`
     Version(version::Version),
     /// `completion`
@@ -21,6 +31,9 @@ impl Command {
     /// Runs it.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         match self {
+            Self::Get(command) => in_runtime(command.run(ui)),
+            Self::Status(command) => in_runtime(command.run(ui)),
+            Self::Delete(command) => in_runtime(command.run(ui)),
             Self::Version(command) => in_runtime(command.run(ui)),
             Self::Completion(command) => command.run(ui),
         }

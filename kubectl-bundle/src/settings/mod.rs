@@ -5,10 +5,13 @@ mod cluster;
 mod duration;
 mod environment;
 
+use std::time::Duration;
+
 use bundle_core::diagnostic::{Finding, codes};
 
-use crate::args::{Color, Global, Verb};
-use crate::commands::{Command, completion, version};
+use crate::args::{self, Color, Global, Verb};
+use crate::cluster::apply::DryRun;
+use crate::commands::{Command, completion, delete, get, status, version};
 use crate::failure::Outcome;
 use crate::ui::{Style, Verbosity};
 
@@ -41,6 +44,23 @@ pub(crate) fn style(global: &Global, environment: &Environment) -> Style {
 /// The command to run.
 pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command> {
     Ok(match verb {
+        Verb::Get(args) => Command::Get(get::Get {
+            names: args.names,
+            format: args.output.map(Into::into),
+            cluster: cluster::settings(args.kube, environment)?,
+        }),
+        Verb::Status(args) => Command::Status(status::Status {
+            name: args.name,
+            format: args.output.map(Into::into),
+            cluster: cluster::settings(args.kube, environment)?,
+        }),
+        Verb::Delete(args) => Command::Delete(delete::Delete {
+            names: args.names,
+            wait: wait(args.wait, &args.timeout)?,
+            ignore_not_found: args.ignore_not_found,
+            dry_run: dry_run(args.dry_run),
+            cluster: cluster::settings(args.kube, environment)?,
+        }),
         Verb::Version(args) => Command::Version(version::Version {
             cluster: if args.client {
                 None
@@ -53,6 +73,20 @@ pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command>
             shell: args.shell.into(),
         }),
     })
+}
+
+/// Whether to wait, and for how long at most.
+fn wait(asked: bool, timeout: &str) -> Outcome<Option<Option<Duration>>> {
+    let limit = duration::limit("--timeout", timeout)?;
+    Ok(asked.then_some(limit))
+}
+
+fn dry_run(mode: args::DryRun) -> DryRun {
+    match mode {
+        args::DryRun::None => DryRun::None,
+        args::DryRun::Client => DryRun::Client,
+        args::DryRun::Server => DryRun::Server,
+    }
 }
 
 /// A flag whose value cannot be used.

@@ -1,6 +1,7 @@
 //! The one printer: data to stdout, talk to stderr, progress only where somebody watches.
 //! Not here: what the data or the talk is (commands), and how a finding looks (report).
 
+pub(crate) mod age;
 pub(crate) mod format;
 mod progress;
 mod table;

@@ -1,0 +1,44 @@
+//! `build`: from which folder to which layout.
+//! Not here: reading or packing.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Data;
+
+/// Check a folder of manifests and pack it into one OCI artifact, in an OCI image layout on disk.
+///
+/// The folder holds `bundle.yaml` (name, version, format, Kubernetes range) and `manifests/`. Everything that is wrong is said at
+/// once. The same folder gives the same digest on every run and machine. The digest is printed on stdout.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  # Build ./web into ./web-1.4.0.oci, named after its name and version
+  kubectl bundle build web
+
+  # Into a folder of your choice
+  kubectl bundle build web --output dist/web
+
+  # Only check
+  kubectl bundle build web --dry-run
+
+  # The digest for a script
+  DIGEST=$(kubectl bundle build web)")]
+pub(crate) struct Build {
+    /// The folder
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Folder of the OCI layout [default: NAME-VERSION.oci]
+    #[arg(short, long, value_name = "LAYOUT")]
+    pub(crate) output: Option<PathBuf>,
+    /// Name of the image in the layout [default: the version]
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Option<String>,
+    /// Check and pack, but write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print as data
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) format: Option<Data>,
+}

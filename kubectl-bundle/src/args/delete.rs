@@ -1,0 +1,36 @@
+//! `delete`: which deployment.
+//! Not here: what happens to installed objects; the object's `spec.deletion` says so.
+
+use clap::Args;
+
+use super::{DryRun, Kube};
+
+/// Delete BundleDeployments. What happens to their objects stands in each one's `spec.deletion`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  # Delete, and wait until everything is cleaned up
+  kubectl bundle delete web
+
+  # Do not wait
+  kubectl bundle delete web --wait=false")]
+pub(crate) struct Delete {
+    /// Names of the BundleDeployments
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) names: Vec<String>,
+    /// Wait until they are gone
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(crate) wait: bool,
+    /// How long to wait; 0 is without limit
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    pub(crate) timeout: String,
+    /// Say that a name is not there instead of failing
+    #[arg(long)]
+    pub(crate) ignore_not_found: bool,
+    /// Do not change the cluster: `server` asks it what it would do
+    #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRun::None, default_missing_value = "client")]
+    pub(crate) dry_run: DryRun,
+    /// Which cluster.
+    #[command(flatten)]
+    pub(crate) kube: Kube,
+}

@@ -1,0 +1,121 @@
+//! `deploy` and `create`: what, under which name and class.
+//! Not here: the objects.
+
+use clap::{Args, ValueEnum};
+
+use super::{DryRun, Kube, Object, Registry};
+
+/// What both have.
+#[derive(Debug, Args)]
+pub(crate) struct Content {
+    /// Class of provisioner that installs it
+    #[arg(long, value_name = "NAME", default_value = "core-rukpak-io-plain")]
+    pub(crate) class: String,
+    /// Name of a Secret in the system namespace with credentials for the registry
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pull_secret: Option<String>,
+    /// Leave a tag as it is instead of pinning it to the digest that it names now
+    #[arg(long)]
+    pub(crate) keep_tag: bool,
+}
+
+/// Writing to the cluster.
+#[derive(Debug, Args)]
+pub(crate) struct Write {
+    /// Do not change the cluster: `server` asks it what it would do
+    #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRun::None, default_missing_value = "client")]
+    pub(crate) dry_run: DryRun,
+    /// Take over fields that somebody else manages
+    #[arg(long)]
+    pub(crate) force_conflicts: bool,
+    /// Wait until it is installed (unpacked, for a Bundle)
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(crate) wait: bool,
+    /// How long to wait; 0 is without limit
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    pub(crate) timeout: String,
+    /// Print the object instead of what became of it
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub(crate) output: Option<Object>,
+}
+
+/// Install a bundle: create or update a BundleDeployment with the Bundle in its template.
+///
+/// The same command with another reference upgrades. A tag is pinned to the digest that it names now, and that is said. What is not
+/// given is as if it had never been: fields that an earlier `deploy` set and this one does not are removed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  # Install, and wait until it is done
+  kubectl bundle deploy web registry.example.com/team/web:1.4.0 --wait
+
+  # As a ServiceAccount of your own
+  kubectl bundle deploy web registry.example.com/team/web:1.4.0 --service-account team-a/deployer
+
+  # What would be sent, for a GitOps repository
+  kubectl bundle deploy web registry.example.com/team/web:1.4.0 --dry-run=client -o yaml
+
+  # What the cluster would say
+  kubectl bundle deploy web registry.example.com/team/web:1.4.0 --dry-run=server")]
+pub(crate) struct Deploy {
+    /// Name of the BundleDeployment, at most 45 characters
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
+    #[arg(value_name = "REF")]
+    pub(crate) reference: String,
+    /// What it is made of.
+    #[command(flatten)]
+    pub(crate) content: Content,
+    /// Install as this ServiceAccount instead of the class's: NAMESPACE/NAME, or a name in the namespace of -n
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub(crate) service_account: Option<String>,
+    /// What to do with an object of the content that exists already and belongs to nobody
+    #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
+    pub(crate) collision: Option<Collision>,
+    /// Writing to the cluster.
+    #[command(flatten)]
+    pub(crate) write: Write,
+    /// Which cluster.
+    #[command(flatten)]
+    pub(crate) kube: Kube,
+    /// How to talk to registries.
+    #[command(flatten)]
+    pub(crate) registry: Registry,
+}
+
+/// Create a Bundle: content that is pulled, verified and kept, but not installed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl bundle create web-1-4-0 registry.example.com/team/web:1.4.0 --wait")]
+pub(crate) struct Create {
+    /// Name of the Bundle, at most 52 characters
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
+    #[arg(value_name = "REF")]
+    pub(crate) reference: String,
+    /// What it is made of.
+    #[command(flatten)]
+    pub(crate) content: Content,
+    /// Writing to the cluster.
+    #[command(flatten)]
+    pub(crate) write: Write,
+    /// Which cluster.
+    #[command(flatten)]
+    pub(crate) kube: Kube,
+    /// How to talk to registries.
+    #[command(flatten)]
+    pub(crate) registry: Registry,
+}
+
+/// What to do with an object that exists already and belongs to nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum Collision {
+    /// Leave it, and fail
+    Prevent,
+    /// Take it over
+    Adopt,
+}

@@ -1,0 +1,41 @@
+//! `push`: what, and where to.
+//! Not here: the transfer.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Data, Registry};
+
+/// Push a bundle to a registry, and print its pinned reference on stdout.
+///
+/// A folder of manifests is built first. Content that is there already is not sent again. A tag that holds other content is left
+/// alone unless --overwrite-tag is given.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  # Push what `build` made
+  kubectl bundle push web-1.4.0.oci registry.example.com/team/web:1.4.0
+
+  # Build and push in one go
+  kubectl bundle push web registry.example.com/team/web:1.4.0
+
+  # Move a tag
+  kubectl bundle push web-1.4.1.oci registry.example.com/team/web:stable --overwrite-tag")]
+pub(crate) struct Push {
+    /// An OCI layout, or a folder of manifests
+    #[arg(value_name = "LAYOUT|DIR")]
+    pub(crate) source: PathBuf,
+    /// Where to: REGISTRY/REPOSITORY:TAG
+    #[arg(value_name = "REF")]
+    pub(crate) reference: String,
+    /// Let the tag name this content even if it names other content now
+    #[arg(long)]
+    pub(crate) overwrite_tag: bool,
+    /// Print as data
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub(crate) output: Option<Data>,
+    /// How to talk to registries.
+    #[command(flatten)]
+    pub(crate) registry: Registry,
+}

@@ -1,0 +1,67 @@
+//! `sign` and `verify`: what, and with which key.
+//! Not here: cryptography.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+
+use super::{Data, Registry};
+
+/// Sign a bundle in a registry with a private key, and print its pinned reference on stdout.
+///
+/// The signature is a Sigstore bundle beside the content, which cosign 3 verifies too. A tag is resolved first: what is signed is
+/// always the digest. The password of the key is taken from $BUNDLE_PASSWORD, else $COSIGN_PASSWORD, else asked for.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl bundle sign registry.example.com/team/web:1.4.0 --key release.key
+
+  # In a pipeline, by digest
+  kubectl bundle sign $(kubectl bundle push web registry.example.com/team/web:1.4.0) --key release.key")]
+pub(crate) struct Sign {
+    /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
+    #[arg(value_name = "REF")]
+    pub(crate) reference: String,
+    /// The private key, as `keys generate` or cosign made it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// Read the password from the first line of standard input
+    #[arg(long)]
+    pub(crate) password_stdin: bool,
+    /// Print as data
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub(crate) output: Option<Data>,
+    /// How to talk to registries.
+    #[command(flatten)]
+    pub(crate) registry: Registry,
+}
+
+/// Verify who signed a bundle in a registry: with public keys, or against SignaturePolicies in files.
+///
+/// Exit code 0 is verified, 3 refused (not signed, or by somebody else), 4 cannot tell (the registry did not answer).
+#[derive(Debug, Args)]
+#[command(
+    group = ArgGroup::new("against").required(true).multiple(false).args(["key", "policy"]),
+    after_help = "\
+Examples:
+  kubectl bundle verify registry.example.com/team/web:1.4.0 --key release.pub
+
+  # As a cluster with these policies would
+  kubectl bundle verify registry.example.com/team/web:1.4.0 --policy policies.yaml")]
+pub(crate) struct Verify {
+    /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
+    #[arg(value_name = "REF")]
+    pub(crate) reference: String,
+    /// A public key that must have signed; repeated: any of them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Vec<PathBuf>,
+    /// A file of SignaturePolicies, each of which must be satisfied where it matches; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Vec<PathBuf>,
+    /// Print as data
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub(crate) output: Option<Data>,
+    /// How to talk to registries.
+    #[command(flatten)]
+    pub(crate) registry: Registry,
+}

@@ -1,0 +1,105 @@
+//! Waiting for an object to become what is asked for, by watching it.
+//! Not here: what that is; the caller's question answers it.
+
+use std::time::Duration;
+
+use bundle_core::diagnostic::{Finding, codes};
+use futures::TryStreamExt as _;
+use kube::Resource;
+use kube::api::{Api, WatchEvent, WatchParams};
+use serde::de::DeserializeOwned;
+
+use super::Cluster;
+use crate::failure::{Failure, Outcome};
+
+/// How long the server keeps one watch open; then it is asked again.
+const WATCH_SECONDS: u32 = 60;
+
+/// What the question says about the object as it is now.
+pub(crate) enum Seen {
+    /// It is as asked.
+    Done,
+    /// Not yet.
+    NotYet,
+}
+
+impl Cluster {
+    /// Watches the object `name` until `question` says that it is done. `None` is the object that is not there.
+    /// After `timeout`, `late` words the finding.
+    pub(crate) async fn wait_for<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        timeout: Option<Duration>,
+        mut question: impl FnMut(Option<&K>) -> Outcome<Seen>,
+        late: impl FnOnce(Duration) -> Finding,
+    ) -> Outcome
+    where
+        K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let watching = self.watch_until(api, name, &mut question);
+        match timeout {
+            None => watching.await,
+            Some(limit) => match tokio::time::timeout(limit, watching).await {
+                Ok(done) => done,
+                Err(_) => Err(late(limit).into()),
+            },
+        }
+    }
+
+    async fn watch_until<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        question: &mut impl FnMut(Option<&K>) -> Outcome<Seen>,
+    ) -> Outcome
+    where
+        K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        loop {
+            let parameters =
+                kube::api::ListParams::default().fields(&format!("metadata.name={name}"));
+            let list = self.ask(api.list(&parameters)).await?;
+            if let Seen::Done = question(list.items.first())? {
+                return Ok(());
+            }
+            let version = list.metadata.resource_version.unwrap_or_default();
+            let watch = WatchParams::default()
+                .fields(&format!("metadata.name={name}"))
+                .timeout(WATCH_SECONDS);
+            let stream = self.ask(api.watch(&watch, &version)).await?;
+            let mut stream = std::pin::pin!(stream);
+            // A watch that ends or breaks is opened again: only the question and the deadline end the wait.
+            while let Ok(Some(event)) = stream.try_next().await {
+                let seen = match &event {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                        question(Some(object))?
+                    }
+                    WatchEvent::Deleted(_) => question(None)?,
+                    WatchEvent::Bookmark(_) => Seen::NotYet,
+                    WatchEvent::Error(_) => break,
+                };
+                if let Seen::Done = seen {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// The wait took too long.
+pub(crate) fn late(what: String, limit: Duration) -> Finding {
+    Finding::error(
+        codes::cluster::WAIT_TIMEOUT,
+        format!("{what} within {limit:?}"),
+    )
+}
+
+/// Its object is gone while it was waited for.
+pub(crate) fn gone(what: &str) -> Failure {
+    Finding::error(
+        codes::cluster::WAIT_TIMEOUT,
+        format!("{what} was deleted while it was waited for"),
+    )
+    .into()
+}

@@ -1,0 +1,100 @@
+//! `status`: one BundleDeployment in detail.
+//! Not here: many of them (get).
+
+use std::fmt::Write as _;
+
+use bundle_api::BundleDeployment;
+use kube::api::Api;
+
+use crate::cluster::{Cluster, KubeSettings};
+use crate::failure::Outcome;
+use crate::ui::format::Format;
+use crate::ui::{Table, Ui};
+
+use super::deployment::qualified;
+
+/// What `status` needs to know.
+pub(crate) struct Status {
+    /// The BundleDeployment.
+    pub(crate) name: String,
+    /// How to print.
+    pub(crate) format: Option<Format>,
+    /// Which cluster.
+    pub(crate) cluster: KubeSettings,
+}
+
+impl Status {
+    /// Asks and prints.
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
+        let cluster = Cluster::connect(&self.cluster).await?;
+        let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
+        let item = cluster.ask(api.get(&self.name)).await?;
+        if self.format == Some(Format::Name) {
+            return ui.data(qualified(&item));
+        }
+        if ui.structured(self.format, &item)? {
+            return Ok(());
+        }
+        ui.text(&describe(&item))
+    }
+}
+
+fn describe(item: &BundleDeployment) -> String {
+    let status = item.status.clone().unwrap_or_default();
+    let installed = status.installed.clone().unwrap_or_default();
+    let source = &item.spec.template.spec.source;
+    let lines = [
+        ("Name", item.metadata.name.clone().unwrap_or_default()),
+        ("Class", item.spec.provisioner_class_name.clone()),
+        (
+            "Wanted",
+            source
+                .image
+                .as_ref()
+                .map_or_else(|| source.kind.clone(), |image| image.reference.clone()),
+        ),
+        ("Version", installed.version.unwrap_or_default()),
+        ("Digest", installed.digest),
+        (
+            "Objects",
+            installed
+                .objects
+                .map(|count| count.to_string())
+                .unwrap_or_default(),
+        ),
+        ("Active bundle", status.active_bundle.unwrap_or_default()),
+        (
+            "Installed as",
+            installed
+                .installed_as
+                .map(|account| format!("{}/{}", account.namespace, account.name))
+                .unwrap_or_default(),
+        ),
+        ("Requested by", installed.requested_by.unwrap_or_default()),
+        ("Approved by", installed.approved_by.unwrap_or_default()),
+    ];
+    let mut text = String::new();
+    for (label, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{:<15}{value}", format!("{label}:"));
+    }
+    if !status.conditions.is_empty() {
+        let mut table = Table::new(["CONDITION", "STATUS", "REASON", "MESSAGE"]);
+        for condition in status.conditions {
+            table.row([
+                condition.type_,
+                condition.status,
+                condition.reason,
+                condition.message,
+            ]);
+        }
+        let _ = write!(text, "\n{}", table.render());
+    }
+    for object in &status.drift {
+        let _ = writeln!(text, "Drifted: {}", object.object);
+    }
+    for warning in &status.warnings {
+        let _ = writeln!(text, "Warning: {warning}");
+    }
+    text
+}
