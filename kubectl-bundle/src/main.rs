@@ -6,6 +6,7 @@ mod cluster;
 mod commands;
 mod exit;
 mod failure;
+mod files;
 mod password;
 mod report;
 mod settings;

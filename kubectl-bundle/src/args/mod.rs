@@ -5,6 +5,7 @@ mod completion;
 mod delete;
 mod get;
 mod global;
+mod keys;
 mod output;
 mod version;
 
@@ -14,6 +15,7 @@ pub(crate) use completion::Completion;
 pub(crate) use delete::Delete;
 pub(crate) use get::{Get, Status};
 pub(crate) use global::{Color, DryRun, Global, Kube};
+pub(crate) use keys::{KeyType, Keys, KeysVerb};
 pub(crate) use output::{Data, Object, Wide};
 pub(crate) use version::Version;
 
@@ -41,6 +43,8 @@ pub(crate) struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Make key pairs for signing
+    Keys(Keys),
     /// List what is deployed, at one look
     Get(Get),
     /// Show one deployment in detail

@@ -5,6 +5,7 @@ pub(crate) mod completion;
 pub(crate) mod delete;
 mod deployment;
 pub(crate) mod get;
+pub(crate) mod keys;
 pub(crate) mod status;
 pub(crate) mod version;
 
@@ -15,6 +16,8 @@ use crate::ui::Ui;
 
 /// One command, ready to run.
 pub(crate) enum Command {
+    /// `keys generate`
+    KeysGenerate(keys::generate::Generate),
     /// `get`
     Get(get::Get),
     /// `status`
@@ -31,6 +34,7 @@ impl Command {
     /// Runs it.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         match self {
+            Self::KeysGenerate(command) => command.run(ui),
             Self::Get(command) => in_runtime(command.run(ui)),
             Self::Status(command) => in_runtime(command.run(ui)),
             Self::Delete(command) => in_runtime(command.run(ui)),

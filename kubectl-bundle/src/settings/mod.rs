@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use bundle_core::diagnostic::{Finding, codes};
 
-use crate::args::{self, Color, Global, Verb};
+use bundle_trust::keys::KeyKind;
+
+use crate::args::{self, Color, Global, KeyType, Keys, KeysVerb, Verb};
 use crate::cluster::apply::DryRun;
-use crate::commands::{Command, completion, delete, get, status, version};
+use crate::commands::{Command, completion, delete, get, keys, status, version};
 use crate::failure::Outcome;
 use crate::ui::{Style, Verbosity};
 
@@ -44,6 +46,16 @@ pub(crate) fn style(global: &Global, environment: &Environment) -> Style {
 /// The command to run.
 pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command> {
     Ok(match verb {
+        Verb::Keys(Keys {
+            verb: KeysVerb::Generate(args),
+        }) => Command::KeysGenerate(keys::generate::Generate {
+            prefix: args.output_key_prefix,
+            kind: match args.key_type {
+                KeyType::P256 => KeyKind::EcdsaP256,
+                KeyType::Ed25519 => KeyKind::Ed25519,
+            },
+            password: environment.password_source(args.password_stdin),
+        }),
         Verb::Get(args) => Command::Get(get::Get {
             names: args.names,
             format: args.output.map(Into::into),
