@@ -80,6 +80,7 @@ macro_rules! area {
 pub mod codes {
     pub mod cluster;
     pub mod format;
+    pub mod install;
     pub mod reference;
     pub mod registry;
     pub mod review;
@@ -94,6 +95,7 @@ pub mod codes {
         trust::ALL,
         review::ALL,
         cluster::ALL,
+        install::ALL,
     ];
 }
 
