@@ -173,9 +173,6 @@ pub struct DriftIgnore {
     /// Kind of the objects, with its group: `Deployment.apps`, `ConfigMap`. Absent: every kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Namespace of the objects. Absent: every namespace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
     /// Name of the object. Absent: every name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

@@ -8,6 +8,7 @@ pub mod package;
 pub mod plan;
 pub mod policy;
 pub mod reference;
+pub mod review;
 pub mod rights;
 pub mod version;
 pub mod yaml;

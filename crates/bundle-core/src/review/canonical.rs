@@ -1,0 +1,163 @@
+//! When two specs mean the same: absent, null and empty are equal, and the order of keys does not matter. Digests and hashes follow from that.
+//! Not here: what a spec means (source, deployment).
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+use crate::reference::Digest;
+
+/// Members whose values are the user's own: inside of them an empty text or list is not the same as none.
+const OPAQUE: [&str; 3] = ["annotations", "config", "labels"];
+
+/// Whether two specs mean the same.
+pub fn same(left: &Value, right: &Value) -> bool {
+    reduced(left) == reduced(right)
+}
+
+/// The digest of what a spec means. Specs that mean the same have the same digest.
+pub fn spec_digest(spec: &Value) -> Digest {
+    Digest::of(bytes(&reduced(spec).unwrap_or_default()).as_bytes())
+}
+
+/// Names the Bundle of a template: six hexadecimal digits over what `spec.template` means. Templates that mean the same have the same hash, in every
+/// version of this program.
+pub fn template_hash(template: &Value) -> String {
+    spec_digest(template).hex()[..6].to_owned()
+}
+
+/// The value without what says nothing; `None` if nothing is left.
+fn reduced(value: &Value) -> Option<Value> {
+    match value {
+        Value::Null => None,
+        Value::String(text) if text.is_empty() => None,
+        Value::Array(items) if items.is_empty() => None,
+        // The position of an item counts, so none is dropped.
+        Value::Array(items) => Some(
+            items
+                .iter()
+                .map(|item| reduced(item).unwrap_or_default())
+                .collect(),
+        ),
+        Value::Object(members) => {
+            let left: Map<String, Value> = members
+                .iter()
+                .filter_map(|(key, value)| {
+                    let value = if OPAQUE.contains(&key.as_str()) {
+                        opaque(value)
+                    } else {
+                        reduced(value)
+                    };
+                    Some((key.clone(), value?))
+                })
+                .collect();
+            (!left.is_empty()).then_some(Value::Object(left))
+        }
+        other => Some(other.clone()),
+    }
+}
+
+fn opaque(value: &Value) -> Option<Value> {
+    let says_nothing = match value {
+        Value::Null => true,
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    };
+    (!says_nothing).then(|| value.clone())
+}
+
+/// Compact JSON with sorted keys, whatever order a value was built in.
+pub(super) fn bytes(value: &Value) -> String {
+    let mut text = String::new();
+    write(&mut text, value);
+    text
+}
+
+fn write(text: &mut String, value: &Value) {
+    match value {
+        Value::Object(members) => {
+            let mut sorted: Vec<_> = members.iter().collect();
+            sorted.sort_unstable_by_key(|(key, _)| *key);
+            text.push('{');
+            for (index, (key, value)) in sorted.into_iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                let _ = write!(text, "{}:", Value::from(key.as_str()));
+                write(text, value);
+            }
+            text.push('}');
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                write(text, item);
+            }
+            text.push(']');
+        }
+        other => {
+            let _ = write!(text, "{other}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn absent_null_and_empty_mean_the_same() {
+        let plain =
+            json!({"source": {"type": "git", "git": {"repository": "r", "ref": {"branch": "b"}}}});
+        for same_thing in [
+            json!({"source": {"git": {"ref": {"branch": "b"}, "repository": "r"}, "type": "git"}}),
+            json!({"source": {"type": "git", "image": null, "git": {"repository": "r", "ref": {"branch": "b", "tag": ""}}}}),
+            json!({"source": {"type": "git", "configMaps": [], "git": {"repository": "r", "directory": "", "ref": {"branch": "b"}, "auth": {"secret": {}}}}}),
+        ] {
+            assert!(same(&plain, &same_thing), "{same_thing}");
+            assert_eq!(spec_digest(&plain), spec_digest(&same_thing));
+        }
+        for other in [
+            json!({"source": {"type": "git", "git": {"repository": "r", "ref": {"branch": "c"}}}}),
+            json!({"source": {"type": "git", "git": {"repository": "r", "ref": {"tag": "b"}}}}),
+            json!({}),
+            Value::Null,
+        ] {
+            assert!(!same(&plain, &other), "{other}");
+            assert_ne!(spec_digest(&plain), spec_digest(&other));
+        }
+        assert!(same(&json!({}), &Value::Null));
+    }
+
+    #[test]
+    fn the_users_own_values_are_left_alone() {
+        let spec = |config: Value| json!({"config": config, "template": {"metadata": {}}});
+        assert!(same(&spec(json!({})), &spec(Value::Null)));
+        assert!(!same(&spec(json!({"a": ""})), &spec(json!({}))));
+        assert!(!same(&spec(json!({"a": null})), &spec(json!({"a": ""}))));
+        let labels = |labels: Value| json!({"metadata": {"labels": labels}});
+        assert!(!same(&labels(json!({"a": ""})), &labels(json!({}))));
+    }
+
+    #[test]
+    fn items_keep_their_places() {
+        assert!(!same(&json!([{}, {"a": 1}]), &json!([{"a": 1}, {}])));
+        assert!(same(&json!([{"b": ""}, {"a": 1}]), &json!([{}, {"a": 1}])));
+    }
+
+    #[test]
+    fn the_hash_of_a_template_is_fixed() {
+        let template = json!({"spec": {"provisionerClassName": "core-rukpak-io-plain", "source": {"type": "image", "image": {"ref": "registry.example.com/web:1"}}}});
+        assert_eq!(template_hash(&template), "e673a6");
+        let mut same_thing = template.clone();
+        same_thing["metadata"] = json!({"labels": {}});
+        assert_eq!(template_hash(&template), template_hash(&same_thing));
+        same_thing["metadata"] = json!({"labels": {"a": "b"}});
+        assert_ne!(template_hash(&template), template_hash(&same_thing));
+    }
+}

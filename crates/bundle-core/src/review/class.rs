@@ -1,0 +1,348 @@
+//! `ProvisionerClass` as the rest of the house reads it: who answers to a class name, and on what terms.
+//! Not here: what the terms lead to (content, rights, policy, plan::targets).
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    deployment::{ServiceAccount, service_account},
+    fields::Field,
+    source::Source,
+};
+use crate::{
+    diagnostic::{Finding, Findings, codes},
+    policy::ClassSignatures,
+};
+
+/// A class that can be acted on, with defaults filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Class {
+    /// Its name.
+    pub name: String,
+    /// Who answers to it.
+    pub provisioner: Provisioner,
+    /// Parameters of the provisioner.
+    pub parameters: BTreeMap<String, String>,
+    /// Who installs, unless a BundleDeployment names somebody else.
+    pub service_account: Option<ServiceAccount>,
+    /// Whose right counts.
+    pub authorization: Authorization,
+    /// Whether content waits for approval.
+    pub approval: Approval,
+    /// What happens where no SignaturePolicy matches.
+    pub signatures: ClassSignatures,
+    /// Source types that it takes; `None`: all.
+    pub source_types: Option<Vec<String>>,
+    /// Hosts that it takes content from; `None`: all.
+    pub source_hosts: Option<Vec<String>>,
+    /// Whether git and http sources may name private addresses.
+    pub private_addresses: bool,
+    /// Namespaces that content may land in, by pattern.
+    pub namespaces: Vec<String>,
+    /// Whether content may be cluster-scoped.
+    pub cluster_scoped: bool,
+}
+
+/// Who answers to a class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Provisioner {
+    /// Ours: plain manifests.
+    Plain,
+    /// Ours: registry+v1 bundles.
+    Registry,
+    /// Ours: charts.
+    Helm,
+    /// Somebody else's.
+    Foreign(String),
+}
+
+/// Whose right counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authorization {
+    /// That of whoever asks, for every object.
+    Requester,
+    /// That of the class.
+    Class,
+}
+
+/// Whether content waits for approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Approval {
+    /// It does not.
+    None,
+    /// By anyone with verb `approve` on the class.
+    ByAnyone,
+    /// By anyone with that verb but the requester.
+    ByAnotherPerson,
+}
+
+impl Class {
+    /// Reads `spec` of the ProvisionerClass `name`.
+    pub fn parse(name: &str, spec: &Value) -> Result<Self, Findings> {
+        let mut findings = Findings::default();
+        let f = &mut findings;
+        let field = Field::new(spec, "spec");
+        let provisioner = match field.get("provisioner").required(f).unwrap_or_default() {
+            "core.rukpak.io/plain" => Provisioner::Plain,
+            "core.rukpak.io/registry" => Provisioner::Registry,
+            "core.rukpak.io/helm" => Provisioner::Helm,
+            other => Provisioner::Foreign(other.to_owned()),
+        };
+        let approval = field.get("approval");
+        let required =
+            approval
+                .get("mode")
+                .choice(f, false, &[("None", false), ("Required", true)]);
+        let another =
+            approval
+                .get("by")
+                .choice(f, false, &[("Anyone", false), ("AnotherPerson", true)]);
+        let (sources, targets) = (field.get("sources"), field.get("targets"));
+        for object in [&approval, &sources, &targets] {
+            object.object(f);
+        }
+        let allow = [("Allow", true), ("Deny", false)];
+        let class = Self {
+            name: name.to_owned(),
+            provisioner,
+            parameters: field.get("parameters").map(f),
+            service_account: service_account(&field.get("serviceAccount"), f),
+            authorization: field.get("authorization").choice(
+                f,
+                Authorization::Requester,
+                &[
+                    ("Requester", Authorization::Requester),
+                    ("Class", Authorization::Class),
+                ],
+            ),
+            approval: match (required, another) {
+                (false, _) => Approval::None,
+                (true, false) => Approval::ByAnyone,
+                (true, true) => Approval::ByAnotherPerson,
+            },
+            signatures: field.get("signatures").choice(
+                f,
+                ClassSignatures::IfPolicy,
+                &[
+                    ("IfPolicy", ClassSignatures::IfPolicy),
+                    ("Required", ClassSignatures::Required),
+                ],
+            ),
+            source_types: sources.get("types").texts(f),
+            source_hosts: sources.get("hosts").texts(f),
+            private_addresses: sources.get("privateAddresses").choice(f, false, &allow),
+            namespaces: targets
+                .get("namespaces")
+                .texts(f)
+                .unwrap_or_else(|| vec!["*".to_owned()]),
+            cluster_scoped: targets.get("clusterScoped").choice(f, true, &allow),
+        };
+        if findings.has_errors() {
+            let subject = format!("ProvisionerClass/{name}");
+            return Err(findings
+                .0
+                .into_iter()
+                .map(|finding| Finding {
+                    code: codes::review::CLASS_UNREADABLE,
+                    ..finding.about(subject.clone())
+                })
+                .collect());
+        }
+        Ok(class)
+    }
+
+    /// Whether this program answers to it.
+    pub fn is_ours(&self) -> bool {
+        !matches!(self.provisioner, Provisioner::Foreign(_))
+    }
+
+    /// What is wrong with content from `source` under this class; `field` is the path of the source.
+    pub fn takes(&self, source: &Source, field: &str) -> Option<Finding> {
+        let kind = source.kind();
+        let refuse = |what: String, taken: &[String]| {
+            Finding::error(
+                codes::review::SOURCE_NOT_ALLOWED,
+                format!("provisioner class {:?} does not take {what}", self.name),
+            )
+            .at_field(field)
+            .hint(if taken.is_empty() {
+                "it takes none at all".to_owned()
+            } else {
+                format!("it takes {}", taken.join(", "))
+            })
+        };
+        if let Some(types) = &self.source_types
+            && !types.iter().any(|taken| taken == kind)
+        {
+            return Some(refuse(format!("sources of type {kind}"), types));
+        }
+        let host = source.host()?;
+        if let Some(hosts) = &self.source_hosts
+            && !hosts.iter().any(|pattern| host_matches(pattern, host))
+        {
+            return Some(refuse(format!("content from {host}"), hosts));
+        }
+        let dialled = matches!(source, Source::Git { .. } | Source::Http { .. });
+        if dialled && !self.private_addresses && is_private(host) {
+            return Some(
+                Finding::error(
+                    codes::review::SOURCE_NOT_ALLOWED,
+                    format!("provisioner class {:?} does not take content from the private address {host}", self.name),
+                )
+                .at_field(field)
+                .hint("an administrator can set spec.sources.privateAddresses: Allow on the class"),
+            );
+        }
+        None
+    }
+}
+
+/// Host without port, and the port.
+fn split_port(host: &str) -> (&str, Option<&str>) {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, Some(port)),
+        _ => (host, None),
+    }
+}
+
+/// A pattern without a port stands for every port; `*` at its beginning for any run of characters.
+fn host_matches(pattern: &str, host: &str) -> bool {
+    let (wanted, wanted_port) = split_port(pattern);
+    let (name, port) = split_port(host);
+    if wanted_port.is_some() && wanted_port != port {
+        return false;
+    }
+    let name = name.to_ascii_lowercase();
+    let wanted = wanted.to_ascii_lowercase();
+    match wanted.strip_prefix('*') {
+        Some(end) => name.ends_with(end),
+        None => name == wanted,
+    }
+}
+
+/// Whether the host is written as an address that no public name should lead to, or as the machine itself. What a name resolves to is looked at by
+/// whoever dials it.
+fn is_private(host: &str) -> bool {
+    let (name, _) = split_port(host);
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    match name.parse::<std::net::IpAddr>() {
+        Ok(std::net::IpAddr::V4(v4)) => {
+            v4.is_loopback() || v4.is_private() || v4.is_link_local() || v4.is_unspecified()
+        }
+        Ok(std::net::IpAddr::V6(v6)) => {
+            v6.is_loopback()
+                || v6.is_unspecified()
+                || v6.is_unique_local()
+                || v6.is_unicast_link_local()
+                || v6
+                    .to_ipv4_mapped()
+                    .is_some_and(|v4| is_private(&v4.to_string()))
+        }
+        Err(_) => name == "localhost" || name.ends_with(".localhost"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn class(spec: Value) -> Class {
+        Class::parse("plain", &spec).unwrap()
+    }
+
+    fn image(reference: &str) -> Source {
+        Source::Image {
+            reference: reference.parse().unwrap(),
+            pull_secret: None,
+        }
+    }
+
+    #[test]
+    fn nothing_but_a_provisioner_has_the_defaults() {
+        let class = class(json!({"provisioner": "core.rukpak.io/plain"}));
+        assert_eq!(class.provisioner, Provisioner::Plain);
+        assert_eq!(class.authorization, Authorization::Requester);
+        assert_eq!(class.approval, Approval::None);
+        assert_eq!(class.signatures, ClassSignatures::IfPolicy);
+        assert_eq!(class.namespaces, ["*"]);
+        assert!(class.cluster_scoped && !class.private_addresses);
+        assert!(class.takes(&Source::Upload, "spec.source").is_none());
+    }
+
+    #[test]
+    fn a_class_that_cannot_be_read_says_so() {
+        let findings = Class::parse(
+            "x",
+            &json!({"signatures": "Sometimes", "sources": {"types": "image"}}),
+        )
+        .unwrap_err();
+        assert_eq!(findings.0.len(), 3);
+        assert!(
+            findings
+                .0
+                .iter()
+                .all(|f| f.code == codes::review::CLASS_UNREADABLE)
+        );
+        assert!(
+            findings
+                .to_string()
+                .contains("ProvisionerClass/x: spec.signatures: spec.signatures is `Sometimes`")
+        );
+    }
+
+    #[test]
+    fn sources_are_limited_by_type_and_host() {
+        let class = class(
+            json!({"provisioner": "core.rukpak.io/plain", "sources": {"types": ["image"], "hosts": ["registry.example.com", "*.internal.example.com:5000"]}}),
+        );
+        for (reference, taken) in [
+            ("registry.example.com/web:1", true),
+            ("registry.example.com:5000/web:1", true),
+            ("a.internal.example.com:5000/web:1", true),
+            ("a.internal.example.com/web:1", false),
+            ("registry.example.com.evil.example.net/web:1", false),
+        ] {
+            assert_eq!(
+                class.takes(&image(reference), "spec.source").is_none(),
+                taken,
+                "{reference}"
+            );
+        }
+        let finding = class.takes(&Source::Upload, "spec.source").unwrap();
+        assert_eq!(
+            finding.message,
+            "provisioner class \"plain\" does not take sources of type upload"
+        );
+    }
+
+    #[test]
+    fn private_addresses_are_for_those_who_allow_them() {
+        let http = |url: &str| Source::Http {
+            url: url.to_owned(),
+            auth: super::super::source::Auth::default(),
+        };
+        let class = class(json!({"provisioner": "core.rukpak.io/plain"}));
+        for (url, taken) in [
+            ("http://169.254.169.254/latest", false),
+            ("http://[::1]:80/a", false),
+            ("http://[::ffff:10.0.0.1]/a", false),
+            ("http://localhost/a", false),
+            ("http://10.1.2.3/a", false),
+            ("https://files.example.com/a", true),
+        ] {
+            assert_eq!(
+                class.takes(&http(url), "spec.source").is_none(),
+                taken,
+                "{url}"
+            );
+        }
+        assert!(
+            class
+                .takes(&image("127.0.0.1:5000/web:1"), "spec.source")
+                .is_none()
+        );
+    }
+}

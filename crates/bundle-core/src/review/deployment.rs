@@ -1,0 +1,485 @@
+//! `spec` of a BundleDeployment as the rest of the house reads it. There is no second parser.
+//! Not here: the Bundle in its template (source), and what the settings lead to (plan, webhook).
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use serde_json::Value;
+
+use super::{
+    canonical,
+    fields::Field,
+    source::{CheckedBundleSpec, class_name},
+};
+use crate::{
+    diagnostic::Findings,
+    plan::{applyset::GroupKind, ignore::Rule},
+    reference::Digest,
+};
+
+/// A BundleDeployment's spec that can be acted on, with defaults filled in.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own in the API"
+)]
+pub struct CheckedDeploymentSpec {
+    /// Name of the ProvisionerClass that installs.
+    pub class: String,
+    /// The Bundle to make.
+    pub template: Template,
+    /// Configuration, as written.
+    pub config: Option<Value>,
+    /// Install as this one instead of the class's.
+    pub service_account: Option<ServiceAccount>,
+    /// Change nothing.
+    pub paused: bool,
+    /// Take over objects that belong to nobody, instead of failing.
+    pub adopt: bool,
+    /// Restore drifted objects, instead of only reporting them.
+    pub correct_drift: bool,
+    /// Fields that are somebody else's.
+    pub drift_ignore: Vec<Rule>,
+    /// How new content replaces the old.
+    pub rollout: Rollout,
+    /// What happens to installed objects at the end.
+    pub deletion: Deletion,
+    /// Install although the content's Kubernetes range leaves this server out.
+    pub accept_unsupported: bool,
+    /// Checks on CRD upgrades that are set aside.
+    pub crd_exceptions: Vec<CrdException>,
+    /// Digest of what the spec means.
+    pub digest: Digest,
+}
+
+/// The Bundle to make.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Template {
+    /// Labels of the Bundle.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the Bundle.
+    pub annotations: BTreeMap<String, String>,
+    /// Its spec, read.
+    pub bundle: CheckedBundleSpec,
+    /// Its spec, as written: what the Bundle gets.
+    pub spec: Value,
+    /// Hash of the whole template, six hexadecimal digits.
+    pub hash: String,
+}
+
+/// A ServiceAccount.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServiceAccount {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for ServiceAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// How new content replaces the old.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rollout {
+    /// How long it may take until it is healthy.
+    pub deadline: Duration,
+    /// Whether the old content returns when it takes longer.
+    pub roll_back: bool,
+    /// How many earlier revisions are remembered.
+    pub history: usize,
+    /// Whether a lower version may replace a higher one.
+    pub allow_downgrade: bool,
+}
+
+/// What happens to installed objects at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deletion {
+    /// Whether they are left behind.
+    pub orphan: bool,
+    /// What happens to CRDs with live resources.
+    pub custom_resources: CustomResources,
+}
+
+/// What happens to CRDs with live resources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CustomResources {
+    /// Deletion waits.
+    Refuse,
+    /// The CRD stays.
+    Orphan,
+    /// Both go.
+    Delete,
+}
+
+/// One check on one CRD that is set aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CrdException {
+    /// Name of the CRD.
+    pub crd: String,
+    /// The check.
+    pub check: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl CheckedDeploymentSpec {
+    /// Reads `spec` of a BundleDeployment.
+    pub fn parse(spec: &Value) -> Result<Self, Findings> {
+        let mut findings = Findings::default();
+        let field = Field::new(spec, "spec");
+        if !field.is_set() {
+            field.missing(&mut findings);
+        }
+        let class = class_name(&field.get("provisionerClassName"), &mut findings);
+        let template = template(&field.get("template"), &mut findings);
+        let rest = Rest {
+            f: &field,
+            findings: &mut findings,
+        }
+        .read();
+        match (class, template) {
+            (Some(class), Some(template)) if !findings.has_errors() => Ok(Self {
+                class,
+                template,
+                config: field.get("config").value().cloned(),
+                service_account: rest.service_account,
+                paused: rest.paused,
+                adopt: rest.adopt,
+                correct_drift: rest.correct_drift,
+                drift_ignore: rest.drift_ignore,
+                rollout: rest.rollout,
+                deletion: rest.deletion,
+                accept_unsupported: rest.accept_unsupported,
+                crd_exceptions: rest.crd_exceptions,
+                digest: canonical::spec_digest(spec),
+            }),
+            _ => Err(findings),
+        }
+    }
+}
+
+fn template(field: &Field<'_>, findings: &mut Findings) -> Option<Template> {
+    let Some(value) = field.value() else {
+        field.missing(findings);
+        return None;
+    };
+    if !field.object(findings) {
+        return None;
+    }
+    let metadata = field.get("metadata");
+    let labels = metadata.get("labels").map(findings);
+    let annotations = metadata.get("annotations").map(findings);
+    let spec = field.get("spec");
+    let written = spec.value().cloned().unwrap_or_default();
+    match CheckedBundleSpec::parse_at(&written, "bundledeployment", &spec.path) {
+        Ok(bundle) => Some(Template {
+            labels,
+            annotations,
+            bundle,
+            spec: written,
+            hash: canonical::template_hash(value),
+        }),
+        Err(more) => {
+            findings.0.extend(more.0);
+            None
+        }
+    }
+}
+
+/// The optional fields.
+struct Optional {
+    service_account: Option<ServiceAccount>,
+    paused: bool,
+    adopt: bool,
+    correct_drift: bool,
+    drift_ignore: Vec<Rule>,
+    rollout: Rollout,
+    deletion: Deletion,
+    accept_unsupported: bool,
+    crd_exceptions: Vec<CrdException>,
+}
+
+struct Rest<'a, 'v> {
+    f: &'a Field<'v>,
+    findings: &'a mut Findings,
+}
+
+impl Rest<'_, '_> {
+    fn read(mut self) -> Optional {
+        let drift = self.f.get("drift");
+        drift.object(self.findings);
+        let ignore = drift.get("ignore").items(self.findings);
+        Optional {
+            service_account: service_account(&self.f.get("serviceAccount"), self.findings),
+            paused: self.f.get("paused").flag(self.findings),
+            adopt: self.f.get("collision").choice(
+                self.findings,
+                false,
+                &[("Prevent", false), ("Adopt", true)],
+            ),
+            correct_drift: drift.get("mode").choice(
+                self.findings,
+                true,
+                &[("Correct", true), ("Report", false)],
+            ),
+            drift_ignore: ignore.iter().map(|item| self.rule(item)).collect(),
+            rollout: self.rollout(),
+            deletion: self.deletion(),
+            accept_unsupported: self.f.get("kubernetes").get("unsupported").choice(
+                self.findings,
+                false,
+                &[("Accept", true)],
+            ),
+            crd_exceptions: self.crd_exceptions(),
+        }
+    }
+
+    fn rule(&mut self, item: &Field<'_>) -> Rule {
+        item.object(self.findings);
+        let mut text = |name: &str| item.get(name).text(self.findings).map(str::to_owned);
+        let kind = text("kind").map(|kind| GroupKind::parse(&kind));
+        let (name, manager) = (text("name"), text("manager"));
+        let pointers = item.get("fields");
+        let fields = pointers.texts(self.findings).unwrap_or_default();
+        for pointer in fields.iter().filter(|pointer| !pointer.starts_with('/')) {
+            pointers.bad(
+                self.findings,
+                format_args!("holds `{pointer}`, and takes JSON pointers such as /spec/replicas"),
+            );
+        }
+        if fields.is_empty() && manager.is_none() {
+            item.bad(self.findings, "must name `fields` or a `manager`");
+        }
+        Rule {
+            kind,
+            name,
+            fields,
+            manager,
+        }
+    }
+
+    fn rollout(&mut self) -> Rollout {
+        let field = self.f.get("rollout");
+        field.object(self.findings);
+        let deadline = field.get("deadline");
+        let duration = match deadline.text(self.findings) {
+            None => Duration::from_secs(600),
+            Some(text) => duration(text).unwrap_or_else(|| {
+                deadline.bad(
+                    self.findings,
+                    format_args!("is `{text}`, and takes a duration such as 10m or 1h30m"),
+                );
+                Duration::from_secs(600)
+            }),
+        };
+        let history = field.get("history");
+        let count = match history.value() {
+            None => 5,
+            Some(value) => match value.as_u64() {
+                Some(count @ 0..=100) => usize::try_from(count).unwrap_or(100),
+                _ => {
+                    history.bad(self.findings, "must be a number from 0 to 100");
+                    5
+                }
+            },
+        };
+        Rollout {
+            deadline: duration,
+            roll_back: field.get("onFailure").choice(
+                self.findings,
+                false,
+                &[("Hold", false), ("RollBack", true)],
+            ),
+            history: count,
+            allow_downgrade: field.get("allowDowngrade").flag(self.findings),
+        }
+    }
+
+    fn deletion(&mut self) -> Deletion {
+        let field = self.f.get("deletion");
+        field.object(self.findings);
+        Deletion {
+            orphan: field.get("objects").choice(
+                self.findings,
+                false,
+                &[("Delete", false), ("Orphan", true)],
+            ),
+            custom_resources: field.get("customResources").choice(
+                self.findings,
+                CustomResources::Refuse,
+                &[
+                    ("Refuse", CustomResources::Refuse),
+                    ("Orphan", CustomResources::Orphan),
+                    ("Delete", CustomResources::Delete),
+                ],
+            ),
+        }
+    }
+
+    fn crd_exceptions(&mut self) -> Vec<CrdException> {
+        let items = self
+            .f
+            .get("crdUpgrades")
+            .get("exceptions")
+            .items(self.findings);
+        items
+            .iter()
+            .filter_map(|item| {
+                let mut text =
+                    |name: &str| item.get(name).required(self.findings).map(str::to_owned);
+                let (crd, check, reason) = (text("crd"), text("check"), text("reason"));
+                Some(CrdException {
+                    crd: crd?,
+                    check: check?,
+                    reason: reason?,
+                })
+            })
+            .collect()
+    }
+}
+
+/// A ServiceAccount; both parts are needed.
+pub(super) fn service_account(
+    field: &Field<'_>,
+    findings: &mut Findings,
+) -> Option<ServiceAccount> {
+    if !field.object(findings) {
+        return None;
+    }
+    let mut part = |name: &str| field.get(name).required(findings).map(str::to_owned);
+    let (namespace, name) = (part("namespace"), part("name"));
+    Some(ServiceAccount {
+        namespace: namespace?,
+        name: name?,
+    })
+}
+
+/// `10m`, `1h30m`, `500ms`: as the schema has it.
+fn duration(text: &str) -> Option<Duration> {
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let number: u64 = rest.get(..digits)?.parse().ok()?;
+        rest = rest.get(digits..)?;
+        let (unit, left) = if let Some(left) = rest.strip_prefix("ms") {
+            (Duration::from_millis(1), left)
+        } else if let Some(left) = rest.strip_prefix('s') {
+            (Duration::from_secs(1), left)
+        } else if let Some(left) = rest.strip_prefix('m') {
+            (Duration::from_secs(60), left)
+        } else {
+            (Duration::from_secs(3600), rest.strip_prefix('h')?)
+        };
+        let part = unit.checked_mul(u32::try_from(number).ok()?)?;
+        total = total.checked_add(part)?;
+        rest = left;
+    }
+    (!total.is_zero()).then_some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn with(more: Value) -> Value {
+        let mut spec = json!({
+            "provisionerClassName": "plain",
+            "template": {"spec": {"provisionerClassName": "plain", "source": {"type": "image", "image": {"ref": "registry.example.com/web:1"}}}},
+        });
+        for (key, value) in more.as_object().unwrap() {
+            spec[key] = value.clone();
+        }
+        spec
+    }
+
+    #[test]
+    fn rukpaks_form_has_the_defaults() {
+        let spec = CheckedDeploymentSpec::parse(&with(json!({}))).unwrap();
+        assert!(spec.correct_drift && !spec.adopt && !spec.paused && !spec.accept_unsupported);
+        assert_eq!(spec.rollout.deadline, Duration::from_secs(600));
+        assert_eq!(spec.rollout.history, 5);
+        assert_eq!(spec.deletion.custom_resources, CustomResources::Refuse);
+        assert_eq!(spec.template.hash.len(), 6);
+    }
+
+    #[test]
+    fn everything_can_be_said() {
+        let spec = CheckedDeploymentSpec::parse(&with(json!({
+            "serviceAccount": {"namespace": "team-a", "name": "deployer"},
+            "paused": true,
+            "collision": "Adopt",
+            "drift": {"mode": "Report", "ignore": [{"kind": "Deployment.apps", "name": "web", "fields": ["/spec/replicas"]}, {"manager": "keda"}]},
+            "rollout": {"deadline": "1h30m", "onFailure": "RollBack", "history": 0, "allowDowngrade": true},
+            "deletion": {"objects": "Orphan", "customResources": "Delete"},
+            "kubernetes": {"unsupported": "Accept"},
+            "crdUpgrades": {"exceptions": [{"crd": "widgets.example.com", "check": "NoExistingFieldRemoved", "reason": "unused"}]},
+            "config": {"values": "a: 1"},
+        })))
+        .unwrap();
+        assert!(spec.paused && spec.adopt && !spec.correct_drift && spec.accept_unsupported);
+        assert_eq!(spec.service_account.unwrap().to_string(), "team-a/deployer");
+        assert_eq!(spec.drift_ignore.len(), 2);
+        assert_eq!(spec.rollout.deadline, Duration::from_secs(5400));
+        assert!(spec.deletion.orphan && spec.rollout.roll_back);
+        assert_eq!(spec.crd_exceptions[0].crd, "widgets.example.com");
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_at_once() {
+        let findings = CheckedDeploymentSpec::parse(&json!({
+            "provisionerClassName": "Bad",
+            "template": {"spec": {"source": {"type": "image"}}},
+            "collision": "Steal",
+            "rollout": {"deadline": "soon", "history": -1},
+            "serviceAccount": {"name": "x"},
+            "drift": {"ignore": [{"kind": "Deployment.apps"}]},
+        }))
+        .unwrap_err();
+        let fields: Vec<_> = findings
+            .0
+            .iter()
+            .filter_map(|f| f.place.field.as_deref())
+            .collect();
+        assert_eq!(
+            fields,
+            [
+                "spec.provisionerClassName",
+                "spec.template.spec.provisionerClassName",
+                "spec.template.spec.source.image",
+                "spec.serviceAccount.namespace",
+                "spec.collision",
+                "spec.drift.ignore[0]",
+                "spec.rollout.deadline",
+                "spec.rollout.history",
+            ]
+        );
+        assert!(
+            findings.0[2]
+                .message
+                .starts_with("bundledeployment.spec.template.spec.source.image must be set")
+        );
+    }
+
+    #[test]
+    fn durations() {
+        for (text, expected) in [
+            ("10m", Some(600_000)),
+            ("1h30m", Some(5_400_000)),
+            ("250ms", Some(250)),
+            ("0s", None),
+            ("", None),
+            ("5", None),
+            ("m", None),
+            ("1d", None),
+            ("99999999999999999999h", None),
+        ] {
+            assert_eq!(duration(text).map(|d| d.as_millis()), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,552 @@
+//! `spec` of a Bundle as the rest of the house reads it: a class and one source that can be fetched. There is no second parser.
+//! Not here: whether a class takes such a source (content) or how it is fetched (webhook).
+
+use serde_json::Value;
+
+use super::{canonical, fields::Field};
+use crate::{
+    diagnostic::{Code, Finding, Findings, codes},
+    reference::{Digest, Reference},
+};
+
+/// A Bundle's spec that can be acted on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckedBundleSpec {
+    /// Name of the ProvisionerClass.
+    pub class: String,
+    /// Where the content comes from.
+    pub source: Source,
+    /// Digest of what the spec means; equal for specs that mean the same.
+    pub digest: Digest,
+}
+
+/// Where the content comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// An image in a registry.
+    Image {
+        /// Its reference.
+        reference: Reference,
+        /// Secret with credentials, in the system namespace.
+        pull_secret: Option<String>,
+    },
+    /// A directory of a git repository.
+    Git {
+        /// URL.
+        repository: String,
+        /// Directory inside, relative and without `..`.
+        directory: String,
+        /// What to check out.
+        checkout: GitRef,
+        /// Credentials and TLS.
+        auth: Auth,
+    },
+    /// Files from ConfigMaps of the system namespace.
+    ConfigMaps(Vec<ConfigMapFiles>),
+    /// An archive behind a URL.
+    Http {
+        /// URL, http or https.
+        url: String,
+        /// Credentials and TLS.
+        auth: Auth,
+    },
+    /// Content that is uploaded later.
+    Upload,
+}
+
+/// What to check out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GitRef {
+    /// A branch.
+    Branch(String),
+    /// A tag.
+    Tag(String),
+    /// A commit.
+    Commit(String),
+}
+
+/// Credentials and TLS of a git or http source.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Auth {
+    /// Secret in the system namespace.
+    pub secret: Option<String>,
+    /// Whether any certificate is accepted.
+    pub insecure_skip_verify: bool,
+}
+
+/// The entries of one ConfigMap, as files in one directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigMapFiles {
+    /// Its name, in the system namespace.
+    pub name: String,
+    /// Directory in the bundle, relative and without `..`; empty for its root.
+    pub path: String,
+}
+
+impl Source {
+    /// `spec.source.type`
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Image { .. } => "image",
+            Self::Git { .. } => "git",
+            Self::ConfigMaps(_) => "configMaps",
+            Self::Http { .. } => "http",
+            Self::Upload => "upload",
+        }
+    }
+
+    /// Host it is fetched from, with the port where one is named. Sources inside the cluster have none.
+    pub fn host(&self) -> Option<&str> {
+        match self {
+            Self::Image { reference, .. } => Some(reference.registry()),
+            Self::Git { repository, .. } => url_host(repository),
+            Self::Http { url, .. } => url_host(url),
+            Self::ConfigMaps(_) | Self::Upload => None,
+        }
+    }
+}
+
+impl CheckedBundleSpec {
+    /// Reads `spec` of a Bundle. Messages begin `bundle.spec…`, as RukPak's do.
+    pub fn parse(spec: &Value) -> Result<Self, Findings> {
+        Self::parse_at(spec, "bundle", "spec")
+    }
+
+    /// Reads a Bundle's spec at `path` of a `kind`: messages begin `<kind>.<path>`.
+    pub(super) fn parse_at(spec: &Value, kind: &str, path: &str) -> Result<Self, Findings> {
+        let mut findings = Findings::default();
+        let field = Field::new(spec, path);
+        if !field.is_set() {
+            field.missing(&mut findings);
+        }
+        let class = class_name(&field.get("provisionerClassName"), &mut findings);
+        let source = SourceReader {
+            kind,
+            findings: &mut findings,
+        }
+        .source(&field.get("source"));
+        match (class, source) {
+            (Some(class), Some(source)) if !findings.has_errors() => Ok(Self {
+                class,
+                source,
+                digest: canonical::spec_digest(spec),
+            }),
+            _ => Err(findings),
+        }
+    }
+}
+
+/// The name of a class, by the pattern of the schema.
+pub(super) fn class_name(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+    let name = field.required(findings)?;
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let fits = name.bytes().all(|b| inner(b) || b == b'-')
+        && name.bytes().next().is_some_and(inner)
+        && name.bytes().last().is_some_and(inner);
+    if !fits {
+        field.bad(findings, format_args!("is `{name}`: Invalid value: \"{name}\": lower-case letters, digits and dashes, beginning and ending with a letter or digit"));
+        return None;
+    }
+    Some(name.to_owned())
+}
+
+const MEMBERS: [&str; 5] = ["image", "git", "configMaps", "upload", "http"];
+
+struct SourceReader<'a> {
+    kind: &'a str,
+    findings: &'a mut Findings,
+}
+
+impl SourceReader<'_> {
+    fn say(&mut self, code: Code, field: &Field<'_>, message: String) {
+        self.findings
+            .push(Finding::error(code, message).at_field(field.path.clone()));
+    }
+
+    fn source(&mut self, field: &Field<'_>) -> Option<Source> {
+        if !field.is_set() {
+            field.missing(self.findings);
+            return None;
+        }
+        if !field.object(self.findings) {
+            return None;
+        }
+        let kind = field.get("type").required(self.findings)?;
+        let member = MEMBERS.iter().copied().find(|member| *member == kind);
+        let Some(member) = member else {
+            field.get("type").bad(
+                self.findings,
+                format_args!("is `{kind}`, and takes one of image, git, configMaps, http, upload"),
+            );
+            return None;
+        };
+        let body = field.get(member);
+        let empty_list = body
+            .value()
+            .and_then(Value::as_array)
+            .is_some_and(Vec::is_empty);
+        if (!body.is_set() || empty_list) && member != "upload" {
+            // The Go program that these texts come from wrote member and type in lower case.
+            let lower = member.to_lowercase();
+            let text = format!(
+                "{}.{}.{lower} must be set for source type \"{lower}\"",
+                self.kind, field.path
+            );
+            self.say(codes::review::SOURCE_MEMBER, &body, text);
+            return None;
+        }
+        self.one_of(field, &MEMBERS, member == "upload");
+        match member {
+            "image" => self.image(&body),
+            "git" => self.git(&body),
+            "configMaps" => self.config_maps(&body),
+            "http" => self.http(&body),
+            _ => Some(Source::Upload),
+        }
+    }
+
+    /// The schema says the same; this is for those who check without a server.
+    fn one_of(&mut self, field: &Field<'_>, members: &[&str], none_is_fine: bool) {
+        let set: Vec<_> = members
+            .iter()
+            .copied()
+            .filter(|member| field.get(member).is_set())
+            .collect();
+        if set.len() == 1 || (set.is_empty() && none_is_fine) {
+            return;
+        }
+        let found = if set.is_empty() {
+            "Found none valid".to_owned()
+        } else {
+            format!(
+                "Found {} valid alternatives ({})",
+                set.len(),
+                set.join(", ")
+            )
+        };
+        let text = format!(
+            "{}.{} must validate one and only one schema (oneOf). {found}",
+            self.kind, field.path
+        );
+        self.say(codes::review::SOURCE_UNION, field, text);
+    }
+
+    fn image(&mut self, body: &Field<'_>) -> Option<Source> {
+        let reference = body.get("ref");
+        let text = reference.required(self.findings)?;
+        let pull_secret = body.get("pullSecret").text(self.findings);
+        match text.parse() {
+            Ok(parsed) => Some(Source::Image {
+                reference: parsed,
+                pull_secret: pull_secret.map(str::to_owned),
+            }),
+            Err(finding) => {
+                let finding: Finding = finding;
+                self.findings.push(finding.at_field(reference.path));
+                None
+            }
+        }
+    }
+
+    fn git(&mut self, body: &Field<'_>) -> Option<Source> {
+        let repository = body.get("repository").required(self.findings);
+        let reference = body.get("ref");
+        if !reference.is_set() {
+            reference.missing(self.findings);
+        }
+        self.one_of(&reference, &["branch", "tag", "commit"], false);
+        let mut checkout = None;
+        for (member, make) in [
+            ("branch", GitRef::Branch as fn(String) -> GitRef),
+            ("tag", GitRef::Tag),
+            ("commit", GitRef::Commit),
+        ] {
+            if let Some(text) = reference.get(member).text(self.findings) {
+                checkout = Some(make(text.to_owned()));
+            }
+        }
+        if checkout.is_none() && !self.findings.has_errors() {
+            reference.missing(self.findings);
+        }
+        let directory = body.get("directory");
+        let given = directory.text(self.findings).unwrap_or("./manifests");
+        let inside = match inside(given) {
+            Ok(path) => Some(path),
+            Err(Outside::Absolute) => {
+                let text = format!(
+                    "{}.{} is absolute: directory must define path within the repository",
+                    self.kind, directory.path
+                );
+                self.say(codes::review::SOURCE_PATH, &directory, text);
+                None
+            }
+            Err(Outside::Above) => {
+                let text = format!(
+                    "{}.{} begins with \"../\": directory must define path within the repository",
+                    self.kind, directory.path
+                );
+                self.say(codes::review::SOURCE_PATH, &directory, text);
+                None
+            }
+        };
+        Some(Source::Git {
+            repository: repository?.to_owned(),
+            directory: inside?,
+            checkout: checkout?,
+            auth: self.auth(&body.get("auth")),
+        })
+    }
+
+    fn config_maps(&mut self, body: &Field<'_>) -> Option<Source> {
+        let mut files = Vec::new();
+        for (index, item) in body.items(self.findings).iter().enumerate() {
+            let name = item.get("configMap").get("name").required(self.findings);
+            let path = item.get("path");
+            let given = path.text(self.findings).unwrap_or_default();
+            match (name, inside(given)) {
+                (Some(name), Ok(path)) => files.push(ConfigMapFiles {
+                    name: name.to_owned(),
+                    path,
+                }),
+                (_, Err(_)) => {
+                    let list = body.path.to_lowercase();
+                    let text = format!(
+                        "{}.{list}[{index}].path is invalid: {given:?} is outside bundle root",
+                        self.kind
+                    );
+                    self.say(codes::review::SOURCE_PATH, &path, text);
+                }
+                (None, Ok(_)) => {}
+            }
+        }
+        Some(Source::ConfigMaps(files))
+    }
+
+    fn http(&mut self, body: &Field<'_>) -> Option<Source> {
+        let field = body.get("url");
+        let url = field.required(self.findings)?;
+        let web = url.starts_with("https://") || url.starts_with("http://");
+        if !web || url_host(url).is_none() {
+            field.bad(
+                self.findings,
+                format_args!("is `{url}`, and takes an http or https URL"),
+            );
+            return None;
+        }
+        Some(Source::Http {
+            url: url.to_owned(),
+            auth: self.auth(&body.get("auth")),
+        })
+    }
+
+    fn auth(&mut self, field: &Field<'_>) -> Auth {
+        field.object(self.findings);
+        Auth {
+            secret: field
+                .get("secret")
+                .get("name")
+                .text(self.findings)
+                .map(str::to_owned),
+            insecure_skip_verify: field.get("insecureSkipVerify").flag(self.findings),
+        }
+    }
+}
+
+enum Outside {
+    Absolute,
+    Above,
+}
+
+/// The path without `.` and `..`, if it stays inside.
+fn inside(path: &str) -> Result<String, Outside> {
+    if path.starts_with('/') {
+        return Err(Outside::Absolute);
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop().ok_or(Outside::Above)?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Ok(parts.join("/"))
+}
+
+/// Host and port of `https://user@host:port/path` and of `git@host:path`.
+fn url_host(url: &str) -> Option<&str> {
+    let host = match url.split_once("://") {
+        Some((_, rest)) => {
+            let authority = rest.split(['/', '?', '#']).next()?;
+            authority.rsplit('@').next()?
+        }
+        None => {
+            let (authority, _) = url.split_once(':')?;
+            authority.rsplit('@').next()?
+        }
+    };
+    Some(host).filter(|host| !host.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(source: Value) -> Result<Source, Vec<String>> {
+        CheckedBundleSpec::parse(&json!({"provisionerClassName": "plain", "source": source}))
+            .map(|spec| spec.source)
+            .map_err(|findings| findings.0.into_iter().map(|f| f.message).collect())
+    }
+
+    fn refused(source: Value) -> String {
+        parse(source).unwrap_err().join("; ")
+    }
+
+    #[test]
+    fn every_type_is_read() {
+        assert_eq!(
+            parse(
+                json!({"type": "image", "image": {"ref": "registry.example.com/web:1", "pullSecret": "cred"}})
+            ),
+            Ok(Source::Image {
+                reference: "registry.example.com/web:1".parse().unwrap(),
+                pull_secret: Some("cred".into())
+            })
+        );
+        let git = parse(json!({"type": "git", "git": {"repository": "https://git.example.com/a", "ref": {"tag": "v1"}, "directory": "./a/../b/"}})).unwrap();
+        assert_eq!(git.host(), Some("git.example.com"));
+        assert!(
+            matches!(git, Source::Git { directory, checkout: GitRef::Tag(_), .. } if directory == "b")
+        );
+        assert!(matches!(
+            parse(json!({"type": "git", "git": {"repository": "git@git.example.com:a", "ref": {"branch": "main"}}})),
+            Ok(Source::Git { directory, .. }) if directory == "manifests"
+        ));
+        assert!(matches!(
+            parse(json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "manifests"}, {"configMap": {"name": "b"}}]})),
+            Ok(Source::ConfigMaps(files)) if files.len() == 2 && files[1].path.is_empty()
+        ));
+        assert!(
+            parse(json!({"type": "http", "http": {"url": "https://files.example.com/a.tgz"}}))
+                .is_ok()
+        );
+        assert_eq!(
+            parse(json!({"type": "upload", "upload": {}})),
+            Ok(Source::Upload)
+        );
+    }
+
+    #[test]
+    fn rukpaks_texts_are_kept() {
+        for (source, text) in [
+            (
+                json!({"type": "image"}),
+                "bundle.spec.source.image must be set for source type \"image\"",
+            ),
+            (
+                json!({"type": "git"}),
+                "bundle.spec.source.git must be set for source type \"git\"",
+            ),
+            (
+                json!({"type": "configMaps"}),
+                "bundle.spec.source.configmaps must be set for source type \"configmaps\"",
+            ),
+            (
+                json!({"type": "configMaps", "configMaps": []}),
+                "bundle.spec.source.configmaps must be set for source type \"configmaps\"",
+            ),
+            (
+                json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}}, {"configMap": {"name": "a"}, "path": "../x"}]}),
+                "bundle.spec.source.configmaps[1].path is invalid: \"../x\" is outside bundle root",
+            ),
+        ] {
+            assert_eq!(refused(source), text);
+        }
+        for directory in ["..", "../", "../x", "a/../../b", "./.."] {
+            assert_eq!(
+                refused(
+                    json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": directory}})
+                ),
+                "bundle.spec.source.git.directory begins with \"../\": directory must define path within the repository"
+            );
+        }
+    }
+
+    #[test]
+    fn rukpaks_faults_are_not() {
+        // Shorter than the prefix that it cut off without looking.
+        for directory in [".", "a", "ab"] {
+            assert!(parse(json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": directory}})).is_ok());
+        }
+        assert!(refused(json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": "/etc"}})).contains("is absolute"));
+        assert!(
+            refused(json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "/etc"}]}))
+                .contains("\"/etc\" is outside bundle root")
+        );
+        assert!(refused(json!({"type": "http"})).contains("source.http must be set"));
+        assert!(
+            refused(json!({"type": "http", "http": {"url": "file:///etc/passwd"}}))
+                .contains("takes an http or https URL")
+        );
+    }
+
+    #[test]
+    fn wrong_shapes_are_told_with_their_field() {
+        for (source, text) in [
+            (json!(null), "spec.source is required"),
+            (json!(3), "spec.source must be an object"),
+            (json!({}), "spec.source.type is required"),
+            (
+                json!({"type": "oci"}),
+                "spec.source.type is `oci`, and takes one of image, git, configMaps, http, upload",
+            ),
+            (
+                json!({"type": "image", "image": {}}),
+                "spec.source.image.ref is required",
+            ),
+            (
+                json!({"type": "image", "image": []}),
+                "bundle.spec.source.image must be set for source type \"image\"",
+            ),
+            (
+                json!({"type": "image", "image": "x"}),
+                "spec.source.image.ref is required",
+            ),
+            (
+                json!({"type": "image", "image": {"ref": 1}}),
+                "spec.source.image.ref must be text",
+            ),
+            (
+                json!({"type": "image", "image": {"ref": "web"}}),
+                "`web` is not a reference: it names no registry",
+            ),
+            (
+                json!({"type": "image", "image": {"ref": "registry.example.com/a:1"}, "upload": {}}),
+                "bundle.spec.source must validate one and only one schema (oneOf). Found 2 valid alternatives (image, upload)",
+            ),
+            (
+                json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "a", "branch": "b"}}}),
+                "bundle.spec.source.git.ref must validate one and only one schema (oneOf). Found 2 valid alternatives (branch, tag)",
+            ),
+            (
+                json!({"type": "git", "git": {"repository": "r", "ref": {}}}),
+                "bundle.spec.source.git.ref must validate one and only one schema (oneOf). Found none valid",
+            ),
+        ] {
+            assert_eq!(refused(source.clone()), text, "{source}");
+        }
+    }
+
+    #[test]
+    fn class_names_follow_the_pattern() {
+        for name in ["invalid/class-name", "-a", "a-", "A", "a.b", ""] {
+            let spec =
+                json!({"provisionerClassName": name, "source": {"type": "upload", "upload": {}}});
+            assert!(CheckedBundleSpec::parse(&spec).is_err(), "{name}");
+        }
+    }
+}
