@@ -124,3 +124,6 @@ fn conclude<T>(content: T, decision: PolicyDecision) -> Result<Decided<T>, Refus
         }),
     }
 }
+
+#[cfg(test)]
+mod tests;

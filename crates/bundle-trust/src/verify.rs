@@ -150,11 +150,11 @@ fn open_envelope(bytes: &[u8], keys: &[PublicKey]) -> Result<(KeyId, Vec<u8>), R
 fn read_statement(payload: &[u8], digest: &Digest) -> Result<BTreeMap<String, String>, Rejection> {
     let statement: Statement = serde_json::from_slice(payload)
         .map_err(|_| Rejection::Unreadable("no in-toto statement inside".to_owned()))?;
-    if statement.kind != dsse::STATEMENT {
-        return Err(Rejection::StatementType(statement.kind));
-    }
     if statement.predicate_type != dsse::SIGNED {
         return Err(Rejection::Attestation(statement.predicate_type));
+    }
+    if statement.kind != dsse::STATEMENT {
+        return Err(Rejection::StatementType(statement.kind));
     }
     let count = statement.subject.len();
     let mut subjects = statement.subject.into_iter();
@@ -176,3 +176,6 @@ fn read_statement(payload: &[u8], digest: &Digest) -> Result<BTreeMap<String, St
         })
         .collect())
 }
+
+#[cfg(test)]
+mod tests;

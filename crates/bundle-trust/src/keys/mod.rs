@@ -4,6 +4,8 @@
 mod encrypted;
 mod private;
 mod public;
+#[cfg(test)]
+mod tests;
 
 pub use private::{KeyKind, KeyPairFiles, Password, PrivateKey, generate, load_private};
 pub use public::PublicKey;

@@ -89,6 +89,18 @@ impl PrivateKey {
         signature.ok().map(|signature| signature.as_ref().to_vec())
     }
 
+    /// A new key that never was in a file, for tests that need many.
+    #[cfg(test)]
+    pub(crate) fn unwritten(kind: KeyKind) -> Self {
+        Self::new(match kind {
+            KeyKind::EcdsaP256 => {
+                Pair::EcdsaP256(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap())
+            }
+            KeyKind::Ed25519 => Pair::Ed25519(Ed25519KeyPair::generate().unwrap()),
+        })
+        .unwrap()
+    }
+
     fn new(pair: Pair) -> Result<Self, Finding> {
         let der = match &pair {
             Pair::EcdsaP256(pair) => pair.public_key().as_der(),

@@ -1,0 +1,173 @@
+//! Key files: ours and cosign's, and those that are refused.
+//! Not here: signatures.
+
+use proptest::prelude::*;
+use zeroize::Zeroizing;
+
+use super::*;
+
+fn password(text: &str) -> Password {
+    Zeroizing::new(text.to_owned())
+}
+
+#[test]
+fn a_pair_opens_with_its_password_only() {
+    for (kind, algorithm) in [
+        (KeyKind::EcdsaP256, "ECDSA P-256"),
+        (KeyKind::Ed25519, "Ed25519"),
+    ] {
+        let files = generate(kind, &password("right")).unwrap();
+        assert!(!files.public_pem.contains('\r') && !files.private_pem.contains('\r'));
+
+        let private = load_private(&files.private_pem, &password("right")).unwrap();
+        let public = PublicKey::parse(&files.public_pem).unwrap();
+        assert_eq!(*private.public(), public);
+        assert_eq!(public.algorithm(), algorithm);
+        assert!(public.verifies(b"text", &private.sign(b"text").unwrap()));
+        assert!(!public.verifies(b"Text", &private.sign(b"text").unwrap()));
+        assert!(!format!("{private:?}{files:?}").contains("PRIVATE"));
+
+        let wrong = load_private(&files.private_pem, &password("wrong")).unwrap_err();
+        assert_eq!(wrong.code.id, "BUNDLE-TRUST-010", "{wrong}");
+    }
+}
+
+#[test]
+fn opens_a_key_of_real_cosign() {
+    let private = load_private(
+        include_str!("../../testdata/cosign.key"),
+        &password("fixture"),
+    )
+    .unwrap();
+    let public = PublicKey::parse(include_str!("../../testdata/cosign.pub")).unwrap();
+    assert_eq!(*private.public(), public);
+    assert_eq!(
+        public.id().as_str(),
+        "W7W30UX0Y4XKCN/yBmprAwtMhjo0H3UTWLT4n0XoHXc="
+    );
+    assert_eq!(public.to_pem(), include_str!("../../testdata/cosign.pub"));
+}
+
+#[test]
+fn keys_are_the_same_whatever_their_line_ends() {
+    let pem = include_str!("../../testdata/cosign.pub");
+    let crlf = format!("\n# release\n{}\n\n", pem.replace('\n', "\r\n"));
+    assert_eq!(
+        PublicKey::parse(pem).unwrap(),
+        PublicKey::parse(&crlf).unwrap()
+    );
+}
+
+const RSA_1024: &str = "-----BEGIN PUBLIC KEY-----
+MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDehdsvQ3jzVd7GqGanltemozhE
+/hDI8Ch6MHWVvWonqxA/wA4c3lj/hhJtWHeFNBEKLNYUxmLTA+XbI/PVtHx686BC
+lLAwYeMv9vy+mlqik/dhI/TVCCUE93aCQSBFkOm5+qbP3chkP4w9kkW94XGpsIzl
+Ai3ChMGjQlbkbd6Z4wIDAQAB
+-----END PUBLIC KEY-----
+";
+const RSA_2048: &str = "-----BEGIN PUBLIC KEY-----
+MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAlL/y6+Vs0qqPmWwaTkG7
+7u9UqHw1VUHzcSkOimx2dm3SI/g27ts20Bi/LXWUKAZ58hne27Qx+v1zHI7+TlCS
+c3xqQXHPdL3jG57l50ltQ0iRLQBmsKhkq9VRrecCHTuSq42JcuumFHsmwOWzjA0e
+p2+HcTjg5JjfHqhmYGjztJTX3wajGJu3tFWAwbbirayUWt47rp8Yf/Vc/7QuXQ+x
+HsmGy5R8EZfg5Kkwmq+7Mi27QUDy4qyqg9JRMLZJjFmMrPjIrxezHhbO890qFMT7
+8znrM0PC08hcSCtDowLoRWS2QC6m0E6VjhnFnPP+9fH+/Nqb2u+AB8uW1gCJSmxu
+XQIDAQAB
+-----END PUBLIC KEY-----
+";
+const P384: &str = "-----BEGIN PUBLIC KEY-----
+MHYwEAYHKoZIzj0CAQYFK4EEACIDYgAEOFd8171Wzo0olTBhrToMNxACewHOsS6l
+1o/BgZm1BFZk3ElxLlUuubZvOxR4kyIAspcg3X6ZjqPBgBbedkjxTpfr4XbLXuof
+Dg3vO+GVOJOVpjlDz34WkCRPcT7PnP2K
+-----END PUBLIC KEY-----
+";
+const COMPRESSED: &str = "-----BEGIN PUBLIC KEY-----
+MDkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDIgACd5NY0p/n5Rl7hpbGynY1VahMn2R2
+5PhNMBraxoZbigc=
+-----END PUBLIC KEY-----
+";
+
+#[test]
+fn refuses_other_public_keys_with_a_reason() {
+    assert_eq!(PublicKey::parse(RSA_2048).unwrap().algorithm(), "RSA");
+    let good = include_str!("../../testdata/cosign.pub");
+    // The last byte of the point changed: no longer on the curve.
+    let off_curve = good.replace("4Exug==", "4Exuw==");
+    let twice = format!("{good}{good}");
+    let long = format!("{good}{}", "x".repeat(LONGEST_FILE));
+    for (pem, why) in [
+        (RSA_1024, "2048 to 8192"),
+        (P384, "P-384"),
+        (COMPRESSED, "uncompressed"),
+        (off_curve.as_str(), "not those of a key"),
+        (twice.as_str(), "2 PEM blocks"),
+        (long.as_str(), "64 KiB"),
+        ("", "not PEM"),
+        ("ssh-ed25519 AAAA", "not PEM"),
+        (
+            "-----BEGIN PUBLIC KEY-----\n!!\n-----END PUBLIC KEY-----",
+            "damaged",
+        ),
+        (
+            "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----",
+            "not known",
+        ),
+        (
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
+            "certificate",
+        ),
+        (
+            "-----BEGIN RSA PUBLIC KEY-----\nAAAA\n-----END RSA PUBLIC KEY-----",
+            "RSA PUBLIC KEY",
+        ),
+        (include_str!("../../testdata/cosign.key"), "private key"),
+    ] {
+        let finding = PublicKey::parse(pem).unwrap_err();
+        assert!(finding.message.contains(why), "{pem}: {finding}");
+        assert!(finding.hint.is_some());
+    }
+}
+
+#[test]
+fn refuses_other_private_keys_with_a_reason() {
+    let sealed = |json: &str| private::pem_text("ENCRYPTED SIGSTORE PRIVATE KEY", json.as_bytes());
+    let file = |n: u64, nonce: &str| {
+        sealed(&format!(
+            r#"{{"kdf":{{"name":"scrypt","params":{{"N":{n},"r":8,"p":1}},"salt":"AAAA"}},"cipher":{{"name":"nacl/secretbox","nonce":"{nonce}"}},"ciphertext":"AAAA"}}"#
+        ))
+    };
+    for (pem, why) in [
+        (String::new(), "not PEM"),
+        (sealed("{}"), "JSON"),
+        (sealed(&"[".repeat(10_000)), "JSON"),
+        (file(1 << 40, "AAAA"), "scrypt parameters"),
+        (file(65_536, "AAAA"), "nonce"),
+        (
+            include_str!("../../testdata/cosign.pub").to_owned(),
+            "public key",
+        ),
+        (
+            "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----".to_owned(),
+            "not encrypted",
+        ),
+        (
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----"
+                .to_owned(),
+            "PKCS#8",
+        ),
+    ] {
+        let finding = load_private(&pem, &password("")).unwrap_err();
+        assert!(finding.message.contains(why), "{pem}: {finding}");
+        assert!(finding.hint.is_some());
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_readers_panic(text in "\\PC*", der in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = PublicKey::parse(&text);
+        let _ = PublicKey::from_der(&der);
+        let _ = PublicKey::parse(&private::pem_text("PUBLIC KEY", &der));
+        let _ = load_private(&private::pem_text("ENCRYPTED SIGSTORE PRIVATE KEY", &der), &password(""));
+    }
+}

@@ -1,0 +1,192 @@
+//! Policies over real signatures: from what the registry holds to `Verified<T>` or a refusal.
+//! Not here: the rules of policies one by one (bundle-core).
+
+use std::collections::BTreeMap;
+
+use bundle_core::{
+    diagnostic::{Finding, codes},
+    policy::SecretKey,
+    reference::Reference,
+};
+use serde_json::json;
+
+use super::*;
+use crate::{
+    keys::{KeyKind, PrivateKey},
+    sign,
+};
+
+fn reference() -> PinnedReference {
+    let reference: Reference = "registry.example.com/team/web:1".parse().unwrap();
+    reference.pin(bundle_core::reference::Digest::of(b"content"))
+}
+
+fn signed_by(keys: &[&PrivateKey]) -> Result<Vec<RawSignature>, Unavailable> {
+    Ok(keys
+        .iter()
+        .map(|key| RawSignature {
+            bytes: sign::sign_digest(key, &reference(), &BTreeMap::new()).unwrap(),
+            artifact_type: sign::BUNDLE_MEDIA_TYPE.to_owned(),
+        })
+        .collect())
+}
+
+fn policy(name: &str, threshold: usize, keys: &[&PrivateKey]) -> Policy {
+    let authorities: Vec<_> = keys
+        .iter()
+        .enumerate()
+        .map(|(i, key)| json!({"name": format!("key-{i}"), "key": {"data": key.public().to_pem()}}))
+        .collect();
+    let spec = json!({
+        "images": [{"glob": "registry.example.com/team/**"}],
+        "threshold": threshold,
+        "authorities": authorities,
+    });
+    Policy::read(name, &spec)
+}
+
+#[test]
+fn the_right_key_opens_and_another_does_not() {
+    let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let other = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let policies = [policy("releases", 1, &[&key])];
+    let class = ClassSignatures::Required;
+
+    let decided = decide(reference(), &signed_by(&[&other, &key]), &policies, class).unwrap();
+    assert_eq!(*decided.content.get(), reference());
+    assert_eq!(decided.signed_by[0].policy, "releases");
+    assert_eq!(decided.signed_by[0].authority, "key-0");
+    assert!(decided.rememberable && decided.warnings.0.is_empty());
+
+    let refusal = decide(reference(), &signed_by(&[&other]), &policies, class).unwrap_err();
+    assert!(!refusal.cannot_tell);
+    assert_eq!(
+        refusal.findings.to_string(),
+        format!(
+            "{}: SignaturePolicy/releases requires a signature by `key-0`, and the registry holds 1 signature: one by another key (hint {})",
+            reference(),
+            other.public().id()
+        )
+    );
+    let refusal = decide(reference(), &Ok(Vec::new()), &policies, class).unwrap_err();
+    assert_eq!(refusal.findings.0[0].code, codes::trust::UNSIGNED);
+}
+
+#[test]
+fn the_same_key_under_two_names_signs_once() {
+    let a = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let b = PrivateKey::unwritten(KeyKind::Ed25519);
+    let class = ClassSignatures::IfPolicy;
+    let policies = [policy("two", 2, &[&a, &a, &b])];
+    assert!(decide(reference(), &signed_by(&[&a, &a]), &policies, class).is_err());
+    assert!(decide(reference(), &signed_by(&[&a, &b]), &policies, class).is_ok());
+
+    let never = [policy("never", 2, &[&a, &a])];
+    let refusal = decide(reference(), &signed_by(&[&a]), &never, class).unwrap_err();
+    assert!(refusal.findings.to_string().contains("could never be met"));
+}
+
+#[test]
+fn every_policy_that_matches_counts() {
+    let a = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let b = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let policies = [policy("one", 1, &[&a]), policy("two", 1, &[&b])];
+    let class = ClassSignatures::IfPolicy;
+    let refusal = decide(reference(), &signed_by(&[&a]), &policies, class).unwrap_err();
+    let told = refusal.findings.to_string();
+    assert!(told.contains("SignaturePolicy/two") && !told.contains("SignaturePolicy/one"));
+    let decided = decide(reference(), &signed_by(&[&a, &b]), &policies, class).unwrap();
+    assert_eq!(decided.signed_by.len(), 2);
+}
+
+#[test]
+fn a_key_that_cannot_be_read_refuses() {
+    let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let spec = json!({
+        "images": [{"glob": "**"}],
+        "authorities": [
+            {"name": "good", "key": {"data": key.public().to_pem()}},
+            {"name": "bad", "key": {"data": "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----"}},
+        ],
+    });
+    let policy = Policy::read("releases", &spec);
+    assert!(problems(&policy).has_errors());
+    let refusal = decide(
+        reference(),
+        &signed_by(&[&key]),
+        &[policy],
+        ClassSignatures::IfPolicy,
+    )
+    .unwrap_err();
+    assert_eq!(refusal.findings.0[0].code, codes::trust::POLICY_UNREADABLE);
+    assert_eq!(
+        refusal.findings.0[0].place.field.as_deref(),
+        Some("spec.authorities[1].key")
+    );
+}
+
+#[test]
+fn a_key_in_a_secret_is_looked_up_missed_or_waited_for() {
+    let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let spec = json!({
+        "images": [{"glob": "**"}],
+        "authorities": [{"key": {"secretRef": {"name": "release"}}}],
+    });
+    let with = |found: SecretKey| {
+        let policy = Policy::parse("releases", &spec)
+            .unwrap()
+            .with_secrets(&BTreeMap::from([("release".to_owned(), found)]));
+        decide(
+            reference(),
+            &signed_by(&[&key]),
+            &[policy],
+            ClassSignatures::IfPolicy,
+        )
+    };
+    assert!(with(SecretKey::Found(key.public().to_pem())).is_ok());
+    assert!(
+        !with(SecretKey::Missing("gone".into()))
+            .unwrap_err()
+            .cannot_tell
+    );
+    let down = Finding::error(codes::registry::UNREACHABLE, "no answer");
+    assert!(with(SecretKey::Unavailable(down)).unwrap_err().cannot_tell);
+
+    let untouched = [Policy::parse("releases", &spec).unwrap()];
+    let refusal = decide(
+        reference(),
+        &signed_by(&[&key]),
+        &untouched,
+        ClassSignatures::IfPolicy,
+    )
+    .unwrap_err();
+    assert!(refusal.findings.to_string().contains("not looked up"));
+}
+
+#[test]
+fn a_registry_that_does_not_answer_is_neither_yes_nor_no() {
+    let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let down = Err(Unavailable(Finding::error(
+        codes::registry::UNREACHABLE,
+        "registry.example.com does not answer",
+    )));
+    let policies = [policy("releases", 1, &[&key])];
+    let refusal = decide(reference(), &down, &policies, ClassSignatures::IfPolicy).unwrap_err();
+    assert!(refusal.cannot_tell);
+    assert!(refusal.findings.to_string().contains("does not answer"));
+
+    // Where no policy asks, the registry's silence does not matter.
+    let decided = decide(reference(), &down, &[], ClassSignatures::IfPolicy).unwrap();
+    assert_eq!(decided.warnings.0[0].code, codes::trust::UNCHECKED);
+    let refusal = decide(reference(), &down, &[], ClassSignatures::Required).unwrap_err();
+    assert!(!refusal.cannot_tell);
+    assert_eq!(refusal.findings.0[0].code, codes::trust::NO_POLICY);
+}
+
+#[test]
+fn content_without_a_reference_cannot_pass_where_signatures_are_required() {
+    let refusal = decide_unsignable((), "git", ClassSignatures::Required).unwrap_err();
+    assert_eq!(refusal.findings.0[0].code, codes::trust::UNSIGNABLE);
+    let decided = decide_unsignable((), "git", ClassSignatures::IfPolicy).unwrap();
+    assert_eq!(decided.warnings.0[0].code, codes::trust::UNCHECKED);
+}

@@ -1,0 +1,404 @@
+//! Signatures that hold, and every forgery that must not.
+//! Not here: policies (proof).
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    keys::{KeyKind, PrivateKey},
+    sign,
+};
+
+const OURS: &str = "sha256:43b5773065685e5f2bbb174c527c60aa28e180ceba4801fa2e56c990c1a4f073";
+
+fn reference() -> PinnedReference {
+    let reference: bundle_core::reference::Reference =
+        "registry.example.com/team/web:1".parse().unwrap();
+    reference.pin(OURS.parse().unwrap())
+}
+
+fn raw(bytes: impl Into<Vec<u8>>) -> RawSignature {
+    RawSignature {
+        bytes: bytes.into(),
+        artifact_type: sign::BUNDLE_MEDIA_TYPE.to_owned(),
+    }
+}
+
+fn judge(bytes: &[u8], key: &PrivateKey) -> Result<Accepted, Rejection> {
+    let mut found = examine(
+        &[raw(bytes)],
+        reference().digest(),
+        std::slice::from_ref(key.public()),
+    );
+    found.remove(0).0
+}
+
+#[test]
+fn what_is_signed_verifies() {
+    let annotations = BTreeMap::from([("name".to_owned(), "web".to_owned())]);
+    for kind in [KeyKind::EcdsaP256, KeyKind::Ed25519] {
+        let key = PrivateKey::unwritten(kind);
+        let bytes = sign::sign_digest(&key, &reference(), &annotations).unwrap();
+        let accepted = judge(&bytes, &key).unwrap();
+        assert_eq!(accepted.key, *key.public().id());
+        assert_eq!(accepted.annotations, annotations);
+        with_keys(&[raw(bytes)], &reference(), &[key.public().clone()]).unwrap();
+    }
+}
+
+#[test]
+fn what_real_cosign_signed_verifies_and_what_it_attested_does_not() {
+    let key = PublicKey::parse(include_str!("../../testdata/cosign.pub")).unwrap();
+    let found = examine(
+        &[
+            raw(include_bytes!("../../testdata/cosign3-signature.json")),
+            raw(include_bytes!("../../testdata/cosign3-attestation.json")),
+        ],
+        reference().digest(),
+        &[key],
+    );
+    assert_eq!(found[0].accepted().unwrap().annotations["version"], "1.4.0");
+    assert_eq!(
+        found[1].0,
+        Err(Rejection::Attestation("https://example.com/p/v1".into()))
+    );
+}
+
+#[test]
+fn too_much_to_sign_is_refused() {
+    let key = PrivateKey::unwritten(KeyKind::Ed25519);
+    let annotations = BTreeMap::from([("name".to_owned(), "x".repeat(5_000))]);
+    let finding = sign::sign_digest(&key, &reference(), &annotations).unwrap_err();
+    assert_eq!(finding.code.id, "BUNDLE-TRUST-012");
+}
+
+/// A statement that is right in everything, for a forger to change.
+fn statement() -> Value {
+    json!({
+        "_type": dsse::STATEMENT,
+        "subject": [{"digest": {"sha256": &OURS["sha256:".len()..]}}],
+        "predicateType": dsse::SIGNED,
+        "predicate": {},
+    })
+}
+
+/// A bundle that the right key made over a changed statement.
+fn signed(key: &PrivateKey, change: impl Fn(&mut Value)) -> Vec<u8> {
+    let mut statement = statement();
+    change(&mut statement);
+    sign::bundle(key, &serde_json::to_vec(&statement).unwrap()).unwrap()
+}
+
+/// A good bundle, changed afterwards.
+fn altered(key: &PrivateKey, change: impl Fn(&mut Value)) -> Vec<u8> {
+    let mut bundle: Value = serde_json::from_slice(&signed(key, |_| {})).unwrap();
+    change(&mut bundle);
+    serde_json::to_vec(&bundle).unwrap()
+}
+
+#[test]
+fn every_forgery_is_refused_for_its_own_reason() {
+    let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let other = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let id = key.public().id().clone();
+    assert!(judge(&signed(&key, |_| {}), &key).is_ok());
+    assert!(judge(&altered(&key, |_| {}), &key).is_ok());
+
+    let elsewhere = Digest::of(b"something else");
+    let reencoded = |change: &dyn Fn(&mut Value)| {
+        altered(&key, |bundle| {
+            let payload = &mut bundle["dsseEnvelope"]["payload"];
+            let mut statement: Value =
+                serde_json::from_slice(&dsse::decode(payload.as_str().unwrap()).unwrap()).unwrap();
+            change(&mut statement);
+            *payload = json!(dsse::encode(&serde_json::to_vec(&statement).unwrap()));
+        })
+    };
+    let whole = signed(&key, |_| {});
+    let unreadable = |why: &str| Rejection::Unreadable(why.to_owned());
+    let forged = || Rejection::Forged(id.clone());
+
+    let cases: Vec<(&str, Vec<u8>, Rejection)> = vec![
+        (
+            "another digest",
+            signed(&key, |s| {
+                s["subject"][0]["digest"]["sha256"] = json!(elsewhere.hex())
+            }),
+            Rejection::OtherDigest(elsewhere.to_string()),
+        ),
+        (
+            "the digest in capitals",
+            signed(&key, |s| {
+                s["subject"][0]["digest"]["sha256"] = json!(OURS["sha256:".len()..].to_uppercase());
+            }),
+            Rejection::OtherDigest(format!("sha256:{}", OURS["sha256:".len()..].to_uppercase())),
+        ),
+        (
+            "only a sha512 digest",
+            signed(&key, |s| {
+                s["subject"][0]["digest"] = json!({"sha512": "00"})
+            }),
+            Rejection::OtherDigest("not a sha256 one".into()),
+        ),
+        (
+            "an attestation by the right key",
+            signed(&key, |s| {
+                s["predicateType"] = json!("https://slsa.dev/provenance/v1")
+            }),
+            Rejection::Attestation("https://slsa.dev/provenance/v1".into()),
+        ),
+        (
+            "a predicate that begins the same",
+            signed(&key, |s| {
+                s["predicateType"] = json!("https://sigstore.dev/cosign/sign/v1x")
+            }),
+            Rejection::Attestation("https://sigstore.dev/cosign/sign/v1x".into()),
+        ),
+        (
+            "another statement type",
+            signed(&key, |s| {
+                s["_type"] = json!("https://in-toto.io/Statement/v0.1")
+            }),
+            Rejection::StatementType("https://in-toto.io/Statement/v0.1".into()),
+        ),
+        (
+            "two subjects",
+            signed(&key, |s| {
+                let subject = s["subject"][0].clone();
+                s["subject"] = json!([subject, {"digest": {"sha256": elsewhere.hex()}}]);
+            }),
+            Rejection::SubjectCount(2),
+        ),
+        (
+            "no subject",
+            signed(&key, |s| s["subject"] = json!([])),
+            Rejection::SubjectCount(0),
+        ),
+        (
+            "a payload that is no statement",
+            sign::bundle(&key, b"[]").unwrap(),
+            unreadable("no in-toto statement inside"),
+        ),
+        (
+            "an altered payload",
+            reencoded(&|s| s["predicate"] = json!({"more": true})),
+            forged(),
+        ),
+        (
+            "an altered annotation",
+            reencoded(&|s| s["subject"][0]["annotations"] = json!({"version": "9.9.9"})),
+            forged(),
+        ),
+        (
+            "an altered signature",
+            altered(&key, |b| {
+                let sig = &mut b["dsseEnvelope"]["signatures"][0]["sig"];
+                let mut bytes = dsse::decode(sig.as_str().unwrap()).unwrap();
+                bytes[20] ^= 1;
+                *sig = json!(dsse::encode(&bytes));
+            }),
+            forged(),
+        ),
+        (
+            "an empty signature",
+            altered(&key, |b| {
+                b["dsseEnvelope"]["signatures"][0]["sig"] = json!("")
+            }),
+            forged(),
+        ),
+        (
+            "the right hint over another key's signature",
+            {
+                let mut bundle: Value = serde_json::from_slice(&signed(&other, |_| {})).unwrap();
+                bundle["verificationMaterial"]["publicKey"]["hint"] = json!(id.as_str());
+                serde_json::to_vec(&bundle).unwrap()
+            },
+            forged(),
+        ),
+        (
+            "another key",
+            signed(&other, |_| {}),
+            Rejection::OtherKey(other.public().id().clone()),
+        ),
+        (
+            "another hint over the right key's signature",
+            altered(&key, |b| {
+                b["verificationMaterial"]["publicKey"]["hint"] = json!("AAAA")
+            }),
+            Rejection::OtherKey(KeyId::new("AAAA")),
+        ),
+        (
+            "no hint",
+            altered(&key, |b| b["verificationMaterial"]["publicKey"] = json!({})),
+            Rejection::OtherKey(KeyId::new("")),
+        ),
+        (
+            "a certificate instead of a key",
+            altered(&key, |b| {
+                b["verificationMaterial"] = json!({"certificate": {"rawBytes": "AAAA"}});
+            }),
+            Rejection::Keyless,
+        ),
+        (
+            "a certificate beside the key",
+            altered(&key, |b| {
+                b["verificationMaterial"]["certificate"] = json!({"rawBytes": "AAAA"});
+            }),
+            unreadable("it names both a key and a certificate"),
+        ),
+        (
+            "neither",
+            altered(&key, |b| b["verificationMaterial"] = json!({})),
+            unreadable("it names neither a key nor a certificate"),
+        ),
+        (
+            "two signatures",
+            altered(&key, |b| {
+                let one = b["dsseEnvelope"]["signatures"][0].clone();
+                b["dsseEnvelope"]["signatures"] = json!([one.clone(), one]);
+            }),
+            Rejection::SignatureCount(2),
+        ),
+        (
+            "no signature",
+            altered(&key, |b| b["dsseEnvelope"]["signatures"] = json!([])),
+            Rejection::SignatureCount(0),
+        ),
+        (
+            "another payload type",
+            altered(&key, |b| {
+                b["dsseEnvelope"]["payloadType"] = json!("text/plain")
+            }),
+            Rejection::PayloadType("text/plain".into()),
+        ),
+        (
+            "another media type",
+            altered(&key, |b| {
+                b["mediaType"] = json!("application/vnd.dev.sigstore.bundle+json;version=0.1");
+            }),
+            Rejection::OtherForm("application/vnd.dev.sigstore.bundle+json;version=0.1".into()),
+        ),
+        (
+            "no media type",
+            b"{}".to_vec(),
+            Rejection::OtherForm(String::new()),
+        ),
+        (
+            "a message signature",
+            altered(&key, |b| {
+                b["dsseEnvelope"] = Value::Null;
+                b["messageSignature"] = json!({});
+            }),
+            unreadable("it has no DSSE envelope"),
+        ),
+        (
+            "a payload that is not base64",
+            altered(&key, |b| b["dsseEnvelope"]["payload"] = json!("*")),
+            unreadable("its payload is not base64"),
+        ),
+        (
+            "truncated",
+            whole[..whole.len() / 2].to_vec(),
+            unreadable("not the JSON of a bundle"),
+        ),
+        (
+            "something after it",
+            [whole.as_slice(), b"{}"].concat(),
+            unreadable("not the JSON of a bundle"),
+        ),
+        (
+            "a field twice",
+            String::from_utf8(whole.clone())
+                .unwrap()
+                .replacen("{\"mediaType\"", "{\"mediaType\":\"x\",\"mediaType\"", 1)
+                .into_bytes(),
+            unreadable("not the JSON of a bundle"),
+        ),
+        (
+            "nothing",
+            Vec::new(),
+            unreadable("not the JSON of a bundle"),
+        ),
+        (
+            "deep nesting",
+            "[".repeat(100_000).into_bytes(),
+            unreadable("not the JSON of a bundle"),
+        ),
+        (
+            "too large",
+            vec![b' '; MAX_BYTES + 1],
+            Rejection::TooLarge {
+                bytes: MAX_BYTES + 1,
+                limit: MAX_BYTES,
+            },
+        ),
+    ];
+    for (name, bytes, expected) in cases {
+        assert_eq!(judge(&bytes, &key), Err(expected), "{name}");
+    }
+}
+
+#[test]
+fn a_refusal_says_what_is_there() {
+    let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let other = PrivateKey::unwritten(KeyKind::Ed25519);
+    let elsewhere = Digest::of(b"something else");
+    let signatures = [
+        raw(signed(&other, |_| {})),
+        raw(signed(&key, |s| {
+            s["subject"][0]["digest"]["sha256"] = json!(elsewhere.hex());
+        })),
+    ];
+    let findings = with_keys(&signatures, &reference(), &[key.public().clone()]).unwrap_err();
+    assert_eq!(
+        findings.to_string(),
+        format!(
+            "{}: it is not signed by the given key (hint {}): the registry holds 2 signatures: one by another key (hint {}), one for another digest ({elsewhere})",
+            reference(),
+            key.public().id(),
+            other.public().id(),
+        )
+    );
+    let findings = with_keys(&[], &reference(), &[key.public().clone()]).unwrap_err();
+    assert_eq!(findings.0[0].code.id, "BUNDLE-TRUST-001");
+}
+
+#[test]
+fn signatures_beyond_the_limit_are_not_looked_at() {
+    let key = PrivateKey::unwritten(KeyKind::Ed25519);
+    let mut signatures = vec![raw("{}"); MAX_SIGNATURES];
+    signatures.push(raw(signed(&key, |_| {})));
+    let found = examine(&signatures, reference().digest(), &[key.public().clone()]);
+    assert!(found.iter().all(|found| found.accepted().is_none()));
+    let last = found.last().unwrap();
+    assert_eq!(
+        last.0,
+        Err(Rejection::NotExamined {
+            limit: MAX_SIGNATURES
+        })
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic_or_accept(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        let key = PrivateKey::unwritten(KeyKind::Ed25519);
+        prop_assert!(judge(&bytes, &key).is_err());
+        let around = sign::bundle(&key, &bytes).unwrap();
+        prop_assert!(judge(&around, &key).is_err());
+    }
+
+    #[test]
+    fn no_changed_byte_makes_another_statement_pass(at in 0usize..10_000, with in any::<u8>()) {
+        let key = PrivateKey::unwritten(KeyKind::Ed25519);
+        let annotations = BTreeMap::from([("version".to_owned(), "1.4.0".to_owned())]);
+        let mut bytes = sign::sign_digest(&key, &reference(), &annotations).unwrap();
+        let at = at % bytes.len();
+        bytes[at] = with;
+        // Where it still holds, the change was outside of what is signed (white space, an unread field), and what was signed is unchanged.
+        if let Ok(accepted) = judge(&bytes, &key) {
+            prop_assert_eq!(accepted.annotations, annotations);
+        }
+    }
+}
