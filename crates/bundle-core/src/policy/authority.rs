@@ -81,10 +81,8 @@ pub(super) fn read(reader: &mut Reader, index: usize, value: &Value) -> Authorit
             name.clone_into(&mut authority.name);
         }
     }
-    if map
-        .get("attestations")
-        .is_some_and(|value| !value.is_null())
-    {
+    let nothing = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    if map.get("attestations").is_some_and(|value| !nothing(value)) {
         reader.problem(
             &format!("{path}.attestations"),
             "required attestations are not supported by this version",

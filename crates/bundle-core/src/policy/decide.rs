@@ -289,3 +289,6 @@ fn as_warnings(findings: Findings) -> impl Iterator<Item = Finding> {
         finding
     })
 }
+
+#[cfg(test)]
+mod tests;

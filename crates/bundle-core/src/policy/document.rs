@@ -397,3 +397,6 @@ fn read_versions(reader: &mut Reader, spec: &Map<String, Value>) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! Policies as people write them, and as they mistype them.
+//! Not here: deciding.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn reference(text: &str) -> Reference {
+    text.parse().unwrap()
+}
+
+fn good() -> Value {
+    json!({
+        "images": [{"glob": "registry.example.com/team/**"}],
+        "mode": "warn",
+        "threshold": 1,
+        "authorities": [
+            {"name": "release", "key": {"data": "PEM"}},
+            {"key": {"secretRef": {"name": "second"}}},
+        ],
+        "versions": {"allowDowngrade": false},
+    })
+}
+
+#[test]
+fn reads_every_field() {
+    let policy = Policy::parse("releases", &good()).unwrap();
+    assert_eq!(policy.name(), "releases");
+    assert_eq!(policy.mode(), Mode::Warn);
+    assert_eq!(policy.threshold(), 1);
+    assert!(!policy.allows_downgrade());
+    assert_eq!(policy.authorities()[0].name, "release");
+    assert_eq!(policy.authorities()[1].name, "authority-1");
+    assert_eq!(policy.secrets(), BTreeSet::from(["second"]));
+    assert!(policy.matches(&reference("registry.example.com/team/web:1")));
+    assert!(!policy.matches(&reference("registry.example.com/other/web:1")));
+}
+
+#[test]
+fn what_is_left_out_is_strict_and_what_is_null_is_left_out() {
+    let spec = json!({
+        "images": [{"glob": "**"}],
+        "authorities": [{"name": null, "key": {"data": "PEM", "secretRef": null}, "keyless": null}],
+        "mode": null, "threshold": null, "versions": null,
+    });
+    let policy = Policy::parse("p", &spec).unwrap();
+    assert_eq!(policy.mode(), Mode::Enforce);
+    assert_eq!(policy.threshold(), 1);
+    assert!(policy.allows_downgrade());
+}
+
+#[test]
+fn every_mistake_has_its_field_and_makes_the_policy_unready() {
+    for (pointer, value, field, why) in [
+        (
+            "/mode",
+            json!("audit"),
+            "spec.mode",
+            "neither `enforce` nor `warn`",
+        ),
+        ("/mode", json!(1), "spec.mode", "not text"),
+        ("/match", json!([]), "spec.match", "not known"),
+        ("/threshold", json!(0), "spec.threshold", "from 1"),
+        ("/threshold", json!("2"), "spec.threshold", "from 1"),
+        ("/threshold", json!(-1), "spec.threshold", "from 1"),
+        ("/threshold", json!(3), "spec.threshold", "asks for 3"),
+        ("/authorities", json!([]), "spec.authorities", "nobody"),
+        ("/authorities", json!({}), "spec.authorities", "not a list"),
+        (
+            "/authorities/0",
+            json!("x"),
+            "spec.authorities[0]",
+            "not an object",
+        ),
+        (
+            "/authorities/0",
+            json!({"name": "x"}),
+            "spec.authorities[0]",
+            "neither `key` nor",
+        ),
+        (
+            "/authorities/0/keyless",
+            json!({}),
+            "spec.authorities[0]",
+            "both `key` and",
+        ),
+        (
+            "/authorities/0",
+            json!({"keyless": {"identities": []}}),
+            "spec.authorities[0].keyless",
+            "keyless authorities are not supported by this version",
+        ),
+        (
+            "/authorities/0/attestations",
+            json!([{}]),
+            "spec.authorities[0].attestations",
+            "not supported",
+        ),
+        (
+            "/authorities/0/ctlog",
+            json!({}),
+            "spec.authorities[0].ctlog",
+            "not known",
+        ),
+        (
+            "/authorities/0/name",
+            json!("authority-1"),
+            "spec.authorities[1].name",
+            "same name",
+        ),
+        (
+            "/authorities/0/name",
+            json!(""),
+            "spec.authorities[0].name",
+            "empty",
+        ),
+        (
+            "/authorities/0/key",
+            json!({}),
+            "spec.authorities[0].key",
+            "neither `data` nor",
+        ),
+        (
+            "/authorities/0/key",
+            json!({"kms": "x"}),
+            "spec.authorities[0].key.kms",
+            "not known",
+        ),
+        (
+            "/authorities/0/key/data",
+            json!(1),
+            "spec.authorities[0].key.data",
+            "not text",
+        ),
+        (
+            "/authorities/0/key/secretRef",
+            json!({"name": "x"}),
+            "spec.authorities[0].key",
+            "both `data` and",
+        ),
+        (
+            "/authorities/1/key/secretRef",
+            json!({}),
+            "spec.authorities[1].key.secretRef",
+            "names no Secret",
+        ),
+        ("/versions", json!(true), "spec.versions", "not an object"),
+        (
+            "/versions/allowDowngrade",
+            json!("no"),
+            "spec.versions.allowDowngrade",
+            "true or false",
+        ),
+    ] {
+        let mut spec = good();
+        set(&mut spec, pointer, value);
+        let policy = Policy::read("releases", &spec);
+        let problems = policy.problems();
+        assert!(
+            problems.0.iter().any(|finding| {
+                finding.place.field.as_deref() == Some(field) && finding.message.contains(why)
+            }),
+            "{pointer}: {problems}"
+        );
+        // Its images could be read, so it stays with those.
+        assert!(!policy.matches(&reference("registry.example.com/other/web:1")));
+    }
+}
+
+#[test]
+fn a_policy_whose_images_cannot_be_read_matches_everything() {
+    for images in [
+        Value::Null,
+        json!([]),
+        json!("registry.example.com/**"),
+        json!([{}]),
+        json!([{"glob": 1}]),
+        json!([{"glob": "registry.example.com/team/**"}, {"glob": "registry.example.com/team/"}]),
+        json!(["registry.example.com/**"]),
+    ] {
+        let mut spec = good();
+        set(&mut spec, "/images", images);
+        let policy = Policy::read("releases", &spec);
+        assert!(policy.problems().has_errors());
+        assert!(policy.matches(&reference("elsewhere.example.com/web:1")));
+    }
+    for spec in [Value::Null, json!([]), json!("x")] {
+        let policy = Policy::read("releases", &spec);
+        assert!(policy.problems().has_errors());
+        assert!(policy.matches(&reference("elsewhere.example.com/web:1")));
+        assert_eq!(policy.mode(), Mode::Enforce);
+    }
+}
+
+fn set(spec: &mut Value, pointer: &str, value: Value) {
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
+    match spec.pointer_mut(parent).unwrap() {
+        Value::Array(list) => list[field.parse::<usize>().unwrap()] = value,
+        parent => parent[field] = value,
+    }
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "[a-z*/.:]{0,12}".prop_map(Value::from),
+    ];
+    let field = prop_oneof![
+        Just("images"),
+        Just("glob"),
+        Just("authorities"),
+        Just("key"),
+        Just("data"),
+        Just("secretRef"),
+        Just("name"),
+        Just("keyless"),
+        Just("threshold"),
+        Just("mode"),
+        Just("versions"),
+        Just("allowDowngrade"),
+        Just("other"),
+    ];
+    leaf.prop_recursive(5, 40, 4, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::btree_map(field.clone().prop_map(str::to_owned), inner, 0..5)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_spec_makes_it_panic(spec in any_json()) {
+        let policy = Policy::read("p", &spec);
+        let _ = policy.matches(&reference("registry.example.com/team/web:1"));
+        let ready = policy.ready(|pem| Ok(KeyId::new(pem)));
+        // Ready means that it can be met.
+        prop_assert!(ready.problems.has_errors() || ready.keys.len() >= policy.threshold());
+    }
+}
