@@ -1,11 +1,13 @@
 //! Kubeconfig files: one cluster, one user, one context.
 //! They are written as JSON, which every reader of YAML reads.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use fs_err::os::unix::fs::OpenOptionsExt as _;
 use serde_json::{Value, json};
 
 use crate::certs::Identity;
@@ -16,12 +18,16 @@ pub(crate) enum Credential<'a> {
     Token(&'a str),
 }
 
+/// How a server of our own is reached: the `cluster` of a kubeconfig.
+pub(crate) fn endpoint(server: &str, ca: &Path) -> Result<Value> {
+    Ok(json!({ "server": server, "certificate-authority-data": inline(ca)? }))
+}
+
 /// Writes `folder/NAME.kubeconfig`; complete in itself, so that it can be copied away.
 pub(crate) fn write(
     folder: &Path,
     name: &str,
-    server: &str,
-    ca: &Path,
+    endpoint: &Value,
     credential: &Credential<'_>,
 ) -> Result<PathBuf> {
     let user = match credential {
@@ -34,14 +40,25 @@ pub(crate) fn write(
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{ "name": "e2e", "cluster": { "server": server, "certificate-authority-data": inline(ca)? } }],
+        "clusters": [{ "name": "e2e", "cluster": endpoint }],
         "users": [{ "name": name, "user": user }],
         "contexts": [{ "name": "e2e", "context": { "cluster": "e2e", "user": name } }],
         "current-context": "e2e",
     });
-    let path = folder.join(format!("{name}.kubeconfig"));
     let text = serde_json::to_string_pretty(&config).context("cannot write a kubeconfig")?;
-    fs_err::write(&path, text)?;
+    store(folder, name, &text)
+}
+
+/// Writes `text` to `folder/NAME.kubeconfig`, for nobody's eyes but the user's.
+pub(crate) fn store(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
+    let path = folder.join(format!("{name}.kubeconfig"));
+    fs_err::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&path)?
+        .write_all(text.as_bytes())?;
     Ok(path)
 }
 

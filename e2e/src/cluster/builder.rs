@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::{Cluster, control_plane};
+use super::Cluster;
+use super::control_plane::ControlPlane;
+use super::existing::{self, Existing};
+use super::guest::Guest;
 use crate::certs::Authority;
 use crate::janitor::Janitor;
 use crate::registry::{Registry, Terms};
@@ -19,6 +22,7 @@ pub struct Builder {
     terms: Terms,
     controller_manager: bool,
     audit: bool,
+    existing: Option<String>,
 }
 
 impl Default for Builder {
@@ -29,16 +33,28 @@ impl Default for Builder {
             terms: Terms::default(),
             controller_manager: true,
             audit: false,
+            existing: None,
         }
     }
 }
 
 /// The programs that a description asks for.
 struct Paths {
-    etcd: PathBuf,
-    api_server: PathBuf,
-    controller_manager: Option<PathBuf>,
+    plane: Plane,
     registry: Option<PathBuf>,
+}
+
+/// Where the API server comes from.
+enum Plane {
+    Own {
+        etcd: PathBuf,
+        api_server: PathBuf,
+        controller_manager: Option<PathBuf>,
+    },
+    Existing {
+        kubectl: PathBuf,
+        context: String,
+    },
 }
 
 impl Builder {
@@ -84,6 +100,16 @@ impl Builder {
         self
     }
 
+    /// Starts no control plane, but uses the cluster of this context of the user's kubeconfig, as whoever the context is for.
+    ///
+    /// Registries and webhook are processes on this host all the same: that cluster's API server must reach its loopback addresses.
+    /// What [`Cluster::start_webhook`] puts there goes with [`Cluster::leave`]; its admission registrations go in any case.
+    #[must_use]
+    pub fn existing(mut self, context: impl Into<String>) -> Self {
+        self.existing = Some(context.into());
+        self
+    }
+
     /// Builds what is not built yet, starts everything and waits until it answers.
     pub async fn start(self) -> Result<Cluster> {
         let paths = self.paths().await?;
@@ -113,17 +139,23 @@ impl Builder {
         } else {
             Some(tools::path_async(Tool::Registry, None).await?)
         };
-        let controller_manager = if self.controller_manager {
-            Some(tools::path_async(Tool::KubeControllerManager, None).await?)
+        let plane = if let Some(context) = &self.existing {
+            Plane::Existing {
+                kubectl: tools::path_async(Tool::Kubectl, None).await?,
+                context: context.clone(),
+            }
         } else {
-            None
+            Plane::Own {
+                etcd: tools::path_async(Tool::Etcd, None).await?,
+                api_server: tools::path_async(Tool::KubeApiserver, version).await?,
+                controller_manager: if self.controller_manager {
+                    Some(tools::path_async(Tool::KubeControllerManager, None).await?)
+                } else {
+                    None
+                },
+            }
         };
-        Ok(Paths {
-            etcd: tools::path_async(Tool::Etcd, None).await?,
-            api_server: tools::path_async(Tool::KubeApiserver, version).await?,
-            controller_manager,
-            registry,
-        })
+        Ok(Paths { plane, registry })
     }
 
     async fn start_in(&self, root: &Path, paths: &Paths, janitor: &Janitor) -> Result<Cluster> {
@@ -131,44 +163,82 @@ impl Builder {
             fs_err::create_dir(root.join(name))?;
         }
         let authority = Authority::new(&root.join("pki"), "ca")?;
-        let mut plane = control_plane::ControlPlane::new(root, &authority, janitor)?;
-        plane.start_store(&paths.etcd)?;
-        plane.start_api_server(&paths.api_server, self.audit)?;
+        match &paths.plane {
+            Plane::Own {
+                etcd,
+                api_server,
+                controller_manager,
+            } => {
+                let mut plane = ControlPlane::new(root, &authority, janitor)?;
+                plane.start_store(etcd)?;
+                plane.start_api_server(api_server, self.audit)?;
+                let registries = self
+                    .start_registries(root, paths, &authority, janitor)
+                    .await?;
+                plane.wait_ready().await?;
+                if let Some(program) = controller_manager {
+                    plane.start_controllers(program)?;
+                    plane.wait_for_controllers().await?;
+                }
+                let ControlPlane {
+                    server,
+                    endpoint,
+                    admin,
+                    processes,
+                    ..
+                } = plane;
+                Ok(Cluster {
+                    root: root.to_owned(),
+                    server,
+                    endpoint,
+                    authority,
+                    admin,
+                    registries,
+                    processes,
+                    guest: None,
+                    janitor: janitor.clone(),
+                })
+            }
+            Plane::Existing { kubectl, context } => {
+                let Existing {
+                    admin,
+                    server,
+                    endpoint,
+                } = existing::find(root, kubectl, context).await?;
+                let registries = self
+                    .start_registries(root, paths, &authority, janitor)
+                    .await?;
+                Ok(Cluster {
+                    root: root.to_owned(),
+                    server,
+                    endpoint,
+                    authority,
+                    admin,
+                    registries,
+                    processes: Vec::new(),
+                    guest: Some(Guest::new(context, kubectl)),
+                    janitor: janitor.clone(),
+                })
+            }
+        }
+    }
+
+    async fn start_registries(
+        &self,
+        root: &Path,
+        paths: &Paths,
+        authority: &Authority,
+        janitor: &Janitor,
+    ) -> Result<Vec<Registry>> {
         let mut registries = Vec::new();
         if let Some(program) = &paths.registry {
             for n in 0..self.registries {
+                let name = format!("registry-{n}");
                 registries.push(
-                    Registry::start(
-                        &format!("registry-{n}"),
-                        self.terms,
-                        root,
-                        program,
-                        &authority,
-                        janitor,
-                    )
-                    .await?,
+                    Registry::start(&name, self.terms, root, program, authority, janitor).await?,
                 );
             }
         }
-        plane.wait_ready().await?;
-        if let Some(program) = &paths.controller_manager {
-            plane.start_controllers(program)?;
-            plane.wait_for_controllers().await?;
-        }
-        let control_plane::ControlPlane {
-            server,
-            admin,
-            processes,
-            ..
-        } = plane;
-        Ok(Cluster {
-            root: root.to_owned(),
-            server,
-            authority,
-            admin,
-            registries,
-            processes,
-            janitor: janitor.clone(),
-        })
+        Ok(registries)
     }
 }

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
+use serde_json::Value;
 
 use crate::certs::{self, Authority, Identity};
 use crate::janitor::Janitor;
@@ -41,6 +42,7 @@ pub(super) struct ControlPlane<'a> {
     port: u16,
     tokens: Identity,
     pub(super) server: String,
+    pub(super) endpoint: Value,
     pub(super) admin: PathBuf,
     pub(super) processes: Vec<Process>,
 }
@@ -55,13 +57,9 @@ impl<'a> ControlPlane<'a> {
         let port = ports::free()?;
         let server = format!("https://127.0.0.1:{port}");
         let identity = authority.client(&pki, "admin", "admin", &["system:masters"])?;
-        let admin = kubeconfig::write(
-            root,
-            "admin",
-            &server,
-            authority.certificate(),
-            &Credential::Certificate(&identity),
-        )?;
+        let endpoint = kubeconfig::endpoint(&server, authority.certificate())?;
+        let credential = Credential::Certificate(&identity);
+        let admin = kubeconfig::write(root, "admin", &endpoint, &credential)?;
         let store = format!("http://127.0.0.1:{}", ports::free()?);
         Ok(Self {
             root,
@@ -71,6 +69,7 @@ impl<'a> ControlPlane<'a> {
             port,
             tokens: certs::token_keys(&pki)?,
             server,
+            endpoint,
             admin,
             processes: Vec::new(),
         })
@@ -134,8 +133,7 @@ impl<'a> ControlPlane<'a> {
         let config = kubeconfig::write(
             self.root,
             "kube-controller-manager",
-            &self.server,
-            self.authority.certificate(),
+            &self.endpoint,
             &credential,
         )?;
         let flags = [

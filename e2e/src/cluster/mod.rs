@@ -3,12 +3,14 @@
 
 mod builder;
 mod control_plane;
+mod existing;
+mod guest;
 mod shared;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
@@ -25,6 +27,8 @@ use crate::programs;
 use crate::registry::Registry;
 use crate::tools::{self, Tool};
 
+use guest::Guest;
+
 pub use builder::Builder;
 pub use shared::{Shared, shared};
 
@@ -37,10 +41,12 @@ const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 pub struct Cluster {
     root: PathBuf,
     server: String,
+    endpoint: Value,
     authority: Authority,
     admin: PathBuf,
     registries: Vec<Registry>,
     processes: Vec<Process>,
+    guest: Option<Guest>,
     // Last: it clears the folder once nothing writes to it any more.
     janitor: Janitor,
 }
@@ -86,8 +92,11 @@ impl Cluster {
         Client::try_from(config).context("cannot make a client")
     }
 
-    /// The kubeconfig of a person: a client certificate for `user` in `groups` (at most two).
+    /// The kubeconfig of a person: a client certificate for `user` in `groups` (at most two). Only where the control plane is our own.
     pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
+        if let Some(guest) = &self.guest {
+            bail!("{guest} would not believe a certificate that we make for {user}");
+        }
         let name = format!(
             "{}-{}",
             file_name(user),
@@ -104,8 +113,7 @@ impl Cluster {
         kubeconfig::write(
             &self.root,
             &name,
-            &self.server,
-            self.authority.certificate(),
+            &self.endpoint,
             &Credential::Certificate(&identity),
         )
     }
@@ -132,8 +140,7 @@ impl Cluster {
         kubeconfig::write(
             &self.root,
             &file,
-            &self.server,
-            self.authority.certificate(),
+            &self.endpoint,
             &Credential::Token(&token),
         )
     }
@@ -197,19 +204,27 @@ impl Cluster {
     }
 
     /// `command` with this cluster's environment: own home, own Docker configuration, the administrator's kubeconfig.
-    pub fn clean(&self, command: Command) -> Command {
+    /// On a cluster that existed before, also the user's environment and home, because logging in there may need them.
+    pub fn clean(&self, mut command: Command) -> Command {
         let home = self.root.join("home");
         let mut path = self.root.join("bin").into_os_string();
         if let Some(rest) = std::env::var_os("PATH") {
             path.push(":");
             path.push(rest);
         }
+        if self.guest.is_some() {
+            for (name, value) in std::env::vars_os() {
+                command = command.env(name, value);
+            }
+        } else {
+            command = command
+                .env("XDG_CACHE_HOME", home.join(".cache"))
+                .env("XDG_CONFIG_HOME", home.join(".config"))
+                .env("HOME", &home);
+        }
         command
             .env("PATH", path)
             .env("DOCKER_CONFIG", home.join(".docker"))
-            .env("XDG_CACHE_HOME", home.join(".cache"))
-            .env("XDG_CONFIG_HOME", home.join(".config"))
-            .env("HOME", home)
             .env("NO_COLOR", "1")
             .env("TZ", "UTC")
             .env("LC_ALL", "C.UTF-8")

@@ -1,0 +1,82 @@
+//! A cluster that is there already: found in the user's kubeconfig, asked whether it answers.
+//! What is put into it and how it is taken away again is in `guest`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::Value;
+
+use crate::command::Command;
+use crate::kubeconfig;
+
+/// An API server that is well answers in milliseconds; a VPN that is off is seen by this.
+const ANSWER: Duration = Duration::from_secs(10);
+
+pub(super) struct Existing {
+    pub(super) admin: PathBuf,
+    pub(super) server: String,
+    pub(super) endpoint: Value,
+}
+
+/// Takes `context` out of the user's kubeconfig into a file of `root`, and asks its server for its version.
+pub(super) async fn find(root: &Path, kubectl: &Path, context: &str) -> Result<Existing> {
+    let files = files();
+    // As the user: which files count, and the paths in them, is kubectl's to say.
+    let mut command = Command::new(kubectl);
+    for (name, value) in std::env::vars_os() {
+        command = command.env(name, value);
+    }
+    let found = command
+        .args(["config", "view", "--minify", "--flatten", "--raw"])
+        .args(["--output=json", "--context", context])
+        .output()
+        .await?;
+    if !found.is_success() {
+        return Err(anyhow!(
+            "cannot take context `{context}` from {files}: {}\nhint: `kubectl config get-contexts` lists the contexts; KUBECONFIG names the files",
+            found.stderr.trim().trim_start_matches("error: ")
+        ));
+    }
+    let config: Value = serde_json::from_str(&found.stdout)
+        .with_context(|| format!("kubectl printed no JSON for context `{context}` of {files}"))?;
+    let endpoint = config["clusters"][0]["cluster"].clone();
+    let server = endpoint["server"]
+        .as_str()
+        .with_context(|| format!("context `{context}` of {files} names no server"))?
+        .to_owned();
+    let admin = kubeconfig::store(root, "admin", &found.stdout)?;
+    ask(&admin).await.with_context(|| {
+        format!(
+            "the API server {server} of context `{context}` in {files} does not answer\nhint: is it up and reachable from here? `kubectl --context {context} version` asks it the same"
+        )
+    })?;
+    Ok(Existing {
+        admin,
+        server,
+        endpoint,
+    })
+}
+
+async fn ask(admin: &Path) -> Result<()> {
+    let config = Kubeconfig::read_from(admin).context("cannot read the kubeconfig")?;
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
+        .await
+        .context("cannot use the kubeconfig")?;
+    let client = Client::try_from(config).context("cannot make a client")?;
+    tokio::time::timeout(ANSWER, client.apiserver_version())
+        .await
+        .map_err(|_| anyhow!("no answer within {} s", ANSWER.as_secs()))?
+        .context("its version cannot be read")?;
+    Ok(())
+}
+
+/// The files that kubectl reads, for messages.
+fn files() -> String {
+    match std::env::var("KUBECONFIG") {
+        Ok(files) if !files.is_empty() => files,
+        _ => "~/.kube/config".to_owned(),
+    }
+}
