@@ -1,16 +1,24 @@
 //! The pod: admission for bundles, and the reconciler that installs them. Each long-lived task has its own module.
 //! Not here: any rule about bundles, policies or rights (bundle-core, bundle-trust); these are the shells around them.
 
+mod api_server;
 pub mod args;
 pub mod certs;
 pub mod cluster;
 pub mod lease;
+pub mod logs;
 pub mod metrics;
 pub mod readiness;
+pub mod run;
 pub mod server;
 pub mod settings;
 pub mod shared;
 pub mod shelf;
+pub mod signals;
+mod watches;
+
+use std::fmt::Display;
+use std::time::Duration;
 
 /// An error whose kind no caller tells apart: it ends a task and is told.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -29,4 +37,25 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         next = cause.source();
     }
     text
+}
+
+/// Does `work` until it succeeds, ever more slowly; says each time why it did not.
+async fn retry<T, E, F>(what: impl Display, work: impl Fn() -> F) -> T
+where
+    E: std::error::Error + 'static,
+    F: Future<Output = Result<T, E>>,
+{
+    const FIRST: Duration = Duration::from_millis(200);
+    const SLOWEST: Duration = Duration::from_secs(10);
+    let mut pause = FIRST;
+    loop {
+        match work().await {
+            Ok(value) => return value,
+            Err(error) => {
+                tracing::warn!(error = chain(&error), "cannot {what}; trying again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(SLOWEST);
+            }
+        }
+    }
 }

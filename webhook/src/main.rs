@@ -1,3 +1,65 @@
 //! `bundle-webhook`: reads its arguments and runs the pod.
 //! Not here: anything else (lib).
-fn main() {}
+
+use std::process::ExitCode;
+
+use bundle_webhook::BoxError;
+use bundle_webhook::args::Args;
+use bundle_webhook::cluster::Clients;
+use bundle_webhook::settings::Settings;
+use bundle_webhook::signals::Signals;
+use bundle_webhook::{chain, logs, run};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser as _};
+use tokio::runtime::Builder;
+use tokio_util::sync::CancellationToken;
+
+/// Admission is short work and reconciling mostly waits; each thread costs memory.
+const WORKERS: usize = 2;
+
+fn main() -> ExitCode {
+    // First of all: one TLS provider for every connection of the process. It fails only where one is installed.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let settings = match Settings::from_args(Args::parse()) {
+        Ok(settings) => settings,
+        Err(error) => wrong_use(&error),
+    };
+    if let Err(error) = logs::start(settings.log_format, &settings.log_level) {
+        wrong_use(&error);
+    }
+    match live(settings) {
+        Ok(()) => {
+            tracing::info!("ended");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            tracing::error!(error = chain(error.as_ref()), "bundle-webhook ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn live(settings: Settings) -> Result<(), BoxError> {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()?;
+    let ended = runtime.block_on(async {
+        let signals = Signals::listen()?;
+        let clients = Clients::connect(&settings).await?;
+        let shutdown = CancellationToken::new();
+        tokio::select! {
+            ended = run::run(settings, clients, shutdown.clone()) => Ok(ended?),
+            () = signals.second(shutdown) => Err("a second signal came before the end".into()),
+        }
+    });
+    // What does not end is not waited for.
+    runtime.shutdown_background();
+    ended
+}
+
+fn wrong_use(error: &dyn std::error::Error) -> ! {
+    Args::command()
+        .error(ErrorKind::ValueValidation, chain(error))
+        .exit()
+}

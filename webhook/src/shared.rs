@@ -4,8 +4,11 @@
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use bundle_core::diagnostic::Findings;
+use bundle_core::policy::Policy;
+use bundle_core::review::class::Class;
+use bundle_core::version::ServerVersion;
 use kube::Client;
-use serde_json::Value;
 
 use crate::cluster::{Clients, ClusterError, ServiceAccount};
 use crate::metrics::Metrics;
@@ -36,13 +39,13 @@ pub struct Shared {
     pub metrics: Metrics,
     /// What must have happened before this replica can be asked.
     pub readiness: Arc<Readiness>,
-    /// The ProvisionerClasses of the cluster, as stored.
-    pub classes: Shelf<Value>,
-    /// The SignaturePolicies of the cluster, with the keys of their Secrets filled in.
-    pub policies: Shelf<Value>,
+    /// The ProvisionerClasses of the cluster, or why one cannot be read.
+    pub classes: Shelf<Result<Class, Findings>>,
+    /// The SignaturePolicies of the cluster, with the keys of their Secrets filled in; also those with problems.
+    pub policies: Shelf<Policy>,
     clients: Clients,
     stamp_key: ArcSwap<StampKey>,
-    server_version: ArcSwapOption<String>,
+    server_version: ArcSwapOption<ServerVersion>,
 }
 
 impl Shared {
@@ -86,13 +89,13 @@ impl Shared {
         self.stamp_key.store(Arc::new(key));
     }
 
-    /// The version as the server reports it (`v1.36.3-eks-abc`); `None` until it has answered once.
-    pub fn server_version(&self) -> Option<Arc<String>> {
+    /// The server's version; `None` until it has told one that can be read.
+    pub fn server_version(&self) -> Option<Arc<ServerVersion>> {
         self.server_version.load_full()
     }
 
     /// Remembers what the server reported.
-    pub fn set_server_version(&self, version: String) {
+    pub fn set_server_version(&self, version: ServerVersion) {
         self.server_version.store(Some(Arc::new(version)));
     }
 }

@@ -1,21 +1,39 @@
 //! The watches that keep the shelves filled: ProvisionerClasses and SignaturePolicies.
 //! Not here: what they mean (bundle-core), or the watches of the reconciler.
 
+mod follow;
 mod policies;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bundle_api::names::{GROUP, VERSION};
-use futures::StreamExt as _;
-use kube::api::DynamicObject;
-use kube::core::{ApiResource, DeserializeGuard, GroupVersionKind};
-use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client, ResourceExt as _};
-use serde_json::{Value, json};
+use bundle_core::review::class::Class;
 use tokio_util::sync::CancellationToken;
 
+use self::follow::Follower;
+pub use self::policies::policies;
 use crate::readiness::Gate;
 use crate::shared::Shared;
-use crate::shelf::Shelf;
+
+/// Keeps the ProvisionerClasses on their shelf until `shutdown`.
+pub async fn classes(shared: Arc<Shared>, shutdown: CancellationToken) {
+    let mut follower = Follower::new(shared.client(), "ProvisionerClass", "provisionerclasses");
+    loop {
+        let specs = tokio::select! {
+            () = shutdown.cancelled() => return,
+            specs = follower.next() => specs,
+        };
+        let classes: BTreeMap<_, _> = specs
+            .into_iter()
+            .map(|(name, spec)| {
+                let class = Class::parse(&name, &spec);
+                (name, Arc::new(class))
+            })
+            .collect();
+        let unreadable = classes.values().filter(|class| class.is_err()).count();
+        shared.metrics.unreadable("ProvisionerClass", unreadable);
+        shared.classes.replace(classes);
+        shared.classes.set_synced();
+        shared.readiness.open(Gate::Classes);
+    }
+}

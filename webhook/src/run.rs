@@ -1,0 +1,304 @@
+//! The pod's life: what starts in which order, what is joined, how it ends.
+//! Not here: what each task does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::certs::Resolver;
+use crate::cluster::Clients;
+use crate::lease::Election;
+use crate::metrics::Metrics;
+use crate::readiness::Readiness;
+use crate::server::admission_listener::{self, Drain};
+use crate::server::health::{self, Health};
+use crate::settings::Settings;
+use crate::shared::Shared;
+use crate::{BoxError, api_server, certs, watches};
+
+/// A request may be cut off by its outer deadline only after the review's own has passed.
+const DEADLINE_MARGIN: Duration = Duration::from_secs(2);
+/// What tasks may take to end beyond the time for reviews in flight.
+const END_MARGIN: Duration = Duration::from_secs(5);
+
+/// Why the process ends, if not because it was asked to.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields hold")]
+pub enum RunError {
+    #[error("cannot listen on {address}")]
+    Listen {
+        address: std::net::SocketAddr,
+        source: std::io::Error,
+    },
+    #[error("the {task} task failed")]
+    Failed {
+        task: &'static str,
+        source: BoxError,
+    },
+    #[error("the {task} task ended without being asked")]
+    Ended { task: &'static str },
+    #[error("a task panicked or was cancelled")]
+    Joined { source: tokio::task::JoinError },
+    #[error("tasks did not end in time: {left} left")]
+    Late { left: usize },
+}
+
+type Tasks = JoinSet<(&'static str, Result<(), BoxError>)>;
+
+/// Runs until `shutdown` or until a task ends, and then ends all others in order.
+pub async fn run(
+    settings: Settings,
+    clients: Clients,
+    shutdown: CancellationToken,
+) -> Result<(), RunError> {
+    let readiness = Arc::new(Readiness::default());
+    let metrics = Metrics::default();
+    let end = settings.drain_delay + settings.drain_timeout + END_MARGIN;
+    let mut tasks = Tasks::new();
+    // Probes are answered from the first moment to the last.
+    let last = CancellationToken::new();
+    let health_listener = listen(settings.health_listen).await?;
+    let admission_listener = listen(settings.listen).await?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        admission = %settings.listen,
+        health = %settings.health_listen,
+        identity = settings.identity,
+        "bundle-webhook starts"
+    );
+    let pages = Health {
+        readiness: readiness.clone(),
+        metrics: metrics.clone(),
+    };
+    let serving = health::serve(health_listener, pages, last.clone());
+    tasks.spawn(async { ("health", serving.await.map_err(BoxError::from)) });
+    let prepared = tokio::select! {
+        () = shutdown.cancelled() => None,
+        shared = prepare(settings, clients, metrics, readiness.clone()) => Some(shared),
+    };
+    if let Some(shared) = prepared {
+        start(&mut tasks, &shared, admission_listener, &shutdown);
+    }
+    join(tasks, &readiness, &shutdown, &last, end).await
+}
+
+/// What every task needs. Waits for an API server that is not there yet.
+async fn prepare(
+    settings: Settings,
+    clients: Clients,
+    metrics: Metrics,
+    readiness: Arc<Readiness>,
+) -> Arc<Shared> {
+    let key = crate::retry("read or make the stamp key", || {
+        certs::stamp_key(clients.own(), &settings.namespace)
+    })
+    .await;
+    Arc::new(Shared::new(settings, clients, metrics, readiness, key))
+}
+
+fn start(
+    tasks: &mut Tasks,
+    shared: &Arc<Shared>,
+    listener: TcpListener,
+    shutdown: &CancellationToken,
+) {
+    let settings = &shared.settings;
+    let resolver = Arc::new(Resolver::default());
+    let keeping = certs::keep(shared.clone(), resolver.clone(), shutdown.clone());
+    tasks.spawn(async { ("certificates", done(keeping.await)) });
+
+    let drain = Drain {
+        delay: settings.drain_delay,
+        timeout: settings.drain_timeout,
+    };
+    let deadline = settings.review_deadline + DEADLINE_MARGIN;
+    let router = admission(shared);
+    let serving = admission_listener::serve(
+        listener,
+        router,
+        resolver,
+        deadline,
+        drain,
+        shutdown.clone(),
+    );
+    tasks.spawn(async { ("admission", serving.await.map_err(BoxError::from)) });
+
+    // What reads our kinds waits until they are served.
+    let served = CancellationToken::new();
+    let asking = {
+        let (shared, shutdown, served) = (shared.clone(), shutdown.clone(), served.clone());
+        async move {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = api_server::wait(&shared) => served.cancel(),
+            }
+            api_server::refresh(shared, shutdown).await;
+        }
+    };
+    tasks.spawn(async { ("API server", done(asking.await)) });
+    let classes = watches::classes(shared.clone(), shutdown.clone());
+    let classes = after(served.clone(), shutdown.clone(), classes);
+    tasks.spawn(async { ("classes", done(classes.await)) });
+    let policies = watches::policies(shared.clone(), shutdown.clone());
+    let policies = after(served.clone(), shutdown.clone(), policies);
+    tasks.spawn(async { ("policies", done(policies.await)) });
+    let reconciling = lead(shared.clone(), shutdown.clone());
+    let reconciling = after(served, shutdown.clone(), reconciling);
+    tasks.spawn(async { ("reconciler", reconciling.await.unwrap_or(Ok(()))) });
+}
+
+/// The router of admission.
+fn admission(_shared: &Arc<Shared>) -> Router {
+    Router::new()
+}
+
+/// Reconciles while this replica leads.
+async fn lead(shared: Arc<Shared>, shutdown: CancellationToken) -> Result<(), BoxError> {
+    let settings = &shared.settings;
+    let Some(duration) = settings.lease_duration else {
+        shared.metrics.leading(true);
+        return reconcile(shared.clone(), shutdown).await;
+    };
+    let leases: Api<Lease> = Api::namespaced(shared.client(), &settings.namespace);
+    let identity = settings.identity.clone();
+    Election::new(leases, identity, duration, shared.metrics.clone())
+        .lead(shutdown, |stop| reconcile(shared.clone(), stop))
+        .await
+}
+
+/// The reconciler, until `stop`.
+async fn reconcile(_shared: Arc<Shared>, stop: CancellationToken) -> Result<(), BoxError> {
+    stop.cancelled().await;
+    Ok(())
+}
+
+/// Runs `task` once `before` has come; `None` if `shutdown` came first.
+async fn after<T>(
+    before: CancellationToken,
+    shutdown: CancellationToken,
+    task: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        () = before.cancelled() => Some(task.await),
+        () = shutdown.cancelled() => None,
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the tasks of a set have one type")]
+fn done<T>(_: T) -> Result<(), BoxError> {
+    Ok(())
+}
+
+async fn listen(address: std::net::SocketAddr) -> Result<TcpListener, RunError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| RunError::Listen { address, source })
+}
+
+/// Joins all tasks. The first that ends, or `shutdown`, ends all others; health is the last. The first reason is kept.
+async fn join(
+    mut tasks: Tasks,
+    readiness: &Readiness,
+    shutdown: &CancellationToken,
+    last: &CancellationToken,
+    end: Duration,
+) -> Result<(), RunError> {
+    let mut outcome = Ok(());
+    let mut late = None;
+    loop {
+        let limit = async {
+            match late {
+                Some(late) => tokio::time::sleep_until(late).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled(), if late.is_none() => {
+                tracing::info!("ending");
+                readiness.drain();
+                late = Some(Instant::now() + end);
+            }
+            () = limit => return outcome.and(Err(RunError::Late { left: tasks.len() })),
+            joined = tasks.join_next() => {
+                let reason = match joined {
+                    None => return outcome,
+                    Some(Err(source)) => Err(RunError::Joined { source }),
+                    Some(Ok((task, Err(source)))) => Err(RunError::Failed { task, source }),
+                    Some(Ok((task, Ok(())))) if !shutdown.is_cancelled() => {
+                        Err(RunError::Ended { task })
+                    }
+                    Some(Ok(_)) => Ok(()),
+                };
+                outcome = outcome.and(reason);
+                shutdown.cancel();
+            }
+        }
+        if shutdown.is_cancelled() && tasks.len() <= 1 {
+            last.cancel();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// A task that ends when it is asked to.
+    fn obedient(tasks: &mut Tasks, name: &'static str, token: &CancellationToken) {
+        let token = token.clone();
+        tasks.spawn(async move { (name, done(token.cancelled().await)) });
+    }
+
+    #[tokio::test]
+    async fn when_asked_all_end_and_health_is_the_last() {
+        let (shutdown, last) = (CancellationToken::new(), CancellationToken::new());
+        let readiness = Readiness::default();
+        let mut tasks = Tasks::new();
+        obedient(&mut tasks, "health", &last);
+        obedient(&mut tasks, "admission", &shutdown);
+        shutdown.cancel();
+        join(tasks, &readiness, &shutdown, &last, LONG)
+            .await
+            .unwrap();
+        assert!(readiness.is_draining());
+    }
+
+    #[tokio::test]
+    async fn the_first_task_to_end_ends_all_and_is_the_reason() {
+        for (result, reason) in [
+            (Err("disk on fire".into()), "the watcher task failed"),
+            (Ok(()), "the watcher task ended without being asked"),
+        ] {
+            let (shutdown, last) = (CancellationToken::new(), CancellationToken::new());
+            let mut tasks = Tasks::new();
+            obedient(&mut tasks, "health", &last);
+            obedient(&mut tasks, "admission", &shutdown);
+            tasks.spawn(async { ("watcher", result) });
+            let error = join(tasks, &Readiness::default(), &shutdown, &last, LONG)
+                .await
+                .unwrap_err();
+            assert_eq!(error.to_string(), reason);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_does_not_end_is_not_waited_for_for_ever() {
+        let (shutdown, last) = (CancellationToken::new(), CancellationToken::new());
+        let mut tasks = Tasks::new();
+        tasks.spawn(async { ("stubborn", done(std::future::pending::<()>().await)) });
+        shutdown.cancel();
+        let error = join(tasks, &Readiness::default(), &shutdown, &last, LONG)
+            .await
+            .unwrap_err();
+        assert_eq!(error.to_string(), "tasks did not end in time: 1 left");
+    }
+}

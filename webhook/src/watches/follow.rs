@@ -1,0 +1,187 @@
+//! Follows all objects of one small kind of ours: a snapshot after each change, whatever happens to the connection.
+//! Not here: what a snapshot is used for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bundle_api::names::{GROUP, VERSION};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use kube::api::DynamicObject;
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+
+/// The `spec` of all objects at one time, by name; `null` where there is none.
+pub(super) type Specs = BTreeMap<String, Arc<Value>>;
+
+/// Untyped: a stored object that does not read as its kind must neither stop the watch nor be overlooked.
+type Item = DynamicObject;
+
+/// The watch and what it has shown so far.
+pub(super) struct Follower {
+    events: BoxStream<'static, watcher::Result<Event<Item>>>,
+    kind: &'static str,
+    specs: Specs,
+    /// During a new listing: what it has shown.
+    listing: Option<Specs>,
+}
+
+impl Follower {
+    pub(super) fn new(client: Client, kind: &'static str, plural: &'static str) -> Self {
+        let resource =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, kind), plural);
+        let api: Api<Item> = Api::all_with(client, &resource);
+        let events = watcher(api, watcher::Config::default())
+            .default_backoff()
+            .boxed();
+        Self::over(kind, events)
+    }
+
+    fn over(kind: &'static str, events: BoxStream<'static, watcher::Result<Event<Item>>>) -> Self {
+        Self {
+            events,
+            kind,
+            specs: Specs::new(),
+            listing: None,
+        }
+    }
+
+    /// The next snapshot; may be dropped and asked again.
+    pub(super) async fn next(&mut self) -> Specs {
+        loop {
+            match self.events.next().await {
+                Some(Ok(event)) => {
+                    if self.take(event) {
+                        return self.specs.clone();
+                    }
+                }
+                Some(Err(error)) => tracing::warn!(
+                    kind = self.kind,
+                    error = crate::chain(&error),
+                    "the watch is interrupted; what was known stays in use"
+                ),
+                // A watcher with the default backoff never ends.
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Whether there is something new to show.
+    fn take(&mut self, event: Event<Item>) -> bool {
+        match event {
+            Event::Init => self.listing = Some(Specs::new()),
+            Event::InitApply(item) => {
+                let (name, spec) = read(item);
+                if let Some(listing) = &mut self.listing {
+                    listing.insert(name, spec);
+                }
+            }
+            Event::InitDone => {
+                self.specs = self.listing.take().unwrap_or_default();
+                return true;
+            }
+            Event::Apply(item) => {
+                let (name, spec) = read(item);
+                let same = self.specs.get(&name) == Some(&spec);
+                self.specs.insert(name, spec);
+                return !same;
+            }
+            Event::Delete(item) => return self.specs.remove(&item.name_any()).is_some(),
+        }
+        false
+    }
+}
+
+fn read(mut item: Item) -> (String, Arc<Value>) {
+    let spec = item.data.get_mut("spec").map(Value::take);
+    (item.name_any(), Arc::new(spec.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    fn item(value: Value) -> Item {
+        from_value(value).unwrap()
+    }
+
+    fn class(name: &str, provisioner: &str) -> Item {
+        item(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "ProvisionerClass",
+            "metadata": { "name": name, "generation": 1 },
+            "spec": { "provisioner": provisioner },
+            "status": { "conditions": [] },
+        }))
+    }
+
+    async fn last(events: Vec<Event<Item>>) -> Specs {
+        let events = stream::iter(events.into_iter().map(Ok)).boxed();
+        let mut follower = Follower::over("ProvisionerClass", events);
+        let mut seen = follower.next().await;
+        while let Some(next) = futures::FutureExt::now_or_never(follower.next()) {
+            seen = next;
+        }
+        seen
+    }
+
+    #[tokio::test]
+    async fn changes_follow_the_first_listing() {
+        let specs = last(vec![
+            Event::Init,
+            Event::InitApply(class("a", "one")),
+            Event::InitApply(class("b", "one")),
+            Event::InitDone,
+            Event::Apply(class("a", "two")),
+            Event::Delete(class("b", "one")),
+            Event::Apply(class("c", "one")),
+        ])
+        .await;
+        assert_eq!(specs.keys().collect::<Vec<_>>(), ["a", "c"]);
+        assert_eq!(*specs["a"], json!({ "provisioner": "two" }));
+    }
+
+    #[tokio::test]
+    async fn a_new_listing_forgets_what_has_gone_but_not_before_it_is_complete() {
+        let begun = last(vec![
+            Event::Init,
+            Event::InitApply(class("a", "one")),
+            Event::InitDone,
+            Event::Init,
+        ])
+        .await;
+        assert!(begun.contains_key("a"));
+        let done = last(vec![
+            Event::Init,
+            Event::InitApply(class("a", "one")),
+            Event::InitDone,
+            Event::Init,
+            Event::InitApply(class("b", "one")),
+            Event::InitDone,
+        ])
+        .await;
+        assert_eq!(done.keys().collect::<Vec<_>>(), ["b"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_class_at_all_is_still_there_and_stops_nothing() {
+        let broken = item(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "ProvisionerClass",
+            "metadata": { "name": "broken" },
+        }));
+        let specs = last(vec![
+            Event::Init,
+            Event::InitApply(broken),
+            Event::InitApply(class("a", "one")),
+            Event::InitDone,
+        ])
+        .await;
+        assert!(specs["broken"].is_null());
+        assert!(!specs["a"].is_null());
+    }
+}
