@@ -11,7 +11,7 @@ use crate::{
     package::{self, Format, Package},
 };
 
-/// The files of a bundle by path: relative, with `/`, without `.` and `..`.
+/// The files of a bundle by path: relative, with `/`, without `.` and `..`. A folder with nothing in it may stand here with a `/` at its end.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
 /// What is in a bundle.
@@ -53,4 +53,107 @@ pub fn read(files: &Files) -> Result<Content, Findings> {
         objects,
         warnings: findings,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WEB: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: a}\n";
+    const PACKAGE: &str = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\n";
+
+    fn files(files: &[(&str, &str)]) -> Files {
+        files
+            .iter()
+            .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
+            .collect()
+    }
+
+    fn said(list: &[(&str, &str)]) -> Vec<String> {
+        let findings = read(&files(list)).unwrap_err();
+        assert!(
+            findings.0.iter().all(|finding| finding.hint.is_some()),
+            "{findings:?}"
+        );
+        findings.0.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn reads_objects_in_order_and_the_package() {
+        let content = read(&files(&[
+            ("bundle.yaml", PACKAGE),
+            ("README.md", "# not a manifest"),
+            (
+                "manifests/b.json",
+                r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}"#,
+            ),
+            ("manifests/a.yaml", &format!("---\n{WEB}---\n# end\n")),
+        ]))
+        .unwrap();
+        let ids: Vec<_> = content
+            .objects
+            .iter()
+            .map(|object| object.id.to_string())
+            .collect();
+        assert_eq!(ids, ["ConfigMap/a/web", "Namespace/a"]);
+        assert_eq!(content.package.unwrap().title(), "bundle web 1.4.0");
+        assert_eq!(content.warnings, Findings::default());
+    }
+
+    #[test]
+    fn a_bundle_without_package_file_is_plain() {
+        let content = read(&files(&[("manifests/a.yaml", WEB)])).unwrap();
+        assert_eq!((content.package, content.format), (None, Format::PlainV0));
+    }
+
+    #[test]
+    fn speaks_with_the_words_of_rukpak() {
+        assert_eq!(
+            said(&[("README.md", "")]),
+            ["get objects from bundle manifests: readdir manifests: file does not exist"]
+        );
+        let zero = "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object";
+        assert_eq!(said(&[("manifests/", "")]), [zero]);
+        assert_eq!(
+            said(&[("manifests/a.yaml", "# nothing\n")]),
+            ["manifests/a.yaml: the file holds no document", zero]
+        );
+        assert_eq!(
+            said(&[
+                ("manifests/x/a.yaml", WEB),
+                ("manifests/x/b.yaml", WEB),
+                ("manifests/a.yaml", WEB)
+            ]),
+            [
+                "subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: found \"manifests/x\""
+            ]
+        );
+        assert_eq!(
+            said(&[
+                ("bundle.yaml", &PACKAGE.replace("plain+v0", "tar+v9")),
+                ("manifests/a.yaml", WEB)
+            ]),
+            ["bundle.yaml:5: format: detected unsupported bundle format \"tar+v9\""]
+        );
+    }
+
+    #[test]
+    fn says_everything_at_once() {
+        let said = said(&[
+            ("bundle.yaml", "name: web\n"),
+            ("manifests/a.yaml", "kind: [\n"),
+            ("manifests/b.yaml", "kind: ConfigMap\n"),
+            ("manifests/c.yaml", WEB),
+            ("manifests/d.yaml", &format!("# again\n{WEB}")),
+        ])
+        .join("\n");
+        for part in [
+            "bundle.yaml: version: ",
+            "manifests/a.yaml:1: this is not YAML",
+            "manifests/b.yaml:1: apiVersion: ",
+            "manifests/d.yaml:2: ConfigMap/a/web: the same object is at manifests/c.yaml:1 already",
+        ] {
+            assert!(said.contains(part), "{part} is not in:\n{said}");
+        }
+    }
 }

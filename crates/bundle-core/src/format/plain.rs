@@ -8,38 +8,73 @@ use crate::{
     yaml,
 };
 
+/// The folder of the manifests.
 const FOLDER: &str = "manifests/";
 
 /// All objects of a plain bundle; what is wrong is added to `findings`.
 pub(super) fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
+    let manifests: Vec<(&str, &str, &Vec<u8>)> = files
+        .iter()
+        .filter_map(|(path, text)| Some((path.as_str(), path.strip_prefix(FOLDER)?, text)))
+        .collect();
+    if manifests.is_empty() {
+        findings.push(no_manifests());
+        return Vec::new();
+    }
+    let before = findings.0.len();
     let mut objects = Vec::new();
-    let mut seen = false;
-    for (path, text) in files {
-        let Some(rest) = path.strip_prefix(FOLDER) else {
-            continue;
-        };
-        seen = true;
-        if let Some((folder, _)) = rest.split_once('/') {
-            findings.push(Finding::error(codes::format::SUBFOLDER, format!("subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: found \"{FOLDER}{folder}\"")).in_file(path));
+    let mut folders = Vec::new();
+    let mut allowance = yaml::Allowance::default();
+    for (path, name, text) in manifests {
+        if name.is_empty() {
             continue;
         }
-        match yaml::documents(text, path) {
-            Ok(documents) => objects.extend(
-                documents
-                    .into_iter()
-                    .filter_map(|document| object::read(document, path, findings)),
-            ),
+        if let Some((folder, _)) = name.split_once('/') {
+            if !folders.contains(&folder) {
+                folders.push(folder);
+                findings.push(subfolder(folder));
+            }
+            continue;
+        }
+        match yaml::documents_within(text, path, &mut allowance) {
+            Ok(documents) => {
+                for document in documents {
+                    objects.extend(object::read(document, path, findings));
+                }
+            }
             Err(errors) => findings.0.extend(errors.0),
         }
     }
-    if !seen {
-        findings.push(Finding::error(
-            codes::format::NO_MANIFESTS,
-            "get objects from bundle manifests: readdir manifests: file does not exist",
-        ));
-    } else if objects.is_empty() && !findings.has_errors() {
-        findings.push(Finding::error(codes::format::NO_OBJECTS, "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object"));
-    }
     object::distinct(&objects, findings);
+    let nothing_else = findings.0[before..]
+        .iter()
+        .all(|finding| finding.code == codes::format::EMPTY_FILE);
+    if objects.is_empty() && nothing_else {
+        findings.push(
+            Finding::error(
+                codes::format::NO_OBJECTS,
+                "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object",
+            )
+            .hint("put at least one manifest into manifests/"),
+        );
+    }
     objects
+}
+
+fn no_manifests() -> Finding {
+    Finding::error(
+        codes::format::NO_MANIFESTS,
+        "get objects from bundle manifests: readdir manifests: file does not exist",
+    )
+    .hint("make a folder `manifests` beside bundle.yaml, and put the YAML files into it")
+}
+
+fn subfolder(name: &str) -> Finding {
+    Finding::error(
+        codes::format::SUBFOLDER,
+        format!(
+            "subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: found \"{FOLDER}{name}\""
+        ),
+    )
+    .hint("move the files up into manifests/, or the folder out of it")
 }

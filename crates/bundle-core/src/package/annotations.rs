@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Format, Package, Requires, Upgrades};
+use super::{Format, MAX_NAME, Package, Requires, Upgrades};
 use crate::{
     diagnostic::{Finding, codes},
+    object::is_dns_label,
     version::{Kubernetes, ServerVersion, fits_named},
 };
 
@@ -97,8 +98,15 @@ impl Facts {
             semver::Version::parse(text)
                 .map_err(|error| unreadable(keys::VERSION, format_args!("`{text}`: {error}")))
         });
+        let name = annotations.get(keys::TITLE);
+        if name.is_some_and(|name| !is_dns_label(name) || name.len() > MAX_NAME) {
+            return Err(unreadable(
+                keys::TITLE,
+                format_args!("it is not the name of a package"),
+            ));
+        }
         Ok(Self {
-            name: annotations.get(keys::TITLE).cloned(),
+            name: name.cloned(),
             version: version.transpose()?,
             format: Some(format.parse()?),
             kubernetes: field(annotations, keys::KUBERNETES)?,

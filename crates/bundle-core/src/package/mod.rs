@@ -2,7 +2,12 @@
 //! Not here: the manifests beside it (format).
 
 mod annotations;
+mod fields;
 mod parse;
+mod suggest;
+
+#[cfg(test)]
+mod tests;
 
 use std::{fmt, str::FromStr};
 
@@ -14,7 +19,7 @@ use crate::{
 };
 
 pub use annotations::{Facts, annotations, keys};
-pub use parse::parse;
+pub use parse::{API_VERSION, KIND, parse};
 
 /// Name of the file at the root of a bundle's folder.
 pub const FILE: &str = "bundle.yaml";

@@ -96,3 +96,74 @@ pub fn fits_named(
         Unsupported::Warn => Finding::warning(codes::format::UNSUPPORTED_KUBERNETES, message),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostic::Severity;
+
+    fn made_for(baseline: Option<&str>, supported: Option<&str>) -> Kubernetes {
+        Kubernetes {
+            baseline: baseline.map(|text| text.parse().unwrap()),
+            supported: supported.map(|text| Range::parse(text).unwrap()),
+            unsupported: Unsupported::Reject,
+        }
+    }
+
+    #[test]
+    fn vendors_suffixes_never_matter() {
+        let kubernetes = made_for(None, Some(">=1.31 <1.38"));
+        for (version, fine) in [
+            ("v1.31.0", true),
+            ("v1.31.0-rc.1", true),
+            ("v1.31.2-eks-1552ad0", true),
+            ("v1.37.9-gke.1282000", true),
+            ("v1.36.1+k3s1", true),
+            ("v1.31+", true),
+            ("v1.30.14-eks-1552ad0", false),
+            ("v1.38.0", false),
+        ] {
+            let server = ServerVersion::parse(version).unwrap();
+            assert_eq!(fits(&kubernetes, &server).is_none(), fine, "{version}");
+        }
+    }
+
+    #[test]
+    fn every_patch_of_the_baseline_is_fine() {
+        let kubernetes = made_for(Some("1.33"), Some(">=1.33.4 <1.35"));
+        for (version, fine) in [
+            ("v1.33.0", true),
+            ("v1.34.9", true),
+            ("v1.32.9", false),
+            ("v1.35.0", false),
+        ] {
+            let server = ServerVersion::parse(version).unwrap();
+            assert_eq!(kubernetes.supports(&server), fine, "{version}");
+        }
+        let only = made_for(Some("1.33"), None);
+        assert!(only.supports(&ServerVersion::parse("v1.33.7").unwrap()));
+        let newer = fits(&only, &ServerVersion::parse("v1.34.0").unwrap()).unwrap();
+        assert!(
+            newer
+                .message
+                .ends_with("use a newer version of the bundle, made for 1.34"),
+            "{newer}"
+        );
+        assert!(made_for(None, None).supports(&ServerVersion::parse("v9.9").unwrap()));
+    }
+
+    #[test]
+    fn the_message_names_range_version_and_way_out() {
+        let mut kubernetes = made_for(Some("1.33"), Some(">=1.31 <1.38"));
+        let old = ServerVersion::parse("v1.30.2-eks-1552ad0").unwrap();
+        let finding = fits_named("bundle web 1.4.0", &kubernetes, &old).unwrap();
+        assert_eq!(
+            finding.message,
+            "bundle web 1.4.0 supports Kubernetes >=1.31 <1.38, and this server is v1.30.2-eks-1552ad0; \
+             upgrade the cluster, or use a version of the bundle made for 1.30"
+        );
+        assert_eq!(finding.severity, Severity::Error);
+        kubernetes.unsupported = Unsupported::Warn;
+        assert_eq!(fits(&kubernetes, &old).unwrap().severity, Severity::Warning);
+    }
+}

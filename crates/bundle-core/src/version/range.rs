@@ -8,6 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::server::number;
 use crate::diagnostic::{Finding, codes};
 
+/// The longest text of a range, in bytes: it may come from a manifest that anybody wrote.
+const MAX_TEXT: usize = 256;
+
 type Numbers = [u64; 3];
 
 const LOWEST: Numbers = [0; 3];
@@ -29,12 +32,16 @@ impl Range {
     /// Reads a range. Comparisons beside each other (or with a comma between) all have to hold; of alternatives, separated by `||`, one has to.
     pub fn parse(text: &str) -> Result<Self, Finding> {
         let bad = |why: String| {
+            let text: String = text.chars().take(MAX_TEXT).collect();
             Finding::error(
                 codes::format::BAD_RANGE,
                 format!("`{text}` is not a range of versions: {why}"),
             )
             .hint("write a range like `>=1.31 <1.38`, `~1.31`, `1.31.x` or `1.29 - 1.31 || 1.33`")
         };
+        if text.len() > MAX_TEXT {
+            return Err(bad(format!("it is longer than {MAX_TEXT} characters")));
+        }
         let mut spans = Vec::new();
         for alternative in text.split("||") {
             spans.extend(conjunction(alternative).map_err(bad)?);
@@ -167,7 +174,9 @@ impl Partial {
                     partial.given = index + 1;
                 }
                 None if wild && index < 3 => open = true,
-                _ if part.contains(['-', '+']) => {
+                _ if part.contains(['-', '+'])
+                    && part.starts_with(|c: char| c.is_ascii_digit()) =>
+                {
                     return Err(format!(
                         "`{text}` has a suffix, and only major, minor and patch count"
                     ));
@@ -227,5 +236,146 @@ impl Serialize for Range {
 impl<'de> Deserialize<'de> for Range {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(text: &str) -> Numbers {
+        let numbers: Vec<u64> = text.split('.').map(|part| part.parse().unwrap()).collect();
+        numbers.try_into().unwrap()
+    }
+
+    #[test]
+    fn reads_what_people_write() {
+        for (range, inside, outside) in [
+            (
+                ">=1.31 <1.38",
+                &["1.31.0", "1.37.99"][..],
+                &["1.30.9", "1.38.0", "2.31.0"][..],
+            ),
+            (">=1.31, <1.38", &["1.31.0"], &["1.38.0"]),
+            (">= 1.31 < 1.38", &["1.31.0"], &["1.38.0"]),
+            (">1.31", &["1.32.0"], &["1.31.9"]),
+            (">1.31.2", &["1.31.3"], &["1.31.2"]),
+            ("<=1.31", &["1.31.99", "0.0.0"], &["1.32.0"]),
+            ("<=1.31.2", &["1.31.2"], &["1.31.3"]),
+            ("1.31", &["1.31.0", "1.31.9"], &["1.30.9", "1.32.0"]),
+            ("=v1.31.2", &["1.31.2"], &["1.31.3"]),
+            ("1.31.x", &["1.31.4"], &["1.32.0"]),
+            ("1.x", &["1.99.0"], &["2.0.0"]),
+            ("*", &["0.0.0", "9.9.9"], &[]),
+            ("~1.31", &["1.31.9"], &["1.32.0"]),
+            ("~1.31.4", &["1.31.9"], &["1.31.3", "1.32.0"]),
+            ("^1.14", &["1.14.0", "1.99.0"], &["1.13.9", "2.0.0"]),
+            ("^0.2.3", &["0.2.9"], &["0.2.2", "0.3.0"]),
+            ("^0.0.3", &["0.0.3"], &["0.0.4"]),
+            ("1.29 - 1.31", &["1.29.0", "1.31.9"], &["1.28.9", "1.32.0"]),
+            (
+                "~1.31 || 1.33.x || >=1.36",
+                &["1.31.1", "1.33.0", "1.40.0"],
+                &["1.32.0", "1.35.0"],
+            ),
+            (">=1.31 !=1.33", &["1.32.9", "1.34.0"], &["1.33.5"]),
+            (">=1.31.0-0", &["1.31.0"], &["1.30.9"]),
+        ] {
+            let parsed = Range::parse(range).unwrap();
+            for version in inside {
+                assert!(parsed.contains(at(version)), "{version} in {range}");
+            }
+            for version in outside {
+                assert!(!parsed.contains(at(version)), "{version} not in {range}");
+            }
+        }
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (range, said) in [
+            ("", "it is empty"),
+            ("1.31 ||", "empty alternative"),
+            (">=1.38 <1.31", "no version can meet it"),
+            ("!=*", "no version can meet it"),
+            (">=", "no version follows `>=`"),
+            ("=>1.31", "`=>` is not a comparison"),
+            (">=1.31.0-rc.1", "has a suffix"),
+            (">=one", "`one` is not a version"),
+            ("1.2.3.4", "is not a version"),
+            ("1.x.3", "is not a version"),
+            ("1..3", "is not a version"),
+            ("latest", "is not a version"),
+            ("1.29 -1.31", "is not a version"),
+        ] {
+            let finding = Range::parse(range).unwrap_err();
+            assert!(finding.message.contains(said), "{finding}");
+            assert!(finding.hint.is_some());
+        }
+        let long = "!=1 ".repeat(1_000_000);
+        assert!(Range::parse(&long).unwrap_err().message.len() < 400);
+    }
+
+    fn version() -> impl Strategy<Value = Numbers> {
+        [0..4_u64, 0..6_u64, 0..6_u64]
+    }
+
+    fn text([major, minor, patch]: Numbers, given: usize) -> String {
+        match given {
+            1 => format!("{major}"),
+            2 => format!("{major}.{minor}"),
+            _ => format!("{major}.{minor}.{patch}"),
+        }
+    }
+
+    fn range() -> impl Strategy<Value = String> {
+        let one = (
+            prop::sample::select(vec!["", "=", "!=", ">", ">=", "<", "<=", "~", "^"]),
+            version(),
+            1..4_usize,
+        )
+            .prop_map(|(operator, numbers, given)| format!("{operator}{}", text(numbers, given)));
+        prop::collection::vec(prop::collection::vec(one, 1..3), 1..3).prop_map(|all| {
+            let all: Vec<_> = all.iter().map(|both| both.join(" ")).collect();
+            all.join(" || ")
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[-0-9.<>=!~^|*xv ,+]{0,40}") {
+            let _ = Range::parse(&text);
+        }
+
+        #[test]
+        fn what_is_at_least_something_stays_so(low in version(), a in version(), b in version(), given in 1..4_usize) {
+            let least = Range::parse(&format!(">={}", text(low, given))).unwrap();
+            let (a, b) = (a.min(b), a.max(b));
+            prop_assert!(!least.contains(a) || least.contains(b));
+            if let Ok(below) = Range::parse(&format!("<{}", text(low, given))) {
+                prop_assert!(!below.contains(b) || below.contains(a));
+                prop_assert_ne!(below.contains(a), least.contains(a));
+            }
+        }
+
+        #[test]
+        fn alternatives_add_and_comparisons_narrow(left in range(), right in range(), at in version()) {
+            let holds = |text: &str| Range::parse(text).is_ok_and(|range| range.contains(at));
+            if Range::parse(&left).is_ok() && Range::parse(&right).is_ok() {
+                prop_assert_eq!(holds(&format!("{left} || {right}")), holds(&left) || holds(&right));
+            }
+            if !left.contains("||") && !right.contains("||") {
+                prop_assert_eq!(holds(&format!("{left} {right}")), holds(&left) && holds(&right));
+            }
+        }
+
+        #[test]
+        fn a_range_reads_back(range in range()) {
+            if let Ok(range) = Range::parse(&range) {
+                prop_assert_eq!(Range::parse(range.as_str()), Ok(range));
+            }
+        }
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Finding> 
         .hint("split it into several files; no API server takes an object of that size"));
     }
     let not_text = |at: usize, what: &str| {
-        let line = 1 + bytes[..at].iter().filter(|byte| **byte == b'\n').count();
+        let line = bytes[..at].split(|byte| *byte == b'\n').count();
         Finding::error(
             codes::format::UNREADABLE,
             format!("the file is not YAML: {what}"),

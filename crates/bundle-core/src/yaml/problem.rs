@@ -35,7 +35,7 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
             "another document follows without a separator".to_owned(),
             "separate documents by a line with `---`",
         ),
-        Error::Budget { breach, .. } => too_complex(match breach {
+        Error::Budget { breach, .. } => too_complex(&match breach {
             BudgetBreach::Depth { .. } => {
                 format!(
                     "more than {} lists and maps within each other",
@@ -52,9 +52,9 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
         Error::AliasReplayCounterOverflow { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => too_complex(unfolded()),
+        | Error::AliasReplayStackDepthExceeded { .. } => too_complex(&unfolded()),
         Error::RecursiveReferencesRequireWeakTypes { .. } => {
-            too_complex("an anchor that contains itself".to_owned())
+            too_complex("an anchor that contains itself")
         }
         Error::NonFiniteFloat { value, .. } => (
             codes::format::UNREADABLE,
@@ -72,10 +72,10 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
                 return duplicate(without_place(key));
             }
             if text.starts_with(TOO_MANY) {
-                return too_complex("more values than a bundle may hold".to_owned());
+                return too_complex("more values than a bundle may hold");
             }
             if text.starts_with("recursion limit exceeded") {
-                return too_complex(format!(
+                return too_complex(&format!(
                     "more than {} lists and maps within each other",
                     limits::MAX_DEPTH
                 ));
@@ -109,7 +109,7 @@ fn unfolded() -> String {
     )
 }
 
-fn too_complex(what: String) -> (Code, String, &'static str) {
+fn too_complex(what: &str) -> (Code, String, &'static str) {
     (
         codes::format::TOO_COMPLEX,
         format!("the document has {what}"),

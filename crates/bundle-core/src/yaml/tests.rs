@@ -177,6 +177,14 @@ fn refuses_what_is_no_text_or_too_large() {
     assert!(large.0[0].message.contains("(10 MiB)"), "{large}");
 }
 
+/// One entry a line, each within the one before.
+fn nested(depth: usize, indent: &str, entry: &str) -> String {
+    let lines: Vec<String> = (0..depth)
+        .map(|depth| format!("{}{entry}", indent.repeat(depth)))
+        .collect();
+    lines.join("\n")
+}
+
 #[test]
 fn refuses_what_unfolds_to_too_much() {
     use std::fmt::Write as _;
@@ -194,12 +202,8 @@ fn refuses_what_unfolds_to_too_much() {
             "*a,".repeat(30)
         ),
         "[".repeat(100_000),
-        (0..300)
-            .map(|depth| format!("{}a:\n", " ".repeat(depth)))
-            .collect(),
-        (0..300)
-            .map(|depth| format!("{}- a:\n", "  ".repeat(depth)))
-            .collect(),
+        nested(300, " ", "a:"),
+        nested(300, "  ", "- a:"),
         format!("{}a", "? ".repeat(10_000)),
     ];
     for text in texts {
@@ -225,9 +229,7 @@ fn depth_within_the_limit_is_read() {
         "[".repeat(limits::MAX_DEPTH),
         "]".repeat(limits::MAX_DEPTH)
     );
-    let block: String = (0..limits::MAX_DEPTH / 2)
-        .map(|depth| format!("{}- a:\n", "  ".repeat(depth)))
-        .collect();
+    let block = nested(limits::MAX_DEPTH / 2, "  ", "- a:");
     assert!(documents(flow.as_bytes(), "f").is_ok());
     assert!(documents(block.as_bytes(), "f").is_ok());
 }

@@ -1,15 +1,16 @@
 //! Objects of a bundle: what identifies one, and the rules that each must meet before anything is done with it.
 //! Not here: where they come from (format) and what happens to them (plan).
 
-use std::{collections::BTreeMap, fmt};
+mod check;
+mod names;
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    diagnostic::{Finding, Findings, codes},
-    yaml::Document,
-};
+pub use check::{distinct, read};
+pub use names::{is_dns_label, is_dns_subdomain};
 
 /// What names one object in a cluster.
 ///
@@ -86,67 +87,5 @@ impl Manifest {
     /// Group, version and kind.
     pub fn gvk(&self) -> (&str, &str, &str) {
         self.id.gvk()
-    }
-}
-
-/// Reads one document as an object; what is wrong is added to `findings`.
-pub fn read(document: Document, file: &str, findings: &mut Findings) -> Option<Manifest> {
-    let Document { value, line } = document;
-    let text = |pointer: &str| {
-        value
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
-    let (Some(api_version), Some(kind), Some(name)) =
-        (text("/apiVersion"), text("/kind"), text("/metadata/name"))
-    else {
-        findings.push(
-            Finding::error(
-                codes::format::MISSING_FIELD,
-                "apiVersion, kind or metadata.name is missing",
-            )
-            .in_file(file)
-            .at_line(line),
-        );
-        return None;
-    };
-    let (group, version) = match api_version.split_once('/') {
-        Some((group, version)) => (group.to_owned(), version.to_owned()),
-        None => (String::new(), api_version),
-    };
-    let id = ObjectId {
-        group,
-        version,
-        kind,
-        namespace: text("/metadata/namespace"),
-        name,
-    };
-    Some(Manifest {
-        id,
-        value,
-        file: file.to_owned(),
-        line,
-    })
-}
-
-/// Adds a finding for each object that is there already.
-pub fn distinct(objects: &[Manifest], findings: &mut Findings) {
-    let mut seen: BTreeMap<_, &Manifest> = BTreeMap::new();
-    for object in objects {
-        if let Some(first) = seen.insert(object.id.identity(), object) {
-            findings.push(
-                Finding::error(
-                    codes::format::DUPLICATE_OBJECT,
-                    format!(
-                        "the object is there twice: also in {}:{}",
-                        first.file, first.line
-                    ),
-                )
-                .in_file(&object.file)
-                .at_line(object.line)
-                .about(object.id.to_string()),
-            );
-        }
     }
 }

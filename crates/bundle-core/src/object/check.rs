@@ -1,0 +1,444 @@
+//! The rules that each document must meet to be an object of a bundle, and those for all of them together.
+//! Not here: YAML, and rules of single kinds, which are the API server's.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::{Manifest, ObjectId, names};
+use crate::{
+    diagnostic::{Code, Finding, Findings, codes},
+    yaml::Document,
+};
+
+/// Reads one document as an object. Everything that is wrong with it is added to `findings`; without what names it, there is no object.
+pub fn read(document: Document, file: &str, findings: &mut Findings) -> Option<Manifest> {
+    let Document { value, line } = document;
+    let mut check = Check {
+        file,
+        line,
+        subject: None,
+        findings,
+    };
+    let id = check.document(&value)?;
+    Some(Manifest {
+        id,
+        value,
+        file: file.to_owned(),
+        line,
+    })
+}
+
+/// Adds a finding for each object that another document names already, with both places.
+pub fn distinct(objects: &[Manifest], findings: &mut Findings) {
+    let mut seen: BTreeMap<_, &Manifest> = BTreeMap::new();
+    for object in objects {
+        let first = *seen.entry(object.id.identity()).or_insert(object);
+        if !std::ptr::eq(first, object) {
+            findings.push(
+                Finding::error(
+                    codes::format::DUPLICATE_OBJECT,
+                    format!(
+                        "the same object is at {}:{} already",
+                        first.file, first.line
+                    ),
+                )
+                .in_file(&object.file)
+                .at_line(object.line)
+                .about(object.id.to_string())
+                .hint("remove or rename one of the two"),
+            );
+        }
+    }
+}
+
+/// One document under examination.
+struct Check<'a> {
+    file: &'a str,
+    line: usize,
+    /// The object, as far as it is known.
+    subject: Option<String>,
+    findings: &'a mut Findings,
+}
+
+impl Check<'_> {
+    fn document(&mut self, value: &Value) -> Option<ObjectId> {
+        let Value::Object(map) = value else {
+            let what = describe(value);
+            self.report(
+                codes::format::NOT_AN_OBJECT,
+                "",
+                format!("a Kubernetes object belongs here, and this is {what}"),
+                "only manifests belong into manifests/: each document has apiVersion, kind and metadata",
+            );
+            return None;
+        };
+        let api_version = self.text(map, "apiVersion", "apiVersion");
+        let kind = self.text(map, "kind", "kind");
+        if let Some(kind) = kind
+            && is_list(kind, map)
+        {
+            self.report(
+                codes::format::LIST,
+                "",
+                format!("a {kind} is not an object"),
+                "put its items in as documents of their own, with `---` between",
+            );
+            return None;
+        }
+        self.subject = kind.map(str::to_owned);
+        let metadata = match map.get("metadata") {
+            Some(Value::Object(metadata)) => Some(metadata),
+            None | Some(Value::Null) => {
+                self.missing("metadata.name");
+                None
+            }
+            Some(other) => {
+                self.not_a_map("metadata", other);
+                None
+            }
+        };
+        let name = metadata.and_then(|metadata| self.name(metadata));
+        if let (Some(kind), Some(name)) = (kind, name) {
+            self.subject = Some(format!("{kind}/{name}"));
+        }
+        let namespace = metadata.and_then(|metadata| self.namespace(metadata));
+        if let Some(metadata) = metadata {
+            self.texts_in(metadata, "labels");
+            self.texts_in(metadata, "annotations");
+            self.of_a_cluster(metadata);
+        }
+        let (group, version) = self.api_version(api_version?)?;
+        let (kind, name) = (self.kind(kind?)?, name?);
+        if let Some(why) = names::trouble(&group, &kind, name) {
+            self.report(
+                codes::format::BAD_NAME,
+                "metadata.name",
+                format!("`{name}` cannot be a name: {why}"),
+                "choose a name that the API server will take",
+            );
+        }
+        Some(ObjectId {
+            group,
+            version,
+            kind,
+            namespace,
+            name: name.to_owned(),
+        })
+    }
+
+    fn api_version(&mut self, text: &str) -> Option<(String, String)> {
+        let (group, version) = match text.split_once('/') {
+            Some((group, version)) if names::is_dns_subdomain(group) => (group, version),
+            Some(_) => ("", ""),
+            None => ("", text),
+        };
+        if names::is_dns_label(version) {
+            return Some((group.to_owned(), version.to_owned()));
+        }
+        self.report(
+            codes::format::BAD_NAME,
+            "apiVersion",
+            format!("`{text}` is not an API version"),
+            "write `v1` or `group/version`, such as `apps/v1`",
+        );
+        None
+    }
+
+    fn kind(&mut self, text: &str) -> Option<String> {
+        if names::is_dns_label(&text.to_ascii_lowercase()) {
+            return Some(text.to_owned());
+        }
+        self.report(
+            codes::format::BAD_NAME,
+            "kind",
+            format!("`{text}` is not a kind"),
+            "a kind is one word, such as `ConfigMap`",
+        );
+        None
+    }
+
+    fn name<'v>(&mut self, metadata: &'v Map<String, Value>) -> Option<&'v str> {
+        let named = metadata.get("name").is_some_and(|name| !name.is_null());
+        if !named && metadata.contains_key("generateName") {
+            self.report(
+                codes::format::MISSING_FIELD,
+                "metadata.generateName",
+                "an object of a bundle needs a name, and a generated one would be another at each installation".to_owned(),
+                "give it a metadata.name instead",
+            );
+            return None;
+        }
+        self.text(metadata, "name", "metadata.name")
+    }
+
+    /// The namespace; an empty one is none, as for the API server.
+    fn namespace(&mut self, metadata: &Map<String, Value>) -> Option<String> {
+        let text = match metadata.get("namespace")? {
+            Value::Null => return None,
+            Value::String(text) if text.is_empty() => return None,
+            Value::String(text) => text,
+            other => {
+                self.not_text("metadata.namespace", other);
+                return None;
+            }
+        };
+        if !names::is_dns_label(text) {
+            self.report(
+                codes::format::BAD_NAME,
+                "metadata.namespace",
+                format!("`{text}` cannot be a namespace"),
+                "a namespace has at most 63 lower-case letters, digits and `-`",
+            );
+        }
+        Some(text.clone())
+    }
+
+    /// A field that has to be there, as text.
+    fn text<'v>(&mut self, map: &'v Map<String, Value>, key: &str, field: &str) -> Option<&'v str> {
+        match map.get(key) {
+            Some(Value::String(text)) if !text.is_empty() => Some(text),
+            None | Some(Value::Null | Value::String(_)) => {
+                self.missing(field);
+                None
+            }
+            Some(other) => {
+                self.not_text(field, other);
+                None
+            }
+        }
+    }
+
+    fn texts_in(&mut self, metadata: &Map<String, Value>, key: &str) {
+        match metadata.get(key) {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(map)) => {
+                for (name, value) in map {
+                    if !value.is_string() {
+                        self.not_text(&format!("metadata.{key}[{name}]"), value);
+                    }
+                }
+            }
+            Some(other) => self.not_a_map(&format!("metadata.{key}"), other),
+        }
+    }
+
+    /// What a cluster writes into an object, and refuses in an application of it.
+    fn of_a_cluster(&mut self, metadata: &Map<String, Value>) {
+        for key in ["uid", "resourceVersion", "managedFields"] {
+            let set = match metadata.get(key) {
+                None | Some(Value::Null) => false,
+                Some(Value::String(text)) => !text.is_empty(),
+                Some(Value::Array(items)) => !items.is_empty(),
+                Some(_) => true,
+            };
+            if set {
+                self.report(
+                    codes::format::FROM_A_CLUSTER,
+                    &format!("metadata.{key}"),
+                    "the object was copied from a cluster, and another would not take it".to_owned(),
+                    "remove metadata.uid, resourceVersion, managedFields, creationTimestamp, generation, and status",
+                );
+                return;
+            }
+        }
+    }
+
+    fn missing(&mut self, field: &str) {
+        self.report(
+            codes::format::MISSING_FIELD,
+            field,
+            "the field is missing".to_owned(),
+            "each object has apiVersion, kind and metadata.name",
+        );
+    }
+
+    fn not_text(&mut self, field: &str, value: &Value) {
+        let what = describe(value);
+        self.report(
+            codes::format::NOT_TEXT,
+            field,
+            format!("text belongs here, and this reads as {what}"),
+            "put the value in quotes",
+        );
+    }
+
+    fn not_a_map(&mut self, field: &str, value: &Value) {
+        let what = describe(value);
+        self.report(
+            codes::format::NOT_AN_OBJECT,
+            field,
+            format!("a map belongs here, and this is {what}"),
+            "check the indentation",
+        );
+    }
+
+    fn report(&mut self, code: Code, field: &str, message: String, hint: &str) {
+        let mut finding = Finding::error(code, message)
+            .in_file(self.file)
+            .at_line(self.line)
+            .hint(hint);
+        finding.place.subject.clone_from(&self.subject);
+        if !field.is_empty() {
+            finding = finding.at_field(field);
+        }
+        self.findings.push(finding);
+    }
+}
+
+/// Lists carry objects: `List` itself, and what a `kubectl get` of several wrote (`ConfigMapList`).
+fn is_list(kind: &str, map: &Map<String, Value>) -> bool {
+    kind == "List" || (kind.ends_with("List") && map.get("items").is_some_and(Value::is_array))
+}
+
+/// A value in a few words.
+fn describe(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing (null)".to_owned(),
+        Value::Bool(value) => format!("the boolean {value}"),
+        Value::Number(value) => format!("the number {value}"),
+        Value::String(value) => {
+            let short: String = value.chars().take(40).collect();
+            format!("the text {short:?}")
+        }
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a map".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yaml;
+
+    fn check(text: &str) -> (Vec<Manifest>, Findings) {
+        let mut findings = Findings::default();
+        let objects: Vec<_> = yaml::documents(text.as_bytes(), "manifests/a.yaml")
+            .unwrap()
+            .into_iter()
+            .filter_map(|document| read(document, "manifests/a.yaml", &mut findings))
+            .collect();
+        distinct(&objects, &mut findings);
+        (objects, findings)
+    }
+
+    #[test]
+    fn reads_what_names_an_object() {
+        let (objects, findings) = check(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: team-a, labels: {a: '1'}}\n---\n\n\
+             apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a, namespace: ''}\n",
+        );
+        assert_eq!(findings, Findings::default());
+        let ids: Vec<_> = objects.iter().map(|object| object.id.to_string()).collect();
+        assert_eq!(ids, ["Deployment.apps/team-a/web", "Namespace/team-a"]);
+        assert_eq!(objects[0].gvk(), ("apps", "v1", "Deployment"));
+        assert_eq!(objects[0].id.api_version(), "apps/v1");
+        assert_eq!(objects[1].line, 6);
+        assert_eq!(objects[1].id.namespace, None);
+    }
+
+    #[test]
+    fn says_all_that_is_wrong_with_a_document() {
+        for (text, expected) in [
+            (
+                "hello",
+                &[
+                    "manifests/a.yaml:1: a Kubernetes object belongs here, and this is the text \"hello\"",
+                ][..],
+            ),
+            (
+                "- 1",
+                &["manifests/a.yaml:1: a Kubernetes object belongs here, and this is a list"],
+            ),
+            (
+                "{}",
+                &[
+                    "manifests/a.yaml:1: apiVersion: the field is missing",
+                    "manifests/a.yaml:1: kind: the field is missing",
+                    "manifests/a.yaml:1: metadata.name: the field is missing",
+                ],
+            ),
+            (
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {}",
+                &["manifests/a.yaml:1: ConfigMap: metadata.name: the field is missing"],
+            ),
+            (
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: web",
+                &[
+                    "manifests/a.yaml:1: ConfigMap: metadata: a map belongs here, and this is the text \"web\"",
+                ],
+            ),
+            (
+                "apiVersion: v1\nkind: List\nitems: []",
+                &["manifests/a.yaml:1: a List is not an object"],
+            ),
+            (
+                "apiVersion: v1\nkind: ConfigMapList\nitems: []",
+                &["manifests/a.yaml:1: a ConfigMapList is not an object"],
+            ),
+            (
+                "apiVersion: v1\nkind: Job\nmetadata: {generateName: x-}",
+                &[
+                    "manifests/a.yaml:1: Job: metadata.generateName: an object of a bundle needs a name, and a generated one would be another at each installation",
+                ],
+            ),
+            (
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 12, namespace: on}",
+                &[
+                    "manifests/a.yaml:1: ConfigMap: metadata.name: text belongs here, and this reads as the number 12",
+                    "manifests/a.yaml:1: ConfigMap: metadata.namespace: text belongs here, and this reads as the boolean true",
+                ],
+            ),
+            (
+                "apiVersion: a/b/c\nkind: Config Map\nmetadata: {name: web}",
+                &["manifests/a.yaml:1: Config Map/web: apiVersion: `a/b/c` is not an API version"],
+            ),
+            (
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Web_1, namespace: a.b, annotations: {x: true}, labels: [a], uid: x}",
+                &[
+                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.namespace: `a.b` cannot be a namespace",
+                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.labels: a map belongs here, and this is a list",
+                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.annotations[x]: text belongs here, and this reads as the boolean true",
+                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.uid: the object was copied from a cluster, and another would not take it",
+                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.name: `Web_1` cannot be a name: it may hold lower-case letters, digits, `-` and (but in namespaces) `.`, and starts and ends with a letter or digit",
+                ],
+            ),
+        ] {
+            let (_, findings) = check(text);
+            let said: Vec<_> = findings.0.iter().map(ToString::to_string).collect();
+            assert_eq!(said, expected, "{text}");
+            assert!(findings.0.iter().all(|finding| finding.hint.is_some()));
+        }
+    }
+
+    #[test]
+    fn kinds_that_only_sound_like_lists_are_objects() {
+        let (objects, findings) = check(
+            "apiVersion: example.com/v1\nkind: AllowList\nmetadata: {name: a}\nspec: {items: []}\n",
+        );
+        assert_eq!((objects.len(), findings.0.len()), (1, 0));
+    }
+
+    #[test]
+    fn the_same_object_in_two_versions_is_one_object() {
+        let object = |version: &str| {
+            format!(
+                "apiVersion: apps/{version}\nkind: Deployment\nmetadata: {{name: web, namespace: a}}\n"
+            )
+        };
+        let (_, findings) = check(&format!(
+            "{}---\n{}---\n{}",
+            object("v1"),
+            object("v1beta1"),
+            object("v1")
+        ));
+        let said: Vec<_> = findings.0.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "manifests/a.yaml:5: Deployment.apps/a/web: the same object is at manifests/a.yaml:1 already",
+                "manifests/a.yaml:9: Deployment.apps/a/web: the same object is at manifests/a.yaml:1 already",
+            ]
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Reads maps strictly: each field by name and type, all findings at once, unknown fields with the one that was meant.
+//! Not here: which fields a package has (parse).
+
+use serde_json::{Map, Value};
+
+use super::suggest;
+use crate::{
+    diagnostic::{Code, Finding, Findings, codes},
+    yaml,
+};
+
+/// One map of the file, with its path and the findings of the whole file.
+pub(super) struct Fields<'a> {
+    map: &'a Map<String, Value>,
+    path: String,
+    file: &'a File<'a>,
+}
+
+/// The file that is read: for places.
+pub(super) struct File<'a> {
+    /// Its name in findings.
+    pub(super) name: &'a str,
+    /// Its text, to find lines in.
+    pub(super) text: &'a [u8],
+    /// What was found so far.
+    pub(super) findings: std::cell::RefCell<Findings>,
+}
+
+impl File<'_> {
+    /// Adds a finding about the field at `path`.
+    pub(super) fn report(&self, path: &str, finding: Finding) {
+        let top = path.split(['.', '[']).next().unwrap_or(path);
+        let mut finding = finding.in_file(self.name).at_field(path);
+        finding.place.line = yaml::line_of(self.text, top);
+        self.findings.borrow_mut().push(finding);
+    }
+
+    /// Adds a finding with this code, message and hint.
+    pub(super) fn say(
+        &self,
+        path: &str,
+        code: Code,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        self.report(path, Finding::error(code, message).hint(hint));
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of a map, of which only `known` may be there.
+    pub(super) fn new(
+        value: &'a Value,
+        path: &str,
+        file: &'a File<'a>,
+        known: &[&str],
+    ) -> Option<Self> {
+        let Value::Object(map) = value else {
+            file.say(
+                path,
+                codes::format::BAD_PACKAGE,
+                format!("a map belongs here, and this is {}", describe(value)),
+                format!("its fields are {}", known.join(", ")),
+            );
+            return None;
+        };
+        let fields = Self {
+            map,
+            path: path.to_owned(),
+            file,
+        };
+        for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
+            let hint = match suggest::nearest(key, known) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("the fields here are {}", known.join(", ")),
+            };
+            file.say(
+                &fields.at(key),
+                codes::format::BAD_PACKAGE,
+                format!("`{key}` is not a field of a package"),
+                hint,
+            );
+        }
+        Some(fields)
+    }
+
+    /// The path of a field.
+    pub(super) fn at(&self, key: &str) -> String {
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
+    }
+
+    /// The value of a field; null is as good as absent.
+    pub(super) fn value(&self, key: &str) -> Option<&'a Value> {
+        self.map.get(key).filter(|value| !value.is_null())
+    }
+
+    /// A field of text that may be absent.
+    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
+        match self.value(key)? {
+            Value::String(text) => Some(text),
+            other => {
+                let hint = match other {
+                    Value::Array(_) | Value::Object(_) => "write one line of text",
+                    _ => "put the value in quotes",
+                };
+                self.file.say(
+                    &self.at(key),
+                    codes::format::BAD_PACKAGE,
+                    format!("text belongs here, and this reads as {}", describe(other)),
+                    hint,
+                );
+                None
+            }
+        }
+    }
+
+    /// A field of text that has to be there.
+    pub(super) fn required(&self, key: &str, example: &str) -> Option<&'a str> {
+        if self.value(key).is_none() {
+            self.file.say(
+                &self.at(key),
+                codes::format::BAD_PACKAGE,
+                "the field is missing",
+                format!("add `{key}: {example}`"),
+            );
+            return None;
+        }
+        self.text(key)
+    }
+
+    /// A field of text that is read further; what is wrong with it is told with its place.
+    pub(super) fn parsed<T>(
+        &self,
+        key: &str,
+        parse: impl FnOnce(&str) -> Result<T, Finding>,
+    ) -> Option<T> {
+        self.read(key, self.text(key)?, parse)
+    }
+
+    /// Reads the text of a field further.
+    pub(super) fn read<T>(
+        &self,
+        key: &str,
+        text: &str,
+        parse: impl FnOnce(&str) -> Result<T, Finding>,
+    ) -> Option<T> {
+        parse(text)
+            .map_err(|finding| self.file.report(&self.at(key), finding))
+            .ok()
+    }
+
+    /// A field that is a map.
+    pub(super) fn fields(&self, key: &str, known: &[&str]) -> Option<Fields<'a>> {
+        Fields::new(self.value(key)?, &self.at(key), self.file, known)
+    }
+
+    /// A field that is a list of maps.
+    pub(super) fn list<T>(
+        &self,
+        key: &str,
+        known: &[&str],
+        read: impl Fn(&Fields<'a>) -> Option<T>,
+    ) -> Vec<T> {
+        self.items(key)
+            .filter_map(|(path, item)| read(&Fields::new(item, &path, self.file, known)?))
+            .collect()
+    }
+
+    /// A field that is a list of texts, each with its path.
+    pub(super) fn texts(&self, key: &str) -> Vec<(String, &'a str)> {
+        self.items(key)
+            .filter_map(|(path, item)| match item {
+                Value::String(text) => Some((path, text.as_str())),
+                other => {
+                    let message =
+                        format!("text belongs here, and this reads as {}", describe(other));
+                    self.file.say(
+                        &path,
+                        codes::format::BAD_PACKAGE,
+                        message,
+                        "put the value in quotes",
+                    );
+                    None
+                }
+            })
+            .collect()
+    }
+
+    fn items(&self, key: &str) -> impl Iterator<Item = (String, &'a Value)> + use<'a> {
+        let path = self.at(key);
+        let items: &[Value] = match self.value(key) {
+            None => &[],
+            Some(Value::Array(items)) => items,
+            Some(other) => {
+                self.file.say(
+                    &path,
+                    codes::format::BAD_PACKAGE,
+                    format!("a list belongs here, and this is {}", describe(other)),
+                    "start each item with `- `",
+                );
+                &[]
+            }
+        };
+        items
+            .iter()
+            .enumerate()
+            .map(move |(index, item)| (format!("{path}[{index}]"), item))
+    }
+
+    /// The file, to report to.
+    pub(super) fn file(&self) -> &'a File<'a> {
+        self.file
+    }
+}
+
+fn describe(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing (null)".to_owned(),
+        Value::Bool(value) => format!("the boolean {value}"),
+        Value::Number(value) => format!("the number {value}"),
+        Value::String(_) => "text".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a map".to_owned(),
+    }
+}

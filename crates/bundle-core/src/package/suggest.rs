@@ -1,0 +1,53 @@
+//! Finds the word that was meant.
+//! Not here: where words come from.
+
+/// The known word nearest to what was written, if it is near enough to be meant.
+pub(crate) fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
+    let lower = written.to_lowercase();
+    known
+        .iter()
+        .map(|word| (distance(&lower, &word.to_lowercase()), *word))
+        .min()
+        .filter(|(distance, word)| *distance <= word.len().max(3) / 3)
+        .map(|(_, word)| word)
+}
+
+/// How many letters must be put in, taken out or changed (Levenshtein).
+fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    // Long words are never near: what is typed here comes from a file and may be of any length.
+    for (index, letter) in left.chars().take(64).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, other) in right.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_was_meant() {
+        let known = ["name", "version", "kubernetes", "description"];
+        assert_eq!(nearest("verison", &known), Some("version"));
+        assert_eq!(nearest("Name", &known), Some("name"));
+        assert_eq!(nearest("kubernets", &known), Some("kubernetes"));
+        assert_eq!(nearest("owner", &known), None);
+        assert_eq!(nearest("", &known), None);
+        assert_eq!(
+            (
+                distance("abc", "abc"),
+                distance("", "ab"),
+                distance("kitten", "sitting")
+            ),
+            (0, 2, 3)
+        );
+    }
+}

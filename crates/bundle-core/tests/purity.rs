@@ -1,0 +1,47 @@
+//! Proves from the dependency tree that the rules can do no I/O: nothing that talks to clusters, networks or runtimes is below this crate.
+//! Not here: tests of the rules, which are beside them.
+
+use std::process::Command;
+
+/// Crates, by the start of their name, of which none may be in the tree.
+const FORBIDDEN: &[&str] = &[
+    "kube",
+    "tokio",
+    "reqwest",
+    "hyper",
+    "axum",
+    "rustls",
+    "oci-client",
+    "async-",
+];
+
+#[test]
+fn nothing_below_the_rules_can_do_io() {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "tree",
+            "--package",
+            "bundle-core",
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+            "--offline",
+        ])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let tree = String::from_utf8(output.stdout).unwrap();
+    assert!(tree.starts_with("bundle-core "), "{tree}");
+    assert!(tree.contains("serde-saphyr "), "{tree}");
+    let found: Vec<&str> = tree
+        .lines()
+        .filter(|line| FORBIDDEN.iter().any(|name| line.starts_with(name)))
+        .collect();
+    assert!(found.is_empty(), "bundle-core must stay free of {found:?}");
+}
