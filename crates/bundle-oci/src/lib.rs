@@ -1,2 +1,14 @@
 //! Bundles as OCI artifacts: packing, safe unpacking, layouts, and registries as they are.
 //! Not here: what the manifests inside mean (bundle-core) and who signed them (bundle-trust).
+
+pub mod folder;
+pub mod layout;
+pub mod limits;
+pub mod manifest;
+pub mod media;
+pub mod pack;
+pub mod registry;
+pub mod unpack;
+
+pub use bundle_core::format::Files;
+pub use limits::Limits;

@@ -1,0 +1,259 @@
+//! A folder on disk to the files of a bundle: `bundle.yaml`, what lies below `manifests/`, and what `bundle.yaml` names. Regular files only.
+//! Not here: whether they make a bundle (bundle_core::format), and packing them (pack).
+
+use std::io::Read;
+use std::path::Path;
+
+use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::format::Files;
+use bundle_core::package;
+
+use crate::limits::{Limits, human};
+use crate::unpack::check_path;
+
+/// The folder of manifests.
+const MANIFESTS: &str = "manifests";
+
+/// Reads a bundle's folder. Names that begin with a dot are left out: they are what editors, version control and operating systems leave behind.
+/// What is not there is left out too; reading the files as a bundle says what is missing.
+pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
+    let mut reading = Reading {
+        folder,
+        limits,
+        files: Files::new(),
+        bytes: 0,
+        findings: Findings::default(),
+    };
+    match fs_err::metadata(folder) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => {
+            return Err(unreadable(folder, "it is not a folder").into());
+        }
+        Err(error) => return Err(unreadable(folder, error.kind()).into()),
+    }
+    reading.take(package::FILE);
+    reading.take(MANIFESTS);
+    for path in named(&reading.files) {
+        reading.take(path.trim_end_matches('/'));
+    }
+    if reading.findings.has_errors() {
+        Err(reading.findings)
+    } else {
+        Ok(reading.files)
+    }
+}
+
+/// What `bundle.yaml` names. If it cannot be read as one, that is said by whoever reads the bundle.
+fn named(files: &Files) -> Vec<String> {
+    let Some(Ok(package)) = files.get(package::FILE).map(|text| package::parse(text)) else {
+        return Vec::new();
+    };
+    let config = package.config.unwrap_or_default();
+    [config.schema, config.default]
+        .into_iter()
+        .flatten()
+        .chain(package.resources.into_iter().map(|resource| resource.path))
+        .collect()
+}
+
+fn unreadable(path: &Path, why: impl std::fmt::Display) -> Finding {
+    Finding::error(
+        codes::usage::FILE_UNREADABLE,
+        format!("cannot read `{}`: {why}", path.display()),
+    )
+    .hint("name a folder with bundle.yaml and manifests/ in it")
+}
+
+struct Reading<'a> {
+    folder: &'a Path,
+    limits: &'a Limits,
+    files: Files,
+    bytes: u64,
+    findings: Findings,
+}
+
+impl Reading<'_> {
+    /// Takes the file or folder at `path` within the bundle, if there is one.
+    fn take(&mut self, path: &str) {
+        if let Err(why) = check_path(path) {
+            self.refuse(path, why);
+            return;
+        }
+        if self.files.contains_key(path) {
+            return;
+        }
+        let place = self.folder.join(path);
+        let found = match fs_err::symlink_metadata(&place) {
+            Ok(found) => found,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            Err(error) => {
+                self.findings
+                    .push(unreadable(&place, error.kind()).in_file(path));
+                return;
+            }
+        };
+        let kind = found.file_type();
+        if kind.is_symlink() {
+            self.refuse(
+                path,
+                "is a symbolic link; a bundle holds the files themselves",
+            );
+        } else if kind.is_dir() {
+            self.walk(path, &place);
+        } else if kind.is_file() {
+            self.file(path, &place);
+        } else {
+            self.refuse(path, "is neither a file nor a folder");
+        }
+    }
+
+    fn walk(&mut self, path: &str, place: &Path) {
+        let entries = fs_err::read_dir(place)
+            .and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect());
+        let mut names: Vec<std::ffi::OsString> = match entries {
+            Ok(names) => names,
+            Err(error) => {
+                self.findings
+                    .push(unreadable(place, error.kind()).in_file(path));
+                return;
+            }
+        };
+        // The order of findings is the order of names, not of the file system.
+        names.sort();
+        for name in names {
+            match name.to_str() {
+                Some(name) if name.starts_with('.') => {}
+                Some(name) => self.take(&format!("{path}/{name}")),
+                None => self.refuse(
+                    &format!("{path}/{}", name.to_string_lossy()),
+                    "has a name that is not UTF-8",
+                ),
+            }
+        }
+    }
+
+    fn file(&mut self, path: &str, place: &Path) {
+        let mut content = Vec::new();
+        let read = fs_err::File::open(place).and_then(|file| {
+            // One byte more than allowed is enough to know.
+            file.take(self.limits.file + 1).read_to_end(&mut content)
+        });
+        if let Err(error) = read {
+            self.findings
+                .push(unreadable(place, error.kind()).in_file(path));
+            return;
+        }
+        self.bytes += content.len() as u64;
+        if content.len() as u64 > self.limits.file {
+            let size = fs_err::metadata(place).map_or(self.limits.file + 1, |found| found.len());
+            self.findings.push(
+                Finding::error(
+                    codes::registry::TOO_LARGE,
+                    format!(
+                        "`{path}` is {} large, and a file of a bundle at most {}",
+                        human(size),
+                        human(self.limits.file)
+                    ),
+                )
+                .in_file(path)
+                .hint("Kubernetes stores no object of more than 1.5 MiB: split the file, or keep the data in an artifact of its own"),
+            );
+        } else if self.bytes > self.limits.total {
+            self.findings.push(
+                Finding::error(
+                    codes::registry::TOO_LARGE,
+                    format!(
+                        "the folder is larger than the limit of {}",
+                        human(self.limits.total)
+                    ),
+                )
+                .in_file(path)
+                .hint("keep images and data in artifacts of their own"),
+            );
+        } else {
+            self.files.insert(path.to_owned(), content);
+        }
+    }
+
+    fn refuse(&mut self, path: &str, why: &str) {
+        self.findings.push(
+            Finding::error(
+                codes::registry::UNSAFE_ENTRY,
+                format!("`{}` {why}", path.escape_debug()),
+            )
+            .in_file(path)
+            .hint("put a regular file in its place, or take it out of the bundle"),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, content) in files {
+            let place = folder.path().join(path);
+            fs_err::create_dir_all(place.parent().unwrap()).unwrap();
+            fs_err::write(place, content).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn takes_the_package_and_its_manifests_only() {
+        let folder = folder(&[
+            ("bundle.yaml", b"kind: Package\n"),
+            ("README.md", b"no"),
+            ("manifests/a.yaml", b"a: 1\n"),
+            ("manifests/.a.yaml.swp", b"no"),
+        ]);
+        let files = read(folder.path(), &Limits::default()).unwrap();
+        let names: Vec<_> = files.keys().map(String::as_str).collect();
+        assert_eq!(names, ["bundle.yaml", "manifests/a.yaml"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn refuses_links_and_names_every_one() {
+        let folder = folder(&[("manifests/a.yaml", b"a: 1\n")]);
+        for name in ["b.yaml", "c.yaml"] {
+            std::os::unix::fs::symlink("a.yaml", folder.path().join("manifests").join(name))
+                .unwrap();
+        }
+        let findings = read(folder.path(), &Limits::default()).unwrap_err();
+        assert_eq!(findings.0.len(), 2);
+        assert_eq!(
+            findings.0[0].to_string(),
+            "manifests/b.yaml: `manifests/b.yaml` is a symbolic link; a bundle holds the files themselves"
+        );
+    }
+
+    #[test]
+    fn refuses_what_is_too_large() {
+        let folder = folder(&[("manifests/a.yaml", &[b'x'; 2000])]);
+        let limits = Limits {
+            file: 1024,
+            ..Limits::default()
+        };
+        let findings = read(folder.path(), &limits).unwrap_err();
+        assert!(
+            findings
+                .to_string()
+                .contains("is 1.9 KiB large, and a file of a bundle at most 1 KiB"),
+            "{findings}"
+        );
+        let limits = Limits {
+            total: 1024,
+            ..Limits::default()
+        };
+        assert!(read(folder.path(), &limits).is_err());
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let findings = read(Path::new("/nonexistent/bundle"), &Limits::default()).unwrap_err();
+        assert!(findings.to_string().contains("`/nonexistent/bundle`"));
+    }
+}

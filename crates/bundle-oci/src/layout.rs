@@ -1,0 +1,259 @@
+//! An image as a folder: the OCI image layout, written whole or not at all, and read as if it had come from anywhere.
+//! Not here: archives of layouts, and registries.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::reference::Digest;
+use bytes::Bytes;
+
+use crate::limits::{Limits, MANIFEST_BYTES, human};
+use crate::manifest::{Descriptor, Index, Manifest, write as document};
+use crate::media;
+use crate::pack::{Blob, Packed};
+
+/// Names the folder as a layout; its content is fixed by the specification.
+const MARK: &str = "oci-layout";
+const MARK_CONTENT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
+const INDEX: &str = "index.json";
+/// The annotation that carries an image's name in a layout.
+const NAME: &str = "org.opencontainers.image.ref.name";
+
+/// Writes `packed` as a layout at `folder`, under `name` (usually the tag) if there is one. A layout that is there is replaced; another folder
+/// with something in it is left alone and refused. At no moment is there half a layout.
+pub fn write(folder: &Path, packed: &Packed, name: Option<&str>) -> Result<(), Finding> {
+    if fs_err::symlink_metadata(folder).is_ok() && !replaceable(folder) {
+        return Err(Finding::error(
+            codes::usage::FILE_UNWRITABLE,
+            format!("`{}` exists and is not an OCI layout", folder.display()),
+        )
+        .hint("name a folder that does not exist yet; nothing was overwritten"));
+    }
+    put(folder, packed, name).map_err(|error| {
+        Finding::error(
+            codes::usage::FILE_UNWRITABLE,
+            format!(
+                "cannot write the OCI layout `{}`: {error}",
+                folder.display()
+            ),
+        )
+        .hint("nothing was left behind")
+    })
+}
+
+fn replaceable(folder: &Path) -> bool {
+    folder.join(MARK).is_file()
+        || fs_err::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+fn put(folder: &Path, packed: &Packed, name: Option<&str>) -> std::io::Result<()> {
+    // Renaming is atomic only within one file system: the new folder grows beside the old one.
+    let parent = match folder.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    fs_err::create_dir_all(parent)?;
+    let growing = tempfile::Builder::new()
+        .prefix(".kubectl-bundle-")
+        .tempdir_in(parent)?;
+    let new = growing.path().join("new");
+    let blobs = new.join("blobs/sha256");
+    fs_err::create_dir_all(&blobs)?;
+    for blob in packed.blobs() {
+        fs_err::write(blobs.join(blob.descriptor.digest.hex()), &blob.bytes)?;
+    }
+    fs_err::write(blobs.join(packed.digest.hex()), &packed.manifest.bytes)?;
+    let mut descriptor = packed.manifest.descriptor();
+    if let Some(name) = name {
+        descriptor
+            .annotations
+            .insert(NAME.to_owned(), name.to_owned());
+    }
+    let mut index = Index::empty();
+    index.manifests.push(serde_json::to_value(&descriptor)?);
+    fs_err::write(new.join(INDEX), document(&index))?;
+    fs_err::write(new.join(MARK), MARK_CONTENT)?;
+    if fs_err::symlink_metadata(folder).is_ok() {
+        let old = growing.path().join("old");
+        fs_err::rename(folder, &old)?;
+        if let Err(error) = fs_err::rename(&new, folder) {
+            fs_err::rename(&old, folder)?;
+            return Err(error);
+        }
+        Ok(())
+    } else {
+        fs_err::rename(&new, folder)
+    }
+}
+
+/// What a layout held.
+#[derive(Debug, Clone)]
+pub struct Laid {
+    /// The image.
+    pub packed: Packed,
+    /// The name that it has in the layout.
+    pub name: Option<String>,
+}
+
+/// Whether `folder` says that it is an OCI layout.
+pub fn is_layout(folder: &Path) -> bool {
+    folder.join(MARK).is_file()
+}
+
+/// Reads the one image of a layout. Every digest and size is checked.
+pub fn read(folder: &Path, limits: &Limits) -> Result<Laid, Finding> {
+    let layout = Layout { folder };
+    if !is_layout(folder) {
+        return Err(layout.bad("it has no file `oci-layout`"));
+    }
+    let index = layout.file(&folder.join(INDEX), MANIFEST_BYTES)?;
+    let index: Index = serde_json::from_slice(&index)
+        .map_err(|error| layout.bad(&format!("index.json is not an index: {error}")))?;
+    let images: Vec<_> = index
+        .descriptors()
+        .filter(|entry| media::is_manifest(&entry.media_type))
+        .collect();
+    let [entry] = images.as_slice() else {
+        return Err(layout.bad(&format!(
+            "it holds {} images, and one is meant",
+            images.len()
+        )));
+    };
+    let bytes = layout.blob(entry, MANIFEST_BYTES)?;
+    let manifest = Manifest::parse(bytes, Some(&entry.media_type))
+        .map_err(|why| layout.bad(&format!("its manifest cannot be used: {why}")))?;
+    let config = layout.take(&manifest.config, MANIFEST_BYTES)?;
+    let layers = manifest
+        .layers
+        .iter()
+        .take(limits.layers + 1)
+        .map(|layer| layout.take(layer, limits.layer))
+        .collect::<Result<_, _>>()?;
+    Ok(Laid {
+        packed: Packed {
+            digest: manifest.digest.clone(),
+            manifest,
+            config,
+            layers,
+        },
+        name: entry.annotations.get(NAME).cloned(),
+    })
+}
+
+struct Layout<'a> {
+    folder: &'a Path,
+}
+
+impl Layout<'_> {
+    fn bad(&self, why: &str) -> Finding {
+        Finding::error(
+            codes::registry::BAD_LAYOUT,
+            format!(
+                "`{}` cannot be used as an OCI layout: {why}",
+                self.folder.display()
+            ),
+        )
+        .hint("make one with `kubectl bundle build -o FOLDER`")
+    }
+
+    fn file(&self, path: &PathBuf, limit: u64) -> Result<Bytes, Finding> {
+        let mut bytes = Vec::new();
+        fs_err::File::open(path)
+            .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
+            .map_err(|error| self.bad(&error.to_string()))?;
+        if bytes.len() as u64 > limit {
+            return Err(Finding::error(
+                codes::registry::TOO_LARGE,
+                format!("`{}` is larger than {}", path.display(), human(limit)),
+            ));
+        }
+        Ok(bytes.into())
+    }
+
+    fn blob(&self, descriptor: &Descriptor, limit: u64) -> Result<Bytes, Finding> {
+        let path = self
+            .folder
+            .join("blobs/sha256")
+            .join(descriptor.digest.hex());
+        let bytes = self.file(&path, limit)?;
+        let found = Digest::of(&bytes);
+        if found != descriptor.digest || bytes.len() as u64 != descriptor.size {
+            return Err(Finding::error(
+                codes::registry::DIGEST_MISMATCH,
+                format!(
+                    "`{}` is not what its name says: {} bytes of {found} where {} of {} are named",
+                    path.display(),
+                    bytes.len(),
+                    descriptor.size,
+                    descriptor.digest
+                ),
+            )
+            .hint("build or pull it again"));
+        }
+        Ok(bytes)
+    }
+
+    fn take(&self, descriptor: &Descriptor, limit: u64) -> Result<Blob, Finding> {
+        Ok(Blob {
+            bytes: self.blob(descriptor, limit)?,
+            descriptor: descriptor.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use bundle_core::format::Files;
+
+    use super::*;
+    use crate::pack::image;
+
+    fn packed(text: &str) -> Packed {
+        let files = Files::from([("manifests/a.yaml".to_owned(), text.into())]);
+        image(&files, BTreeMap::new()).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_replaced_whole() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("deep/web.oci");
+        for text in ["one", "two"] {
+            write(&folder, &packed(text), Some("1.4.0")).unwrap();
+            let laid = read(&folder, &Limits::default()).unwrap();
+            assert_eq!(laid.packed, packed(text));
+            assert_eq!(laid.name.as_deref(), Some("1.4.0"));
+        }
+        let left = fs_err::read_dir(folder.parent().unwrap()).unwrap().count();
+        assert_eq!(left, 1, "nothing else is left behind");
+        let blobs = fs_err::read_dir(folder.join("blobs/sha256")).unwrap();
+        assert_eq!(blobs.count(), 3, "nor anything of the first");
+    }
+
+    #[test]
+    fn another_folder_is_never_overwritten() {
+        let root = tempfile::tempdir().unwrap();
+        fs_err::write(root.path().join("thesis.txt"), "x").unwrap();
+        let finding = write(root.path(), &packed("a"), None).unwrap_err();
+        assert_eq!(finding.code, codes::usage::FILE_UNWRITABLE);
+        assert!(root.path().join("thesis.txt").exists());
+    }
+
+    #[test]
+    fn a_changed_blob_is_found_out() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("web");
+        let packed = packed("a");
+        write(&folder, &packed, None).unwrap();
+        let layer = &packed.layers[0].descriptor;
+        let path = folder.join("blobs/sha256").join(layer.digest.hex());
+        fs_err::write(&path, "other").unwrap();
+        let finding = read(&folder, &Limits::default()).unwrap_err();
+        assert_eq!(finding.code, codes::registry::DIGEST_MISMATCH);
+        fs_err::remove_file(&path).unwrap();
+        let finding = read(&folder, &Limits::default()).unwrap_err();
+        assert_eq!(finding.code, codes::registry::BAD_LAYOUT);
+    }
+}

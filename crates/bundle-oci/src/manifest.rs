@@ -1,0 +1,262 @@
+//! OCI manifests, indexes and descriptors as documents: reading with suspicion, writing the same bytes every time.
+//! Not here: where they come from (registry, layout).
+
+use std::collections::BTreeMap;
+
+use bundle_core::reference::Digest;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::media;
+
+/// Names a piece of content by what it is, its digest and its size.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Descriptor {
+    /// What the content is.
+    pub media_type: String,
+    /// Its digest.
+    pub digest: Digest,
+    /// Its size in bytes.
+    pub size: u64,
+    /// What an artifact is for; in the entries of a referrers list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact_type: Option<String>,
+    /// Free annotations.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Descriptor {
+    /// The descriptor of `bytes`.
+    pub fn of(media_type: &str, bytes: &[u8]) -> Self {
+        Self {
+            media_type: media_type.to_owned(),
+            digest: Digest::of(bytes),
+            size: bytes.len() as u64,
+            artifact_type: None,
+            annotations: BTreeMap::new(),
+        }
+    }
+}
+
+/// An image manifest as it is written; the order of fields is part of the digest.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Document {
+    pub(crate) schema_version: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) media_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) artifact_type: Option<String>,
+    pub(crate) config: Descriptor,
+    pub(crate) layers: Vec<Descriptor>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) subject: Option<Descriptor>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// Never written. A document that is a manifest and an index at once would mean different things to different readers (CVE-2021-41190).
+    #[serde(default, skip_serializing)]
+    manifests: Option<serde::de::IgnoredAny>,
+}
+
+impl Document {
+    pub(crate) fn new(config: Descriptor, layers: Vec<Descriptor>) -> Self {
+        Self {
+            schema_version: 2,
+            media_type: Some(media::MANIFEST.to_owned()),
+            artifact_type: None,
+            config,
+            layers,
+            subject: None,
+            annotations: BTreeMap::new(),
+            manifests: None,
+        }
+    }
+}
+
+/// An image manifest that was read, with the bytes that its digest is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// The digest of `bytes`.
+    pub digest: Digest,
+    /// The document as it was received.
+    pub bytes: Bytes,
+    /// Its media type.
+    pub media_type: String,
+    /// What it is for, if it says so.
+    pub artifact_type: Option<String>,
+    /// Its configuration.
+    pub config: Descriptor,
+    /// Its layers, lowest first.
+    pub layers: Vec<Descriptor>,
+    /// What it refers to, if it is a referrer.
+    pub subject: Option<Descriptor>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Manifest {
+    /// Reads a manifest. `content_type` is what its carrier said it is; the document must not say otherwise. The error is one sentence.
+    pub fn parse(bytes: Bytes, content_type: Option<&str>) -> Result<Self, String> {
+        let document: Document = serde_json::from_slice(&bytes)
+            .map_err(|error| format!("it is not an image manifest: {error}"))?;
+        if document.manifests.is_some() {
+            return Err("it is a manifest and an index at once".to_owned());
+        }
+        if document.schema_version != 2 {
+            return Err(format!(
+                "its schemaVersion is {}, not 2",
+                document.schema_version
+            ));
+        }
+        let media_type = match (document.media_type, content_type) {
+            (Some(inside), Some(outside)) if inside != outside => {
+                return Err(format!(
+                    "it was sent as {outside} and calls itself {inside}"
+                ));
+            }
+            (Some(inside), _) => inside,
+            (None, outside) => outside.unwrap_or(media::MANIFEST).to_owned(),
+        };
+        if !media::is_manifest(&media_type) {
+            return Err(format!("it is a {media_type}, not an image manifest"));
+        }
+        Ok(Self {
+            digest: Digest::of(&bytes),
+            bytes,
+            media_type,
+            artifact_type: document.artifact_type,
+            config: document.config,
+            layers: document.layers,
+            subject: document.subject,
+            annotations: document.annotations,
+        })
+    }
+
+    /// The manifest that a document of ours is.
+    pub(crate) fn written(document: &Document) -> Self {
+        let bytes = Bytes::from(write(document));
+        Self {
+            digest: Digest::of(&bytes),
+            bytes,
+            media_type: media::MANIFEST.to_owned(),
+            artifact_type: document.artifact_type.clone(),
+            config: document.config.clone(),
+            layers: document.layers.clone(),
+            subject: document.subject.clone(),
+            annotations: document.annotations.clone(),
+        }
+    }
+
+    /// The descriptor that names it, for a `subject`.
+    pub fn descriptor(&self) -> Descriptor {
+        Descriptor::of(&self.media_type, &self.bytes)
+    }
+}
+
+/// The bytes of a document of ours.
+pub(crate) fn write<T: Serialize>(document: &T) -> Vec<u8> {
+    #[expect(
+        clippy::expect_used,
+        reason = "maps with text keys into memory: nothing in it can fail"
+    )]
+    serde_json::to_vec(document).expect("documents are plain data")
+}
+
+/// An index: a layout's `index.json`, or a list of referrers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Index {
+    pub(crate) schema_version: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) media_type: Option<String>,
+    /// Kept as they are: entries that we do not understand are others' and survive a rewrite.
+    #[serde(default)]
+    pub(crate) manifests: Vec<serde_json::Value>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+impl Index {
+    pub(crate) fn empty() -> Self {
+        Self {
+            schema_version: 2,
+            media_type: Some(media::INDEX.to_owned()),
+            manifests: Vec::new(),
+            annotations: BTreeMap::new(),
+        }
+    }
+
+    /// The entries that name sha256 content.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = Descriptor> {
+        self.manifests
+            .iter()
+            .filter_map(|entry| Descriptor::deserialize(entry).ok())
+    }
+
+    pub(crate) fn names(&self, digest: &Digest) -> bool {
+        self.manifests
+            .iter()
+            .any(|entry| entry["digest"] == digest.as_str())
+    }
+}
+
+/// The part of an image configuration that we read.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ImageConfig {
+    pub(crate) rootfs: RootFs,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct RootFs {
+    /// Digests of the layers' tars, lowest first.
+    pub(crate) diff_ids: Vec<Digest>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(extra: &str) -> String {
+        let digest = Digest::of(b"x");
+        format!(
+            r#"{{"schemaVersion":2,"config":{{"mediaType":"{}","digest":"{digest}","size":1}},"layers":[]{extra}}}"#,
+            media::CONFIG
+        )
+    }
+
+    #[test]
+    fn reads_what_it_says_it_is() {
+        let text = manifest(r#","annotations":{"a":"b"}"#);
+        let read = Manifest::parse(text.clone().into(), Some(media::MANIFEST)).unwrap();
+        assert_eq!(read.digest, Digest::of(text.as_bytes()));
+        assert_eq!(read.annotations["a"], "b");
+    }
+
+    #[test]
+    fn refuses_documents_with_two_meanings() {
+        for (text, sent_as, why) in [
+            (
+                manifest(r#","manifests":[]"#),
+                media::MANIFEST,
+                "index at once",
+            ),
+            (
+                manifest(r#","mediaType":"application/vnd.oci.image.index.v1+json""#),
+                media::MANIFEST,
+                "calls itself",
+            ),
+            (manifest(""), "text/html", "not an image manifest"),
+            (
+                "<html>".to_owned(),
+                media::MANIFEST,
+                "not an image manifest",
+            ),
+            ("{}".to_owned(), media::MANIFEST, "not an image manifest"),
+        ] {
+            let error = Manifest::parse(text.into(), Some(sent_as)).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

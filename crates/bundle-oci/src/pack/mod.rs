@@ -1,0 +1,180 @@
+//! Files to an OCI image: the same files and the same package are the same bytes, on every machine and in every run.
+//! Not here: reading folders (folder) and whether the manifests are any good (bundle_core::format).
+
+mod archive;
+
+use std::collections::BTreeMap;
+
+use bundle_core::diagnostic::Finding;
+use bundle_core::format::Files;
+use bundle_core::package::{Package, annotations};
+use bundle_core::reference::Digest;
+use bytes::Bytes;
+
+use crate::limits::Limits;
+use crate::manifest::{Descriptor, Document, Manifest};
+use crate::media;
+use crate::unpack::{UnpackError, Unpacking};
+
+/// A piece of content with its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blob {
+    /// What it is, its digest and its size.
+    pub descriptor: Descriptor,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+impl Blob {
+    /// `bytes` as content of that kind.
+    pub fn new(media_type: &str, bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        Self {
+            descriptor: Descriptor::of(media_type, &bytes),
+            bytes,
+        }
+    }
+}
+
+/// A whole image in memory: what a layout holds, and what is pushed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packed {
+    /// The manifest.
+    pub manifest: Manifest,
+    /// Its digest: the name of the bundle.
+    pub digest: Digest,
+    /// The image configuration.
+    pub config: Blob,
+    /// The layers, lowest first.
+    pub layers: Vec<Blob>,
+}
+
+impl Packed {
+    /// Bytes to transfer in all.
+    pub fn size(&self) -> u64 {
+        let blobs: u64 = self.blobs().map(|blob| blob.descriptor.size).sum();
+        blobs + self.manifest.bytes.len() as u64
+    }
+
+    /// Everything but the manifest, in the order in which it is written.
+    pub fn blobs(&self) -> impl Iterator<Item = &Blob> {
+        self.layers.iter().chain(std::iter::once(&self.config))
+    }
+
+    /// The files in it, unpacked as if they had come from anywhere.
+    pub fn files(&self, limits: Limits) -> Result<Files, UnpackError> {
+        let mut unpacking = Unpacking::new(
+            &self.manifest.config,
+            &self.config.bytes,
+            &self.manifest.layers,
+            limits,
+        )?;
+        for (index, layer) in self.layers.iter().enumerate() {
+            unpacking.layer(index, layer.bytes.as_ref())?;
+        }
+        Ok(unpacking.finish())
+    }
+}
+
+/// Packs a bundle: all of `files` in one layer, and what `package` says of itself in the manifest's annotations.
+pub fn pack(files: &Files, package: &Package) -> Result<Packed, Finding> {
+    image(files, annotations(package))
+}
+
+/// Packs files with these annotations: what [`pack`] does once it has read the package.
+pub fn image(files: &Files, annotations: BTreeMap<String, String>) -> Result<Packed, Finding> {
+    let tar = archive::tar(files)?;
+    let layer = Blob::new(media::LAYER_GZIP, archive::gzip(&tar));
+    let config = Blob::new(media::CONFIG, config(&Digest::of(&tar)));
+    let mut document = Document::new(config.descriptor.clone(), vec![layer.descriptor.clone()]);
+    document.annotations = annotations;
+    let manifest = Manifest::written(&document);
+    Ok(Packed {
+        digest: manifest.digest.clone(),
+        manifest,
+        config,
+        layers: vec![layer],
+    })
+}
+
+/// The configuration of an image that is never run. The specification asks for a platform, and tools that unpack images ask for theirs: it is
+/// the commonest one. There is no `created`: it would make every build another digest.
+fn config(diff_id: &Digest) -> Vec<u8> {
+    format!(
+        r#"{{"architecture":"amd64","os":"linux","config":{{}},"rootfs":{{"type":"layers","diff_ids":["{diff_id}"]}}}}"#
+    )
+    .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(paths: &[&str]) -> Files {
+        paths
+            .iter()
+            .map(|path| ((*path).to_owned(), format!("# {path}\n").into_bytes()))
+            .collect()
+    }
+
+    fn example() -> Packed {
+        let annotations = BTreeMap::from([(
+            "org.opencontainers.image.title".to_owned(),
+            "web".to_owned(),
+        )]);
+        let mut files = files(&["bundle.yaml", "manifests/a.yaml"]);
+        // Enough for every kind of block that the compressor makes.
+        let text = (0..8000_u64).map(|i| format!("k{i}: {}\n", i * i % 10_007));
+        let text: String = text.collect();
+        files.insert("manifests/b.yaml".to_owned(), text.into_bytes());
+        image(&files, annotations).unwrap()
+    }
+
+    /// If this changes, every digest that anybody has written down changes: the compressor, the tar headers or a document's fields did.
+    #[test]
+    fn the_golden_digest() {
+        let packed = example();
+        assert_eq!(
+            packed.layers[0].descriptor.digest.as_str(),
+            "sha256:7efbd5bb828c8c25372ae7153ebc28dab433d94e99d91a65bb632c63823dc78f"
+        );
+        assert_eq!(
+            packed.digest.as_str(),
+            "sha256:053a10d622dd8646c747c19c2a8e5f2816bde8d365e2b51b940bbc2a0ca24671"
+        );
+    }
+
+    #[test]
+    fn the_order_in_which_files_come_does_not_matter() {
+        let forwards = image(&files(&["a", "m-n/x", "m/x", "m/y"]), BTreeMap::new());
+        let backwards = image(&files(&["m/y", "m/x", "m-n/x", "a"]), BTreeMap::new());
+        assert_eq!(forwards.unwrap().digest, backwards.unwrap().digest);
+    }
+
+    #[test]
+    fn what_is_packed_unpacks_to_the_same_files() {
+        let mut expected = files(&["bundle.yaml", "manifests/a.yaml"]);
+        let long = format!("manifests/{}/{}.yaml", "d".repeat(80), "n".repeat(90));
+        expected.insert(long, vec![7; 100_000]);
+        expected.insert("manifests/empty.yaml".to_owned(), Vec::new());
+        let packed = image(&expected, BTreeMap::new()).unwrap();
+        assert_eq!(packed.files(Limits::default()).unwrap(), expected);
+        let read = Manifest::parse(packed.manifest.bytes.clone(), Some(media::MANIFEST)).unwrap();
+        assert_eq!(read, packed.manifest);
+    }
+
+    #[test]
+    fn paths_that_would_not_unpack_are_not_packed() {
+        for (path, why) in [
+            ("/etc/passwd", "absolute"),
+            ("../up", "`..`"),
+            ("a//b", "empty component"),
+            ("", "no name"),
+        ] {
+            let finding = image(&files(&[path]), BTreeMap::new()).unwrap_err();
+            assert!(finding.message.contains(why), "{finding}");
+        }
+        let finding = image(&files(&[&"n".repeat(300)]), BTreeMap::new()).unwrap_err();
+        assert!(finding.message.contains("too long"), "{finding}");
+    }
+}

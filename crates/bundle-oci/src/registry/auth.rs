@@ -1,0 +1,203 @@
+//! Whose name we use at a registry: credentials that were given, docker's and podman's files, and the tokens that they buy.
+//! Not here: when to use them (transport).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Cursor;
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use docker_credential::{CredentialRetrievalError, DockerCredential};
+
+/// A name and what proves it.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Login {
+    /// Name and password.
+    Password {
+        /// Name.
+        user: String,
+        /// Password.
+        password: String,
+    },
+    /// A token that is exchanged for others at the token service.
+    IdentityToken(String),
+    /// A token that the registry itself takes.
+    Bearer(String),
+}
+
+impl fmt::Debug for Login {
+    /// Without the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Login({})", self.who())
+    }
+}
+
+impl Login {
+    pub(super) fn who(&self) -> String {
+        match self {
+            Self::Password { user, .. } => format!("as {user}"),
+            Self::IdentityToken(_) => "with an identity token".to_owned(),
+            Self::Bearer(_) => "with a token".to_owned(),
+        }
+    }
+
+    /// The header that shows name and password.
+    pub(super) fn basic(&self) -> Option<String> {
+        match self {
+            Self::Password { user, password } => Some(format!(
+                "Basic {}",
+                STANDARD.encode(format!("{user}:{password}"))
+            )),
+            Self::IdentityToken(_) | Self::Bearer(_) => None,
+        }
+    }
+}
+
+/// Where logins come from, first found first taken: those that were given, then the content of pull secrets, then files.
+#[derive(Debug, Clone, Default)]
+pub struct Logins {
+    /// By registry (host and port).
+    pub given: BTreeMap<String, Login>,
+    /// The content of `.dockerconfigjson` secrets. What they say of helper programs is not followed: they come from the cluster.
+    pub secrets: Vec<Vec<u8>>,
+    /// Files as `docker login` and `podman login` write them, with their helper programs. Those that do not exist are passed over.
+    pub files: Vec<PathBuf>,
+}
+
+impl Logins {
+    /// Nobody in particular, everywhere.
+    pub fn anonymous() -> Self {
+        Self::default()
+    }
+
+    /// The login for `registry`, if there is one. Blocks: it may run a helper program. The error says which source is at fault.
+    pub(super) fn find(&self, registry: &str) -> Result<Option<Login>, String> {
+        if let Some(login) = self.given.get(registry) {
+            return Ok(Some(login.clone()));
+        }
+        for secret in &self.secrets {
+            let plain = without_helpers(secret)?;
+            if let Some(login) =
+                stored(&plain, registry).map_err(|why| format!("{why}, in a pull secret"))?
+            {
+                return Ok(Some(login));
+            }
+        }
+        for file in &self.files {
+            let content = match fs_err::read(file) {
+                Ok(content) => content,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error.to_string()),
+            };
+            if let Some(login) = stored(&content, registry)
+                .map_err(|why| format!("{why}, in `{}`", file.display()))?
+            {
+                return Ok(Some(login));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn without_helpers(secret: &[u8]) -> Result<Vec<u8>, String> {
+    let mut value: serde_json::Value = serde_json::from_slice(secret)
+        .map_err(|_| "a pull secret is not a docker configuration".to_owned())?;
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("credsStore");
+        fields.remove("credHelpers");
+    }
+    serde_json::to_vec(&value).map_err(|error| error.to_string())
+}
+
+fn stored(content: &[u8], registry: &str) -> Result<Option<Login>, String> {
+    match docker_credential::get_credential_from_reader(Cursor::new(content), registry) {
+        Ok(DockerCredential::IdentityToken(token)) => Ok(Some(Login::IdentityToken(token))),
+        Ok(DockerCredential::UsernamePassword(user, password)) => {
+            if user == "<token>" {
+                // How helpers hand over an identity token.
+                return Ok(Some(Login::IdentityToken(password)));
+            }
+            Ok((!user.is_empty() || !password.is_empty())
+                .then_some(Login::Password { user, password }))
+        }
+        Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
+        // The words of docker-credential-helpers for "I have none".
+        Err(CredentialRetrievalError::HelperFailure { stdout, stderr, .. })
+            if [&stdout, &stderr]
+                .iter()
+                .any(|text| text.contains("credentials not found")) =>
+        {
+            Ok(None)
+        }
+        Err(CredentialRetrievalError::HelperFailure { helper, stderr, .. }) => Err(format!(
+            "the credential helper `{helper}` failed: {}",
+            stderr.trim().chars().take(200).collect::<String>()
+        )),
+        Err(CredentialRetrievalError::ConfigReadError) => {
+            Err("it is not a docker configuration".to_owned())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logins(json: &str) -> Logins {
+        Logins {
+            secrets: vec![json.as_bytes().to_vec()],
+            ..Logins::default()
+        }
+    }
+
+    #[test]
+    fn reads_what_docker_login_writes() {
+        let logins = logins(r#"{"auths":{"registry.example.com":{"auth":"YW5hOnMzY3JldA=="}}}"#);
+        assert_eq!(
+            logins.find("registry.example.com").unwrap(),
+            Some(Login::Password {
+                user: "ana".into(),
+                password: "s3cret".into()
+            })
+        );
+        assert_eq!(logins.find("other.example.com").unwrap(), None);
+    }
+
+    #[test]
+    fn a_damaged_file_is_not_taken_for_an_empty_one() {
+        for json in [
+            "not json",
+            r#"{"auths":{"registry.example.com":{"auth":"%%%"}}}"#,
+        ] {
+            assert!(logins(json).find("registry.example.com").is_err(), "{json}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.json");
+        let logins = Logins {
+            files: vec![file.clone()],
+            ..Logins::default()
+        };
+        assert_eq!(logins.find("registry.example.com"), Ok(None));
+        fs_err::write(&file, "{").unwrap();
+        let why = logins.find("registry.example.com").unwrap_err();
+        assert!(why.contains("config.json"), "{why}");
+    }
+
+    #[test]
+    fn a_secret_starts_no_program() {
+        let logins =
+            logins(r#"{"credsStore":"evil","credHelpers":{"registry.example.com":"evil"}}"#);
+        assert_eq!(logins.find("registry.example.com"), Ok(None));
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let login = Login::Password {
+            user: "ana".into(),
+            password: "s3cret".into(),
+        };
+        assert_eq!(format!("{login:?}"), "Login(as ana)");
+    }
+}

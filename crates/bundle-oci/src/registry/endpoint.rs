@@ -1,0 +1,117 @@
+//! How a registry is spoken to: with or without TLS, and what it wants to see before it answers. Asked once per registry.
+//! Not here: tokens and credentials.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
+use reqwest::{Method, StatusCode};
+use url::Url;
+
+use super::Reason;
+use super::challenge::{Challenge, challenge};
+use super::http::{Pools, is_loopback};
+
+/// What is known of a registry.
+#[derive(Debug, Clone)]
+pub(super) struct Endpoint {
+    /// `https://registry.example.com/v2/`.
+    pub(super) base: Url,
+    pub(super) challenge: Option<Challenge>,
+}
+
+/// Everything that is known of registries.
+#[derive(Debug)]
+pub(super) struct Endpoints {
+    plain: BTreeSet<String>,
+    known: Mutex<HashMap<String, Arc<Endpoint>>>,
+}
+
+impl Endpoints {
+    pub(super) fn new(plain: BTreeSet<String>) -> Self {
+        Self {
+            plain,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Finds out, or remembers.
+    pub(super) async fn get(&self, pools: &Pools, registry: &str) -> Result<Arc<Endpoint>, Reason> {
+        if let Some(endpoint) = self.lock().get(registry) {
+            return Ok(Arc::clone(endpoint));
+        }
+        let secure = base("https", registry)?;
+        let plain = base("http", registry)?;
+        let (endpoint, sure) = if self.plain.contains(registry) {
+            ask(pools, plain).await?
+        } else if is_loopback(&secure) {
+            // Nothing secret is in the question, and a TLS server answers it with 400 or hangs up.
+            match ask(pools, plain).await {
+                Ok((endpoint, sure)) if sure => (endpoint, sure),
+                Err(reason @ (Reason::Unreachable { .. } | Reason::Stalled { .. })) => {
+                    return Err(reason);
+                }
+                other => match (ask(pools, secure).await, other) {
+                    (Ok(answer), _) => answer,
+                    (Err(reason @ Reason::Certificate { .. }), _) => return Err(reason),
+                    (Err(_), other) => other?,
+                },
+            }
+        } else {
+            ask(pools, secure).await?
+        };
+        let endpoint = Arc::new(endpoint);
+        if sure {
+            self.lock()
+                .insert(registry.to_owned(), Arc::clone(&endpoint));
+        }
+        Ok(endpoint)
+    }
+
+    /// Remembers a newer challenge.
+    pub(super) fn update(&self, registry: &str, challenge: Challenge) -> Option<Arc<Endpoint>> {
+        let mut known = self.lock();
+        let endpoint = known.get_mut(registry)?;
+        *endpoint = Arc::new(Endpoint {
+            base: endpoint.base.clone(),
+            challenge: Some(challenge),
+        });
+        Some(Arc::clone(endpoint))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Endpoint>>> {
+        // The map is whole at every moment, whoever panicked.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn base(scheme: &str, registry: &str) -> Result<Url, Reason> {
+    Url::parse(&format!("{scheme}://{registry}/v2/"))
+        .map_err(|error| Reason::Settings(format!("`{registry}` is not a host: {error}")))
+}
+
+/// One ping. Whether its answer is that of a registry, and so worth remembering, is the second half.
+async fn ask(pools: &Pools, base: Url) -> Result<(Endpoint, bool), Reason> {
+    let response = pools
+        .send(reqwest::Request::new(Method::GET, base.clone()))
+        .await?;
+    let sure = matches!(
+        response.status(),
+        StatusCode::OK | StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND | StatusCode::FORBIDDEN
+    );
+    let endpoint = Endpoint {
+        base,
+        challenge: challenge_of(response.headers()),
+    };
+    Ok((endpoint, sure))
+}
+
+/// What the headers of a 401 ask for.
+pub(super) fn challenge_of(headers: &HeaderMap) -> Option<Challenge> {
+    let all: Vec<&str> = headers
+        .get_all(WWW_AUTHENTICATE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
+    challenge(&all.join(", "))
+}

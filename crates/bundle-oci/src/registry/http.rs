@@ -1,0 +1,197 @@
+//! The HTTP clients below: one that respects proxies, one for loopback; no redirects, extra authorities, bounded reading.
+//! Not here: which requests are made, and in whose name.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use reqwest::{Certificate, redirect};
+use url::{Host, Url};
+
+use super::{ClientOptions, Deadlines, Reason, RegistryError};
+
+/// The two connection pools, made when first used: reading the system's authorities takes milliseconds that `--help` need not pay.
+pub(super) struct Pools {
+    certificates: Vec<Certificate>,
+    user_agent: String,
+    deadlines: Deadlines,
+    proxied: OnceLock<reqwest::Client>,
+    direct: OnceLock<reqwest::Client>,
+}
+
+impl fmt::Debug for Pools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pools").finish_non_exhaustive()
+    }
+}
+
+impl Pools {
+    pub(super) fn new(options: &ClientOptions) -> Result<Self, RegistryError> {
+        let mut certificates = Vec::new();
+        for file in &options.ca_files {
+            let failed = |why: String| RegistryError {
+                doing: "read the authorities of registries in",
+                subject: file.display().to_string(),
+                reason: Reason::Settings(why),
+            };
+            let pem = fs_err::read(file).map_err(|error| failed(error.to_string()))?;
+            let found =
+                Certificate::from_pem_bundle(&pem).map_err(|error| failed(innermost(&error)))?;
+            if found.is_empty() {
+                return Err(failed("it holds no PEM certificate".to_owned()));
+            }
+            certificates.extend(found);
+        }
+        let user_agent = if options.user_agent.is_empty() {
+            concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")).to_owned()
+        } else {
+            options.user_agent.clone()
+        };
+        Ok(Self {
+            certificates,
+            user_agent,
+            deadlines: options.deadlines,
+            proxied: OnceLock::new(),
+            direct: OnceLock::new(),
+        })
+    }
+
+    /// The client for requests to this URL.
+    pub(super) fn client(&self, url: &Url) -> Result<&reqwest::Client, Reason> {
+        let loopback = is_loopback(url);
+        let pool = if loopback {
+            &self.direct
+        } else {
+            &self.proxied
+        };
+        if let Some(client) = pool.get() {
+            return Ok(client);
+        }
+        let made = self.make(loopback)?;
+        Ok(pool.get_or_init(|| made))
+    }
+
+    fn make(&self, loopback: bool) -> Result<reqwest::Client, Reason> {
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // Somebody else may be quicker, with the same provider: there is only one in the tree.
+            let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        }
+        let builder = || {
+            let mut builder = reqwest::Client::builder()
+                .user_agent(&self.user_agent)
+                .connect_timeout(self.deadlines.connect)
+                .read_timeout(self.deadlines.stall)
+                .pool_idle_timeout(Duration::from_secs(60))
+                .pool_max_idle_per_host(8)
+                .redirect(redirect::Policy::none());
+            if loopback {
+                builder = builder.no_proxy();
+            }
+            builder
+        };
+        builder()
+            .tls_certs_merge(self.certificates.iter().cloned())
+            .build()
+            // A system without any authorities, such as an image from scratch: then only ours count.
+            .or_else(|_| {
+                builder()
+                    .tls_certs_only(self.certificates.iter().cloned())
+                    .build()
+            })
+            .map_err(|error| Reason::Settings(format!("no HTTP client: {}", innermost(&error))))
+    }
+
+    /// Sends one request as it is.
+    pub(super) async fn send(
+        &self,
+        request: reqwest::Request,
+    ) -> Result<reqwest::Response, Reason> {
+        let registry = authority(request.url());
+        let client = self.client(request.url())?;
+        client
+            .execute(request)
+            .await
+            .map_err(|error| self.explain(&registry, &error))
+    }
+
+    /// The whole body, if it is no longer than `limit`.
+    pub(super) async fn body(
+        &self,
+        mut response: reqwest::Response,
+        limit: u64,
+        what: &str,
+    ) -> Result<Bytes, Reason> {
+        let too_large = || Reason::TooLarge {
+            what: what.to_owned(),
+            limit,
+        };
+        if response
+            .content_length()
+            .is_some_and(|length| length > limit)
+        {
+            return Err(too_large());
+        }
+        let registry = authority(response.url());
+        let mut body = BytesMut::new();
+        while let Some(piece) = response
+            .chunk()
+            .await
+            .map_err(|error| self.explain(&registry, &error))?
+        {
+            if (body.len() + piece.len()) as u64 > limit {
+                return Err(too_large());
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(body.freeze())
+    }
+
+    /// What an error of the connection means.
+    pub(super) fn explain(&self, registry: &str, error: &reqwest::Error) -> Reason {
+        let registry = registry.to_owned();
+        let cause = innermost(error);
+        if error.is_connect() {
+            // rustls words all of its verdicts about the other side's certificate so.
+            if cause.contains("certificate") {
+                return Reason::Certificate { registry, cause };
+            }
+            return Reason::Unreachable { registry, cause };
+        }
+        if error.is_timeout() {
+            return Reason::Stalled {
+                after: self.deadlines.stall,
+            };
+        }
+        Reason::Cut { registry, cause }
+    }
+}
+
+/// The last cause, which has the system's words.
+fn innermost(error: &dyn Error) -> String {
+    let mut last = error;
+    while let Some(next) = last.source() {
+        last = next;
+    }
+    last.to_string()
+}
+
+/// Host and port, as references name registries.
+pub(super) fn authority(url: &Url) -> String {
+    match (url.host_str(), url.port()) {
+        (Some(host), Some(port)) => format!("{host}:{port}"),
+        (Some(host), None) => host.to_owned(),
+        (None, _) => url.scheme().to_owned(),
+    }
+}
+
+/// Whether the URL names this machine.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}

@@ -1,0 +1,150 @@
+//! A client for OCI registries as they are: bounded in everything it reads, with deadlines on every call, and never taking a failure for "nothing there".
+//! Not here: what the content means (bundle_core) and whether its signatures hold (bundle_trust).
+//!
+//! Why our own, and not `oci-client` 0.18: it reads manifests and blobs without a size limit (400 MiB of "manifest" took 828 MiB of memory); a
+//! referrers list that may not be read (403) comes out as an empty one, which for signatures is the difference between "unsigned" and "cannot
+//! tell"; pages of that list are not followed, the fallback list is not written, identity tokens are not exchanged. Each of these would have to be
+//! done beside it on a second HTTP client with a second set of tokens, and what would be left for it is six requests.
+
+mod auth;
+mod challenge;
+mod endpoint;
+mod error;
+mod http;
+mod pull;
+mod push;
+mod read;
+mod referrers;
+mod token;
+mod transport;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bundle_core::reference::Reference;
+
+pub use auth::{Login, Logins};
+pub use error::{Reason, RegistryError};
+pub use push::{Pushed, TagPolicy};
+pub use referrers::SignatureStored;
+
+/// How long things may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Until a connection stands, TLS included.
+    pub connect: Duration,
+    /// Between two pieces of an answer.
+    pub stall: Duration,
+    /// A whole call that reads or writes documents: resolving, manifests, signatures.
+    pub call: Duration,
+    /// A whole call that transfers content: pull and push.
+    pub transfer: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            stall: Duration::from_secs(15),
+            call: Duration::from_secs(30),
+            transfer: Duration::from_secs(600),
+        }
+    }
+}
+
+/// Settings of a [`Client`].
+#[derive(Debug, Clone, Default)]
+pub struct ClientOptions {
+    /// PEM files of authorities that are trusted beside the system's.
+    pub ca_files: Vec<PathBuf>,
+    /// Registries (host and port) that are spoken to without TLS. Those on loopback are found out by asking.
+    pub plain_http: BTreeSet<String>,
+    /// In whose name.
+    pub logins: Logins,
+    /// How long things may take.
+    pub deadlines: Deadlines,
+    /// What we call ourselves; empty for the name and version of this crate.
+    pub user_agent: String,
+}
+
+/// A registry client. Cheap to clone; clones share connections.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pools: Arc<http::Pools>,
+    endpoints: Arc<endpoint::Endpoints>,
+    tokens: Arc<token::Tokens>,
+    deadlines: Deadlines,
+}
+
+impl Client {
+    /// Makes a client. Reads the authorities' files; connects to nothing.
+    pub fn new(options: ClientOptions) -> Result<Self, RegistryError> {
+        Ok(Self {
+            pools: Arc::new(http::Pools::new(&options)?),
+            endpoints: Arc::new(endpoint::Endpoints::new(options.plain_http)),
+            tokens: Arc::new(token::Tokens::new(options.logins)),
+            deadlines: options.deadlines,
+        })
+    }
+
+    /// The same connections in another's name: tokens are not shared.
+    #[must_use]
+    pub fn with_logins(&self, logins: Logins) -> Self {
+        Self {
+            tokens: Arc::new(token::Tokens::new(logins)),
+            ..self.clone()
+        }
+    }
+
+    /// The same client with less (or more) time for every call; an admission review has seconds.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Duration) -> Self {
+        Self {
+            deadlines: Deadlines {
+                call: deadline,
+                transfer: deadline,
+                ..self.deadlines
+            },
+            ..self.clone()
+        }
+    }
+
+    /// Runs `work` within `deadline` and says what it was about if it fails.
+    async fn run<T>(
+        &self,
+        doing: &'static str,
+        subject: &dyn std::fmt::Display,
+        deadline: Duration,
+        work: impl Future<Output = Result<T, Reason>>,
+    ) -> Result<T, RegistryError> {
+        let outcome = tokio::time::timeout(deadline, work)
+            .await
+            .unwrap_or(Err(Reason::Stalled { after: deadline }));
+        outcome.map_err(|reason| RegistryError {
+            doing,
+            subject: subject.to_string(),
+            reason,
+        })
+    }
+}
+
+/// One repository in one registry: what every request is about.
+#[derive(Debug, Clone, Copy)]
+struct Repository<'a> {
+    registry: &'a str,
+    path: &'a str,
+}
+
+impl<'a> From<&'a Reference> for Repository<'a> {
+    fn from(reference: &'a Reference) -> Self {
+        Self {
+            registry: reference.registry(),
+            path: reference.repository(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

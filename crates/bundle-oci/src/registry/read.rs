@@ -1,0 +1,162 @@
+//! Asking what a tag means, and reading manifests and small blobs, each checked against its digest.
+//! Not here: layers (pull).
+
+use bundle_core::reference::{Digest, PinnedReference, Reference};
+use bytes::Bytes;
+use reqwest::Response;
+use reqwest::header::CONTENT_TYPE;
+
+use super::transport::Ask;
+use super::{Client, Reason, RegistryError, Repository};
+use crate::limits::MANIFEST_BYTES;
+use crate::manifest::{Descriptor, Manifest};
+use crate::media;
+
+/// The digest that a registry says a manifest has.
+const CONTENT_DIGEST: &str = "docker-content-digest";
+
+impl Client {
+    /// What the reference means now. A reference with a digest means that, and nobody is asked. What the registry says of a tag is taken as
+    /// said here, and checked when the manifest is read.
+    pub async fn resolve(&self, reference: &Reference) -> Result<Digest, RegistryError> {
+        if let Some(digest) = reference.digest() {
+            return Ok(digest.clone());
+        }
+        let tag = reference.tag().unwrap_or_default();
+        self.run("resolve", reference, self.deadlines.call, async {
+            match self.head_manifest(reference.into(), tag).await? {
+                Some(digest) => Ok(digest),
+                None => Err(Reason::NotFound),
+            }
+        })
+        .await
+    }
+
+    /// The manifest, at most 4 MiB of it, checked against the digest.
+    pub async fn manifest(&self, pinned: &PinnedReference) -> Result<Manifest, RegistryError> {
+        let work = self.get_manifest(pinned.reference().into(), pinned.digest());
+        self.run("read the manifest of", pinned, self.deadlines.call, work)
+            .await
+    }
+
+    /// The digest of a manifest by tag or digest; `None` if there is none.
+    pub(super) async fn head_manifest(
+        &self,
+        repository: Repository<'_>,
+        name: &str,
+    ) -> Result<Option<Digest>, Reason> {
+        let path = format!("manifests/{name}");
+        let ask = Ask::head(repository, path.clone()).accepting(media::ACCEPT_MANIFEST);
+        let response = match self.send(&ask).await {
+            Ok(response) => response,
+            Err(Reason::NotFound) => return Ok(None),
+            Err(reason) => return Err(reason),
+        };
+        expect_manifest(&response)?;
+        if let Some(digest) = said_digest(&response)? {
+            return Ok(Some(digest));
+        }
+        // Old registries do not say: then the bytes do.
+        let ask = Ask::get(repository, path).accepting(media::ACCEPT_MANIFEST);
+        let response = self.send(&ask).await?;
+        let body = self
+            .pools
+            .body(response, MANIFEST_BYTES, "the manifest")
+            .await?;
+        Ok(Some(Digest::of(&body)))
+    }
+
+    pub(super) async fn get_manifest(
+        &self,
+        repository: Repository<'_>,
+        digest: &Digest,
+    ) -> Result<Manifest, Reason> {
+        let ask =
+            Ask::get(repository, format!("manifests/{digest}")).accepting(media::ACCEPT_MANIFEST);
+        let response = self.send(&ask).await?;
+        let media_type = expect_manifest(&response)?;
+        let body = self
+            .pools
+            .body(response, MANIFEST_BYTES, "the manifest")
+            .await?;
+        let found = Digest::of(&body);
+        if found != *digest {
+            return Err(Reason::DigestMismatch {
+                expected: digest.clone(),
+                found,
+            });
+        }
+        if media::is_index(&media_type) {
+            return Err(Reason::WrongMediaType {
+                found: "an index of several images".to_owned(),
+                wanted: "one image manifest",
+            });
+        }
+        Manifest::parse(body, Some(&media_type))
+            .map_err(|why| Reason::Malformed(format!("the manifest cannot be used: {why}")))
+    }
+
+    /// A small blob, whole and checked.
+    pub(super) async fn get_blob(
+        &self,
+        repository: Repository<'_>,
+        blob: &Descriptor,
+        limit: u64,
+        what: &str,
+    ) -> Result<Bytes, Reason> {
+        if blob.size > limit {
+            return Err(Reason::TooLarge {
+                what: what.to_owned(),
+                limit,
+            });
+        }
+        let ask = Ask::get(repository, format!("blobs/{}", blob.digest));
+        let response = self.send(&ask).await?;
+        let body = self.pools.body(response, limit, what).await?;
+        let found = Digest::of(&body);
+        if found == blob.digest {
+            Ok(body)
+        } else {
+            Err(Reason::DigestMismatch {
+                expected: blob.digest.clone(),
+                found,
+            })
+        }
+    }
+}
+
+/// The media type of an answer, without parameters.
+pub(super) fn media_type(response: &Response) -> String {
+    response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|text| text.split(';').next())
+        .map_or_else(String::new, |text| text.trim().to_ascii_lowercase())
+}
+
+/// The media type, if it is that of a manifest or an index.
+fn expect_manifest(response: &Response) -> Result<String, Reason> {
+    let media_type = media_type(response);
+    if media::is_manifest(&media_type) || media::is_index(&media_type) {
+        return Ok(media_type);
+    }
+    Err(Reason::WrongMediaType {
+        found: if media_type.is_empty() {
+            "something without a media type".to_owned()
+        } else {
+            media_type.chars().take(100).collect()
+        },
+        wanted: "an image manifest",
+    })
+}
+
+pub(super) fn said_digest(response: &Response) -> Result<Option<Digest>, Reason> {
+    let Some(value) = response.headers().get(CONTENT_DIGEST) else {
+        return Ok(None);
+    };
+    let digest = value.to_str().ok().and_then(|text| text.parse().ok());
+    digest
+        .map(Some)
+        .ok_or_else(|| Reason::Malformed("the registry's digest header is not a digest".to_owned()))
+}

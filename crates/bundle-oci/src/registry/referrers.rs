@@ -1,0 +1,316 @@
+//! What refers to a digest: signatures are read from and written to the referrers API, or the list that stands in for it under a tag.
+//! Not here: whether a signature is any good (bundle_trust), and cosign's older `.sig` tags.
+
+use std::time::Duration;
+
+use bundle_core::policy::RawSignature;
+use bundle_core::reference::{Digest, PinnedReference};
+use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use reqwest::Method;
+use reqwest::header::LINK;
+use url::Url;
+
+use super::challenge::next_page;
+use super::read::media_type;
+use super::transport::{Ask, Target};
+use super::{Client, Reason, RegistryError, Repository};
+use crate::limits::{MANIFEST_BYTES, REFERRER_PAGES, REFERRERS, SIGNATURE_BYTES};
+use crate::manifest::{Descriptor, Document, Index, Manifest, write};
+use crate::media;
+use crate::pack::Blob;
+
+/// Requests under way at once while referrers are read.
+const AT_ONCE: usize = 8;
+/// How often the list under the tag is written before others are said to keep overwriting it.
+const TRIES: u32 = 6;
+/// How long after writing the list is read again: long enough for another writer who read it before us.
+const SETTLE: Duration = Duration::from_millis(150);
+
+/// How cosign says what its bundles hold.
+const CONTENT: (&str, &str) = ("dev.sigstore.bundle.content", "dsse-envelope");
+const PREDICATE: (&str, &str) = (
+    "dev.sigstore.bundle.predicateType",
+    "https://sigstore.dev/cosign/sign/v1",
+);
+
+/// Where a signature was put.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignatureStored {
+    /// The manifest that holds it.
+    pub digest: Digest,
+    /// The tag that lists it, where the registry has no referrers API.
+    pub tag: Option<String>,
+}
+
+impl Client {
+    /// Every signature beside the content, in the registry's order, not looked at. An empty list means that the registry was asked, answered, and
+    /// has none; everything else is an error.
+    pub async fn signatures(
+        &self,
+        pinned: &PinnedReference,
+    ) -> Result<Vec<RawSignature>, RegistryError> {
+        let repository = Repository::from(pinned.reference());
+        self.run(
+            "read the signatures of",
+            pinned,
+            self.deadlines.call,
+            async {
+                let mut listed = match self.list(repository, pinned.digest()).await? {
+                    Some(listed) => listed,
+                    None => Vec::new(),
+                };
+                if listed.is_empty() {
+                    // No API, or one that came after the signatures did.
+                    listed = match self.tagged_list(repository, pinned.digest()).await? {
+                        Some(index) => index.descriptors().collect(),
+                        None => Vec::new(),
+                    };
+                }
+                if listed.len() > REFERRERS {
+                    return Err(Reason::TooLarge {
+                        what: format!("the list of {} referrers", listed.len()),
+                        limit: REFERRERS as u64,
+                    });
+                }
+                let found: Vec<Vec<RawSignature>> = stream::iter(listed)
+                    .map(|entry| self.referrer(repository, pinned.digest(), entry))
+                    .buffered(AT_ONCE)
+                    .try_collect()
+                    .await?;
+                Ok(found.into_iter().flatten().collect())
+            },
+        )
+        .await
+    }
+
+    /// Puts a Sigstore bundle beside the content. Putting the same one twice changes nothing.
+    pub async fn push_signature(
+        &self,
+        pinned: &PinnedReference,
+        bundle: Vec<u8>,
+    ) -> Result<SignatureStored, RegistryError> {
+        let repository = Repository::from(pinned.reference());
+        self.run("sign", pinned, self.deadlines.call, async {
+            if bundle.len() as u64 > SIGNATURE_BYTES {
+                return Err(Reason::TooLarge {
+                    what: "the signature".to_owned(),
+                    limit: SIGNATURE_BYTES,
+                });
+            }
+            let subject = self.get_manifest(repository, pinned.digest()).await?;
+            let layer = Blob::new(media::SIGSTORE_BUNDLE, bundle);
+            let config = Blob::new(media::EMPTY, "{}");
+            self.put_blob(repository, &layer).await?;
+            self.put_blob(repository, &config).await?;
+            let manifest = referrer_of(&subject, &config, &layer);
+            let response = self
+                .put_manifest(repository, manifest.digest.as_str(), &manifest)
+                .await?;
+            let tag = if response.headers().contains_key("oci-subject") {
+                None
+            } else {
+                Some(
+                    self.add_to_list(repository, &subject.digest, &manifest)
+                        .await?,
+                )
+            };
+            Ok(SignatureStored {
+                digest: manifest.digest,
+                tag,
+            })
+        })
+        .await
+    }
+
+    /// The referrers API; `None` where there is none.
+    async fn list(
+        &self,
+        repository: Repository<'_>,
+        subject: &Digest,
+    ) -> Result<Option<Vec<Descriptor>>, Reason> {
+        let mut listed: Vec<Descriptor> = Vec::new();
+        let mut target = Target::Path(format!("referrers/{subject}"));
+        for page in 0..REFERRER_PAGES {
+            let ask = Ask {
+                target: target.clone(),
+                ..Ask::get(repository, String::new()).accepting(media::INDEX)
+            };
+            let response = match self.send(&ask).await {
+                Ok(response) => response,
+                Err(Reason::NotFound | Reason::Refused { status: 405, .. }) if page == 0 => {
+                    return Ok(None);
+                }
+                Err(reason) => return Err(reason),
+            };
+            let next = next_url(&response)?;
+            let index = self.index(response).await?;
+            listed.extend(index.descriptors());
+            match next {
+                Some(next) if listed.len() <= REFERRERS => target = Target::Url(next),
+                _ => return Ok(Some(listed)),
+            }
+        }
+        Err(Reason::TooLarge {
+            what: "the list of referrers".to_owned(),
+            limit: REFERRERS as u64,
+        })
+    }
+
+    /// The list under the tag `sha256-…`; `None` where there is none.
+    async fn tagged_list(
+        &self,
+        repository: Repository<'_>,
+        subject: &Digest,
+    ) -> Result<Option<Index>, Reason> {
+        let ask = Ask::get(repository, format!("manifests/{}", list_tag(subject)))
+            .accepting(media::INDEX);
+        match self.send(&ask).await {
+            Ok(response) => self.index(response).await.map(Some),
+            Err(Reason::NotFound) => Ok(None),
+            Err(reason) => Err(reason),
+        }
+    }
+
+    async fn index(&self, response: reqwest::Response) -> Result<Index, Reason> {
+        let found = media_type(&response);
+        if !media::is_index(&found) && found != "application/json" {
+            return Err(Reason::WrongMediaType {
+                found,
+                wanted: "a list of referrers",
+            });
+        }
+        let body = self
+            .pools
+            .body(response, MANIFEST_BYTES, "the list of referrers")
+            .await?;
+        serde_json::from_slice(&body).map_err(|error| {
+            Reason::Malformed(format!("the list of referrers is not an index: {error}"))
+        })
+    }
+
+    /// The signatures in one referrer. What the list says it is for is not asked: cosign 3 writes something else there.
+    async fn referrer(
+        &self,
+        repository: Repository<'_>,
+        subject: &Digest,
+        entry: Descriptor,
+    ) -> Result<Vec<RawSignature>, Reason> {
+        if media::is_index(&entry.media_type) {
+            return Ok(Vec::new());
+        }
+        let manifest = match self.get_manifest(repository, &entry.digest).await {
+            Ok(manifest) => manifest,
+            // Deleted, and the list has not heard of it.
+            Err(Reason::NotFound) => return Ok(Vec::new()),
+            Err(reason) => return Err(reason),
+        };
+        let about_us = manifest
+            .subject
+            .as_ref()
+            .is_some_and(|named| named.digest == *subject);
+        if !about_us {
+            return Ok(Vec::new());
+        }
+        let mut found = Vec::new();
+        for layer in &manifest.layers {
+            if !layer.media_type.starts_with(media::SIGSTORE_BUNDLE_PREFIX) {
+                continue;
+            }
+            if found.len() == REFERRERS {
+                return Err(Reason::TooLarge {
+                    what: format!("the number of signatures in {}", manifest.digest),
+                    limit: REFERRERS as u64,
+                });
+            }
+            let bytes = self
+                .get_blob(repository, layer, SIGNATURE_BYTES, "a signature")
+                .await?;
+            found.push(RawSignature {
+                bytes: bytes.to_vec(),
+                artifact_type: layer.media_type.clone(),
+            });
+        }
+        Ok(found)
+    }
+
+    /// Adds an entry to the list under the tag. There is no compare-and-swap in a registry: it is read again after writing, until it holds ours.
+    async fn add_to_list(
+        &self,
+        repository: Repository<'_>,
+        subject: &Digest,
+        manifest: &Manifest,
+    ) -> Result<String, Reason> {
+        let tag = list_tag(subject);
+        let entry = Descriptor {
+            artifact_type: manifest.artifact_type.clone(),
+            annotations: manifest.annotations.clone(),
+            ..manifest.descriptor()
+        };
+        let entry =
+            serde_json::to_value(&entry).map_err(|error| Reason::Malformed(error.to_string()))?;
+        for attempt in 0..TRIES {
+            let mut index = self
+                .tagged_list(repository, subject)
+                .await?
+                .unwrap_or_else(Index::empty);
+            if index.names(&manifest.digest) {
+                return Ok(tag);
+            }
+            index.manifests.push(entry.clone());
+            let ask = Ask {
+                method: Method::PUT,
+                content: Some((media::INDEX, Bytes::from(write(&index)))),
+                ..Ask::get(repository, format!("manifests/{tag}")).writing()
+            };
+            self.send(&ask).await?;
+            // Writers that collide wait unequally long, so that one of them is last.
+            let own = u32::from(manifest.digest.hex().as_bytes()[attempt as usize]) % 16;
+            tokio::time::sleep(SETTLE + Duration::from_millis(10) * own * attempt).await;
+        }
+        let listed = self.tagged_list(repository, subject).await?;
+        if listed.is_some_and(|index| index.names(&manifest.digest)) {
+            return Ok(tag);
+        }
+        Err(Reason::SignatureLost { tag })
+    }
+}
+
+/// The tag under which referrers are listed where there is no API for it.
+fn list_tag(subject: &Digest) -> String {
+    format!("sha256-{}", subject.hex())
+}
+
+fn referrer_of(subject: &Manifest, config: &Blob, layer: &Blob) -> Manifest {
+    let mut document = Document::new(config.descriptor.clone(), vec![layer.descriptor.clone()]);
+    document.artifact_type = Some(media::SIGSTORE_BUNDLE.to_owned());
+    document.subject = Some(subject.descriptor());
+    document.annotations = [CONTENT, PREDICATE]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+    Manifest::written(&document)
+}
+
+/// The next page, which has to be of the same registry.
+fn next_url(response: &reqwest::Response) -> Result<Option<Url>, Reason> {
+    let Some(target) = response
+        .headers()
+        .get(LINK)
+        .and_then(|value| value.to_str().ok())
+        .and_then(next_page)
+    else {
+        return Ok(None);
+    };
+    let next = response
+        .url()
+        .join(target)
+        .map_err(|_| Reason::Malformed("the next page of referrers has no address".to_owned()))?;
+    if next.origin() == response.url().origin() {
+        Ok(Some(next))
+    } else {
+        Err(Reason::Redirect {
+            to: super::http::authority(&next),
+            why: "for a page of its own list",
+        })
+    }
+}

@@ -1,0 +1,251 @@
+//! One request to a registry: authorization, redirects, patience with 429 and 5xx, and statuses turned into reasons.
+//! Not here: what is asked for.
+
+use std::time::Duration;
+
+use backon::{ExponentialBuilder, Retryable as _};
+use bytes::Bytes;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::{Method, Request, Response, StatusCode};
+use serde::Deserialize;
+use url::Url;
+
+use super::endpoint::{Endpoint, challenge_of};
+use super::http::{Pools, authority};
+use super::{Client, Reason, Repository};
+use crate::limits::{ERROR_BYTES, REDIRECTS};
+
+/// The longest wait that a registry can talk us into.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A request.
+pub(super) struct Ask<'a> {
+    pub(super) repository: Repository<'a>,
+    pub(super) method: Method,
+    pub(super) target: Target,
+    pub(super) accept: Option<&'static str>,
+    /// Media type and bytes to send.
+    pub(super) content: Option<(&'a str, Bytes)>,
+    /// Whether it writes.
+    pub(super) push: bool,
+}
+
+/// Where a request goes.
+#[derive(Debug, Clone)]
+pub(super) enum Target {
+    /// Below the repository: `manifests/1.4.0`.
+    Path(String),
+    /// Where the registry said.
+    Url(Url),
+}
+
+impl<'a> Ask<'a> {
+    pub(super) fn get(repository: Repository<'a>, path: String) -> Self {
+        Self {
+            repository,
+            method: Method::GET,
+            target: Target::Path(path),
+            accept: None,
+            content: None,
+            push: false,
+        }
+    }
+
+    pub(super) fn head(repository: Repository<'a>, path: String) -> Self {
+        Self {
+            method: Method::HEAD,
+            ..Self::get(repository, path)
+        }
+    }
+
+    pub(super) fn accepting(self, accept: &'static str) -> Self {
+        Self {
+            accept: Some(accept),
+            ..self
+        }
+    }
+
+    pub(super) fn writing(self) -> Self {
+        Self { push: true, ..self }
+    }
+}
+
+/// A try that did not work, and how long the registry asked us to wait.
+struct Failed {
+    reason: Reason,
+    wait: Option<Duration>,
+}
+
+impl From<Reason> for Failed {
+    fn from(reason: Reason) -> Self {
+        Self { reason, wait: None }
+    }
+}
+
+impl Client {
+    /// Sends a request until it is answered with success, or with something that trying again will not change.
+    pub(super) async fn send(&self, ask: &Ask<'_>) -> Result<Response, Reason> {
+        let backoff = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(200))
+            .with_max_times(3)
+            .with_jitter();
+        (|| self.attempt(ask))
+            .retry(backoff)
+            .when(|failed: &Failed| {
+                matches!(failed.reason, Reason::Busy { status, .. } if status != 501)
+            })
+            .adjust(|failed: &Failed, planned| match (planned, failed.wait) {
+                (Some(_), Some(wait)) => (wait <= PATIENCE).then_some(wait),
+                (planned, _) => planned,
+            })
+            .await
+            .map_err(|failed| failed.reason)
+    }
+
+    async fn attempt(&self, ask: &Ask<'_>) -> Result<Response, Failed> {
+        let registry = ask.repository.registry;
+        let endpoint = self.endpoints.get(&self.pools, registry).await?;
+        let response = self.authorized(ask, &endpoint).await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return self.judge(ask, response).await;
+        }
+        // The token has ended early, or the registry wants more for this request than its greeting said.
+        self.tokens.forget(ask.repository, ask.push);
+        let endpoint = challenge_of(response.headers())
+            .and_then(|challenge| self.endpoints.update(registry, challenge));
+        match endpoint {
+            Some(endpoint) => {
+                let response = self.authorized(ask, &endpoint).await?;
+                self.judge(ask, response).await
+            }
+            None => self.judge(ask, response).await,
+        }
+    }
+
+    async fn authorized(&self, ask: &Ask<'_>, endpoint: &Endpoint) -> Result<Response, Reason> {
+        let authorization = self
+            .tokens
+            .authorize(&self.pools, endpoint, ask.repository, ask.push)
+            .await?;
+        let mut url = match &ask.target {
+            Target::Path(path) => endpoint
+                .base
+                .join(&format!("{}/{path}", ask.repository.path))
+                .map_err(|error| Reason::Malformed(format!("`{path}` is not a path: {error}")))?,
+            Target::Url(url) => url.clone(),
+        };
+        for _ in 0..=REDIRECTS {
+            let mut request = Request::new(ask.method.clone(), url.clone());
+            let headers = request.headers_mut();
+            if let Some(accept) = ask.accept {
+                headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            }
+            // Credentials go to the registry alone, never to where it sends us.
+            if let Some(value) = &authorization
+                && url.origin() == endpoint.base.origin()
+            {
+                headers.insert(AUTHORIZATION, value.clone());
+            }
+            if let Some((media_type, bytes)) = &ask.content {
+                if let Ok(value) = HeaderValue::from_str(media_type) {
+                    headers.insert(CONTENT_TYPE, value);
+                }
+                *request.body_mut() = Some(bytes.clone().into());
+            }
+            let response = self.pools.send(request).await?;
+            if !response.status().is_redirection() {
+                return Ok(response);
+            }
+            url = next(&url, &response, &ask.method)?;
+        }
+        Err(Reason::Redirect {
+            to: authority(&url),
+            why: "after too many others",
+        })
+    }
+
+    async fn judge(&self, ask: &Ask<'_>, response: Response) -> Result<Response, Failed> {
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        if status == StatusCode::NOT_FOUND {
+            return Err(Reason::NotFound.into());
+        }
+        let wait = retry_after(&response);
+        let detail = said(&self.pools, response).await;
+        let status = status.as_u16();
+        let reason = match status {
+            401 | 403 => Reason::Denied {
+                who: self.tokens.who(ask.repository.registry),
+                status,
+                detail,
+            },
+            429 | 500.. => Reason::Busy { status, detail },
+            _ => Reason::Refused { status, detail },
+        };
+        Err(Failed { reason, wait })
+    }
+}
+
+/// Where a redirect leads, if we go there.
+fn next(from: &Url, response: &Response, method: &Method) -> Result<Url, Reason> {
+    let refuse = |to: String, why| Err(Reason::Redirect { to, why });
+    let Some(to) = response
+        .headers()
+        .get(LOCATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|text| from.join(text).ok())
+    else {
+        return refuse("nowhere".to_owned(), "without an address");
+    };
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        return refuse(authority(&to), "while content is being written");
+    }
+    match (from.scheme(), to.scheme()) {
+        (_, "https") | ("http", "http") => Ok(to),
+        _ => refuse(authority(&to), "away from TLS"),
+    }
+}
+
+fn retry_after(response: &Response) -> Option<Duration> {
+    let text = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    text.trim().parse().ok().map(Duration::from_secs)
+}
+
+#[derive(Deserialize)]
+struct Said {
+    errors: Vec<SaidOne>,
+}
+
+#[derive(Deserialize)]
+struct SaidOne {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    message: String,
+}
+
+/// The registry's own words for an error, `: …`, or nothing if it has none that can be shown.
+pub(super) async fn said(pools: &Pools, response: Response) -> String {
+    let Ok(body) = pools.body(response, ERROR_BYTES, "the error").await else {
+        return String::new();
+    };
+    let Ok(said) = serde_json::from_slice::<Said>(&body) else {
+        return String::new();
+    };
+    let Some(first) = said.errors.into_iter().next() else {
+        return String::new();
+    };
+    let text = if first.message.is_empty() {
+        first.code
+    } else {
+        first.message
+    };
+    let text: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
+    if text.is_empty() {
+        text
+    } else {
+        format!(": {text}")
+    }
+}

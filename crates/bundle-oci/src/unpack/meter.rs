@@ -1,0 +1,142 @@
+//! Readers that count, hash and stop: the bytes as they arrive, and the bytes that they inflate to.
+//! Not here: what the bytes are.
+
+use std::io::{self, BufReader, Read};
+
+use bundle_core::reference::Digest;
+use flate2::bufread::MultiGzDecoder;
+use sha2::{Digest as _, Sha256};
+
+use crate::limits::{RATIO_FLOOR, human};
+
+/// What arrives, hashed and counted, and never more than one byte past its declared size.
+pub(super) struct Metered<R> {
+    inner: R,
+    hash: Sha256,
+    count: u64,
+    /// One more than is declared, so that too much is seen.
+    most: u64,
+}
+
+impl<R: Read> Metered<R> {
+    pub(super) fn new(inner: R, size: u64) -> Self {
+        Self {
+            inner,
+            hash: Sha256::new(),
+            count: 0,
+            most: size.saturating_add(1),
+        }
+    }
+
+    /// Reads to the end, whoever stopped before it; the number of bytes in all.
+    pub(super) fn drain(&mut self) -> u64 {
+        let mut buffer = [0; 16 << 10];
+        while matches!(self.read(&mut buffer), Ok(1..)) {}
+        self.count
+    }
+
+    pub(super) fn digest(&self) -> Digest {
+        Digest::from_hash(self.hash.clone().finalize().as_slice())
+    }
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let room = usize::try_from(self.most - self.count).unwrap_or(usize::MAX);
+        let space = room.min(buffer.len());
+        let read = self.inner.read(&mut buffer[..space])?;
+        self.hash.update(&buffer[..read]);
+        self.count += read as u64;
+        Ok(read)
+    }
+}
+
+/// A layer's bytes, with or without gzip around them.
+pub(super) enum Decoder<R> {
+    Gzip(MultiGzDecoder<BufReader<Metered<R>>>),
+    Plain(BufReader<Metered<R>>),
+}
+
+/// What a layer inflates to, hashed and counted, and stopped at a number of bytes or a ratio.
+pub(super) struct Inflated<R> {
+    decoder: Decoder<R>,
+    hash: Sha256,
+    count: u64,
+    most: u64,
+    ratio: u64,
+    overrun: Option<String>,
+}
+
+impl<R: Read> Inflated<R> {
+    pub(super) fn new(decoder: Decoder<R>, most: u64, ratio: u64) -> Self {
+        Self {
+            decoder,
+            hash: Sha256::new(),
+            count: 0,
+            most,
+            ratio,
+            overrun: None,
+        }
+    }
+
+    /// The limit that was overrun, as people read it.
+    pub(super) fn overrun(&self) -> Option<String> {
+        self.overrun.clone()
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(super) fn digest(&self) -> Digest {
+        Digest::from_hash(self.hash.clone().finalize().as_slice())
+    }
+
+    /// Reads to the end; whether all of it was zero, as the padding of an archive is.
+    pub(super) fn rest_is_zero(&mut self) -> io::Result<bool> {
+        let mut buffer = [0; 4 << 10];
+        loop {
+            let read = self.read(&mut buffer)?;
+            if read == 0 {
+                return Ok(true);
+            }
+            if buffer[..read].iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+        }
+    }
+
+    pub(super) fn into_source(self) -> Metered<R> {
+        match self.decoder {
+            Decoder::Gzip(decoder) => decoder.into_inner().into_inner(),
+            Decoder::Plain(reader) => reader.into_inner(),
+        }
+    }
+
+    fn arrived(&self) -> u64 {
+        match &self.decoder {
+            Decoder::Gzip(decoder) => decoder.get_ref().get_ref().count,
+            Decoder::Plain(reader) => reader.get_ref().count,
+        }
+    }
+}
+
+impl<R: Read> Read for Inflated<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = match &mut self.decoder {
+            Decoder::Gzip(decoder) => decoder.read(buffer)?,
+            Decoder::Plain(reader) => reader.read(buffer)?,
+        };
+        self.hash.update(&buffer[..read]);
+        self.count += read as u64;
+        if self.count > self.most {
+            self.overrun = Some(human(self.most));
+        } else if self.count > RATIO_FLOOR && self.count / self.arrived().max(1) > self.ratio {
+            self.overrun = Some(format!("{} times what was transferred", self.ratio));
+        }
+        match &self.overrun {
+            Some(limit) => Err(io::Error::other(format!("it is past {limit}"))),
+            None => Ok(read),
+        }
+    }
+}
