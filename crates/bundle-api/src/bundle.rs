@@ -77,7 +77,7 @@ pub struct BundleStatus {
     /// Who signed the content, as policies found it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signed_by: Vec<SignedBy>,
-    /// `Unpacked`, `Verified`, `Compatible` and `SourceUnchanged`.
+    /// `Unpacked`, `Verified`, `Compatible` and `SourceMoved`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -71,8 +71,8 @@ pub mod condition {
     pub const VERIFIED: &str = "Verified";
     /// Bundle: the content's Kubernetes range includes this server.
     pub const COMPATIBLE: &str = "Compatible";
-    /// Bundle: the source still names the content that was first unpacked. False: a tag moved, and nothing was changed.
-    pub const SOURCE_UNCHANGED: &str = "SourceUnchanged";
+    /// Bundle: the source names other content than was first unpacked. True: a tag moved, and nothing was changed.
+    pub const SOURCE_MOVED: &str = "SourceMoved";
     /// BundleDeployment: a Bundle of the current template is unpacked.
     pub const HAS_VALID_BUNDLE: &str = "HasValidBundle";
     /// BundleDeployment: the content is installed.
@@ -125,9 +125,9 @@ pub mod reason {
     pub const INSTALLATION_SUCCEEDED: &str = "InstallationSucceeded";
     /// Any: there is no valid admission stamp, so the object was written while admission was off, or its stamp was tampered with.
     pub const NOT_ADMITTED: &str = "NotAdmitted";
-    /// SourceUnchanged: the source names other content now.
+    /// SourceMoved: the source names other content now.
     pub const SOURCE_MOVED: &str = "SourceMoved";
-    /// SourceUnchanged: the source names what was unpacked.
+    /// SourceMoved: the source names what was unpacked.
     pub const SOURCE_UNCHANGED: &str = "SourceUnchanged";
     /// Ready, Progressing: `spec.paused` is true.
     pub const PAUSED: &str = "Paused";

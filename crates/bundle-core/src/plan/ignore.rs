@@ -12,6 +12,8 @@ use super::{applyset::GroupKind, drift::Entry};
 pub struct Rule {
     /// The kind of the objects.
     pub kind: Option<GroupKind>,
+    /// Their namespace.
+    pub namespace: Option<String>,
     /// Their name.
     pub name: Option<String>,
     /// Fields, as JSON pointers, that keep the value which they have on the cluster.
@@ -26,17 +28,16 @@ impl Rule {
         self.kind
             .as_ref()
             .is_none_or(|kind| kind.group == id.group && kind.kind == id.kind)
+            && self
+                .namespace
+                .as_ref()
+                .is_none_or(|namespace| Some(namespace) == id.namespace.as_ref())
             && self.name.as_ref().is_none_or(|name| *name == id.name)
     }
 }
 
 /// Changes `desired` so that applying it leaves to others what the rules give them, given the object as it is on the cluster.
-pub fn leave<'a>(
-    desired: &mut Value,
-    live: &Value,
-    entries: impl IntoIterator<Item = Entry<'a>> + Clone,
-    rules: &[&Rule],
-) {
+pub fn leave(desired: &mut Value, live: &Value, entries: &[Entry<'_>], rules: &[&Rule]) {
     for rule in rules {
         for pointer in &rule.fields {
             match live.pointer(pointer) {
@@ -45,11 +46,7 @@ pub fn leave<'a>(
             }
         }
         if let Some(manager) = &rule.manager {
-            for entry in entries
-                .clone()
-                .into_iter()
-                .filter(|entry| entry.manager == manager)
-            {
+            for entry in entries.iter().filter(|entry| entry.manager == manager) {
                 drop_fields(desired, entry.fields);
             }
         }
@@ -195,7 +192,7 @@ mod tests {
         leave(
             &mut desired,
             &json!({ "spec": { "replicas": 7 } }),
-            [],
+            &[],
             &[&rule],
         );
         assert_eq!(
@@ -224,7 +221,7 @@ mod tests {
             subresource: "",
             fields: &fields,
         };
-        leave(&mut desired, &Value::Null, [entry], &[&rule]);
+        leave(&mut desired, &Value::Null, &[entry], &[&rule]);
         assert_eq!(
             desired,
             json!({

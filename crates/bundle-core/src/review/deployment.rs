@@ -241,7 +241,7 @@ impl Rest<'_, '_> {
         item.object(self.findings);
         let mut text = |name: &str| item.get(name).text(self.findings).map(str::to_owned);
         let kind = text("kind").map(|kind| GroupKind::parse(&kind));
-        let (name, manager) = (text("name"), text("manager"));
+        let (namespace, name, manager) = (text("namespace"), text("name"), text("manager"));
         let pointers = item.get("fields");
         let fields = pointers.texts(self.findings).unwrap_or_default();
         for pointer in fields.iter().filter(|pointer| !pointer.starts_with('/')) {
@@ -255,6 +255,7 @@ impl Rest<'_, '_> {
         }
         Rule {
             kind,
+            namespace,
             name,
             fields,
             manager,
