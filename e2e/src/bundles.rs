@@ -369,19 +369,85 @@ spec:
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::collections::BTreeSet;
+
+    use bundle_core::format::{self, Content, Files};
+
+    use super::*;
+
+    /// What the product reads from a folder that `write` filled.
+    fn content(write: impl Fn(&Path) -> Result<()>) -> (Files, Content) {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path()).unwrap();
+        let mut files = Files::new();
+        for part in ["", "manifests"] {
+            for entry in fs_err::read_dir(folder.path().join(part)).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_file() {
+                    let name = path.strip_prefix(folder.path()).unwrap();
+                    files.insert(name.display().to_string(), fs_err::read(&path).unwrap());
+                }
+            }
+        }
+        let content = format::read(&files).unwrap_or_else(|findings| panic!("{findings}"));
+        assert_eq!(content.warnings.0, []);
+        (files, content)
+    }
+
+    fn identities(content: &Content) -> BTreeSet<String> {
+        let objects = content.objects.iter();
+        objects.map(|object| object.id.to_string()).collect()
+    }
 
     #[test]
     fn the_shop_is_as_large_and_varied_as_it_says() {
-        let folder = tempfile::tempdir().unwrap();
-        shop(folder.path(), "1.0.0").unwrap();
-        let objects = crate::manifests::read_folder(&folder.path().join("manifests")).unwrap();
-        assert!(objects.len() > 200, "{}", objects.len());
-        let kinds: BTreeSet<_> = objects
+        let (files, first) = content(|folder| shop(folder, "1.0.0"));
+        assert!(first.objects.len() > 200, "{}", first.objects.len());
+        let kinds: BTreeSet<_> = first
+            .objects
             .iter()
-            .filter_map(|object| object["kind"].as_str())
+            .map(bundle_core::object::Manifest::gvk)
             .collect();
         assert_eq!(kinds.len(), 18, "{kinds:?}");
+        assert_eq!(content(|folder| shop(folder, "1.0.0")).0, files);
+    }
+
+    #[test]
+    fn the_next_shop_drops_adds_and_changes() {
+        let (_, first) = content(|folder| shop(folder, "1.0.0"));
+        let (_, next) = content(|folder| shop(folder, "1.1.0"));
+        let (before, after) = (identities(&first), identities(&next));
+        assert!(
+            before.contains("Deployment.apps/shop/tax")
+                && !after.contains("Deployment.apps/shop/tax")
+        );
+        assert!(
+            !before.contains("Deployment.apps/shop/wishlist")
+                && after.contains("Deployment.apps/shop/wishlist")
+        );
+        let values: BTreeSet<_> = first
+            .objects
+            .iter()
+            .map(|object| object.value.to_string())
+            .collect();
+        let same = next
+            .objects
+            .iter()
+            .filter(|object| values.contains(&object.value.to_string()))
+            .count();
+        assert!(
+            same > 100 && same < before.intersection(&after).count(),
+            "{same}"
+        );
+    }
+
+    #[test]
+    fn the_others_are_bundles_too() {
+        let (_, items) = content(|folder| many(folder, "items", 1_000));
+        assert_eq!(items.objects.len(), 1_001);
+        let (_, hello) = content(|folder| greeting(folder, "1.0.0", Some("1.36.x")));
+        assert_eq!(hello.objects.len(), 3);
+        let (_, own) = content(copy_deploy);
+        assert!(own.package.is_some());
     }
 }

@@ -14,6 +14,7 @@ const SCRIPT: &str = r#"
 trap '' INT TERM HUP
 groups=''
 rubbish=$1
+last=:
 while read -r verb what; do
   case $verb in
     watch) groups="$groups -$what" ;;
@@ -21,8 +22,10 @@ while read -r verb what; do
       for group in $groups; do [ "$group" = "-$what" ] || left="$left $group"; done
       groups=$left ;;
     spare) rubbish=$1/data ;;
+    last) last=$what ;;
   esac
 done
+eval "$last" >/dev/null 2>&1
 [ -z "$groups" ] || kill -s KILL -- $groups 2>/dev/null
 rm -rf -- "$rubbish" && exit
 sleep 1
@@ -44,8 +47,6 @@ impl Janitor {
         let mut child = Command::new("sh")
             .args(["-c", SCRIPT, "janitor"])
             .arg(folder)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             // Ctrl-C goes to the terminal's group; the janitor is needed after it.
             .process_group(0)
             .stdin(Stdio::piped())
@@ -70,6 +71,11 @@ impl Janitor {
     /// Leaves the logs where they are.
     pub(crate) fn spare_logs(&self) -> Result<()> {
         self.order("spare logs")
+    }
+
+    /// Runs a command line of the shell when we are gone, before anything is killed: for what must not be left in the world outside.
+    pub(crate) fn at_the_end(&self, line: &str) -> Result<()> {
+        self.order(&format!("last {line}"))
     }
 
     fn order(&self, line: &str) -> Result<()> {
@@ -116,6 +122,24 @@ mod tests {
                 fs_err::remove_dir_all(&root).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn the_last_order_is_run_before_the_folder_goes() {
+        let root = tempfile::tempdir().unwrap().keep();
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs_err::write(root.join("it's there"), "yes").unwrap();
+        let janitor = Janitor::start(&root).unwrap();
+        let line = format!(
+            r"cat '{}/it'\''s there' > '{}/copy'",
+            root.display(),
+            elsewhere.path().display()
+        );
+        janitor.at_the_end(&line).unwrap();
+        drop(janitor);
+        assert!(!root.exists());
+        let copy = fs_err::read_to_string(elsewhere.path().join("copy"));
+        assert_eq!(copy.unwrap(), "yes");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! What it answers is for the scenarios to say.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
@@ -15,8 +15,6 @@ use crate::janitor::Janitor;
 use crate::process::Process;
 use crate::{manifests, ports, programs, wait};
 
-/// Where the product's own deployment manifests are, from the top of the repository.
-const DEPLOY: &str = "webhook/deploy";
 /// The namespace and ServiceAccount that those manifests make.
 pub const NAMESPACE: &str = "bundle-system";
 const SERVICE_ACCOUNT: &str = "bundle-webhook";
@@ -64,10 +62,14 @@ pub struct Webhook {
 
 impl Cluster {
     /// Applies the product's manifests and admission configuration, and starts `bundle-webhook` as its ServiceAccount.
+    ///
+    /// In a cluster that is somebody's ([`Builder::existing`](crate::cluster::Builder::existing)) it is an error if any of that is there already, and
+    /// the admission configuration goes with this process, however it ends; the rest goes with [`Cluster::leave`].
     pub async fn start_webhook(&self, options: WebhookOptions) -> Result<Webhook> {
         let client = self.client().await?;
-        let deploy = repository().join(DEPLOY);
-        manifests::apply(&client, &manifests::read_folder(&deploy.join("manifests"))?).await?;
+        let mut product = manifests::read_folder(&deploy_folder().join("manifests"))?;
+        self.enter(&mut product).await?;
+        manifests::apply(&client, &product).await?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
         let health = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
         if options.admission {
@@ -288,16 +290,18 @@ pub async fn wait_for_admission(client: &Client) -> Result<()> {
 
 /// Applies the admission configuration of the product's manifests, for a process at `address`.
 async fn register(client: &Client, address: SocketAddr) -> Result<()> {
-    let mut admission = manifests::read_folder(&repository().join(DEPLOY).join("admission"))?;
+    let mut admission = manifests::read_folder(&deploy_folder().join("admission"))?;
     for configuration in &mut admission {
         point_at(configuration, address);
     }
     manifests::apply(client, &admission).await
 }
 
-/// The top of the repository.
-fn repository() -> PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+/// Where the product's own deployment manifests are.
+pub(crate) fn deploy_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../webhook")
+        .join("deploy")
 }
 
 /// Replaces the Service in each webhook of `configuration` by the address of a process on this host.

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use e2e::story::{self, Narrator, Teller};
-use e2e::{Cluster, Output, WebhookOptions};
+use e2e::{Cluster, Output, Webhook, WebhookOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// How to tell it.
@@ -15,15 +15,20 @@ use tokio::signal::unix::{SignalKind, signal};
 Starts etcd, kube-apiserver, kube-controller-manager and an OCI registry on free loopback ports, and bundle-webhook as a process.
 Ctrl-C leaves no process behind.
 
+With --context nothing of Kubernetes is started. The registry and bundle-webhook are processes on this host all the same, so that cluster's API
+server must reach 127.0.0.1 of this host: k3s, kubeadm or minikube's none driver on this machine will do, a cluster elsewhere or in a container
+will not. You need its cluster-admin. The demo begins only if nothing is there that it would have to make; at the end, and on Ctrl-C, it takes
+everything away again, its admission registrations first. They go even if the demo is killed.
+
 Examples:
   cargo xtask demo
   cargo xtask demo --keep
   cargo xtask demo --context my-cluster")]
 pub(crate) struct Arguments {
-    /// Leave the cluster up at the end, print how to reach it, and stay until Ctrl-C.
+    /// Leave everything up at the end, print how to reach it, and stay until Ctrl-C.
     #[arg(long)]
     keep: bool,
-    /// Use the cluster of this context of your kubeconfig, whose API server must be able to reach this host's loopback addresses.
+    /// Use the cluster of this context of your kubeconfig; its API server must reach 127.0.0.1 of this host.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 }
@@ -32,21 +37,53 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     // Before anything starts, so that a signal while it starts ends it in order as well.
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    tokio::select! {
-        told = tell(&arguments) => told,
+    let mut stage = Stage::default();
+    let told = tokio::select! {
+        told = tell(&arguments, &mut stage) => told,
         _ = interrupt.recv() => Ok(eprintln!("\ndemo: ended")),
         _ = terminate.recv() => Ok(eprintln!("\ndemo: ended")),
+    };
+    let left = tokio::select! {
+        left = stage.leave() => left,
+        _ = interrupt.recv() => Err(anyhow!("interrupted while taking things away; the next demo with this context goes on with that")),
+    };
+    match (told, left) {
+        (Err(error), Err(also)) => Err(anyhow!("{error:#}\n{also:#}")),
+        (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
+        (Ok(()), Ok(())) => Ok(()),
     }
 }
 
-async fn tell(arguments: &Arguments) -> Result<()> {
+/// What the story is told on; kept outside the telling, so that an interrupted one can be cleared up.
+#[derive(Default)]
+struct Stage {
+    cluster: Option<Cluster>,
+    webhook: Option<Webhook>,
+}
+
+impl Stage {
+    async fn leave(self) -> Result<()> {
+        let Some(cluster) = self.cluster else {
+            return Ok(());
+        };
+        if cluster.is_guest() {
+            eprintln!("demo: taking away what was put into the cluster");
+        }
+        cluster.leave(self.webhook).await
+    }
+}
+
+async fn tell(arguments: &Arguments, stage: &mut Stage) -> Result<()> {
     let began = Instant::now();
     let mut builder = Cluster::builder().registries(1);
     if let Some(context) = &arguments.context {
         builder = builder.existing(context);
     }
-    let cluster = builder.start().await?;
-    let mut webhook = cluster.start_webhook(WebhookOptions::default()).await?;
+    let cluster = &*stage.cluster.insert(builder.start().await?);
+    cluster.reserve(story::OUTSIDE).await?;
+    let webhook = stage
+        .webhook
+        .insert(cluster.start_webhook(WebhookOptions::default()).await?);
     let started = began.elapsed();
     println!(
         "Kubernetes {}, a registry and bundle-webhook answer after {:.1} s.",
@@ -62,7 +99,7 @@ async fn tell(arguments: &Arguments) -> Result<()> {
     let mut terminal = Terminal::default();
     let folder = cluster.folder().join("story");
     {
-        let mut teller = Teller::new(&cluster, &mut webhook, &mut terminal, folder).await?;
+        let mut teller = Teller::new(cluster, webhook, &mut terminal, folder).await?;
         for number in 0..story::CHAPTERS.len() {
             story::tell(&mut teller, number).await?;
         }
@@ -79,8 +116,13 @@ async fn tell(arguments: &Arguments) -> Result<()> {
         mebibytes(webhook.rss_kib()?)
     );
     if arguments.keep {
+        let until = if cluster.is_guest() {
+            "What was installed stays until Ctrl-C, which takes it away"
+        } else {
+            "The cluster stays until Ctrl-C"
+        };
         println!(
-            "\nThe cluster stays until Ctrl-C:\n  export KUBECONFIG={}",
+            "\n{until}:\n  export KUBECONFIG={}",
             cluster.kubeconfig().display()
         );
         std::future::pending::<()>().await;

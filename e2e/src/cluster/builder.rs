@@ -23,6 +23,7 @@ pub struct Builder {
     controller_manager: bool,
     audit: bool,
     existing: Option<String>,
+    kubeconfig: Option<PathBuf>,
 }
 
 impl Default for Builder {
@@ -34,6 +35,7 @@ impl Default for Builder {
             controller_manager: true,
             audit: false,
             existing: None,
+            kubeconfig: None,
         }
     }
 }
@@ -107,6 +109,13 @@ impl Builder {
     #[must_use]
     pub fn existing(mut self, context: impl Into<String>) -> Self {
         self.existing = Some(context.into());
+        self
+    }
+
+    /// Where [`Builder::existing`] looks for its context instead of the user's own files.
+    #[must_use]
+    pub fn kubeconfig(mut self, file: impl Into<PathBuf>) -> Self {
+        self.kubeconfig = Some(file.into());
         self
     }
 
@@ -204,7 +213,7 @@ impl Builder {
                     admin,
                     server,
                     endpoint,
-                } = existing::find(root, kubectl, context).await?;
+                } = existing::find(root, kubectl, self.kubeconfig.as_deref(), context).await?;
                 let registries = self
                     .start_registries(root, paths, &authority, janitor)
                     .await?;

@@ -21,14 +21,24 @@ pub(super) struct Existing {
     pub(super) endpoint: Value,
 }
 
-/// Takes `context` out of the user's kubeconfig into a file of `root`, and asks its server for its version.
-pub(super) async fn find(root: &Path, kubectl: &Path, context: &str) -> Result<Existing> {
-    let files = files();
+/// Takes `context` out of `kubeconfig`, or of the user's own files, into a file of `root`, and asks its server for its version.
+pub(super) async fn find(
+    root: &Path,
+    kubectl: &Path,
+    kubeconfig: Option<&Path>,
+    context: &str,
+) -> Result<Existing> {
     // As the user: which files count, and the paths in them, is kubectl's to say.
     let mut command = Command::new(kubectl);
     for (name, value) in std::env::vars_os() {
         command = command.env(name, value);
     }
+    let files = if let Some(file) = kubeconfig {
+        command = command.kubeconfig(file);
+        file.display().to_string()
+    } else {
+        users_files()
+    };
     let found = command
         .args(["config", "view", "--minify", "--flatten", "--raw"])
         .args(["--output=json", "--context", context])
@@ -47,7 +57,8 @@ pub(super) async fn find(root: &Path, kubectl: &Path, context: &str) -> Result<E
         .as_str()
         .with_context(|| format!("context `{context}` of {files} names no server"))?
         .to_owned();
-    let admin = kubeconfig::store(root, "admin", &found.stdout)?;
+    // It holds the user's credentials: `data` goes even where logs are kept.
+    let admin = kubeconfig::store(&root.join("data"), "admin", &found.stdout)?;
     ask(&admin).await.with_context(|| {
         format!(
             "the API server {server} of context `{context}` in {files} does not answer\nhint: is it up and reachable from here? `kubectl --context {context} version` asks it the same"
@@ -74,7 +85,7 @@ async fn ask(admin: &Path) -> Result<()> {
 }
 
 /// The files that kubectl reads, for messages.
-fn files() -> String {
+fn users_files() -> String {
     match std::env::var("KUBECONFIG") {
         Ok(files) if !files.is_empty() => files,
         _ => "~/.kube/config".to_owned(),

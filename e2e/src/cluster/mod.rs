@@ -138,7 +138,8 @@ impl Cluster {
             .token;
         let file = format!("{namespace}-{name}");
         kubeconfig::write(
-            &self.root,
+            // Beside the administrator's, of which existing clusters leave nothing behind.
+            self.admin.parent().unwrap_or(&self.root),
             &file,
             &self.endpoint,
             &Credential::Token(&token),

@@ -37,6 +37,20 @@ chapters! {
     "Deleting cleans up" => clean_up,
 }
 
+/// What the story makes that may outlive it, as kubectl's `TYPE/NAME`; what bundles install is deleted with them where all goes well.
+pub const OUTSIDE: &[&str] = &[
+    "clusterrole/bundle-author",
+    "clusterrole/use-plain",
+    "clusterrolebinding/ana-is-author",
+    "clusterrolebinding/ana-uses-plain",
+    "namespace/shop",
+    "namespace/greeting",
+    "clusterrole/shop-features",
+    "priorityclass/shop-critical",
+    "customresourcedefinition/queues.shop.example.com",
+    "customresourcedefinition/features.shop.example.com",
+];
+
 /// Tells one chapter.
 pub async fn tell(teller: &mut Teller<'_>, number: usize) -> Result<()> {
     let chapter = &CHAPTERS[number];

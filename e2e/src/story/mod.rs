@@ -4,5 +4,5 @@
 mod chapters;
 mod teller;
 
-pub use chapters::{CHAPTERS, Chapter, tell};
+pub use chapters::{CHAPTERS, Chapter, OUTSIDE, tell};
 pub use teller::{Narrator, Silent, Teller};

@@ -1,0 +1,123 @@
+//! That a cluster which is somebody's is found by its context, and left as it was: the manners of `cargo xtask demo --context`.
+//! What is told there is in `story`.
+
+use std::path::Path;
+
+use e2e::{Cluster, WebhookOptions};
+
+/// Every object that a guest could bring, but what a server makes by itself.
+async fn everything(host: &Cluster) -> String {
+    let kinds = "namespaces,clusterroles,clusterrolebindings,crds,validatingwebhookconfigurations,mutatingwebhookconfigurations,priorityclasses";
+    let listed = host.kubectl(["get", kinds, "-o", "name"]).await.unwrap();
+    listed.success().unwrap()
+}
+
+fn visit(kubeconfig: &Path, context: &str) -> e2e::cluster::Builder {
+    Cluster::builder()
+        .registries(0)
+        .existing(context)
+        .kubeconfig(kubeconfig)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_context_that_is_not_there_and_a_server_that_is_silent_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config");
+    fs_err::write(
+        &file,
+        r#"{"apiVersion": "v1", "kind": "Config", "users": [{"name": "ana", "user": {}}],
+            "clusters": [{"name": "office", "cluster": {"server": "https://127.0.0.1:1"}}],
+            "contexts": [{"name": "office", "context": {"cluster": "office", "user": "ana"}}]}"#,
+    )
+    .unwrap();
+    let error = visit(&file, "home").start().await.err().unwrap();
+    let text = format!("{error:#}");
+    let expected = format!("cannot take context `home` from {}: ", file.display());
+    assert!(text.starts_with(&expected), "{text}");
+    assert!(
+        text.contains("\nhint: `kubectl config get-contexts`"),
+        "{text}"
+    );
+
+    let error = visit(&file, "office").start().await.err().unwrap();
+    let text = format!("{error:#}");
+    let expected = format!(
+        "the API server https://127.0.0.1:1 of context `office` in {} does not answer\nhint: ",
+        file.display()
+    );
+    assert!(text.starts_with(&expected), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_touches_nothing_of_the_house_and_takes_away_what_it_brought() {
+    let host = Cluster::builder().registries(0).start().await.unwrap();
+    let before = everything(&host).await;
+    let guest = visit(host.kubeconfig(), "e2e").start().await.unwrap();
+    assert_eq!(guest.server(), host.server());
+
+    let made = ["namespace/shop"];
+    host.kubectl(["create", "namespace", "shop"])
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    let error = guest.reserve(&made).await.unwrap_err().to_string();
+    assert!(
+        error.contains("the cluster of context `e2e` has objects already")
+            && error.contains("\n  namespace/shop\n"),
+        "{error}"
+    );
+    host.kubectl(["delete", "namespace", "shop"])
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    guest.reserve(&made).await.unwrap();
+
+    let webhook = guest
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    guest
+        .kubectl(["create", "namespace", "shop"])
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    assert_ne!(everything(&host).await, before);
+    guest.leave(Some(webhook)).await.unwrap();
+    assert_eq!(everything(&host).await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn admission_goes_with_a_guest_that_dies_and_the_next_one_clears_up() {
+    let host = Cluster::builder().registries(0).start().await.unwrap();
+    let before = everything(&host).await;
+    let guest = visit(host.kubeconfig(), "e2e").start().await.unwrap();
+    let webhook = guest
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    drop((webhook, guest));
+    let left = everything(&host).await;
+    assert!(left.contains("namespace/bundle-system"), "{left}");
+    assert!(!left.contains("webhookconfiguration"), "{left}");
+
+    let next = visit(host.kubeconfig(), "e2e").start().await.unwrap();
+    next.reserve(&["namespace/shop"]).await.unwrap();
+    assert_eq!(everything(&host).await, before);
+
+    // What bears no mark of ours is somebody's installation.
+    host.kubectl(["create", "namespace", "bundle-system"])
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    let error = next
+        .start_webhook(WebhookOptions::default())
+        .await
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(error.contains("\n  namespace/bundle-system\n"), "{error}");
+}
