@@ -21,14 +21,18 @@ fn reference() -> PinnedReference {
     reference.pin(bundle_core::reference::Digest::of(b"content"))
 }
 
-fn signed_by(keys: &[&PrivateKey]) -> Result<Vec<RawSignature>, Unavailable> {
-    Ok(keys
-        .iter()
-        .map(|key| RawSignature {
-            bytes: sign::sign_digest(key, &reference(), &BTreeMap::new()).unwrap(),
-            artifact_type: sign::BUNDLE_MEDIA_TYPE.to_owned(),
+type Found = Result<Vec<RawSignature>, Unavailable>;
+
+fn signed_by(keys: &[&PrivateKey]) -> Found {
+    keys.iter()
+        .map(|key| {
+            Ok(RawSignature {
+                bytes: sign::sign_digest(key, &reference(), &BTreeMap::new())?,
+                artifact_type: sign::BUNDLE_MEDIA_TYPE.to_owned(),
+            })
         })
-        .collect())
+        .collect::<Result<_, _>>()
+        .map_err(Unavailable)
 }
 
 fn policy(name: &str, threshold: usize, keys: &[&PrivateKey]) -> Policy {

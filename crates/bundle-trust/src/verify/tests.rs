@@ -123,7 +123,7 @@ fn every_forgery_is_refused_for_its_own_reason() {
         (
             "another digest",
             signed(&key, |s| {
-                s["subject"][0]["digest"]["sha256"] = json!(elsewhere.hex())
+                s["subject"][0]["digest"]["sha256"] = json!(elsewhere.hex());
             }),
             Rejection::OtherDigest(elsewhere.to_string()),
         ),
@@ -137,28 +137,28 @@ fn every_forgery_is_refused_for_its_own_reason() {
         (
             "only a sha512 digest",
             signed(&key, |s| {
-                s["subject"][0]["digest"] = json!({"sha512": "00"})
+                s["subject"][0]["digest"] = json!({"sha512": "00"});
             }),
             Rejection::OtherDigest("not a sha256 one".into()),
         ),
         (
             "an attestation by the right key",
             signed(&key, |s| {
-                s["predicateType"] = json!("https://slsa.dev/provenance/v1")
+                s["predicateType"] = json!("https://slsa.dev/provenance/v1");
             }),
             Rejection::Attestation("https://slsa.dev/provenance/v1".into()),
         ),
         (
             "a predicate that begins the same",
             signed(&key, |s| {
-                s["predicateType"] = json!("https://sigstore.dev/cosign/sign/v1x")
+                s["predicateType"] = json!("https://sigstore.dev/cosign/sign/v1x");
             }),
             Rejection::Attestation("https://sigstore.dev/cosign/sign/v1x".into()),
         ),
         (
             "another statement type",
             signed(&key, |s| {
-                s["_type"] = json!("https://in-toto.io/Statement/v0.1")
+                s["_type"] = json!("https://in-toto.io/Statement/v0.1");
             }),
             Rejection::StatementType("https://in-toto.io/Statement/v0.1".into()),
         ),
@@ -203,7 +203,7 @@ fn every_forgery_is_refused_for_its_own_reason() {
         (
             "an empty signature",
             altered(&key, |b| {
-                b["dsseEnvelope"]["signatures"][0]["sig"] = json!("")
+                b["dsseEnvelope"]["signatures"][0]["sig"] = json!("");
             }),
             forged(),
         ),
@@ -224,7 +224,7 @@ fn every_forgery_is_refused_for_its_own_reason() {
         (
             "another hint over the right key's signature",
             altered(&key, |b| {
-                b["verificationMaterial"]["publicKey"]["hint"] = json!("AAAA")
+                b["verificationMaterial"]["publicKey"]["hint"] = json!("AAAA");
             }),
             Rejection::OtherKey(KeyId::new("AAAA")),
         ),
@@ -268,7 +268,7 @@ fn every_forgery_is_refused_for_its_own_reason() {
         (
             "another payload type",
             altered(&key, |b| {
-                b["dsseEnvelope"]["payloadType"] = json!("text/plain")
+                b["dsseEnvelope"]["payloadType"] = json!("text/plain");
             }),
             Rejection::PayloadType("text/plain".into()),
         ),

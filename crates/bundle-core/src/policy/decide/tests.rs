@@ -75,11 +75,13 @@ fn word(decision: &PolicyDecision) -> &'static str {
     }
 }
 
+type Row<'a> = (&'a [&'a str], Option<&'a [&'a str]>, &'a str, &'a str);
+
 #[test]
 fn the_table() {
     let down = Unavailable(Finding::error(codes::registry::UNREACHABLE, "no answer"));
     // Policies, keys that signed (`None`: the registry does not answer), then the word under IfPolicy and under Required.
-    let table: &[(&[&str], Option<&[&str]>, &str, &str)] = &[
+    let table: &[Row] = &[
         (&[], Some(&[]), "yes+w", "no"),
         (&[], Some(&["a"]), "yes+w", "no"),
         (&[], None, "yes+w", "no"),
