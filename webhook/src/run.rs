@@ -1,6 +1,7 @@
 //! The pod's life: what starts in which order, what is joined, how it ends.
 //! Not here: what each task does.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ const END_MARGIN: Duration = Duration::from_secs(5);
 pub enum RunError {
     #[error("cannot listen on {address}")]
     Listen {
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         source: std::io::Error,
     },
     #[error("the {task} task failed")]
@@ -196,10 +197,16 @@ fn done<T>(_: T) -> Result<(), BoxError> {
     Ok(())
 }
 
-async fn listen(address: std::net::SocketAddr) -> Result<TcpListener, RunError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| RunError::Listen { address, source })
+/// Where a host has no IPv6, "every address" means every address of IPv4.
+async fn listen(address: SocketAddr) -> Result<TcpListener, RunError> {
+    let told = |source| RunError::Listen { address, source };
+    match TcpListener::bind(address).await {
+        Err(error) if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
+            let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+            TcpListener::bind(v4).await.map_err(|_| told(error))
+        }
+        bound => bound.map_err(told),
+    }
 }
 
 /// Joins all tasks. The first that ends, or `shutdown`, ends all others; health is the last. The first reason is kept.
