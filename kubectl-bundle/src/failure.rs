@@ -89,3 +89,8 @@ impl Failure {
         )
     }
 }
+
+/// The same finding, with the file that it is about.
+pub(crate) fn in_file(finding: Finding, path: &std::path::Path) -> Finding {
+    finding.in_file(path.display().to_string())
+}

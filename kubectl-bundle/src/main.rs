@@ -4,10 +4,12 @@
 mod args;
 mod cluster;
 mod commands;
+mod content;
 mod exit;
 mod failure;
 mod files;
 mod password;
+mod registry;
 mod report;
 mod settings;
 mod tls;

@@ -49,6 +49,11 @@ pub(crate) fn finding(finding: &Finding, causes: &[String]) -> String {
     text
 }
 
+/// A warning of the API server, as kubectl prints it.
+pub(crate) fn server_warning(text: &str) -> String {
+    format!("{WARNING}Warning:{WARNING:#} {text}\n")
+}
+
 fn indented(text: &str) -> String {
     text.trim_end().replace('\n', "\n    ")
 }

@@ -1,22 +1,32 @@
 //! What was typed, and nothing else: clap's types, one file a verb. The doc comments are the help texts.
 //! Not here: the environment, defaults that depend on it, checks across flags (settings), or any work (commands).
 
+mod build;
 mod completion;
 mod delete;
+mod deploy;
 mod get;
 mod global;
+mod inspect;
 mod keys;
 mod output;
+mod push;
+mod sign;
 mod version;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+pub(crate) use build::Build;
 pub(crate) use completion::Completion;
 pub(crate) use delete::Delete;
+pub(crate) use deploy::{Collision, Content, Create, Deploy, Write};
 pub(crate) use get::{Get, Status};
-pub(crate) use global::{Color, DryRun, Global, Kube};
-pub(crate) use keys::{KeyType, Keys, KeysVerb};
+pub(crate) use global::{Color, DryRun, Global, Kube, Registry};
+pub(crate) use inspect::Inspect;
+pub(crate) use keys::{Generate, KeyType, Keys, KeysVerb};
 pub(crate) use output::{Data, Object, Wide};
+pub(crate) use push::Push;
+pub(crate) use sign::{Sign, Verify};
 pub(crate) use version::Version;
 
 /// Package, sign, ship, check and deploy Kubernetes manifests as bundles.
@@ -43,8 +53,22 @@ pub(crate) struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Check a folder of manifests and pack it into one artifact
+    Build(Build),
+    /// Push a bundle to a registry
+    Push(Push),
+    /// Show what a bundle is and holds
+    Inspect(Inspect),
     /// Make key pairs for signing
     Keys(Keys),
+    /// Sign a bundle in a registry
+    Sign(Sign),
+    /// Verify who signed a bundle
+    Verify(Verify),
+    /// Install a bundle, or upgrade to it
+    Deploy(Deploy),
+    /// Create a Bundle without installing it
+    Create(Create),
     /// List what is deployed, at one look
     Get(Get),
     /// Show one deployment in detail

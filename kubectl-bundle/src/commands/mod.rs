@@ -1,13 +1,21 @@
 //! The verbs, one file each: they get settings and a printer, and know nothing of clap or the environment.
 //! Not here: rules (bundle-core), formats and registries (bundle-oci), signatures (bundle-trust).
 
+pub(crate) mod build;
 pub(crate) mod completion;
+pub(crate) mod create;
 pub(crate) mod delete;
+pub(crate) mod deploy;
 mod deployment;
 pub(crate) mod get;
+pub(crate) mod inspect;
 pub(crate) mod keys;
+pub(crate) mod push;
+pub(crate) mod sign;
 pub(crate) mod status;
+pub(crate) mod verify;
 pub(crate) mod version;
+pub(crate) mod write;
 
 use bundle_core::diagnostic::{Finding, codes};
 
@@ -18,6 +26,20 @@ use crate::ui::Ui;
 pub(crate) enum Command {
     /// `keys generate`
     KeysGenerate(keys::generate::Generate),
+    /// `build`
+    Build(build::Build),
+    /// `push`
+    Push(push::Push),
+    /// `inspect`
+    Inspect(inspect::Inspect),
+    /// `sign`
+    Sign(sign::Sign),
+    /// `verify`
+    Verify(verify::Verify),
+    /// `deploy`
+    Deploy(deploy::Deploy),
+    /// `create`
+    Create(create::Create),
     /// `get`
     Get(get::Get),
     /// `status`
@@ -35,6 +57,13 @@ impl Command {
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         match self {
             Self::KeysGenerate(command) => command.run(ui),
+            Self::Build(command) => command.run(ui),
+            Self::Push(command) => in_runtime(command.run(ui)),
+            Self::Inspect(command) => in_runtime(command.run(ui)),
+            Self::Sign(command) => in_runtime(command.run(ui)),
+            Self::Verify(command) => in_runtime(command.run(ui)),
+            Self::Deploy(command) => in_runtime(command.run(ui)),
+            Self::Create(command) => in_runtime(command.run(ui)),
             Self::Get(command) => in_runtime(command.run(ui)),
             Self::Status(command) => in_runtime(command.run(ui)),
             Self::Delete(command) => in_runtime(command.run(ui)),

@@ -35,6 +35,8 @@ pub(crate) struct Environment {
     pub(crate) home: Option<PathBuf>,
     /// Whether this process runs in a pod that may ask its API server.
     pub(crate) in_cluster: bool,
+    /// `DOCKER_CONFIG`, `REGISTRY_AUTH_FILE`, `XDG_RUNTIME_DIR`.
+    credentials: [Option<PathBuf>; 3],
     /// `BUNDLE_PASSWORD`, else `COSIGN_PASSWORD`; an empty one counts.
     pub(crate) password: Option<String>,
 }
@@ -61,10 +63,31 @@ impl Environment {
                 .or_else(|| filled("USERPROFILE"))
                 .map(PathBuf::from),
             in_cluster: filled("KUBERNETES_SERVICE_HOST").is_some(),
+            credentials: ["DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR"]
+                .map(|name| filled(name).map(PathBuf::from)),
             password: env::var("BUNDLE_PASSWORD")
                 .or_else(|_| env::var("COSIGN_PASSWORD"))
                 .ok(),
         }
+    }
+
+    /// The files in which podman and docker keep credentials, those that were named first.
+    pub(crate) fn credential_files(&self) -> Vec<PathBuf> {
+        let [docker, podman, runtime] = &self.credentials;
+        let home = self.home.as_ref();
+        [
+            podman.clone(),
+            docker.as_ref().map(|folder| folder.join("config.json")),
+            home.filter(|_| docker.is_none())
+                .map(|home| home.join(".docker").join("config.json")),
+            runtime
+                .as_ref()
+                .map(|folder| folder.join("containers").join("auth.json")),
+            home.map(|home| home.join(".config").join("containers").join("auth.json")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 
     /// Where a password comes from: standard input if asked for, else the environment, else a prompt.

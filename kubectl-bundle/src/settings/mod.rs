@@ -4,101 +4,39 @@
 mod cluster;
 mod duration;
 mod environment;
-
-use std::time::Duration;
+mod printing;
+mod registry;
+mod verbs;
+mod writing;
 
 use bundle_core::diagnostic::{Finding, codes};
 
-use bundle_trust::keys::KeyKind;
-
-use crate::args::{self, Color, Global, KeyType, Keys, KeysVerb, Verb};
-use crate::cluster::apply::DryRun;
-use crate::commands::{Command, completion, delete, get, keys, status, version};
+use crate::args::{Keys, KeysVerb, Verb};
+use crate::commands::Command;
 use crate::failure::Outcome;
-use crate::ui::{Style, Verbosity};
 
 pub(crate) use environment::Environment;
-
-/// How to print.
-pub(crate) fn style(global: &Global, environment: &Environment) -> Style {
-    let colored = |terminal: bool| match global.color {
-        Color::Always => true,
-        Color::Never => false,
-        Color::Auto => {
-            !environment.no_color
-                && (environment.force_color || (terminal && !environment.dumb_terminal))
-        }
-    };
-    Style {
-        color_out: colored(environment.stdout_is_terminal),
-        color_err: colored(environment.stderr_is_terminal),
-        progress: environment.stderr_is_terminal && !environment.dumb_terminal,
-        verbosity: if global.quiet {
-            Verbosity::Quiet
-        } else if global.verbose {
-            Verbosity::Verbose
-        } else {
-            Verbosity::Normal
-        },
-    }
-}
+pub(crate) use printing::style;
 
 /// The command to run.
 pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command> {
     Ok(match verb {
+        Verb::Build(args) => Command::Build(verbs::build(args)?),
+        Verb::Push(args) => Command::Push(verbs::push(args, environment)?),
+        Verb::Inspect(args) => Command::Inspect(verbs::inspect(args, environment)?),
         Verb::Keys(Keys {
             verb: KeysVerb::Generate(args),
-        }) => Command::KeysGenerate(keys::generate::Generate {
-            prefix: args.output_key_prefix,
-            kind: match args.key_type {
-                KeyType::P256 => KeyKind::EcdsaP256,
-                KeyType::Ed25519 => KeyKind::Ed25519,
-            },
-            password: environment.password_source(args.password_stdin),
-        }),
-        Verb::Get(args) => Command::Get(get::Get {
-            names: args.names,
-            format: args.output.map(Into::into),
-            cluster: cluster::settings(args.kube, environment)?,
-        }),
-        Verb::Status(args) => Command::Status(status::Status {
-            name: args.name,
-            format: args.output.map(Into::into),
-            cluster: cluster::settings(args.kube, environment)?,
-        }),
-        Verb::Delete(args) => Command::Delete(delete::Delete {
-            names: args.names,
-            wait: wait(args.wait, &args.timeout)?,
-            ignore_not_found: args.ignore_not_found,
-            dry_run: dry_run(args.dry_run),
-            cluster: cluster::settings(args.kube, environment)?,
-        }),
-        Verb::Version(args) => Command::Version(version::Version {
-            cluster: if args.client {
-                None
-            } else {
-                Some(cluster::settings(args.kube, environment)?)
-            },
-            format: args.output.map(Into::into),
-        }),
-        Verb::Completion(args) => Command::Completion(completion::Completion {
-            shell: args.shell.into(),
-        }),
+        }) => Command::KeysGenerate(verbs::generate(args, environment)),
+        Verb::Sign(args) => Command::Sign(verbs::sign(args, environment)?),
+        Verb::Verify(args) => Command::Verify(verbs::verify(args, environment)?),
+        Verb::Deploy(args) => Command::Deploy(writing::deploy(args, environment)?),
+        Verb::Create(args) => Command::Create(writing::create(args, environment)?),
+        Verb::Get(args) => Command::Get(verbs::get(args, environment)?),
+        Verb::Status(args) => Command::Status(verbs::status(args, environment)?),
+        Verb::Delete(args) => Command::Delete(writing::delete(args, environment)?),
+        Verb::Version(args) => Command::Version(verbs::version(args, environment)?),
+        Verb::Completion(args) => Command::Completion(verbs::completion(&args)),
     })
-}
-
-/// Whether to wait, and for how long at most.
-fn wait(asked: bool, timeout: &str) -> Outcome<Option<Option<Duration>>> {
-    let limit = duration::limit("--timeout", timeout)?;
-    Ok(asked.then_some(limit))
-}
-
-fn dry_run(mode: args::DryRun) -> DryRun {
-    match mode {
-        args::DryRun::None => DryRun::None,
-        args::DryRun::Client => DryRun::Client,
-        args::DryRun::Server => DryRun::Server,
-    }
 }
 
 /// A flag whose value cannot be used.

@@ -114,6 +114,13 @@ impl Ui {
         }
     }
 
+    /// A warning of the API server, as kubectl prints it.
+    pub(crate) fn server_warning(&mut self, text: &str) {
+        if self.verbosity >= Verbosity::Normal {
+            self.say(&report::server_warning(text));
+        }
+    }
+
     /// Why the command stopped.
     pub(crate) fn failure(&mut self, failure: &Failure) {
         match failure {

@@ -1,0 +1,148 @@
+//! `deploy`: a BundleDeployment with the Bundle in its template, created or brought up to date.
+//! Not here: installing (the webhook), writing and printing (write).
+
+use bundle_api::deployment::{Collision, ServiceAccountName};
+use bundle_api::source::{BundleSource, ImageSource};
+use bundle_api::{BundleDeployment, BundleDeploymentSpec, BundleSpec, BundleTemplate};
+use bundle_core::reference::Reference;
+use kube::api::Api;
+
+use crate::cluster::Cluster;
+use crate::cluster::apply::DryRun;
+use crate::cluster::wait::{Seen, gone, late};
+use crate::failure::{Failure, Outcome};
+use crate::registry::{self, RegistrySettings};
+use crate::ui::Ui;
+
+use super::deployment::{is_installed, obstacles};
+use super::write::Write;
+
+/// The content that a Bundle is made of.
+pub(crate) struct Content {
+    /// The bundle.
+    pub(crate) reference: Reference,
+    /// Class of provisioner.
+    pub(crate) class: String,
+    /// Secret with credentials for the registry.
+    pub(crate) pull_secret: Option<String>,
+    /// Whether a tag is left as it is.
+    pub(crate) keep_tag: bool,
+    /// How to talk to registries.
+    pub(crate) registry: RegistrySettings,
+}
+
+/// What `deploy` needs to know.
+pub(crate) struct Deploy {
+    /// Name of the BundleDeployment.
+    pub(crate) name: String,
+    /// What it is made of.
+    pub(crate) content: Content,
+    /// ServiceAccount to install as.
+    pub(crate) service_account: Option<ServiceAccountName>,
+    /// What to do with objects that are nobody's.
+    pub(crate) collision: Option<Collision>,
+    /// How to write it.
+    pub(crate) write: Write,
+}
+
+impl Content {
+    /// The spec of the Bundle; a tag is pinned first, and that is said.
+    pub(super) async fn spec(&self, ui: &mut Ui) -> Outcome<BundleSpec> {
+        let reference = if self.keep_tag {
+            if self.reference.digest().is_none() {
+                ui.note(format!(
+                    "{} is not pinned: what it names may change before it is unpacked",
+                    self.reference
+                ));
+            }
+            self.reference.to_string()
+        } else {
+            let client = registry::client(&self.registry)?;
+            registry::pin(ui, &client, &self.reference)
+                .await?
+                .without_tag()
+        };
+        Ok(BundleSpec {
+            provisioner_class_name: self.class.clone(),
+            source: BundleSource {
+                kind: "image".to_owned(),
+                image: Some(ImageSource {
+                    reference,
+                    pull_secret: self.pull_secret.clone(),
+                }),
+                ..BundleSource::default()
+            },
+        })
+    }
+}
+
+impl Deploy {
+    /// Pins, applies, prints, and waits if asked.
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
+        let spec = BundleDeploymentSpec {
+            provisioner_class_name: self.content.class.clone(),
+            template: BundleTemplate {
+                spec: self.content.spec(ui).await?,
+                ..BundleTemplate::default()
+            },
+            service_account: self.service_account.clone(),
+            collision: self.collision,
+            ..BundleDeploymentSpec::default()
+        };
+        let object = BundleDeployment::new(&self.name, spec);
+        let cluster = self.write.apply(ui, &object).await?;
+        match (cluster, self.write.wait, self.write.dry_run) {
+            (Some(cluster), Some(timeout), DryRun::None) => {
+                installed(ui, &cluster, &self.name, timeout).await
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+async fn installed(
+    ui: &mut Ui,
+    cluster: &Cluster,
+    name: &str,
+    timeout: Option<std::time::Duration>,
+) -> Outcome {
+    let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
+    let progress = ui.progress(&format!("waiting for {name} to be installed"));
+    let mut last = String::new();
+    let outcome = {
+        let question = |item: Option<&BundleDeployment>| {
+            let Some(item) = item else {
+                return Err(gone(&format!("bundledeployment {name}")));
+            };
+            if is_installed(item) {
+                return Ok(Seen::Done);
+            }
+            last = obstacles(item);
+            if !last.is_empty() {
+                progress.now(format!("{name}: {}", last.replace('\n', "; ")));
+            }
+            Ok(Seen::NotYet)
+        };
+        cluster
+            .wait_for(&api, name, timeout, question, |limit| {
+                late(format!("bundledeployment {name} was not installed"), limit).hint(format!(
+                    "see `kubectl bundle status {name}`; the installation goes on"
+                ))
+            })
+            .await
+    };
+    drop(progress);
+    match outcome {
+        Ok(()) => {
+            ui.note(format!("{name} is installed"));
+            Ok(())
+        }
+        Err(Failure::Findings { findings, causes }) if causes.is_empty() && !last.is_empty() => {
+            Err(Failure::Findings {
+                findings,
+                causes: last.lines().map(str::to_owned).collect(),
+            })
+        }
+        Err(other) => Err(other),
+    }
+}

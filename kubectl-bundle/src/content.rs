@@ -1,0 +1,74 @@
+//! A bundle on this disk: a folder of manifests that is checked and packed, or an OCI layout.
+//! Not here: registries (registry), and the rules that it is checked by (bundle-core).
+
+use std::path::Path;
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::format::{self, Content, Files};
+use bundle_core::package::{self, Package};
+use bundle_oci::pack::{self, Packed};
+use bundle_oci::{Limits, folder, layout};
+
+use crate::failure::Outcome;
+use crate::ui::Ui;
+
+/// A bundle in memory, with the name that it would have in a layout.
+pub(crate) struct Built {
+    /// The image.
+    pub(crate) packed: Packed,
+    /// What its files mean.
+    pub(crate) content: Content,
+    /// What `bundle.yaml` says.
+    pub(crate) package: Package,
+}
+
+/// Reads and checks a folder of manifests, says warnings, and packs it.
+pub(crate) fn build(ui: &mut Ui, path: &Path) -> Outcome<Built> {
+    let files = folder::read(path, &Limits::default())?;
+    let content = check(&files).map_err(|mut findings| {
+        for finding in &mut findings.0 {
+            locate(finding, path);
+        }
+        findings
+    })?;
+    for warning in &content.warnings.0 {
+        let mut warning = warning.clone();
+        locate(&mut warning, path);
+        ui.warn(&warning);
+    }
+    let Some(package) = content.package.clone() else {
+        return Err(Finding::error(
+            codes::format::BAD_PACKAGE,
+            "there is no bundle.yaml, so the bundle has neither name nor version",
+        )
+        .in_file(path.join(package::FILE).display().to_string())
+        .hint("write one with apiVersion: bundle.core.rukpak.io/v1alpha1, kind: Package, name, version and format: plain+v0")
+        .into());
+    };
+    let packed = pack::pack(&files, &package)?;
+    Ok(Built {
+        packed,
+        content,
+        package,
+    })
+}
+
+fn check(files: &Files) -> Result<Content, bundle_core::diagnostic::Findings> {
+    format::read(files)
+}
+
+/// Makes the path within the bundle one that a person can open.
+fn locate(finding: &mut Finding, folder: &Path) {
+    if let Some(file) = &mut finding.place.file {
+        *file = folder.join(&*file).display().to_string();
+    }
+}
+
+/// An OCI layout, or a folder of manifests that is built first.
+pub(crate) fn load(ui: &mut Ui, path: &Path) -> Outcome<Packed> {
+    if layout::is_layout(path) {
+        Ok(layout::read(path, &Limits::default())?.packed)
+    } else {
+        build(ui, path).map(|built| built.packed)
+    }
+}

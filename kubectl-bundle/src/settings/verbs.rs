@@ -1,0 +1,133 @@
+//! What each verb that only reads or packs is to do.
+//! Not here: verbs that change a cluster (writing).
+
+use std::path::{Path, PathBuf};
+
+use bundle_trust::keys::KeyKind;
+
+use super::{Environment, cluster, registry, unusable};
+use crate::args::{self, KeyType};
+use crate::commands::verify::Against;
+use crate::commands::{build, completion, get, inspect, keys, push, sign, status, verify, version};
+use crate::failure::Outcome;
+
+pub(super) fn build(args: args::Build) -> Outcome<build::Build> {
+    // `-o json` means a format in every other verb; here it would make a folder called json.
+    if let Some(format) = args
+        .output
+        .as_ref()
+        .filter(|path| [Path::new("json"), Path::new("yaml")].contains(&path.as_path()))
+    {
+        let format = format.display();
+        return Err(unusable(
+            "--output",
+            &format!("`{format}` would be a folder: --output of build names the layout"),
+        )
+        .hint(format!(
+            "to print data, use --format {format}; a folder of that name is ./{format}"
+        ))
+        .into());
+    }
+    Ok(build::Build {
+        folder: args.folder,
+        output: args.output,
+        tag: args.tag,
+        dry_run: args.dry_run,
+        format: args.format.map(Into::into),
+    })
+}
+
+pub(super) fn push(args: args::Push, environment: &Environment) -> Outcome<push::Push> {
+    Ok(push::Push {
+        source: args.source,
+        reference: registry::reference(&args.reference)?,
+        overwrite_tag: args.overwrite_tag,
+        format: args.output.map(Into::into),
+        registry: registry::settings(args.registry, environment)?,
+    })
+}
+
+pub(super) fn inspect(args: args::Inspect, environment: &Environment) -> Outcome<inspect::Inspect> {
+    let path = PathBuf::from(&args.source);
+    let place = if path.exists() {
+        inspect::Place::Disk(path)
+    } else {
+        inspect::Place::Registry(registry::reference(&args.source)?)
+    };
+    Ok(inspect::Inspect {
+        place,
+        manifest_only: args.manifest_only,
+        format: args.output.map(Into::into),
+        registry: registry::settings(args.registry, environment)?,
+    })
+}
+
+pub(super) fn generate(
+    args: args::Generate,
+    environment: &Environment,
+) -> keys::generate::Generate {
+    keys::generate::Generate {
+        prefix: args.output_key_prefix,
+        kind: match args.key_type {
+            KeyType::P256 => KeyKind::EcdsaP256,
+            KeyType::Ed25519 => KeyKind::Ed25519,
+        },
+        password: environment.password_source(args.password_stdin),
+    }
+}
+
+pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<sign::Sign> {
+    Ok(sign::Sign {
+        reference: registry::reference(&args.reference)?,
+        key: args.key,
+        password: environment.password_source(args.password_stdin),
+        format: args.output.map(Into::into),
+        registry: registry::settings(args.registry, environment)?,
+    })
+}
+
+pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<verify::Verify> {
+    Ok(verify::Verify {
+        reference: registry::reference(&args.reference)?,
+        against: if args.policy.is_empty() {
+            Against::Keys(args.key)
+        } else {
+            Against::Policies(args.policy)
+        },
+        format: args.output.map(Into::into),
+        registry: registry::settings(args.registry, environment)?,
+    })
+}
+
+pub(super) fn get(args: args::Get, environment: &Environment) -> Outcome<get::Get> {
+    Ok(get::Get {
+        names: args.names,
+        format: args.output.map(Into::into),
+        cluster: cluster::settings(args.kube, environment)?,
+    })
+}
+
+pub(super) fn status(args: args::Status, environment: &Environment) -> Outcome<status::Status> {
+    Ok(status::Status {
+        name: args.name,
+        format: args.output.map(Into::into),
+        cluster: cluster::settings(args.kube, environment)?,
+    })
+}
+
+pub(super) fn version(args: args::Version, environment: &Environment) -> Outcome<version::Version> {
+    Ok(version::Version {
+        cluster: if args.client {
+            None
+        } else {
+            Some(cluster::settings(args.kube, environment)?)
+        },
+        format: args.output.map(Into::into),
+    })
+}
+
+pub(super) fn completion(args: &args::Completion) -> completion::Completion {
+    completion::Completion {
+        shell: args.shell.into(),
+    }
+}

@@ -1,0 +1,111 @@
+//! What each verb that changes a cluster is to do.
+//! Not here: verbs that only read or pack (verbs).
+
+use std::time::Duration;
+
+use bundle_api::deployment::{Collision, ServiceAccountName};
+
+use super::{Environment, cluster, duration, registry, unusable};
+use crate::args;
+use crate::cluster::apply::DryRun;
+use crate::commands::write::Write;
+use crate::commands::{create, delete, deploy};
+use crate::failure::Outcome;
+
+pub(super) fn deploy(args: args::Deploy, environment: &Environment) -> Outcome<deploy::Deploy> {
+    let service_account = args
+        .service_account
+        .map(|text| service_account(&text, args.kube.namespace.as_deref()))
+        .transpose()?;
+    Ok(deploy::Deploy {
+        name: args.name,
+        content: content(args.content, &args.reference, args.registry, environment)?,
+        service_account,
+        collision: args.collision.map(|mode| match mode {
+            args::Collision::Prevent => Collision::Prevent,
+            args::Collision::Adopt => Collision::Adopt,
+        }),
+        write: write(args.write, args.kube, environment)?,
+    })
+}
+
+pub(super) fn create(args: args::Create, environment: &Environment) -> Outcome<create::Create> {
+    Ok(create::Create {
+        name: args.name,
+        content: content(args.content, &args.reference, args.registry, environment)?,
+        write: write(args.write, args.kube, environment)?,
+    })
+}
+
+pub(super) fn delete(args: args::Delete, environment: &Environment) -> Outcome<delete::Delete> {
+    Ok(delete::Delete {
+        names: args.names,
+        wait: wait(args.wait, &args.timeout)?,
+        ignore_not_found: args.ignore_not_found,
+        dry_run: dry_run(args.dry_run),
+        cluster: cluster::settings(args.kube, environment)?,
+    })
+}
+
+fn content(
+    content: args::Content,
+    reference: &str,
+    registry: args::Registry,
+    environment: &Environment,
+) -> Outcome<deploy::Content> {
+    Ok(deploy::Content {
+        reference: registry::reference(reference)?,
+        class: content.class,
+        pull_secret: content.pull_secret,
+        keep_tag: content.keep_tag,
+        registry: registry::settings(registry, environment)?,
+    })
+}
+
+fn write(write: args::Write, kube: args::Kube, environment: &Environment) -> Outcome<Write> {
+    Ok(Write {
+        dry_run: dry_run(write.dry_run),
+        force: write.force_conflicts,
+        wait: wait(write.wait, &write.timeout)?,
+        format: write.output.map(Into::into),
+        cluster: cluster::settings(kube, environment)?,
+    })
+}
+
+/// Whether to wait, and for how long at most.
+#[expect(
+    clippy::option_option,
+    reason = "not waiting and waiting without limit are two things"
+)]
+fn wait(asked: bool, timeout: &str) -> Outcome<Option<Option<Duration>>> {
+    let limit = duration::limit("--timeout", timeout)?;
+    Ok(asked.then_some(limit))
+}
+
+fn dry_run(mode: args::DryRun) -> DryRun {
+    match mode {
+        args::DryRun::None => DryRun::None,
+        args::DryRun::Client => DryRun::Client,
+        args::DryRun::Server => DryRun::Server,
+    }
+}
+
+/// `NAMESPACE/NAME`, or a name in the namespace of `-n`.
+fn service_account(text: &str, namespace: Option<&str>) -> Outcome<ServiceAccountName> {
+    let (namespace, name) = match text.split_once('/') {
+        Some((namespace, name)) => (namespace, name),
+        None => (namespace.unwrap_or_default(), text),
+    };
+    if namespace.is_empty() || name.is_empty() || name.contains('/') {
+        return Err(unusable(
+            "--service-account",
+            &format!("`{text}` does not name a ServiceAccount"),
+        )
+        .hint("write NAMESPACE/NAME, such as team-a/deployer, or give the namespace with -n")
+        .into());
+    }
+    Ok(ServiceAccountName {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    })
+}
