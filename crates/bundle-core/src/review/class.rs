@@ -289,7 +289,7 @@ mod tests {
         assert!(
             findings
                 .to_string()
-                .contains("ProvisionerClass/x: spec.signatures: spec.signatures is `Sometimes`")
+                .contains("ProvisionerClass/x: spec.signatures: `Sometimes` is not one of")
         );
     }
 

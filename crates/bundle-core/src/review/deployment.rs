@@ -247,7 +247,7 @@ impl Rest<'_, '_> {
         for pointer in fields.iter().filter(|pointer| !pointer.starts_with('/')) {
             pointers.bad(
                 self.findings,
-                format_args!("holds `{pointer}`, and takes JSON pointers such as /spec/replicas"),
+                format_args!("`{pointer}` is not a JSON pointer such as /spec/replicas"),
             );
         }
         if fields.is_empty() && manager.is_none() {
@@ -271,7 +271,7 @@ impl Rest<'_, '_> {
             Some(text) => duration(text).unwrap_or_else(|| {
                 deadline.bad(
                     self.findings,
-                    format_args!("is `{text}`, and takes a duration such as 10m or 1h30m"),
+                    format_args!("`{text}` is not a duration such as 10m or 1h30m"),
                 );
                 Duration::from_secs(600)
             }),

@@ -46,19 +46,15 @@ impl<'v> Field<'v> {
     /// Says that the value cannot be used.
     pub(super) fn bad(&self, findings: &mut Findings, why: impl std::fmt::Display) {
         findings.push(
-            Finding::error(codes::review::BAD_FIELD, format!("{} {why}", self.path))
-                .at_field(self.path.clone()),
+            Finding::error(codes::review::BAD_FIELD, why.to_string()).at_field(self.path.clone()),
         );
     }
 
     /// Says that it is missing.
     pub(super) fn missing(&self, findings: &mut Findings) {
         findings.push(
-            Finding::error(
-                codes::review::MISSING_FIELD,
-                format!("{} is required", self.path),
-            )
-            .at_field(self.path.clone()),
+            Finding::error(codes::review::MISSING_FIELD, "this field is required")
+                .at_field(self.path.clone()),
         );
     }
 
@@ -120,7 +116,7 @@ impl<'v> Field<'v> {
         let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
         self.bad(
             findings,
-            format_args!("is `{text}`, and takes one of {}", words.join(", ")),
+            format_args!("`{text}` is not one of {}", words.join(", ")),
         );
         default
     }

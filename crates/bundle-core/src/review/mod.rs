@@ -3,13 +3,24 @@
 
 mod canonical;
 pub mod class;
+mod content;
 pub mod deployment;
+mod facts;
 mod fields;
+mod judge;
+mod needs;
+mod rights;
 pub mod source;
 pub mod stamp;
+pub mod text;
 
 pub use canonical::{same, spec_digest, template_hash};
 pub use class::Class;
 pub use deployment::CheckedDeploymentSpec;
+pub use facts::{
+    Answer, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts, Kind, Standing, Subject,
+};
+pub use judge::{Stamping, Verdict, judge};
+pub use needs::{CheckedApprovalSpec, Image, Needs, needs};
 pub use source::{CheckedBundleSpec, Source};
 pub use stamp::{Requester, Stamp, StampError, check, seal};

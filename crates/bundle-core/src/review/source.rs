@@ -144,7 +144,7 @@ pub(super) fn class_name(field: &Field<'_>, findings: &mut Findings) -> Option<S
         && name.bytes().next().is_some_and(inner)
         && name.bytes().last().is_some_and(inner);
     if !fits {
-        field.bad(findings, format_args!("is `{name}`: Invalid value: \"{name}\": lower-case letters, digits and dashes, beginning and ending with a letter or digit"));
+        field.bad(findings, format_args!("Invalid value: {name:?}: a class name has lower-case letters, digits and dashes, and a letter or digit at both ends"));
         return None;
     }
     Some(name.to_owned())
@@ -176,7 +176,7 @@ impl SourceReader<'_> {
         let Some(member) = member else {
             field.get("type").bad(
                 self.findings,
-                format_args!("is `{kind}`, and takes one of image, git, configMaps, http, upload"),
+                format_args!("`{kind}` is not one of image, git, configMaps, http, upload"),
             );
             return None;
         };
@@ -329,7 +329,7 @@ impl SourceReader<'_> {
         if !web || url_host(url).is_none() {
             field.bad(
                 self.findings,
-                format_args!("is `{url}`, and takes an http or https URL"),
+                format_args!("`{url}` is not an http or https URL"),
             );
             return None;
         }
@@ -399,7 +399,20 @@ mod tests {
     fn parse(source: Value) -> Result<Source, Vec<String>> {
         CheckedBundleSpec::parse(&json!({"provisionerClassName": "plain", "source": source}))
             .map(|spec| spec.source)
-            .map_err(|findings| findings.0.into_iter().map(|f| f.message).collect())
+            .map_err(|findings| {
+                let verbatim = |f: &Finding| f.message.starts_with("bundle.spec");
+                findings
+                    .0
+                    .into_iter()
+                    .map(|f| {
+                        if verbatim(&f) {
+                            f.message
+                        } else {
+                            f.to_string()
+                        }
+                    })
+                    .collect()
+            })
     }
 
     fn refused(source: Value) -> String {
@@ -490,23 +503,23 @@ mod tests {
         assert!(refused(json!({"type": "http"})).contains("source.http must be set"));
         assert!(
             refused(json!({"type": "http", "http": {"url": "file:///etc/passwd"}}))
-                .contains("takes an http or https URL")
+                .contains("is not an http or https URL")
         );
     }
 
     #[test]
     fn wrong_shapes_are_told_with_their_field() {
         for (source, text) in [
-            (json!(null), "spec.source is required"),
-            (json!(3), "spec.source must be an object"),
-            (json!({}), "spec.source.type is required"),
+            (json!(null), "spec.source: this field is required"),
+            (json!(3), "spec.source: must be an object"),
+            (json!({}), "spec.source.type: this field is required"),
             (
                 json!({"type": "oci"}),
-                "spec.source.type is `oci`, and takes one of image, git, configMaps, http, upload",
+                "spec.source.type: `oci` is not one of image, git, configMaps, http, upload",
             ),
             (
                 json!({"type": "image", "image": {}}),
-                "spec.source.image.ref is required",
+                "spec.source.image.ref: this field is required",
             ),
             (
                 json!({"type": "image", "image": []}),
@@ -514,15 +527,15 @@ mod tests {
             ),
             (
                 json!({"type": "image", "image": "x"}),
-                "spec.source.image.ref is required",
+                "spec.source.image.ref: this field is required",
             ),
             (
                 json!({"type": "image", "image": {"ref": 1}}),
-                "spec.source.image.ref must be text",
+                "spec.source.image.ref: must be text",
             ),
             (
                 json!({"type": "image", "image": {"ref": "web"}}),
-                "`web` is not a reference: it names no registry",
+                "spec.source.image.ref: `web` is not a reference: it names no registry",
             ),
             (
                 json!({"type": "image", "image": {"ref": "registry.example.com/a:1"}, "upload": {}}),

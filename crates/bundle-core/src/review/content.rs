@@ -1,0 +1,243 @@
+//! The rules about content: what sources a class takes, signatures, ConfigMaps, Kubernetes versions.
+//! Not here: the decision on signatures (policy) and on versions (version); this puts their questions.
+
+use super::{
+    class::Class,
+    facts::{ClassFact, ConfigMapFact, ContentFact, Facts, Subject},
+    needs,
+    source::{CheckedBundleSpec, Source},
+};
+use crate::{
+    diagnostic::{Finding, Findings, Outcome, Severity, codes},
+    package,
+    policy::{self, ClassSignatures, Mode, PolicyDecision},
+    reference::Reference,
+};
+
+/// Content, and whose it is.
+pub(super) struct Sourced<'a> {
+    /// The Bundle's spec.
+    pub(super) bundle: &'a CheckedBundleSpec,
+    /// The classes that it goes through.
+    pub(super) classes: &'a [&'a str],
+    /// Path of the source.
+    pub(super) field: &'a str,
+    /// Whether an unsupported server was accepted.
+    pub(super) accept_unsupported: bool,
+}
+
+pub(super) fn check(
+    sourced: &Sourced<'_>,
+    subject: &Subject<'_>,
+    facts: &Facts<'_>,
+    findings: &mut Findings,
+) {
+    let classes: Vec<&Class> = sourced
+        .classes
+        .iter()
+        .filter_map(|name| match facts.classes.get(*name) {
+            Some(ClassFact::Known(class)) if class.is_ours() => Some(class.as_ref()),
+            _ => None,
+        })
+        .collect();
+    let source = &sourced.bundle.source;
+    findings.0.extend(
+        classes
+            .iter()
+            .filter_map(|class| class.takes(source, sourced.field)),
+    );
+    if !needs::content_is_checked(subject) || is_foreign(sourced, facts) {
+        return;
+    }
+    let required = classes
+        .iter()
+        .any(|class| class.signatures == ClassSignatures::Required);
+    let signatures = if required {
+        ClassSignatures::Required
+    } else {
+        ClassSignatures::IfPolicy
+    };
+    match source {
+        Source::Image { reference, .. } => {
+            image(sourced, reference, signatures, facts, findings);
+        }
+        other => {
+            if let Source::ConfigMaps(files) = other {
+                for (index, file) in files.iter().enumerate() {
+                    let place = format!("{}.configmaps[{index}]", sourced.field);
+                    config_map(&place, &file.name, sourced, subject, facts, findings);
+                }
+            }
+            conclude(
+                policy::decide_unsignable(other.kind(), signatures),
+                findings,
+            );
+        }
+    }
+}
+
+fn is_foreign(sourced: &Sourced<'_>, facts: &Facts<'_>) -> bool {
+    sourced.classes.iter().any(|name| {
+        matches!(facts.classes.get(*name), Some(ClassFact::Known(class)) if !class.is_ours())
+    })
+}
+
+fn config_map(
+    place: &str,
+    name: &str,
+    sourced: &Sourced<'_>,
+    subject: &Subject<'_>,
+    facts: &Facts<'_>,
+    findings: &mut Findings,
+) {
+    let field = format!("{}.configMaps", sourced.field);
+    match facts.config_maps.get(name) {
+        Some(ConfigMapFact::Mutable) => findings.push(
+            Finding::error(
+                codes::review::CONFIGMAP_MUTABLE,
+                format!(
+                    "{}.{place}.configmap.name is invalid: configmap {name:?} is not immutable",
+                    subject.kind.as_str().to_lowercase()
+                ),
+            )
+            .at_field(field)
+            .hint(format!(
+                "kubectl patch configmap -n {} {name} -p '{{\"immutable\":true}}'",
+                facts.system_namespace
+            )),
+        ),
+        Some(ConfigMapFact::Unavailable(why)) => findings.push(why.clone().at_field(field)),
+        // One that is missing may still come, and an immutable one is fine.
+        _ => {}
+    }
+}
+
+fn image(
+    sourced: &Sourced<'_>,
+    reference: &Reference,
+    signatures: ClassSignatures,
+    facts: &Facts<'_>,
+    findings: &mut Findings,
+) {
+    match &facts.content {
+        ContentFact::Found {
+            pinned,
+            package,
+            signatures: found,
+        } => {
+            let found = found.as_ref().map(Vec::as_slice);
+            conclude(
+                policy::decide(pinned, found, &facts.policies, signatures),
+                findings,
+            );
+            match package {
+                Ok(package) => kubernetes(package, sourced, facts, findings),
+                Err(why) => findings.push(why.clone().about(pinned.to_string())),
+            }
+        }
+        ContentFact::Unavailable(why) => {
+            unseen(why, sourced, reference, signatures, facts, findings)
+        }
+        ContentFact::NotAsked => {
+            let why = Finding::error(codes::review::CONTENT_UNSEEN, "nobody looked at it");
+            unseen(&why, sourced, reference, signatures, facts, findings);
+        }
+    }
+}
+
+/// Content that could not be looked at is refused where a signature is required, and otherwise let in with a warning.
+fn unseen(
+    why: &Finding,
+    sourced: &Sourced<'_>,
+    reference: &Reference,
+    signatures: ClassSignatures,
+    facts: &Facts<'_>,
+    findings: &mut Findings,
+) {
+    let demanding = facts
+        .policies
+        .iter()
+        .find(|ready| ready.policy.mode() == Mode::Enforce && ready.policy.matches(reference));
+    let field = format!("{}.image.ref", sourced.field);
+    let because = match (demanding, signatures) {
+        (Some(ready), _) => format!(
+            "SignaturePolicy/{} requires a signature",
+            ready.policy.name()
+        ),
+        (None, ClassSignatures::Required) => "the class requires a signature".to_owned(),
+        (None, ClassSignatures::IfPolicy) => {
+            let mut warning = Finding::warning(
+                codes::review::CONTENT_UNSEEN,
+                format!(
+                    "{reference} could not be looked at, and will be before it is installed: {why}"
+                ),
+            )
+            .at_field(field);
+            warning.hint.clone_from(&why.hint);
+            findings.push(warning);
+            return;
+        }
+    };
+    // That the registry does not have it, or does not let us in, is an answer. That it does not answer is none.
+    let code = if why.code.outcome == Outcome::CannotTell {
+        codes::review::CONTENT_UNSEEN
+    } else {
+        why.code
+    };
+    findings.push(
+        Finding::error(
+            code,
+            format!("{because}, and {reference} could not be looked at: {why}"),
+        )
+        .at_field(field)
+        .hint(why.hint.clone().unwrap_or_else(|| {
+            "try again; nothing was decided, and nothing is remembered".to_owned()
+        })),
+    );
+}
+
+fn conclude(decision: PolicyDecision, findings: &mut Findings) {
+    match decision {
+        PolicyDecision::Satisfied(satisfied) => findings.0.extend(satisfied.warnings.0),
+        PolicyDecision::Refused(more) | PolicyDecision::CannotTell(more) => {
+            findings.0.extend(more.0);
+        }
+    }
+}
+
+fn kubernetes(
+    package: &package::Facts,
+    sourced: &Sourced<'_>,
+    facts: &Facts<'_>,
+    findings: &mut Findings,
+) {
+    let Some(server) = &facts.server else {
+        if let Some(range) = &package.kubernetes {
+            findings.push(Finding::warning(
+                codes::review::SERVER_UNKNOWN,
+                format!(
+                    "{} supports Kubernetes {range}, and the version of this server is not known yet",
+                    package.title()
+                ),
+            ));
+        }
+        return;
+    };
+    let Some(finding) = package.fits(server) else {
+        return;
+    };
+    if sourced.accept_unsupported && finding.severity == Severity::Error {
+        findings.push(
+            Finding::warning(
+                codes::review::KUBERNETES_ACCEPTED,
+                format!(
+                    "accepted by spec.kubernetes.unsupported: {}",
+                    finding.message
+                ),
+            )
+            .at_field("spec.kubernetes.unsupported"),
+        );
+    } else {
+        findings.push(finding);
+    }
+}

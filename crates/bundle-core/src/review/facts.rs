@@ -1,0 +1,216 @@
+//! What the judge is given: the write that is asked for, and what was found out about it. The webhook and `kubectl bundle check` fill in the same.
+//! Not here: what has to be found out (needs) and what follows (judge).
+
+use std::{collections::BTreeMap, fmt};
+
+use serde_json::Value;
+
+use super::{class::Class, stamp::Requester};
+use crate::{
+    diagnostic::{Finding, Findings},
+    package,
+    policy::{ReadyPolicy, SignatureFound, Unavailable},
+    reference::PinnedReference,
+    version::ServerVersion,
+};
+
+/// The kinds that are reviewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Content that never changes.
+    Bundle,
+    /// A template of a Bundle, and how to install it.
+    BundleDeployment,
+    /// A person's approval of content.
+    BundleApproval,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Bundle, Self::BundleDeployment, Self::BundleApproval];
+
+    /// `kind` of the object.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bundle => "Bundle",
+            Self::BundleDeployment => "BundleDeployment",
+            Self::BundleApproval => "BundleApproval",
+        }
+    }
+
+    /// The resource.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Bundle => "bundles",
+            Self::BundleDeployment => "bundledeployments",
+            Self::BundleApproval => "bundleapprovals",
+        }
+    }
+
+    /// The longest name.
+    pub fn name_limit(self) -> usize {
+        match self {
+            Self::Bundle => 52,
+            Self::BundleDeployment => 45,
+            Self::BundleApproval => 253,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How much is known about a write before anything is looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing: it is checked in full. Every create, and an update of an object without a valid stamp.
+    Unstamped,
+    /// An update of an object that carries a valid stamp, so what it says was checked before.
+    Stamped,
+    /// A create, by the pod itself, of the Bundle that a stamped BundleDeployment's template asks for. The pod has compared owner, hash and spec. It
+    /// inherits that stamp, with everything that was checked for it.
+    Inherited,
+}
+
+/// The write that is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// What is written.
+    pub kind: Kind,
+    /// Its name; the name that it will get, where the API server generates it.
+    pub name: &'a str,
+    /// The whole object as it was: absent on create.
+    pub old: Option<&'a Value>,
+    /// The whole object as it will be.
+    pub new: &'a Value,
+    /// What is known already.
+    pub standing: Standing,
+    /// Whether the pod's own identity asks, of which nobody expects a stamp: it writes labels, annotations and finalizers. `check`: false.
+    pub own: bool,
+}
+
+impl<'a> Subject<'a> {
+    /// `spec` as it was.
+    pub fn old_spec(&self) -> Option<&'a Value> {
+        self.old.map(|old| &old["spec"])
+    }
+
+    /// `spec` as it will be.
+    pub fn spec(&self) -> &'a Value {
+        &self.new["spec"]
+    }
+
+    /// Whether the object is on its way out, so that nothing will come of it.
+    pub fn is_deleted(&self) -> bool {
+        self.new["metadata"]["deletionTimestamp"].is_string()
+    }
+
+    /// Whether an update leaves what the spec means alone.
+    pub fn spec_is_kept(&self) -> bool {
+        self.old_spec()
+            .is_some_and(|old| super::same(old, self.spec()))
+    }
+}
+
+/// An answer to "may the requester do that?".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Yes.
+    Yes,
+    /// No.
+    No,
+    /// The API server did not say.
+    Unavailable(Finding),
+}
+
+/// What is known of a class by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClassFact {
+    /// It exists and was read; it may be another provisioner's.
+    Known(Box<Class>),
+    /// It exists and cannot be read.
+    Unreadable(Findings),
+    /// There is none.
+    Unknown,
+    /// Whether there is one could not be told.
+    Unavailable(Finding),
+}
+
+/// What is known of a ConfigMap that content is made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfigMapFact {
+    /// It has `immutable: true`.
+    Immutable,
+    /// It has not.
+    Mutable,
+    /// There is none yet, which is not refused.
+    Missing,
+    /// It could not be read.
+    Unavailable(Finding),
+}
+
+/// What is known of the image.
+#[derive(Debug, Clone, Default)]
+pub enum ContentFact {
+    /// Nobody asked, since nothing depends on it.
+    #[default]
+    NotAsked,
+    /// The registry did not show it, and why.
+    Unavailable(Finding),
+    /// It was looked at.
+    Found {
+        /// What the reference means now.
+        pinned: PinnedReference,
+        /// What its manifest says about the bundle in it.
+        package: Result<Box<package::Facts>, Finding>,
+        /// What an examination made of its signatures; empty where no policy is about it.
+        signatures: Result<Vec<SignatureFound>, Unavailable>,
+    },
+}
+
+/// What is known of the BundleDeployment that an approval is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeploymentFact {
+    /// It exists.
+    Found {
+        /// Its uid.
+        uid: String,
+        /// Its class.
+        class: String,
+    },
+    /// It does not.
+    Missing,
+    /// It could not be read.
+    Unavailable(Finding),
+}
+
+/// What was found out. Of each map, only the entries that [`needs`](super::needs) names are looked at; a missing one is taken as "not asked" and
+/// answered with "cannot tell".
+#[derive(Debug, Clone, Default)]
+pub struct Facts<'a> {
+    /// Who asks.
+    pub requester: Requester,
+    /// The classes, by name.
+    pub classes: BTreeMap<String, ClassFact>,
+    /// Whether the requester has verb `use` on each class.
+    pub may_use: BTreeMap<String, Answer>,
+    /// Whether the requester has verb `impersonate` on the ServiceAccount.
+    pub may_impersonate: Option<Answer>,
+    /// Whether the requester has verb `approve` on the class of `deployment`.
+    pub may_approve: Option<Answer>,
+    /// The BundleDeployment of an approval.
+    pub deployment: Option<DeploymentFact>,
+    /// The ConfigMaps, by name.
+    pub config_maps: BTreeMap<String, ConfigMapFact>,
+    /// The image.
+    pub content: ContentFact,
+    /// The SignaturePolicies that are about the image, with their keys.
+    pub policies: Vec<ReadyPolicy<'a>>,
+    /// The API server; `None` where it has not said its version yet.
+    pub server: Option<ServerVersion>,
+    /// The namespace of the pod, for hints.
+    pub system_namespace: String,
+}

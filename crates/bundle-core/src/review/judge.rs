@@ -1,0 +1,203 @@
+//! The judge: every rule of admission, over one write and what was found out about it.
+//! Not here: the single rules (rights, content) and asking anybody anything.
+
+use super::{
+    content,
+    facts::{ClassFact, Facts, Kind, Standing, Subject},
+    needs::{self, Spec},
+    rights,
+};
+use crate::diagnostic::{Finding, Findings, Outcome, Severity, codes};
+
+/// What becomes of a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is let in.
+    Admit {
+        /// What is told all the same.
+        warnings: Findings,
+        /// Whose stamp the object gets.
+        stamp: Stamping,
+    },
+    /// A rule forbids it; every reason.
+    Refuse(Findings),
+    /// It cannot be told now, and is worth trying again; never to be remembered.
+    CannotTell(Findings),
+}
+
+/// Whose stamp an admitted object gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stamping {
+    /// The requester's: it was checked for them.
+    Requester,
+    /// The one that it has, whatever became of the annotation.
+    Keep,
+    /// That of the BundleDeployment that it is made for.
+    Inherit,
+    /// None: nothing vouches for it, so nothing will be done with it.
+    None,
+}
+
+impl Verdict {
+    /// All findings, errors before warnings.
+    pub fn findings(&self) -> &Findings {
+        match self {
+            Self::Admit { warnings, .. } => warnings,
+            Self::Refuse(findings) | Self::CannotTell(findings) => findings,
+        }
+    }
+}
+
+/// Judges a write. The same input always has the same verdict, with its findings in the same order.
+pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
+    let mut findings = Findings::default();
+    if let Some(finding) = immutable(subject) {
+        // Nothing else matters, and people know this text.
+        return Verdict::Refuse(finding.into());
+    }
+    if subject.is_deleted() || (subject.own && subject.spec_is_kept()) {
+        return admit(findings, kept(subject));
+    }
+    name(subject, &mut findings);
+    let spec = match needs::read(subject) {
+        Ok(spec) => Some(spec),
+        Err(more) => {
+            findings.0.extend(more.0);
+            None
+        }
+    };
+    let mut stamp = match subject.standing {
+        Standing::Inherited => Stamping::Inherit,
+        Standing::Stamped if subject.spec_is_kept() => Stamping::Keep,
+        _ => Stamping::Requester,
+    };
+    if let Some(spec) = spec.filter(|_| needs::is_checked(subject)) {
+        check(&spec, subject, facts, &mut findings);
+        if leaves_alone(&spec, facts) {
+            stamp = Stamping::None;
+        }
+    }
+    sort(&mut findings);
+    match findings.outcome() {
+        None => admit(findings, stamp),
+        // Nothing is changed by a write that leaves the spec alone, so it is not stopped. Nothing will be done with the object either.
+        Some(_) if subject.spec_is_kept() => {
+            for finding in &mut findings.0 {
+                finding.severity = Severity::Warning;
+            }
+            admit(findings, kept(subject))
+        }
+        Some(Outcome::CannotTell) => Verdict::CannotTell(findings),
+        Some(_) => Verdict::Refuse(findings),
+    }
+}
+
+fn admit(warnings: Findings, stamp: Stamping) -> Verdict {
+    Verdict::Admit { warnings, stamp }
+}
+
+fn kept(subject: &Subject<'_>) -> Stamping {
+    if subject.standing == Standing::Stamped {
+        Stamping::Keep
+    } else {
+        Stamping::None
+    }
+}
+
+/// Errors before warnings, each in the order in which the rules were asked.
+fn sort(findings: &mut Findings) {
+    findings
+        .0
+        .sort_by_key(|finding| finding.severity == Severity::Warning);
+}
+
+fn immutable(subject: &Subject<'_>) -> Option<Finding> {
+    if subject.old.is_none() || subject.spec_is_kept() {
+        return None;
+    }
+    match subject.kind {
+        Kind::Bundle => Some(
+            Finding::error(
+                codes::review::SPEC_IMMUTABLE,
+                "bundle.spec is immutable",
+            )
+            .hint("create another Bundle, or change the template of the BundleDeployment that this one was made for"),
+        ),
+        Kind::BundleApproval => Some(
+            Finding::error(
+                codes::review::APPROVAL_IMMUTABLE,
+                "bundleapproval.spec is immutable",
+            )
+            .hint("delete it to withdraw the approval, and create another one for other content"),
+        ),
+        Kind::BundleDeployment => None,
+    }
+}
+
+fn name(subject: &Subject<'_>, findings: &mut Findings) {
+    let limit = subject.kind.name_limit();
+    if subject.old.is_none() && subject.name.chars().count() > limit {
+        findings.push(
+            Finding::error(
+                codes::review::NAME_TOO_LONG,
+                format!("Too long: may not be longer than {limit}"),
+            )
+            .at_field("metadata.name"),
+        );
+    }
+}
+
+fn check(spec: &Spec, subject: &Subject<'_>, facts: &Facts<'_>, findings: &mut Findings) {
+    match spec {
+        Spec::Bundle(bundle) => {
+            rights::class(&bundle.class, "spec.provisionerClassName", facts, findings);
+            let source = content::Sourced {
+                bundle,
+                classes: &[&bundle.class],
+                field: "spec.source",
+                accept_unsupported: false,
+            };
+            content::check(&source, subject, facts, findings);
+        }
+        Spec::Deployment(deployment) => {
+            let bundle = &deployment.template.bundle;
+            rights::class(
+                &deployment.class,
+                "spec.provisionerClassName",
+                facts,
+                findings,
+            );
+            let mut classes = vec![deployment.class.as_str()];
+            if bundle.class != deployment.class {
+                let field = "spec.template.spec.provisionerClassName";
+                rights::class(&bundle.class, field, facts, findings);
+                classes.push(&bundle.class);
+            }
+            rights::act_as(deployment, facts, findings);
+            let source = content::Sourced {
+                bundle,
+                classes: &classes,
+                field: "spec.template.spec.source",
+                accept_unsupported: deployment.accept_unsupported,
+            };
+            content::check(&source, subject, facts, findings);
+        }
+        Spec::Approval(approval) => rights::approve(approval, facts, findings),
+    }
+}
+
+/// Whether another provisioner answers to one of its classes: then it is that one's, and nobody here vouches for it.
+fn leaves_alone(spec: &Spec, facts: &Facts<'_>) -> bool {
+    let foreign = |name: &str| matches!(facts.classes.get(name), Some(ClassFact::Known(class)) if !class.is_ours());
+    match spec {
+        Spec::Bundle(bundle) => foreign(&bundle.class),
+        Spec::Deployment(deployment) => {
+            foreign(&deployment.class) || foreign(&deployment.template.bundle.class)
+        }
+        Spec::Approval(_) => false,
+    }
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

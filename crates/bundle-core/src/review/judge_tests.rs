@@ -1,0 +1,501 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    package,
+    policy::{KeyId, Policy, SignatureFound, Unavailable},
+    review::{Answer, Class, ConfigMapFact, ContentFact, DeploymentFact, Requester, needs, text},
+    version::ServerVersion,
+};
+
+const DIGEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+fn bundle_spec(class: &str) -> Value {
+    json!({"provisionerClassName": class, "source": {"type": "image", "image": {"ref": "registry.example.com/web:1"}}})
+}
+
+fn bundle(class: &str) -> Value {
+    json!({"metadata": {"name": "web"}, "spec": bundle_spec(class)})
+}
+
+fn deployment(more: &Value) -> Value {
+    let mut spec =
+        json!({"provisionerClassName": "plain", "template": {"spec": bundle_spec("plain")}});
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    json!({"metadata": {"name": "web"}, "spec": spec})
+}
+
+fn create(kind: Kind, new: &Value) -> Subject<'_> {
+    Subject {
+        kind,
+        name: "web",
+        old: None,
+        new,
+        standing: Standing::Unstamped,
+        own: false,
+    }
+}
+
+fn update<'a>(kind: Kind, old: &'a Value, new: &'a Value, standing: Standing) -> Subject<'a> {
+    Subject {
+        old: Some(old),
+        standing,
+        ..create(kind, new)
+    }
+}
+
+fn class(name: &str, more: &Value) -> (String, ClassFact) {
+    let mut spec = json!({"provisioner": "core.rukpak.io/plain", "serviceAccount": {"namespace": "bundle-system", "name": "installer"}});
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    let class = Class::parse(name, &spec).unwrap();
+    (name.to_owned(), ClassFact::Known(Box::new(class)))
+}
+
+fn found(kubernetes: Option<&str>) -> ContentFact {
+    let mut annotations = BTreeMap::from([
+        (package::keys::FORMAT.to_owned(), "plain+v0".to_owned()),
+        (package::keys::TITLE.to_owned(), "web".to_owned()),
+        (package::keys::VERSION.to_owned(), "1.4.0".to_owned()),
+    ]);
+    if let Some(range) = kubernetes {
+        annotations.insert(
+            package::keys::KUBERNETES.to_owned(),
+            json!({"supported": range, "unsupported": "Reject"}).to_string(),
+        );
+    }
+    let reference: crate::reference::Reference = "registry.example.com/web:1".parse().unwrap();
+    ContentFact::Found {
+        pinned: reference.pin(DIGEST.parse().unwrap()),
+        package: package::Facts::from_annotations(&annotations).map(Box::new),
+        signatures: Ok(Vec::new()),
+    }
+}
+
+/// Ana may do everything, and everything is fine.
+fn fine<'a>() -> Facts<'a> {
+    Facts {
+        requester: Requester {
+            user: "ana".into(),
+            ..Requester::default()
+        },
+        classes: BTreeMap::from([class("plain", &json!({}))]),
+        may_use: BTreeMap::from([("plain".to_owned(), Answer::Yes)]),
+        content: found(None),
+        server: ServerVersion::parse("v1.36.3-eks-abc").ok(),
+        system_namespace: "bundle-system".into(),
+        ..Facts::default()
+    }
+}
+
+fn codes_of(verdict: &Verdict) -> Vec<&'static str> {
+    verdict
+        .findings()
+        .0
+        .iter()
+        .map(|finding| finding.code.id)
+        .collect()
+}
+
+fn message(verdict: &Verdict) -> String {
+    text::refusal(verdict).unwrap().message
+}
+
+#[test]
+fn a_good_bundle_is_admitted_and_stamped_for_its_requester() {
+    let new = bundle("plain");
+    let verdict = judge(&create(Kind::Bundle, &new), &fine());
+    let Verdict::Admit { warnings, stamp } = verdict else {
+        panic!("{verdict:?}")
+    };
+    assert_eq!(stamp, Stamping::Requester);
+    assert_eq!(warnings.0[0].code, codes::trust::UNCHECKED);
+}
+
+#[test]
+fn the_spec_of_a_bundle_does_not_change() {
+    let (old, mut new) = (bundle("plain"), bundle("plain"));
+    new["spec"]["source"]["image"]["ref"] = "registry.example.com/web:2".into();
+    for standing in [Standing::Stamped, Standing::Unstamped] {
+        let subject = update(Kind::Bundle, &old, &new, standing);
+        assert_eq!(needs(&subject), super::needs::Needs::default());
+        let refusal = text::refusal(&judge(&subject, &Facts::default())).unwrap();
+        assert_eq!(refusal.reason, "bundle.spec is immutable");
+        assert_eq!(refusal.message, "bundle.spec is immutable");
+    }
+}
+
+#[test]
+fn a_write_that_leaves_the_spec_alone_needs_nothing() {
+    let (old, mut new) = (bundle("plain"), bundle("plain"));
+    new["metadata"]["labels"] = json!({"a": "b"});
+    new["spec"]["source"]["git"] = Value::Null;
+    let subject = update(Kind::Bundle, &old, &new, Standing::Stamped);
+    assert_eq!(needs(&subject), super::needs::Needs::default());
+    let verdict = judge(&subject, &Facts::default());
+    assert!(
+        matches!(&verdict, Verdict::Admit { stamp: Stamping::Keep, warnings } if warnings.0.is_empty()),
+        "{verdict:?}"
+    );
+}
+
+#[test]
+fn an_object_that_was_written_while_admission_was_off_is_checked_at_its_next_write() {
+    let (old, new) = (bundle("plain"), bundle("plain"));
+    let subject = update(Kind::Bundle, &old, &new, Standing::Unstamped);
+    assert!(needs(&subject).classes.contains("plain"));
+    let stamp_of = |facts: &Facts<'_>| match judge(&subject, facts) {
+        Verdict::Admit { stamp, .. } => stamp,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(stamp_of(&fine()), Stamping::Requester);
+    let mut facts = fine();
+    facts.may_use.insert("plain".into(), Answer::No);
+    assert_eq!(stamp_of(&facts), Stamping::None);
+    // The pod itself only takes its finalizer off; and what is being deleted needs no check.
+    let own = Subject {
+        own: true,
+        ..subject
+    };
+    assert_eq!(needs(&own), super::needs::Needs::default());
+    assert!(matches!(
+        judge(&own, &Facts::default()),
+        Verdict::Admit {
+            stamp: Stamping::None,
+            ..
+        }
+    ));
+    let mut leaving = new.clone();
+    leaving["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z".into();
+    let leaving = update(Kind::Bundle, &old, &leaving, Standing::Unstamped);
+    assert_eq!(needs(&leaving), super::needs::Needs::default());
+    assert!(matches!(
+        judge(&leaving, &Facts::default()),
+        Verdict::Admit { .. }
+    ));
+}
+
+#[test]
+fn a_bundle_of_a_template_inherits_what_was_checked() {
+    let new = bundle("plain");
+    let subject = Subject {
+        standing: Standing::Inherited,
+        own: true,
+        ..create(Kind::Bundle, &new)
+    };
+    assert_eq!(needs(&subject), super::needs::Needs::default());
+    assert!(matches!(
+        judge(&subject, &Facts::default()),
+        Verdict::Admit {
+            stamp: Stamping::Inherit,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn use_of_a_class_is_asked_for_both_classes_of_a_deployment() {
+    let mut new = deployment(&json!({}));
+    new["spec"]["template"]["spec"]["provisionerClassName"] = "registry".into();
+    let subject = create(Kind::BundleDeployment, &new);
+    assert_eq!(needs(&subject).classes.len(), 2);
+    let mut facts = fine();
+    facts.classes.extend([class(
+        "registry",
+        &json!({"provisioner": "core.rukpak.io/registry"}),
+    )]);
+    facts.may_use.insert("plain".into(), Answer::No);
+    facts.may_use.insert("registry".into(), Answer::No);
+    let verdict = judge(&subject, &facts);
+    assert_eq!(
+        codes_of(&verdict)[..2],
+        ["BUNDLE-REVIEW-012", "BUNDLE-REVIEW-012"]
+    );
+    let text = message(&verdict);
+    assert!(text.starts_with("BUNDLE-REVIEW-012: spec.provisionerClassName: user \"ana\" may not use provisioner class \"plain\": it needs verb use on provisionerclasses/plain\nhint: an administrator can allow it: echo '{"), "{text}");
+    assert!(
+        text.contains(
+            "kubectl create rolebinding -n bundle-system use-plain-ana --role=use-plain --user=ana"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_could_not_be_asked_is_neither_yes_nor_no() {
+    let new = bundle("plain");
+    let subject = create(Kind::Bundle, &new);
+    let away = Finding::error(
+        codes::review::RIGHTS_UNKNOWN,
+        "the API server did not answer",
+    );
+    let mut facts = fine();
+    facts
+        .may_use
+        .insert("plain".into(), Answer::Unavailable(away.clone()));
+    assert!(matches!(judge(&subject, &facts), Verdict::CannotTell(_)));
+    facts.may_use.clear();
+    assert!(matches!(judge(&subject, &facts), Verdict::CannotTell(_)));
+    facts.classes.clear();
+    assert!(matches!(judge(&subject, &facts), Verdict::CannotTell(_)));
+    // With a refusal beside it, trying again would not help.
+    let long = "x".repeat(53);
+    let subject = Subject {
+        name: &long,
+        ..subject
+    };
+    let verdict = judge(&subject, &facts);
+    assert!(matches!(&verdict, Verdict::Refuse(_)));
+    assert!(message(&verdict).contains("metadata.name: Too long: may not be longer than 52"));
+}
+
+#[test]
+fn classes_that_are_not_ours_are_warned_of_and_left_alone() {
+    let new = bundle("other");
+    let subject = create(Kind::Bundle, &new);
+    let mut facts = fine();
+    facts.classes.extend([class(
+        "other",
+        &json!({"provisioner": "example.com/x", "signatures": "Required"}),
+    )]);
+    let verdict = judge(&subject, &facts);
+    assert_eq!(codes_of(&verdict), ["BUNDLE-REVIEW-010"]);
+    assert!(matches!(
+        verdict,
+        Verdict::Admit {
+            stamp: Stamping::None,
+            ..
+        }
+    ));
+
+    facts.classes.insert("other".into(), ClassFact::Unknown);
+    facts.may_use.insert("other".into(), Answer::Yes);
+    let verdict = judge(&subject, &facts);
+    assert_eq!(codes_of(&verdict)[0], "BUNDLE-REVIEW-009");
+    assert!(matches!(
+        verdict,
+        Verdict::Admit {
+            stamp: Stamping::Requester,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn installing_as_somebody_needs_impersonate() {
+    let new = deployment(&json!({"serviceAccount": {"namespace": "team-a", "name": "deployer"}}));
+    let subject = create(Kind::BundleDeployment, &new);
+    assert_eq!(
+        needs(&subject).impersonate.unwrap().to_string(),
+        "team-a/deployer"
+    );
+    let mut facts = fine();
+    facts.may_impersonate = Some(Answer::No);
+    let text = message(&judge(&subject, &facts));
+    assert!(text.contains("may not install as ServiceAccount team-a/deployer: it needs verb impersonate on serviceaccounts/deployer in namespace team-a"), "{text}");
+    facts.may_impersonate = Some(Answer::Yes);
+    assert!(matches!(judge(&subject, &facts), Verdict::Admit { .. }));
+    // And somebody has to install.
+    let new = deployment(&json!({}));
+    facts
+        .classes
+        .extend([class("plain", &json!({"serviceAccount": null}))]);
+    assert!(
+        message(&judge(&create(Kind::BundleDeployment, &new), &facts))
+            .contains("names no ServiceAccount to install as")
+    );
+}
+
+#[test]
+fn the_range_of_kubernetes_versions_holds_unless_it_is_set_aside() {
+    let new = bundle("plain");
+    let mut facts = fine();
+    facts.content = found(Some(">=1.31 <1.36"));
+    let verdict = judge(&create(Kind::Bundle, &new), &facts);
+    let text = message(&verdict);
+    assert!(
+        text.contains(
+            "bundle web 1.4.0 supports Kubernetes >=1.31 <1.36, and this server is v1.36.3-eks-abc"
+        ),
+        "{text}"
+    );
+
+    let accepted = deployment(&json!({"kubernetes": {"unsupported": "Accept"}}));
+    let verdict = judge(&create(Kind::BundleDeployment, &accepted), &facts);
+    assert!(matches!(verdict, Verdict::Admit { .. }));
+    assert!(codes_of(&verdict).contains(&"BUNDLE-REVIEW-018"));
+
+    facts.server = None;
+    let verdict = judge(&create(Kind::Bundle, &new), &facts);
+    assert!(
+        matches!(verdict, Verdict::Admit { .. })
+            && codes_of(&verdict).contains(&"BUNDLE-REVIEW-019")
+    );
+}
+
+#[test]
+fn content_out_of_reach_is_refused_only_where_a_signature_is_required() {
+    let new = bundle("plain");
+    let subject = create(Kind::Bundle, &new);
+    let mut facts = fine();
+    facts.content = ContentFact::Unavailable(Finding::error(
+        codes::registry::UNREACHABLE,
+        "registry.example.com does not answer",
+    ));
+    let verdict = judge(&subject, &facts);
+    assert!(matches!(verdict, Verdict::Admit { .. }), "{verdict:?}");
+    assert_eq!(codes_of(&verdict), ["BUNDLE-REVIEW-017"]);
+
+    facts
+        .classes
+        .extend([class("plain", &json!({"signatures": "Required"}))]);
+    let verdict = judge(&subject, &facts);
+    assert!(matches!(verdict, Verdict::CannotTell(_)), "{verdict:?}");
+    assert!(message(&verdict).contains("the class requires a signature"));
+
+    facts.content = ContentFact::Unavailable(Finding::error(
+        codes::registry::NOT_FOUND,
+        "there is no tag 1",
+    ));
+    assert!(matches!(judge(&subject, &facts), Verdict::Refuse(_)));
+}
+
+#[test]
+fn signatures_are_decided_by_policy_and_class() {
+    let policy = Policy::read(
+        "releases",
+        &json!({"images": [{"glob": "registry.example.com/**"}], "authorities": [{"name": "ci", "key": {"data": "PEM"}}]}),
+    );
+    let key = KeyId::new("a2V5");
+    let new = deployment(&json!({}));
+    let subject = create(Kind::BundleDeployment, &new);
+    let mut facts = fine();
+    facts.policies = vec![policy.ready(|_| Ok(key.clone()))];
+    assert_eq!(codes_of(&judge(&subject, &facts)), ["BUNDLE-TRUST-001"]);
+
+    let with = |signatures| {
+        let ContentFact::Found {
+            pinned, package, ..
+        } = found(None)
+        else {
+            unreachable!()
+        };
+        ContentFact::Found {
+            pinned,
+            package,
+            signatures,
+        }
+    };
+    let accepted = crate::policy::Accepted {
+        key: key.clone(),
+        annotations: BTreeMap::new(),
+    };
+    facts.content = with(Ok(vec![SignatureFound(Ok(accepted))]));
+    let verdict = judge(&subject, &facts);
+    assert!(
+        matches!(&verdict, Verdict::Admit { warnings, .. } if warnings.0.is_empty()),
+        "{verdict:?}"
+    );
+
+    facts.content = with(Err(Unavailable(Finding::error(
+        codes::registry::DENIED,
+        "no",
+    ))));
+    assert!(matches!(judge(&subject, &facts), Verdict::CannotTell(_)));
+}
+
+#[test]
+fn content_is_looked_at_again_only_when_it_may_be_other() {
+    let old = deployment(&json!({}));
+    let paused = deployment(&json!({"paused": true}));
+    let subject = update(Kind::BundleDeployment, &old, &paused, Standing::Stamped);
+    let asked = needs(&subject);
+    assert!(asked.image.is_none() && asked.classes.contains("plain"));
+    let mut facts = fine();
+    facts.content = ContentFact::NotAsked;
+    assert!(matches!(
+        judge(&subject, &facts),
+        Verdict::Admit {
+            stamp: Stamping::Requester,
+            ..
+        }
+    ));
+    let subject = Subject {
+        standing: Standing::Unstamped,
+        ..subject
+    };
+    assert!(needs(&subject).image.is_some());
+}
+
+#[test]
+fn config_maps_must_not_change() {
+    let new = json!({"spec": {"provisionerClassName": "plain", "source": {"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}}, {"configMap": {"name": "b"}}]}}});
+    let subject = create(Kind::Bundle, &new);
+    assert_eq!(needs(&subject).config_maps.len(), 2);
+    let mut facts = fine();
+    facts.config_maps.insert("a".into(), ConfigMapFact::Missing);
+    facts.config_maps.insert("b".into(), ConfigMapFact::Mutable);
+    let refusal = text::refusal(&judge(&subject, &facts)).unwrap();
+    assert_eq!(
+        refusal.message,
+        "bundle.spec.source.configmaps[1].configmap.name is invalid: configmap \"b\" is not immutable"
+    );
+    assert_eq!(refusal.reason, refusal.message);
+}
+
+#[test]
+fn approvals_are_for_one_object_by_those_who_may() {
+    let new = json!({"spec": {"bundleDeployment": {"name": "web", "uid": "u1"}, "digest": DIGEST}});
+    let subject = create(Kind::BundleApproval, &new);
+    assert_eq!(needs(&subject).deployment.as_deref(), Some("web"));
+    let ask = |deployment: DeploymentFact, may: Answer| {
+        let facts = Facts {
+            deployment: Some(deployment),
+            may_approve: Some(may),
+            ..fine()
+        };
+        judge(&subject, &facts)
+    };
+    let there = |uid: &str| DeploymentFact::Found {
+        uid: uid.into(),
+        class: "plain".into(),
+    };
+    assert!(matches!(
+        ask(there("u1"), Answer::Yes),
+        Verdict::Admit {
+            stamp: Stamping::Requester,
+            ..
+        }
+    ));
+    assert!(
+        message(&ask(there("u1"), Answer::No))
+            .contains("it needs verb approve on provisionerclasses/plain")
+    );
+    assert!(message(&ask(there("u2"), Answer::Yes)).contains("has uid u2 and not u1"));
+    assert!(
+        message(&ask(DeploymentFact::Missing, Answer::Yes))
+            .contains("there is no BundleDeployment web")
+    );
+    let mut changed = new.clone();
+    changed["spec"]["reason"] = "another".into();
+    let verdict = judge(
+        &update(Kind::BundleApproval, &new, &changed, Standing::Stamped),
+        &Facts::default(),
+    );
+    assert_eq!(message(&verdict), "bundleapproval.spec is immutable");
+}
+
+#[test]
+fn the_same_input_has_the_same_verdict_and_errors_come_first() {
+    let new = deployment(&json!({"paused": "maybe"}));
+    let subject = create(Kind::BundleDeployment, &new);
+    let facts = Facts::default();
+    let verdict = judge(&subject, &facts);
+    assert_eq!(verdict, judge(&subject, &facts));
+    assert!(message(&verdict).contains("spec.paused: must be true or false"));
+}

@@ -1,0 +1,167 @@
+//! What has to be found out before a write can be judged: nothing for a write that leaves a checked spec alone.
+//! Not here: finding it out (the webhook, `kubectl bundle check`) and judging (judge).
+
+use std::collections::BTreeSet;
+
+use super::{
+    canonical,
+    deployment::{CheckedDeploymentSpec, ServiceAccount},
+    facts::{Kind, Standing, Subject},
+    fields::Field,
+    source::{CheckedBundleSpec, Source},
+};
+use crate::{diagnostic::Findings, reference::Reference};
+
+/// What has to be found out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Classes, by name: what each says, and whether the requester has verb `use` on it.
+    pub classes: BTreeSet<String>,
+    /// Whether the requester may impersonate this ServiceAccount.
+    pub impersonate: Option<ServiceAccount>,
+    /// The BundleDeployment of this name, and whether the requester has verb `approve` on its class.
+    pub deployment: Option<String>,
+    /// What the registry holds for this image: its manifest's annotations, and its signatures where a policy matches it.
+    pub image: Option<Image>,
+    /// Whether each of these ConfigMaps of the system namespace is immutable.
+    pub config_maps: BTreeSet<String>,
+}
+
+/// An image to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// Its reference.
+    pub reference: Reference,
+    /// Secret with credentials, in the system namespace.
+    pub pull_secret: Option<String>,
+}
+
+/// A spec that was read, of any kind.
+#[derive(Debug, Clone)]
+pub(super) enum Spec {
+    Bundle(CheckedBundleSpec),
+    Deployment(Box<CheckedDeploymentSpec>),
+    Approval(CheckedApprovalSpec),
+}
+
+/// A BundleApproval's spec that can be acted on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckedApprovalSpec {
+    /// Name of the BundleDeployment.
+    pub deployment: String,
+    /// Its uid.
+    pub uid: String,
+    /// The content.
+    pub digest: crate::reference::Digest,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+impl CheckedApprovalSpec {
+    /// Reads `spec` of a BundleApproval.
+    pub fn parse(spec: &serde_json::Value) -> Result<Self, Findings> {
+        let mut findings = Findings::default();
+        let field = Field::new(spec, "spec");
+        let deployment = field.get("bundleDeployment");
+        let name = deployment.get("name").required(&mut findings);
+        let uid = deployment.get("uid").required(&mut findings);
+        let reason = field.get("reason").text(&mut findings);
+        let digest = field.get("digest");
+        let digest = digest.required(&mut findings).and_then(|text| {
+            text.parse()
+                .map_err(|finding: crate::diagnostic::Finding| {
+                    findings.push(finding.at_field(digest.path.clone()));
+                })
+                .ok()
+        });
+        match (name, uid, digest) {
+            (Some(name), Some(uid), Some(digest)) if !findings.has_errors() => Ok(Self {
+                deployment: name.to_owned(),
+                uid: uid.to_owned(),
+                digest,
+                reason: reason.map(str::to_owned),
+            }),
+            _ => Err(findings),
+        }
+    }
+}
+
+pub(super) fn read(subject: &Subject<'_>) -> Result<Spec, Findings> {
+    let spec = subject.spec();
+    match subject.kind {
+        Kind::Bundle => CheckedBundleSpec::parse(spec).map(Spec::Bundle),
+        Kind::BundleDeployment => {
+            CheckedDeploymentSpec::parse(spec).map(|spec| Spec::Deployment(Box::new(spec)))
+        }
+        Kind::BundleApproval => CheckedApprovalSpec::parse(spec).map(Spec::Approval),
+    }
+}
+
+/// Whether the rules about people and content are asked at all.
+pub(super) fn is_checked(subject: &Subject<'_>) -> bool {
+    if subject.is_deleted() || subject.standing == Standing::Inherited {
+        return false;
+    }
+    // What cannot change is refused or was checked.
+    let changes = subject.old.is_none() || !subject.spec_is_kept();
+    let immutable = subject.kind != Kind::BundleDeployment && subject.old.is_some();
+    match subject.standing {
+        Standing::Stamped => changes && !immutable,
+        _ => !(subject.own && subject.spec_is_kept()) && !(immutable && changes),
+    }
+}
+
+/// Whether the content has to be looked at: not if a checked BundleDeployment keeps its class and template, and with them its content.
+pub(super) fn content_is_checked(subject: &Subject<'_>) -> bool {
+    let Some(old) = subject
+        .old_spec()
+        .filter(|_| subject.standing == Standing::Stamped)
+    else {
+        return true;
+    };
+    ["provisionerClassName", "template", "kubernetes"]
+        .iter()
+        .any(|member| !canonical::same(&old[member], &subject.spec()[member]))
+}
+
+/// What has to be found out about this write. Nothing where it cannot be read: the judge says why.
+pub fn needs(subject: &Subject<'_>) -> Needs {
+    let mut needs = Needs::default();
+    if !is_checked(subject) {
+        return needs;
+    }
+    let Ok(spec) = read(subject) else {
+        return needs;
+    };
+    let bundle = match &spec {
+        Spec::Approval(approval) => {
+            needs.deployment = Some(approval.deployment.clone());
+            return needs;
+        }
+        Spec::Bundle(bundle) => bundle,
+        Spec::Deployment(deployment) => {
+            needs.classes.insert(deployment.class.clone());
+            needs.impersonate.clone_from(&deployment.service_account);
+            &deployment.template.bundle
+        }
+    };
+    needs.classes.insert(bundle.class.clone());
+    if content_is_checked(subject) {
+        match &bundle.source {
+            Source::Image {
+                reference,
+                pull_secret,
+            } => {
+                needs.image = Some(Image {
+                    reference: reference.clone(),
+                    pull_secret: pull_secret.clone(),
+                });
+            }
+            Source::ConfigMaps(files) => {
+                needs.config_maps = files.iter().map(|file| file.name.clone()).collect();
+            }
+            _ => {}
+        }
+    }
+    needs
+}

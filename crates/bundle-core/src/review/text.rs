@@ -1,0 +1,181 @@
+//! How a verdict reads in an admission response: for the person at kubectl, who sees a few lines.
+//! Not here: the response itself (webhook::admission), and reports of the CLI.
+
+use super::judge::Verdict;
+use crate::diagnostic::{Code, Finding, codes};
+
+/// kubectl shows warnings of any length, and the API server cuts all of them off together past 4096 characters.
+const WARNING_LIMIT: usize = 120;
+/// More than these would be cut off by the API server without a word.
+const WARNINGS_SHOWN: usize = 20;
+
+/// What the API server is told about a write that is not let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// `status.reason`: kubectl shows it in brackets.
+    pub reason: String,
+    /// `status.message`
+    pub message: String,
+    /// `status.code`
+    pub status: u16,
+    /// `status.details.causes`: code, field and message of each error.
+    pub causes: Vec<Cause>,
+}
+
+/// One error, for programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// The diagnostic code.
+    pub code: Code,
+    /// The field.
+    pub field: Option<String>,
+    /// The message.
+    pub message: String,
+}
+
+/// RukPak's texts, which scripts and tests look for: they stand alone, as reason and message.
+fn is_verbatim(code: Code) -> bool {
+    [
+        codes::review::SPEC_IMMUTABLE,
+        codes::review::APPROVAL_IMMUTABLE,
+        codes::review::SOURCE_MEMBER,
+        codes::review::SOURCE_PATH,
+        codes::review::CONFIGMAP_MUTABLE,
+    ]
+    .contains(&code)
+}
+
+/// One warning: its code and what fits.
+pub fn warning(finding: &Finding) -> String {
+    cut(&format!("{}: {finding}", finding.code))
+}
+
+/// All warnings of a verdict.
+pub fn warnings(verdict: &Verdict) -> Vec<String> {
+    let all: Vec<_> = verdict.findings().warnings().collect();
+    let mut texts: Vec<String> = all
+        .iter()
+        .take(WARNINGS_SHOWN)
+        .map(|finding| warning(finding))
+        .collect();
+    if all.len() > WARNINGS_SHOWN {
+        texts.push(format!("and {} warnings more", all.len() - WARNINGS_SHOWN));
+    }
+    texts
+}
+
+fn cut(text: &str) -> String {
+    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if one_line.chars().count() <= WARNING_LIMIT {
+        return one_line;
+    }
+    let mut cut: String = one_line.chars().take(WARNING_LIMIT - 1).collect();
+    cut.push('…');
+    cut
+}
+
+/// What is said about a write that is not let in; `None` for one that is.
+pub fn refusal(verdict: &Verdict) -> Option<Refusal> {
+    let (findings, reason, status) = match verdict {
+        Verdict::Admit { .. } => return None,
+        Verdict::Refuse(findings) => (findings, "Forbidden", 403),
+        Verdict::CannotTell(findings) => (findings, "ServiceUnavailable", 503),
+    };
+    let errors: Vec<&Finding> = findings.errors().collect();
+    let causes = errors
+        .iter()
+        .map(|finding| Cause {
+            code: finding.code,
+            field: finding.place.field.clone(),
+            message: finding.message.clone(),
+        })
+        .collect();
+    if let [only] = errors[..]
+        && is_verbatim(only.code)
+    {
+        return Some(Refusal {
+            reason: only.message.clone(),
+            message: only.message.clone(),
+            status,
+            causes,
+        });
+    }
+    let mut lines = Vec::new();
+    for finding in errors {
+        if is_verbatim(finding.code) {
+            lines.push(format!("{}: {}", finding.code, finding.message));
+        } else {
+            lines.push(format!("{}: {finding}", finding.code));
+        }
+        if let Some(hint) = &finding.hint {
+            lines.push(format!("hint: {hint}"));
+        }
+    }
+    Some(Refusal {
+        reason: reason.to_owned(),
+        message: lines.join("\n"),
+        status,
+        causes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostic::Findings;
+
+    #[test]
+    fn warnings_fit_on_a_line() {
+        let short =
+            Finding::warning(codes::review::CLASS_UNKNOWN, "there is no class").at_field("spec.x");
+        assert_eq!(
+            warning(&short),
+            "BUNDLE-REVIEW-009: spec.x: there is no class"
+        );
+        for message in ["x".repeat(500), "ü\n".repeat(300)] {
+            let text = warning(&Finding::warning(codes::review::CLASS_UNKNOWN, message));
+            assert_eq!(text.chars().count(), 120);
+            assert!(
+                text.ends_with('…')
+                    && text.starts_with("BUNDLE-REVIEW-009: ")
+                    && !text.contains('\n')
+            );
+        }
+    }
+
+    #[test]
+    fn what_people_know_stands_alone() {
+        let findings: Findings =
+            Finding::error(codes::review::SPEC_IMMUTABLE, "bundle.spec is immutable")
+                .hint("no")
+                .into();
+        let refusal = refusal(&Verdict::Refuse(findings)).unwrap();
+        assert_eq!(
+            (
+                refusal.reason.as_str(),
+                refusal.message.as_str(),
+                refusal.status
+            ),
+            ("bundle.spec is immutable", "bundle.spec is immutable", 403)
+        );
+        assert_eq!(refusal.causes[0].code, codes::review::SPEC_IMMUTABLE);
+    }
+
+    #[test]
+    fn everything_is_told_with_its_hint() {
+        let findings = Findings(vec![
+            Finding::error(codes::review::USE_NOT_ALLOWED, "user \"ana\" may not").hint("ask"),
+            Finding::error(codes::trust::UNSIGNED, "not signed").about("registry.example.com/a"),
+            Finding::warning(codes::review::CLASS_UNKNOWN, "and more"),
+        ]);
+        let refusal = refusal(&Verdict::CannotTell(findings)).unwrap();
+        assert_eq!(
+            refusal.message,
+            "BUNDLE-REVIEW-012: user \"ana\" may not\nhint: ask\nBUNDLE-TRUST-001: registry.example.com/a: not signed"
+        );
+        assert_eq!(
+            (refusal.reason.as_str(), refusal.status),
+            ("ServiceUnavailable", 503)
+        );
+    }
+}
