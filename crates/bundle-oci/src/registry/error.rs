@@ -220,7 +220,7 @@ impl RegistryError {
             ),
             Reason::TagTaken { .. } => (
                 code::TAG_TAKEN,
-                "push under another tag, or say that the tag shall move (--overwrite)".to_owned(),
+                "push under another tag, or say that the tag shall move (--overwrite-tag)".to_owned(),
             ),
             Reason::SignatureLost { .. } => (code::SIGNATURE_LOST, "sign again".to_owned()),
             Reason::Settings(_) => (
