@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use bundle_core::{
     diagnostic::Findings,
     policy::{
-        self, ClassSignatures, Policy, PolicyDecision, RawSignature, ReadyPolicy, SignedBy,
-        Unavailable,
+        self, ClassSignatures, Policy, PolicyDecision, RawSignature, ReadyPolicy, SignatureFound,
+        SignedBy, Unavailable,
     },
     reference::PinnedReference,
 };
@@ -62,29 +62,48 @@ pub fn decide(
     policies: &[Policy],
     class: ClassSignatures,
 ) -> Result<Decided<PinnedReference>, Refusal> {
-    let keys = std::cell::RefCell::new(BTreeMap::new());
-    let ready: Vec<ReadyPolicy<'_>> = policies
-        .iter()
+    let examined = examine(&reference, signatures, policies);
+    let found = examined.found.as_ref().map(Vec::as_slice);
+    let decision = policy::decide(&reference, found, &examined.policies, class);
+    conclude(reference, decision)
+}
+
+/// What an examination of an image's signatures gives the rules to decide on.
+#[derive(Debug, Clone)]
+pub struct Examined<'a> {
+    /// The policies that are about the image, with their keys.
+    pub policies: Vec<ReadyPolicy<'a>>,
+    /// What each signature is, or why they are not known.
+    pub found: Result<Vec<SignatureFound>, Unavailable>,
+}
+
+/// Examines the signatures of an image with the keys of the policies that are about it. [`decide`] does this itself; the judge of admission
+/// (`bundle_core::review`) is given the result.
+pub fn examine<'a>(
+    reference: &PinnedReference,
+    signatures: &Result<Vec<RawSignature>, Unavailable>,
+    policies: impl IntoIterator<Item = &'a Policy>,
+) -> Examined<'a> {
+    let mut keys = BTreeMap::new();
+    let policies: Vec<ReadyPolicy<'a>> = policies
+        .into_iter()
         .filter(|policy| policy.matches(reference.reference()))
         .map(|policy| {
+            let read = std::cell::RefCell::new(&mut keys);
             policy.ready(|pem| {
                 let key = PublicKey::parse(pem)?;
                 let id = key.id().clone();
-                keys.borrow_mut().insert(id.clone(), key);
+                read.borrow_mut().insert(id.clone(), key);
                 Ok(id)
             })
         })
         .collect();
-    let keys: Vec<PublicKey> = keys.into_inner().into_values().collect();
-    let found = signatures
-        .as_ref()
-        .map(|signatures| verify::examine(signatures, reference.digest(), &keys));
-    let found = match &found {
-        Ok(found) => Ok(found.as_slice()),
-        Err(why) => Err(*why),
+    let keys: Vec<PublicKey> = keys.into_values().collect();
+    let found = match signatures {
+        Ok(signatures) => Ok(verify::examine(signatures, reference.digest(), &keys)),
+        Err(why) => Err(why.clone()),
     };
-    let decision = policy::decide(&reference, found, &ready, class);
-    conclude(reference, decision)
+    Examined { policies, found }
 }
 
 /// Decides on content that has no reference and so cannot carry signatures. `source` is the type of its source.

@@ -11,6 +11,7 @@ mod challenge;
 mod endpoint;
 mod error;
 mod http;
+mod look;
 mod pull;
 mod push;
 mod read;
@@ -27,6 +28,7 @@ use bundle_core::reference::Reference;
 
 pub use auth::{Login, Logins};
 pub use error::{Reason, RegistryError};
+pub use look::Looked;
 pub use push::{Pushed, TagPolicy};
 pub use referrers::SignatureStored;
 

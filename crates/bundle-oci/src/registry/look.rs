@@ -1,0 +1,46 @@
+//! Looking at an image without pulling it: what a review needs to know of it.
+//! Not here: whether its signatures hold (bundle_trust) and what follows (bundle_core::review).
+
+use std::collections::BTreeMap;
+
+use bundle_core::policy::{RawSignature, Unavailable};
+use bundle_core::reference::{PinnedReference, Reference};
+
+use super::{Client, RegistryError};
+
+/// What an image looks like from outside.
+#[derive(Debug, Clone)]
+pub struct Looked {
+    /// What the reference means now.
+    pub pinned: PinnedReference,
+    /// Annotations of its manifest.
+    pub annotations: BTreeMap<String, String>,
+    /// What lies beside it, or why that is not known. Empty where nobody asked.
+    pub signatures: Result<Vec<RawSignature>, Unavailable>,
+}
+
+impl Client {
+    /// Resolves the reference, and reads the manifest and, if `signatures` are wanted, those beside it.
+    pub async fn look(
+        &self,
+        reference: &Reference,
+        signatures: bool,
+    ) -> Result<Looked, RegistryError> {
+        let pinned = reference.pin(self.resolve(reference).await?);
+        let beside = async {
+            if signatures {
+                self.signatures(&pinned)
+                    .await
+                    .map_err(|error| Unavailable(error.finding()))
+            } else {
+                Ok(Vec::new())
+            }
+        };
+        let (manifest, signatures) = futures::join!(self.manifest(&pinned), beside);
+        Ok(Looked {
+            annotations: manifest?.annotations,
+            pinned,
+            signatures,
+        })
+    }
+}
