@@ -1,5 +1,8 @@
 //! The subjects. A scenario fails by panicking, so that its cluster's logs are kept.
 
+mod cosign;
 mod guest;
 mod harness;
+mod page;
+mod readme;
 mod story;

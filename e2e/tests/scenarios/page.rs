@@ -1,0 +1,129 @@
+//! Reads the blocks of a Markdown page that a test can execute, and compares answers with what the page says.
+//! A ```` ```console ```` block holds `$ command` lines (`> ` continues), an optional `? CODE`, and the answer; a block whose second word is a path is that file.
+
+/// One thing to do.
+#[derive(Debug, PartialEq)]
+pub(super) enum Step {
+    /// A file that the reader has been shown.
+    File { path: String, text: String },
+    /// What is typed at `line` of the page, and what must come of it.
+    Command {
+        line: usize,
+        typed: String,
+        code: i32,
+        answer: String,
+    },
+}
+
+/// All steps of a page, in their order.
+pub(super) fn read(page: &str) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut lines = page.lines().enumerate();
+    while let Some((_, line)) = lines.next() {
+        let Some(info) = line.strip_prefix("```") else {
+            continue;
+        };
+        let block: Vec<_> = lines
+            .by_ref()
+            .take_while(|(_, line)| *line != "```")
+            .collect();
+        match info.split_once(' ') {
+            _ if info == "console" => commands(&block, &mut steps),
+            Some((_, path)) => steps.push(Step::File {
+                path: path.to_owned(),
+                text: block.iter().flat_map(|(_, line)| [line, "\n"]).collect(),
+            }),
+            None => {}
+        }
+    }
+    steps
+}
+
+fn commands(block: &[(usize, &str)], steps: &mut Vec<Step>) {
+    for (number, text) in block {
+        if let Some(command) = text.strip_prefix("$ ") {
+            steps.push(Step::Command {
+                line: number + 1,
+                typed: command.to_owned(),
+                code: 0,
+                answer: String::new(),
+            });
+            continue;
+        }
+        let Some(Step::Command {
+            typed,
+            code,
+            answer,
+            ..
+        }) = steps.last_mut()
+        else {
+            panic!("line {}: an answer before any command", number + 1);
+        };
+        if let (Some(more), true) = (text.strip_prefix("> "), answer.is_empty()) {
+            typed.push('\n');
+            typed.push_str(more);
+        } else if let (Some(number), true) = (text.strip_prefix("? "), answer.is_empty()) {
+            *code = number.parse().expect("an exit code");
+        } else {
+            answer.push_str(text);
+            answer.push('\n');
+        }
+    }
+}
+
+/// Whether `is` answers to `pattern`: `...` on a line of its own is any number of lines, `[..]` any text within one.
+pub(super) fn matches(pattern: &str, is: &str) -> bool {
+    let pattern: Vec<_> = pattern.lines().collect();
+    let is: Vec<_> = is.lines().collect();
+    lines_match(&pattern, &is)
+}
+
+fn lines_match(pattern: &[&str], is: &[&str]) -> bool {
+    match pattern.split_first() {
+        None => is.is_empty(),
+        Some((&"...", rest)) => (0..=is.len()).any(|skip| lines_match(rest, &is[skip..])),
+        Some((first, rest)) => is
+            .split_first()
+            .is_some_and(|(line, more)| line_matches(first, line) && lines_match(rest, more)),
+    }
+}
+
+fn line_matches(pattern: &str, is: &str) -> bool {
+    let Some((before, rest)) = pattern.split_once("[..]") else {
+        return pattern.trim_end() == is.trim_end();
+    };
+    is.strip_prefix(before).is_some_and(|is| {
+        is.char_indices()
+            .map(|(at, _)| at)
+            .chain([is.len()])
+            .any(|at| line_matches(rest, &is[at..]))
+    })
+}
+
+#[test]
+fn a_page_is_read_and_compared() {
+    let page = "Text\n```yaml a/b.yaml\nx: 1\n```\n```sh\nrm -rf /\n```\n```console\n$ cat <<E\n> one\n> E\none\n$ false\n? 1\n```\n";
+    let command = |line, typed: &str, code, answer: &str| Step::Command {
+        line,
+        typed: typed.to_owned(),
+        code,
+        answer: answer.to_owned(),
+    };
+    assert_eq!(
+        read(page),
+        [
+            Step::File {
+                path: "a/b.yaml".to_owned(),
+                text: "x: 1\n".to_owned()
+            },
+            command(9, "cat <<E\none\nE", 0, "one\n"),
+            command(13, "false", 1, ""),
+        ]
+    );
+    assert!(matches("a [..] c [..]\n...\nend", "a b c d\nend"));
+    assert!(matches("...\nend\n...", "x\ny\nend\nz"));
+    assert!(matches("...", ""));
+    assert!(!matches("a [..] c", "a b d"));
+    assert!(!matches("a\nb", "a\nb\nc"));
+    assert!(!matches("", "a"));
+}

@@ -1,0 +1,82 @@
+//! That every console block of README.md and docs/ does what it says: run in order, answers compared, on a cluster with the webhook.
+//! How a page is read and compared is in `page`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use e2e::command::Command;
+use e2e::{Cluster, Tool, WebhookOptions};
+
+use super::page::{self, Step};
+
+/// README first, then the pages of docs/ by name.
+fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut docs: Vec<_> = fs_err::read_dir(root.join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect();
+    docs.sort();
+    docs.insert(0, root.join("README.md"));
+    docs
+}
+
+/// Types one page into a folder of its own. Variables and the folder are kept from command to command.
+async fn follow(cluster: &Cluster, path: &Path) -> Result<usize> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let steps = page::read(&fs_err::read_to_string(path)?);
+    let folder = cluster.folder().join("data").join(&*name);
+    let state = cluster.folder().join("data").join(format!("{name}.state"));
+    fs_err::create_dir_all(&folder)?;
+    fs_err::write(&state, format!("cd '{}'\n", folder.display()))?;
+    let script = r#"exec 2>&1; set -a; . "$STATE"; eval "$TYPED"; code=$?; unset TYPED; { export -p; echo "cd '$PWD'"; } > "$STATE"; exit $code"#;
+    for step in &steps {
+        match step {
+            Step::File { path, text, .. } => {
+                let target = folder.join(path);
+                fs_err::create_dir_all(target.parent().context("a file lies in a folder")?)?;
+                fs_err::write(target, text)?;
+            }
+            Step::Command {
+                line,
+                typed,
+                code,
+                answer,
+            } => {
+                let shell = cluster.clean(Command::new("/bin/sh"));
+                let output = shell
+                    .env("REGISTRY", cluster.registry(0)?.host())
+                    .env("STATE", &state)
+                    .env("TYPED", typed)
+                    .args(["-c", script])
+                    .output()
+                    .await?;
+                let (is, wanted) = (output.stdout.trim_end(), answer.trim_end());
+                ensure!(
+                    output.code == Some(*code) && page::matches(wanted, is),
+                    "{name}:{line}: `{typed}` answered otherwise\n── wanted, with exit code {code}\n{wanted}\n── was, with exit code {:?}\n{is}",
+                    output.code
+                );
+            }
+        }
+    }
+    Ok(steps.len())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_console_block_does_what_it_says() {
+    let cluster = Cluster::builder().registries(1).start().await.unwrap();
+    let _webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    // Both make their links in the folder that the shell's PATH begins with.
+    cluster.plugin().await.unwrap();
+    cluster.tool(Tool::Kubectl).await.unwrap();
+    let mut steps = 0;
+    for path in pages() {
+        steps += follow(&cluster, &path).await.unwrap();
+    }
+    assert!(steps > 20, "only {steps} steps were found");
+}
