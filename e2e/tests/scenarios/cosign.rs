@@ -1,0 +1,194 @@
+//! Real cosign 3 and we: each opens the other's keys and verifies the other's signatures, and neither takes an attestation for one.
+//! What a cluster does with signatures is elsewhere.
+
+use std::path::PathBuf;
+
+use e2e::cluster::Shared;
+use e2e::{Output, Tool, bundles};
+
+/// Both programs at one registry, in one folder, with one password.
+struct Bench {
+    cluster: Shared,
+    folder: PathBuf,
+}
+
+impl Bench {
+    async fn new(name: &str) -> Self {
+        let cluster = e2e::cluster::shared().await.unwrap();
+        let folder = cluster.folder().join(name);
+        fs_err::create_dir_all(&folder).unwrap();
+        let bench = Self { cluster, folder };
+        // An empty root of trust: with keys, nothing of it is needed, and cosign shall not go and look for one.
+        bench
+            .cosign("trusted-root create --out root.json")
+            .await
+            .success()
+            .unwrap();
+        bench
+    }
+
+    async fn ours(&self, arguments: &str) -> Output {
+        let plugin = self.cluster.plugin().await.unwrap();
+        plugin
+            .args(arguments.split(' '))
+            .env("BUNDLE_PASSWORD", "fixture")
+            .current_dir(&self.folder)
+            .output()
+            .await
+            .unwrap()
+    }
+
+    async fn cosign(&self, arguments: &str) -> Output {
+        let cosign = self.cluster.tool(Tool::Cosign3).await.unwrap();
+        cosign
+            .args(arguments.split(' '))
+            .env("COSIGN_PASSWORD", "fixture")
+            .current_dir(&self.folder)
+            .output()
+            .await
+            .unwrap()
+    }
+
+    async fn cosign_verifies(&self, key: &str, reference: &str) -> Output {
+        self.cosign(&format!(
+            "verify --key {key} --insecure-ignore-tlog=true --trusted-root root.json --allow-http-registry {reference}"
+        ))
+        .await
+    }
+
+    async fn cosign_writes(&self, verb: &str, key: &str, reference: &str) {
+        self.cosign(&format!(
+            "{verb} --key {key} --use-signing-config=false --tlog-upload=false -y --allow-http-registry {reference}"
+        ))
+        .await
+        .success()
+        .unwrap();
+    }
+
+    /// A bundle in the registry, and its pinned reference.
+    async fn pushed(&self, version: &str) -> String {
+        bundles::greeting(&self.folder.join(version), version, None).unwrap();
+        let name = self.folder.file_name().unwrap().to_string_lossy();
+        let reference = self
+            .cluster
+            .registry(0)
+            .unwrap()
+            .reference(&format!("{name}/greeting:{version}"));
+        let pinned = self
+            .ours(&format!("push {version} {reference}"))
+            .await
+            .success()
+            .unwrap();
+        assert!(pinned.contains("@sha256:"), "{pinned}");
+        pinned
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_we_sign_cosign_verifies() {
+    let bench = Bench::new("cosign-reads").await;
+    for kind in ["p256", "ed25519"] {
+        bench
+            .ours(&format!(
+                "keys generate --output-key-prefix {kind} --type {kind}"
+            ))
+            .await
+            .success()
+            .unwrap();
+    }
+    for (kind, other, version) in [("p256", "ed25519", "1.0.0"), ("ed25519", "p256", "2.0.0")] {
+        let pinned = bench.pushed(version).await;
+        bench
+            .ours(&format!("sign {pinned} --key {kind}.key"))
+            .await
+            .success()
+            .unwrap();
+        let claims = bench
+            .cosign_verifies(&format!("{kind}.pub"), &pinned)
+            .await
+            .success()
+            .unwrap();
+        // The version is inside what was signed.
+        assert!(claims.contains(version), "{claims}");
+        let refused = bench
+            .cosign_verifies(&format!("{other}.pub"), &pinned)
+            .await;
+        assert!(!refused.is_success(), "{refused}");
+        let refused = bench
+            .ours(&format!("verify {pinned} --key {other}.pub"))
+            .await
+            .failure(3)
+            .unwrap();
+        assert!(refused.contains("one by another key (hint "), "{refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cosign_signs_we_verify() {
+    let bench = Bench::new("cosign-writes").await;
+    bench.cosign("generate-key-pair").await.success().unwrap();
+    bench
+        .ours("keys generate --output-key-prefix ours")
+        .await
+        .success()
+        .unwrap();
+
+    // Signatures of both stand beside each other, whoever came first.
+    let pinned = bench.pushed("1.0.0").await;
+    bench.cosign_writes("sign", "cosign.key", &pinned).await;
+    bench
+        .ours(&format!("sign {pinned} --key ours.key"))
+        .await
+        .success()
+        .unwrap();
+    for key in ["cosign.pub", "ours.pub"] {
+        bench
+            .ours(&format!("verify {pinned} --key {key}"))
+            .await
+            .success()
+            .unwrap();
+        bench.cosign_verifies(key, &pinned).await.success().unwrap();
+    }
+
+    // Each opens the other's key file.
+    let pinned = bench.pushed("2.0.0").await;
+    bench
+        .ours(&format!("sign {pinned} --key cosign.key"))
+        .await
+        .success()
+        .unwrap();
+    bench.cosign_writes("sign", "ours.key", &pinned).await;
+    for key in ["cosign.pub", "ours.pub"] {
+        bench
+            .ours(&format!("verify {pinned} --key {key}"))
+            .await
+            .success()
+            .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attestation_by_the_right_key_is_no_signature() {
+    let bench = Bench::new("cosign-attests").await;
+    bench.cosign("generate-key-pair").await.success().unwrap();
+    fs_err::write(bench.folder.join("predicate.json"), "{\"tested\": true}").unwrap();
+    let pinned = bench.pushed("1.0.0").await;
+    let verify = format!("verify {pinned} --key cosign.pub");
+    let refused = bench.ours(&verify).await.failure(3).unwrap();
+    assert!(
+        refused.contains("the registry holds no signature for it"),
+        "{refused}"
+    );
+    bench
+        .cosign_writes(
+            "attest --predicate predicate.json --type https://example.com/tested/v1",
+            "cosign.key",
+            &pinned,
+        )
+        .await;
+    let refused = bench.ours(&verify).await.failure(3).unwrap();
+    assert!(
+        refused.contains("one that is an attestation (https://example.com/tested/v1)"),
+        "{refused}"
+    );
+}
