@@ -27,7 +27,7 @@ const CRDS_SAID: u32 = 60;
 const VERSION_AGAIN: Duration = Duration::from_secs(60);
 
 /// Waits until the API server has told its version and serves our kinds; says what is missing.
-pub async fn wait(shared: &Shared) {
+pub(crate) async fn wait(shared: &Shared) {
     crate::retry("ask the API server for its version", || version(shared)).await;
     for look in 0u32.. {
         let client = shared.client();
@@ -47,7 +47,7 @@ pub async fn wait(shared: &Shared) {
 }
 
 /// Asks for the version again and again until `shutdown`.
-pub async fn refresh(shared: Arc<Shared>, shutdown: CancellationToken) {
+pub(crate) async fn refresh(shared: Arc<Shared>, shutdown: CancellationToken) {
     loop {
         tokio::select! {
             () = shutdown.cancelled() => return,

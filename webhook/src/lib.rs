@@ -4,6 +4,7 @@
 mod api_server;
 pub mod args;
 pub mod certs;
+mod chain;
 pub mod cluster;
 pub mod lease;
 pub mod logs;
@@ -20,24 +21,10 @@ mod watches;
 use std::fmt::Display;
 use std::time::Duration;
 
+pub use chain::chain;
+
 /// An error whose kind no caller tells apart: it ends a task and is told.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// An error with its causes, on one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        // Libraries often repeat the cause in their own message.
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        next = cause.source();
-    }
-    text
-}
 
 /// Does `work` until it succeeds, ever more slowly; says each time why it did not.
 async fn retry<T, E, F>(what: impl Display, work: impl Fn() -> F) -> T

@@ -58,7 +58,7 @@ fn live(settings: Settings) -> Result<(), BoxError> {
     ended
 }
 
-fn wrong_use(error: &dyn std::error::Error) -> ! {
+fn wrong_use(error: &(dyn std::error::Error + 'static)) -> ! {
     Args::command()
         .error(ErrorKind::ValueValidation, chain(error))
         .exit()

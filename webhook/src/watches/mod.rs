@@ -11,12 +11,12 @@ use bundle_core::review::class::Class;
 use tokio_util::sync::CancellationToken;
 
 use self::follow::Follower;
-pub use self::policies::policies;
+pub(crate) use self::policies::policies;
 use crate::readiness::Gate;
 use crate::shared::Shared;
 
 /// Keeps the ProvisionerClasses on their shelf until `shutdown`.
-pub async fn classes(shared: Arc<Shared>, shutdown: CancellationToken) {
+pub(crate) async fn classes(shared: Arc<Shared>, shutdown: CancellationToken) {
     let mut follower = Follower::new(shared.client(), "ProvisionerClass", "provisionerclasses");
     loop {
         let specs = tokio::select! {

@@ -21,7 +21,7 @@ const SECRETS_AGAIN: Duration = Duration::from_secs(15);
 const SECRETS_SOON: Duration = Duration::from_secs(2);
 
 /// Keeps the SignaturePolicies on their shelf until `shutdown`.
-pub async fn policies(shared: Arc<Shared>, shutdown: CancellationToken) {
+pub(crate) async fn policies(shared: Arc<Shared>, shutdown: CancellationToken) {
     let mut follower = Follower::new(shared.client(), "SignaturePolicy", "signaturepolicies");
     let mut specs: Option<Specs> = None;
     let mut again = None;
