@@ -122,7 +122,7 @@ mod tests {
             ",",
             "Negotiate",
             "Bearer",
-            r#"Bearer realm"#,
+            "Bearer realm",
             r#"Bearer x="y"#,
         ] {
             assert_eq!(challenge(header), None, "{header}");

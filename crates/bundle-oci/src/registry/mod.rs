@@ -43,6 +43,8 @@ pub struct Deadlines {
     pub call: Duration,
     /// A whole call that transfers content: pull and push.
     pub transfer: Duration,
+    /// First pause before a busy registry (429, 5xx) is asked again; it grows, and is asked three times at most. `Retry-After` comes before it.
+    pub pause: Duration,
 }
 
 impl Default for Deadlines {
@@ -52,6 +54,7 @@ impl Default for Deadlines {
             stall: Duration::from_secs(15),
             call: Duration::from_secs(30),
             transfer: Duration::from_secs(600),
+            pause: Duration::from_millis(200),
         }
     }
 }

@@ -84,16 +84,16 @@ impl Client {
             content: Some(("application/octet-stream", Bytes::new())),
             ..Ask::get(repository, "blobs/uploads/".to_owned()).writing()
         };
-        let begun = self.send(&begin).await?;
-        let mut place = begun
+        let answer = self.send(&begin).await?;
+        let mut place = answer
             .headers()
             .get(LOCATION)
             .and_then(|value| value.to_str().ok())
-            .and_then(|text| begun.url().join(text).ok())
+            .and_then(|text| answer.url().join(text).ok())
             .ok_or_else(|| {
                 Reason::Malformed("the registry names no place for an upload".to_owned())
             })?;
-        if begun.url().scheme() == "https" && place.scheme() != "https" {
+        if answer.url().scheme() == "https" && place.scheme() != "https" {
             return Err(Reason::Redirect {
                 to: super::http::authority(&place),
                 why: "away from TLS, for an upload",

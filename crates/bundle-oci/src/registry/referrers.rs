@@ -56,10 +56,8 @@ impl Client {
             pinned,
             self.deadlines.call,
             async {
-                let mut listed = match self.list(repository, pinned.digest()).await? {
-                    Some(listed) => listed,
-                    None => Vec::new(),
-                };
+                let api = self.list(repository, pinned.digest()).await?;
+                let mut listed = api.unwrap_or_default();
                 if listed.is_empty() {
                     // No API, or one that came after the signatures did.
                     listed = match self.tagged_list(repository, pinned.digest()).await? {

@@ -32,7 +32,7 @@ type Key = (String, String, bool);
 pub(super) struct Tokens {
     sources: Logins,
     logins: Mutex<HashMap<String, Option<Login>>>,
-    tokens: Mutex<HashMap<Key, (HeaderValue, Instant)>>,
+    bought: Mutex<HashMap<Key, (HeaderValue, Instant)>>,
 }
 
 #[derive(Deserialize)]
@@ -52,7 +52,7 @@ impl Tokens {
         Self {
             sources,
             logins: Mutex::default(),
-            tokens: Mutex::default(),
+            bought: Mutex::default(),
         }
     }
 
@@ -66,7 +66,7 @@ impl Tokens {
 
     /// Drops the token for a repository, which the registry did not take.
     pub(super) fn forget(&self, repository: Repository<'_>, push: bool) {
-        lock(&self.tokens).remove(&key(repository, push));
+        lock(&self.bought).remove(&key(repository, push));
     }
 
     /// The header to send, if any.
@@ -96,7 +96,7 @@ impl Tokens {
                 login,
             ) => {
                 let key = key(repository, push);
-                if let Some((token, until)) = lock(&self.tokens).get(&key)
+                if let Some((token, until)) = lock(&self.bought).get(&key)
                     && *until > Instant::now()
                 {
                     return Ok(Some(token.clone()));
@@ -113,7 +113,7 @@ impl Tokens {
                 let realm = trusted_realm(realm, endpoint)?;
                 let (token, until) =
                     buy(pools, realm, service.as_deref(), &scope, login.as_ref()).await?;
-                lock(&self.tokens).insert(key, (token.clone(), until));
+                lock(&self.bought).insert(key, (token.clone(), until));
                 Ok(Some(token))
             }
         }

@@ -86,7 +86,7 @@ impl Client {
     /// Sends a request until it is answered with success, or with something that trying again will not change.
     pub(super) async fn send(&self, ask: &Ask<'_>) -> Result<Response, Reason> {
         let backoff = ExponentialBuilder::default()
-            .with_min_delay(Duration::from_millis(200))
+            .with_min_delay(self.deadlines.pause)
             .with_max_times(3)
             .with_jitter();
         (|| self.attempt(ask))

@@ -4,6 +4,7 @@
 mod entry;
 mod meter;
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::io::{BufReader, Read};
 
@@ -197,12 +198,10 @@ impl Unpacking {
         let mut metered = inflated.into_source();
         let arrived = metered.drain();
         if arrived != layer.size || metered.digest() != layer.digest {
-            let found = if arrived == layer.size {
-                metered.digest().to_string()
-            } else if arrived > layer.size {
-                format!("more than its {} bytes", layer.size)
-            } else {
-                format!("only {arrived} of {} bytes", layer.size)
+            let found = match arrived.cmp(&layer.size) {
+                Ordering::Equal => metered.digest().to_string(),
+                Ordering::Greater => format!("more than its {} bytes", layer.size),
+                Ordering::Less => format!("only {arrived} of {} bytes", layer.size),
             };
             return Err(UnpackError::DigestMismatch {
                 what,

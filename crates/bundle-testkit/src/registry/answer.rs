@@ -1,0 +1,388 @@
+//! Requests to answers: the distribution protocol as far as clients use it, and each fault where it bites.
+//! Not here: what is stored.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use serde_json::{Value, json};
+
+use super::{Fault, Login, Seen, Shared, lock};
+
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const LARGEST: usize = 128 << 20;
+
+pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path().to_owned();
+    let authorization = parts
+        .headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned);
+    if path != "/v2/" {
+        lock(&shared.seen).push(Seen {
+            method: parts.method.to_string(),
+            path: parts.uri.to_string(),
+            authorization: authorization.clone(),
+        });
+    }
+    if let Some(fault) = general_fault(&shared).await {
+        return fault;
+    }
+    let query = Query(parts.uri.query().unwrap_or_default().to_owned());
+    if path == "/token" {
+        return token(&shared, &query, authorization.as_deref());
+    }
+    let Some(rest) = path.strip_prefix("/v2/") else {
+        return error(StatusCode::NOT_FOUND, "no such page");
+    };
+    if let Some(refusal) = refuse(&shared, rest, &parts.method, authorization.as_deref()) {
+        return refusal;
+    }
+    if rest.is_empty() {
+        return StatusCode::OK.into_response();
+    }
+    let Ok(body) = to_bytes(body, LARGEST).await else {
+        return error(StatusCode::PAYLOAD_TOO_LARGE, "too large");
+    };
+    for (kind, handler) in KINDS {
+        if let Some((repository, name)) = rest.rsplit_once(kind) {
+            let call = Call {
+                shared: &shared,
+                method: &parts.method,
+                headers: &parts.headers,
+                query: &query,
+                repository,
+                name,
+                body,
+            };
+            return handler(&call);
+        }
+    }
+    error(StatusCode::NOT_FOUND, "no such page")
+}
+
+struct Query(String);
+
+impl Query {
+    fn get(&self, name: &str) -> Option<String> {
+        self.0.split('&').find_map(|pair| {
+            let (key, value) = pair.split_once('=')?;
+            (key == name).then(|| {
+                value
+                    .replace("%3A", ":")
+                    .replace("%2F", "/")
+                    .replace("%2C", ",")
+            })
+        })
+    }
+}
+
+struct Call<'a> {
+    shared: &'a Shared,
+    method: &'a Method,
+    headers: &'a HeaderMap,
+    query: &'a Query,
+    repository: &'a str,
+    name: &'a str,
+    body: Bytes,
+}
+
+type Handler = fn(&Call<'_>) -> Response;
+/// Uploads before blobs: both match their path.
+const KINDS: [(&str, Handler); 4] = [
+    ("/blobs/uploads/", upload),
+    ("/blobs/", blob),
+    ("/manifests/", manifest),
+    ("/referrers/", referrers),
+];
+
+fn error(status: StatusCode, message: &str) -> Response {
+    let body = json!({ "errors": [{ "code": "TESTKIT", "message": message }] });
+    (
+        status,
+        [(header::CONTENT_TYPE, "application/json")],
+        body.to_string(),
+    )
+        .into_response()
+}
+
+fn status(code: u16) -> StatusCode {
+    StatusCode::from_u16(code).unwrap_or(StatusCode::IM_A_TEAPOT)
+}
+
+/// Faults that do not care what was asked.
+async fn general_fault(shared: &Shared) -> Option<Response> {
+    let busy = {
+        let mut fault = lock(&shared.fault);
+        match &mut *fault {
+            Some(Fault::Busy { status, times }) if *times > 0 => {
+                *times -= 1;
+                Some(*status)
+            }
+            Some(Fault::Silent) => None,
+            Some(Fault::Html) => {
+                let page = "<!doctype html><title>Please log in</title>";
+                return Some(([(header::CONTENT_TYPE, "text/html")], page).into_response());
+            }
+            _ => return None,
+        }
+    };
+    match busy {
+        Some(code) => {
+            let mut response = error(status(code), "slow down");
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, header::HeaderValue::from_static("0"));
+            Some(response)
+        }
+        None => std::future::pending().await,
+    }
+}
+
+fn basic(login: &Login) -> String {
+    format!(
+        "Basic {}",
+        STANDARD.encode(format!("{}:{}", login.user, login.password))
+    )
+}
+
+fn token(shared: &Shared, query: &Query, authorization: Option<&str>) -> Response {
+    let Some(login) = &shared.settings.login else {
+        return error(StatusCode::NOT_FOUND, "no tokens here");
+    };
+    if authorization != Some(basic(login).as_str()) {
+        return error(StatusCode::UNAUTHORIZED, "wrong name or password");
+    }
+    let scope = query.get("scope").unwrap_or_default();
+    json!({ "token": STANDARD.encode(scope), "expires_in": 300 })
+        .to_string()
+        .into_response()
+}
+
+/// 401 for those who may not.
+fn refuse(
+    shared: &Shared,
+    rest: &str,
+    method: &Method,
+    authorization: Option<&str>,
+) -> Option<Response> {
+    let login = shared.settings.login.as_ref()?;
+    let repository = KINDS
+        .iter()
+        .find_map(|(kind, _)| rest.rsplit_once(kind))
+        .map_or("", |(repository, _)| repository);
+    let action = if matches!(*method, Method::GET | Method::HEAD) {
+        "pull"
+    } else {
+        "pull,push"
+    };
+    let scope = format!("repository:{repository}:{action}");
+    let challenge = if login.token {
+        let wanted: Vec<String> = ["pull", "pull,push"]
+            .iter()
+            .filter(|granted| granted.contains(action))
+            .map(|granted| STANDARD.encode(format!("repository:{repository}:{granted}")))
+            .collect();
+        if authorization
+            .and_then(|text| text.strip_prefix("Bearer "))
+            .is_some_and(|token| wanted.iter().any(|good| good == token))
+        {
+            return None;
+        }
+        format!(
+            r#"Bearer realm="http://{}/token",service="testkit",scope="{scope}""#,
+            shared.address
+        )
+    } else {
+        if authorization == Some(basic(login).as_str()) {
+            return None;
+        }
+        r#"Basic realm="testkit""#.to_owned()
+    };
+    let mut response = error(StatusCode::UNAUTHORIZED, "authentication required");
+    if let Ok(value) = challenge.parse() {
+        response
+            .headers_mut()
+            .insert(header::WWW_AUTHENTICATE, value);
+    }
+    Some(response)
+}
+
+fn upload(call: &Call<'_>) -> Response {
+    let mut store = lock(&call.shared.store);
+    let place = |id: u64| format!("/v2/{}/blobs/uploads/{id}?state=x", call.repository);
+    let id = call.name.parse().unwrap_or(0);
+    match *call.method {
+        Method::POST => {
+            let id = store.begin();
+            (StatusCode::ACCEPTED, [(header::LOCATION, place(id))]).into_response()
+        }
+        Method::PATCH if store.append(id, &call.body) => {
+            (StatusCode::ACCEPTED, [(header::LOCATION, place(id))]).into_response()
+        }
+        Method::PUT if store.append(id, &call.body) => {
+            let (Some(bytes), Some(digest)) = (store.finish(id), call.query.get("digest")) else {
+                return error(StatusCode::BAD_REQUEST, "no digest");
+            };
+            if store.put_blob(call.repository, bytes).as_str() != digest {
+                return error(StatusCode::BAD_REQUEST, "the digest does not match");
+            }
+            StatusCode::CREATED.into_response()
+        }
+        _ => error(StatusCode::NOT_FOUND, "no such upload"),
+    }
+}
+
+fn blob(call: &Call<'_>) -> Response {
+    let Some(mut bytes) = lock(&call.shared.store).blob(call.repository, call.name) else {
+        return error(StatusCode::NOT_FOUND, "blob unknown to registry");
+    };
+    if *call.method != Method::GET {
+        return ([(header::CONTENT_LENGTH, bytes.len())], Body::empty()).into_response();
+    }
+    if lock(&call.shared.spared).contains(call.name) {
+        return bytes.into_response();
+    }
+    let half = bytes.slice(..bytes.len() / 2);
+    let length = [(header::CONTENT_LENGTH, bytes.len())];
+    match &*lock(&call.shared.fault) {
+        Some(Fault::LyingBlob) => bytes = bytes.iter().map(|byte| byte ^ 1).collect(),
+        Some(Fault::TruncatedBlob) => bytes = half,
+        Some(Fault::CutBlob) => {
+            let broken = [Ok(half), Err(std::io::Error::other("cut"))];
+            return (length, Body::from_stream(stream::iter(broken))).into_response();
+        }
+        Some(Fault::StallingBlob) => {
+            let started = stream::iter([Ok::<_, Infallible>(half)]).chain(stream::pending());
+            return (length, Body::from_stream(started)).into_response();
+        }
+        Some(Fault::RedirectBlobs(to)) => {
+            let place = [(header::LOCATION, format!("{to}/{}", call.name))];
+            return (StatusCode::TEMPORARY_REDIRECT, place).into_response();
+        }
+        _ => {}
+    }
+    bytes.into_response()
+}
+
+fn manifest(call: &Call<'_>) -> Response {
+    if *call.method == Method::PUT {
+        return put_manifest(call);
+    }
+    let fault = lock(&call.shared.fault).clone();
+    if let Some(Fault::ReferrersTag(code)) = fault
+        && call.name.starts_with("sha256-")
+    {
+        return error(status(code), "not for you");
+    }
+    let store = lock(&call.shared.store);
+    let Some((media_type, bytes)) = store.manifest(call.repository, call.name) else {
+        return error(StatusCode::NOT_FOUND, "manifest unknown");
+    };
+    let digest = bundle_core::reference::Digest::of(bytes);
+    let mut bytes = bytes.clone();
+    match fault {
+        Some(Fault::LyingManifest) => {
+            let mut changed = bytes.to_vec();
+            changed.push(b'\n');
+            bytes = changed.into();
+        }
+        Some(Fault::HugeManifest) if *call.method == Method::GET => {
+            let pieces = stream::repeat(Bytes::from(vec![b' '; 1 << 20])).take(400);
+            let body = Body::from_stream(pieces.map(Ok::<_, Infallible>));
+            return ([(header::CONTENT_TYPE, media_type.clone())], body).into_response();
+        }
+        _ => {}
+    }
+    let headers = [
+        (header::CONTENT_TYPE, media_type.clone()),
+        (header::CONTENT_LENGTH, bytes.len().to_string()),
+        (
+            header::HeaderName::from_static("docker-content-digest"),
+            digest.to_string(),
+        ),
+    ];
+    if *call.method == Method::HEAD {
+        bytes = Bytes::new();
+    }
+    (headers, Body::from(bytes)).into_response()
+}
+
+fn put_manifest(call: &Call<'_>) -> Response {
+    let media_type = call
+        .headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let Ok(document) = serde_json::from_slice::<Value>(&call.body) else {
+        return error(StatusCode::BAD_REQUEST, "manifest invalid");
+    };
+    let mut store = lock(&call.shared.store);
+    let before = store.manifest(call.repository, call.name).cloned();
+    let digest = store.put_manifest(call.repository, call.name, media_type, &call.body);
+    if let Some(Fault::LostUpdates(times)) = &mut *lock(&call.shared.fault)
+        && *times > 0
+        && call.name.starts_with("sha256-")
+    {
+        *times -= 1;
+        let (media_type, bytes) = before.unwrap_or_else(|| {
+            let empty = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [] });
+            (INDEX.to_owned(), empty.to_string().into())
+        });
+        store.put_manifest(call.repository, call.name, &media_type, &bytes);
+    }
+    let mut response = (
+        StatusCode::CREATED,
+        [("docker-content-digest", digest.to_string())],
+    )
+        .into_response();
+    if call.shared.settings.referrers_api
+        && let Some(subject) = document["subject"]["digest"].as_str()
+        && let Ok(value) = subject.parse()
+    {
+        response.headers_mut().insert("oci-subject", value);
+    }
+    response
+}
+
+fn referrers(call: &Call<'_>) -> Response {
+    match &*lock(&call.shared.fault) {
+        Some(Fault::ReferrersApi(code)) => return error(status(*code), "not for you"),
+        Some(Fault::ReferrersTag(_)) => return error(StatusCode::NOT_FOUND, "no such page"),
+        _ => {}
+    }
+    if !call.shared.settings.referrers_api {
+        return (StatusCode::NOT_FOUND, "404 page not found\n").into_response();
+    }
+    let all = lock(&call.shared.store).referrers(call.repository, call.name);
+    let page = call.shared.settings.page;
+    let from: usize = call
+        .query
+        .get("from")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
+    let entries: Vec<_> = all.iter().skip(from).take(page).collect();
+    let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": entries });
+    let mut response = ([(header::CONTENT_TYPE, INDEX)], index.to_string()).into_response();
+    if from + page < all.len() {
+        let next = format!(
+            r#"</v2/{}/referrers/{}?from={}>; rel="next""#,
+            call.repository,
+            call.name,
+            from + page
+        );
+        if let Ok(value) = next.parse() {
+            response.headers_mut().insert(header::LINK, value);
+        }
+    }
+    response
+}

@@ -1,0 +1,172 @@
+//! A registry in this process, on a free loopback port: honest by default, and at fault in one chosen way at a time.
+//! Not here: a real registry; the e2e harness runs one.
+
+mod answer;
+mod fault;
+mod store;
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use bundle_core::reference::Digest;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+pub use fault::Fault;
+use store::Store;
+
+/// What a registry asks of its clients, and what it can.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Whether it has the referrers API of OCI 1.1.
+    pub referrers_api: bool,
+    /// Entries on one page of the referrers API.
+    pub page: usize,
+    /// Who may use it; everybody if nobody is named.
+    pub login: Option<Login>,
+}
+
+/// Who may use a registry.
+#[derive(Debug, Clone)]
+pub struct Login {
+    /// Name.
+    pub user: String,
+    /// Password.
+    pub password: String,
+    /// Whether the password buys a token, instead of being sent with each request.
+    pub token: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            referrers_api: true,
+            page: 100,
+            login: None,
+        }
+    }
+}
+
+/// A request that was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// `GET`, `PUT` and so on.
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    /// The `Authorization` header.
+    pub authorization: Option<String>,
+}
+
+/// A running registry; ends when dropped.
+#[derive(Debug)]
+pub struct Registry {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    settings: Settings,
+    address: SocketAddr,
+    store: Mutex<Store>,
+    fault: Mutex<Option<Fault>>,
+    seen: Mutex<Vec<Seen>>,
+    spared: Mutex<BTreeSet<String>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Registry {
+    /// Starts one that is honest and has everything.
+    pub async fn honest() -> std::io::Result<Self> {
+        Self::start(Settings::default()).await
+    }
+
+    /// Starts one with these settings, honest for now.
+    pub async fn start(settings: Settings) -> std::io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            settings,
+            address,
+            store: Mutex::default(),
+            fault: Mutex::default(),
+            seen: Mutex::default(),
+            spared: Mutex::default(),
+        });
+        let router = Router::new()
+            .fallback(answer::answer)
+            .with_state(Arc::clone(&shared));
+        let task = tokio::spawn(async move {
+            // Ends with the runtime or by being dropped; nobody is left to tell of an error.
+            let _ = axum::serve(listener, router).await;
+        });
+        Ok(Self {
+            address,
+            shared,
+            task,
+        })
+    }
+
+    /// `HOST:PORT`, as references begin.
+    pub fn host(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// A reference in this registry: `registry.reference("team/web:1.0")`.
+    pub fn reference(&self, rest: &str) -> String {
+        format!("{}/{rest}", self.address)
+    }
+
+    /// Begins to be at fault, or stops.
+    pub fn set_fault(&self, fault: Option<Fault>) {
+        *lock(&self.shared.fault) = fault;
+    }
+
+    /// Serves this blob honestly whatever the fault is, so that the fault shows on another.
+    pub fn spare(&self, blob: &Digest) {
+        lock(&self.shared.spared).insert(blob.to_string());
+    }
+
+    /// The requests so far, without greetings (`GET /v2/`).
+    pub fn seen(&self) -> Vec<Seen> {
+        lock(&self.shared.seen).clone()
+    }
+
+    /// The same as lines: `PUT /v2/team/web/manifests/1.0`.
+    pub fn lines(&self) -> Vec<String> {
+        self.seen()
+            .into_iter()
+            .map(|seen| format!("{} {}", seen.method, seen.path))
+            .collect()
+    }
+
+    /// Puts an image of one layer there, as it is: `tar` is the layer's bytes, whatever they are. Answers the digest of its manifest.
+    pub fn publish(&self, repository: &str, tag: &str, tar: &[u8]) -> Digest {
+        lock(&self.shared.store).publish(repository, tag, tar)
+    }
+
+    /// Puts a manifest there, as it is.
+    pub fn put_manifest(&self, repository: &str, name: &str, media_type: &str, bytes: &[u8]) {
+        lock(&self.shared.store).put_manifest(repository, name, media_type, &bytes.to_vec().into());
+    }
+
+    /// A manifest as it is stored now.
+    pub fn manifest(&self, repository: &str, name: &str) -> Option<Vec<u8>> {
+        let store = lock(&self.shared.store);
+        let (_, bytes) = store.manifest(repository, name)?;
+        Some(bytes.to_vec())
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

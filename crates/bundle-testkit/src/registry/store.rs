@@ -1,0 +1,115 @@
+//! What the registry holds: blobs, manifests and uploads that have begun.
+//! Not here: HTTP.
+
+use std::collections::BTreeMap;
+
+use bundle_core::reference::Digest;
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    /// By repository and digest.
+    blobs: BTreeMap<(String, String), Bytes>,
+    /// By repository and tag or digest: media type and bytes.
+    manifests: BTreeMap<(String, String), (String, Bytes)>,
+    /// Bytes of uploads that came in pieces.
+    uploads: BTreeMap<u64, Vec<u8>>,
+    next: u64,
+}
+
+impl Store {
+    pub(super) fn blob(&self, repository: &str, digest: &str) -> Option<Bytes> {
+        let key = (repository.to_owned(), digest.to_owned());
+        self.blobs.get(&key).cloned()
+    }
+
+    pub(super) fn put_blob(&mut self, repository: &str, bytes: Bytes) -> Digest {
+        let digest = Digest::of(&bytes);
+        self.blobs
+            .insert((repository.to_owned(), digest.to_string()), bytes);
+        digest
+    }
+
+    pub(super) fn manifest(&self, repository: &str, name: &str) -> Option<&(String, Bytes)> {
+        self.manifests
+            .get(&(repository.to_owned(), name.to_owned()))
+    }
+
+    pub(super) fn put_manifest(
+        &mut self,
+        repository: &str,
+        name: &str,
+        media_type: &str,
+        bytes: &Bytes,
+    ) -> Digest {
+        let digest = Digest::of(bytes);
+        for name in [name, digest.as_str()] {
+            self.manifests.insert(
+                (repository.to_owned(), name.to_owned()),
+                (media_type.to_owned(), bytes.clone()),
+            );
+        }
+        digest
+    }
+
+    pub(super) fn publish(&mut self, repository: &str, tag: &str, tar: &[u8]) -> Digest {
+        let diff_id = Digest::of(tar);
+        let config = json!({
+            "architecture": "amd64", "os": "linux",
+            "rootfs": { "type": "layers", "diff_ids": [diff_id] },
+        })
+        .to_string();
+        let (config_size, config) = (config.len(), self.put_blob(repository, config.into()));
+        let layer = self.put_blob(repository, Bytes::copy_from_slice(tar));
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": { "mediaType": "application/vnd.oci.image.config.v1+json", "digest": config, "size": config_size },
+            "layers": [{ "mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": layer, "size": tar.len() }],
+        });
+        self.put_manifest(
+            repository,
+            tag,
+            "application/vnd.oci.image.manifest.v1+json",
+            &manifest.to_string().into(),
+        )
+    }
+
+    pub(super) fn begin(&mut self) -> u64 {
+        self.next += 1;
+        self.uploads.insert(self.next, Vec::new());
+        self.next
+    }
+
+    pub(super) fn append(&mut self, upload: u64, bytes: &[u8]) -> bool {
+        let Some(begun) = self.uploads.get_mut(&upload) else {
+            return false;
+        };
+        begun.extend_from_slice(bytes);
+        true
+    }
+
+    pub(super) fn finish(&mut self, upload: u64) -> Option<Bytes> {
+        self.uploads.remove(&upload).map(Bytes::from)
+    }
+
+    /// Descriptors of what refers to `subject`, by digest.
+    pub(super) fn referrers(&self, repository: &str, subject: &str) -> Vec<Value> {
+        let mut found = Vec::new();
+        for ((place, name), (media_type, bytes)) in &self.manifests {
+            let Ok(document) = serde_json::from_slice::<Value>(bytes) else {
+                continue;
+            };
+            if place == repository && name.contains(':') && document["subject"]["digest"] == subject
+            {
+                found.push(json!({
+                    "mediaType": media_type, "digest": name, "size": bytes.len(),
+                    "artifactType": document["artifactType"],
+                    "annotations": document["annotations"],
+                }));
+            }
+        }
+        found
+    }
+}
