@@ -16,6 +16,7 @@ pub mod settings;
 pub mod shared;
 pub mod shelf;
 pub mod signals;
+pub mod sources;
 mod watches;
 
 use std::fmt::Display;

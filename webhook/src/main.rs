@@ -8,6 +8,7 @@ use bundle_webhook::args::Args;
 use bundle_webhook::cluster::Clients;
 use bundle_webhook::settings::Settings;
 use bundle_webhook::signals::Signals;
+use bundle_webhook::sources::Registries;
 use bundle_webhook::{chain, logs, run};
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
@@ -47,9 +48,10 @@ fn live(settings: Settings) -> Result<(), BoxError> {
     let ended = runtime.block_on(async {
         let signals = Signals::listen()?;
         let clients = Clients::connect(&settings).await?;
+        let registries = Registries::new(settings.registry_ca.clone())?;
         let shutdown = CancellationToken::new();
         tokio::select! {
-            ended = run::run(settings, clients, shutdown.clone()) => Ok(ended?),
+            ended = run::run(settings, clients, registries, shutdown.clone()) => Ok(ended?),
             () = signals.second(shutdown) => Err("a second signal came before the end".into()),
         }
     });

@@ -22,6 +22,7 @@ use crate::server::admission_listener::{self, Drain};
 use crate::server::health::{self, Health};
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::sources::Registries;
 use crate::{BoxError, api_server, certs, watches};
 
 /// A request may be cut off by its outer deadline only after the review's own has passed.
@@ -57,6 +58,7 @@ type Tasks = JoinSet<(&'static str, Result<(), BoxError>)>;
 pub async fn run(
     settings: Settings,
     clients: Clients,
+    registries: Registries,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     let readiness = Arc::new(Readiness::default());
@@ -82,7 +84,7 @@ pub async fn run(
     tasks.spawn(async { ("health", serving.await.map_err(BoxError::from)) });
     let prepared = tokio::select! {
         () = shutdown.cancelled() => None,
-        shared = prepare(settings, clients, metrics, readiness.clone()) => Some(shared),
+        shared = prepare(settings, clients, registries, metrics, readiness.clone()) => Some(shared),
     };
     if let Some(shared) = prepared {
         start(&mut tasks, &shared, admission_listener, &shutdown);
@@ -94,6 +96,7 @@ pub async fn run(
 async fn prepare(
     settings: Settings,
     clients: Clients,
+    registries: Registries,
     metrics: Metrics,
     readiness: Arc<Readiness>,
 ) -> Arc<Shared> {
@@ -101,7 +104,9 @@ async fn prepare(
         certs::stamp_key(clients.own(), &settings.namespace)
     })
     .await;
-    Arc::new(Shared::new(settings, clients, metrics, readiness, key))
+    Arc::new(Shared::new(
+        settings, clients, registries, metrics, readiness, key,
+    ))
 }
 
 fn start(

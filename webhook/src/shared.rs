@@ -8,13 +8,15 @@ use bundle_core::diagnostic::Findings;
 use bundle_core::policy::Policy;
 use bundle_core::review::class::Class;
 use bundle_core::version::ServerVersion;
-use kube::Client;
+use bundle_oci::registry;
+use kube::{Api, Client};
 
 use crate::cluster::{Clients, ClusterError, ServiceAccount};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::settings::Settings;
 use crate::shelf::Shelf;
+use crate::sources::{PullSecretError, Registries};
 
 /// The key of the admission stamp; never printed, wiped when dropped.
 pub struct StampKey(zeroize::Zeroizing<Vec<u8>>);
@@ -44,6 +46,7 @@ pub struct Shared {
     /// The SignaturePolicies of the cluster, with the keys of their Secrets filled in; also those with problems.
     pub policies: Shelf<Policy>,
     clients: Clients,
+    registries: Registries,
     stamp_key: ArcSwap<StampKey>,
     server_version: ArcSwapOption<ServerVersion>,
 }
@@ -53,6 +56,7 @@ impl Shared {
     pub fn new(
         settings: Settings,
         clients: Clients,
+        registries: Registries,
         metrics: Metrics,
         readiness: Arc<Readiness>,
         stamp_key: StampKey,
@@ -64,6 +68,7 @@ impl Shared {
             classes: Shelf::default(),
             policies: Shelf::default(),
             clients,
+            registries,
             stamp_key: ArcSwap::from_pointee(stamp_key),
             server_version: ArcSwapOption::empty(),
         }
@@ -77,6 +82,25 @@ impl Shared {
     /// Acts as a ServiceAccount; all clients share one pool of connections.
     pub fn client_as(&self, account: &ServiceAccount) -> Result<Client, ClusterError> {
         self.clients.acting_as(account)
+    }
+
+    /// The registry client in nobody's name; clones share connections.
+    pub fn registry(&self) -> &registry::Client {
+        self.registries.anonymous()
+    }
+
+    /// The registry client for a source: with the pull secret that it names, which is in the system namespace.
+    pub async fn registry_for(
+        &self,
+        pull_secret: Option<&str>,
+    ) -> Result<registry::Client, PullSecretError> {
+        match pull_secret {
+            None => Ok(self.registry().clone()),
+            Some(name) => {
+                let secrets = Api::namespaced(self.client(), &self.settings.namespace);
+                self.registries.with_secret(&secrets, name).await
+            }
+        }
     }
 
     /// The key that stamps are made and checked with.
