@@ -56,10 +56,10 @@ pub struct Refusal {
 
 /// Decides on an image. `signatures` are what the registry holds for its digest, or why that is not known; they are not needed where
 /// [`policy::needs_signatures`] says so.
-pub fn decide(
+pub fn decide<'a>(
     reference: PinnedReference,
     signatures: &Result<Vec<RawSignature>, Unavailable>,
-    policies: &[Policy],
+    policies: impl IntoIterator<Item = &'a Policy>,
     class: ClassSignatures,
 ) -> Result<Decided<PinnedReference>, Refusal> {
     let examined = examine(&reference, signatures, policies);
@@ -89,11 +89,10 @@ pub fn examine<'a>(
         .into_iter()
         .filter(|policy| policy.matches(reference.reference()))
         .map(|policy| {
-            let read = std::cell::RefCell::new(&mut keys);
             policy.ready(|pem| {
                 let key = PublicKey::parse(pem)?;
                 let id = key.id().clone();
-                read.borrow_mut().insert(id.clone(), key);
+                keys.insert(id.clone(), key);
                 Ok(id)
             })
         })

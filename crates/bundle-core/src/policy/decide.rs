@@ -61,17 +61,12 @@ pub enum PolicyDecision {
     CannotTell(Findings),
 }
 
-/// The policies that are about `reference`.
-pub fn matching<'a>(reference: &Reference, policies: &'a [Policy]) -> Vec<&'a Policy> {
-    policies
-        .iter()
-        .filter(|policy| policy.matches(reference))
-        .collect()
-}
-
 /// Whether the decision on `reference` depends on its signatures at all. Where not, nobody needs to ask the registry for them.
-pub fn needs_signatures(reference: &Reference, policies: &[Policy]) -> bool {
-    policies.iter().any(|policy| policy.matches(reference))
+pub fn needs_signatures<'a>(
+    reference: &Reference,
+    policies: impl IntoIterator<Item = &'a Policy>,
+) -> bool {
+    policies.into_iter().any(|policy| policy.matches(reference))
 }
 
 /// What one policy says.

@@ -96,7 +96,7 @@ impl Policy {
         &self.authorities
     }
 
-    /// Whether a deployment may go back to a lower version than the one last installed.
+    /// Whether a deployment may go back to a lower version than the one last installed: yes where `versions` is absent, and where it says so.
     pub fn allows_downgrade(&self) -> bool {
         self.allow_downgrade
     }
@@ -160,7 +160,7 @@ impl Policy {
     }
 
     /// The policy with its keys read by `key_id`, which knows what the text of a public key means.
-    pub fn ready(&self, key_id: impl Fn(&str) -> Result<KeyId, Finding>) -> ReadyPolicy<'_> {
+    pub fn ready(&self, mut key_id: impl FnMut(&str) -> Result<KeyId, Finding>) -> ReadyPolicy<'_> {
         let mut ready = ReadyPolicy {
             policy: self,
             keys: Vec::new(),
@@ -389,7 +389,7 @@ fn read_versions(reader: &mut Reader, spec: &Map<String, Value>) -> bool {
         return false;
     };
     match map.get("allowDowngrade").filter(|value| !value.is_null()) {
-        None => true,
+        None => false,
         Some(Value::Bool(allowed)) => *allowed,
         Some(_) => {
             reader.problem(&format!("{path}.allowDowngrade"), "it is not true or false");

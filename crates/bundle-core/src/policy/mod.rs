@@ -9,7 +9,7 @@ pub mod glob;
 
 pub use authority::{Authority, AuthorityKind, KeySource, SecretKey, key_of_secret};
 pub use decide::{
-    ClassSignatures, PolicyDecision, Satisfied, SignedBy, decide, decide_unsignable, matching,
+    ClassSignatures, PolicyDecision, Satisfied, SignedBy, decide, decide_unsignable,
     needs_signatures,
 };
 pub use document::{Mode, Policy, ReadyPolicy};

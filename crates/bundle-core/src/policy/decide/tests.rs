@@ -132,7 +132,6 @@ fn policies_for_other_references_say_nothing() {
     let policies = [policy("p:1:a")];
     assert!(!needs_signatures(&other, &policies));
     assert!(needs_signatures(reference().reference(), &policies));
-    assert_eq!(matching(&other, &policies).len(), 0);
 }
 
 #[test]

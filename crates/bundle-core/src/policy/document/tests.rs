@@ -48,6 +48,10 @@ fn what_is_left_out_is_strict_and_what_is_null_is_left_out() {
     assert_eq!(policy.mode(), Mode::Enforce);
     assert_eq!(policy.threshold(), 1);
     assert!(policy.allows_downgrade());
+
+    let mut spec = spec;
+    spec["versions"] = json!({});
+    assert!(!Policy::parse("p", &spec).unwrap().allows_downgrade());
 }
 
 #[test]
