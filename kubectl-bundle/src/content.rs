@@ -34,7 +34,7 @@ pub(crate) fn build(ui: &mut Ui, path: &Path) -> Outcome<Built> {
     for warning in &content.warnings.0 {
         let mut warning = warning.clone();
         locate(&mut warning, path);
-        ui.warn(&warning);
+        ui.finding(&warning);
     }
     let Some(package) = content.package.clone() else {
         return Err(Finding::error(

@@ -2,6 +2,7 @@
 //! Not here: the environment, defaults that depend on it, checks across flags (settings), or any work (commands).
 
 mod build;
+mod check;
 mod completion;
 mod delete;
 mod deploy;
@@ -17,6 +18,7 @@ mod version;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub(crate) use build::Build;
+pub(crate) use check::Check;
 pub(crate) use completion::Completion;
 pub(crate) use delete::Delete;
 pub(crate) use deploy::{Collision, Content, Create, Deploy, Write};
@@ -69,6 +71,8 @@ pub(crate) enum Verb {
     Deploy(Deploy),
     /// Create a Bundle without installing it
     Create(Create),
+    /// Say what admission would say about files
+    Check(Check),
     /// List what is deployed, at one look
     Get(Get),
     /// Show one deployment in detail

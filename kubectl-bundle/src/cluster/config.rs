@@ -132,6 +132,8 @@ pub(super) async fn choose(settings: &KubeSettings) -> Outcome<Chosen> {
             (!settings.as_groups.is_empty()).then(|| settings.as_groups.clone());
     }
     chosen.config.connect_timeout = settings.request_timeout;
+    // kube would repeat a 503 fifteen times and hide what the webhook said with it. We tell people, who can try again.
+    chosen.config.default_retry = false;
     Ok(chosen)
 }
 

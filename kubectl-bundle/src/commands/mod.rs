@@ -2,6 +2,7 @@
 //! Not here: rules (bundle-core), formats and registries (bundle-oci), signatures (bundle-trust).
 
 pub(crate) mod build;
+pub(crate) mod check;
 pub(crate) mod completion;
 pub(crate) mod create;
 pub(crate) mod delete;
@@ -40,6 +41,8 @@ pub(crate) enum Command {
     Deploy(deploy::Deploy),
     /// `create`
     Create(create::Create),
+    /// `check`
+    Check(check::Check),
     /// `get`
     Get(get::Get),
     /// `status`
@@ -64,6 +67,7 @@ impl Command {
             Self::Verify(command) => in_runtime(command.run(ui)),
             Self::Deploy(command) => in_runtime(command.run(ui)),
             Self::Create(command) => in_runtime(command.run(ui)),
+            Self::Check(command) => in_runtime(command.run(ui)),
             Self::Get(command) => in_runtime(command.run(ui)),
             Self::Status(command) => in_runtime(command.run(ui)),
             Self::Delete(command) => in_runtime(command.run(ui)),

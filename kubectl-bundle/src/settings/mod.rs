@@ -31,6 +31,7 @@ pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command>
         Verb::Verify(args) => Command::Verify(verbs::verify(args, environment)?),
         Verb::Deploy(args) => Command::Deploy(writing::deploy(args, environment)?),
         Verb::Create(args) => Command::Create(writing::create(args, environment)?),
+        Verb::Check(args) => Command::Check(verbs::check(args, environment)?),
         Verb::Get(args) => Command::Get(verbs::get(args, environment)?),
         Verb::Status(args) => Command::Status(verbs::status(args, environment)?),
         Verb::Delete(args) => Command::Delete(writing::delete(args, environment)?),

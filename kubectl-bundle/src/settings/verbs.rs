@@ -8,7 +8,9 @@ use bundle_trust::keys::KeyKind;
 use super::{Environment, cluster, registry, unusable};
 use crate::args::{self, KeyType};
 use crate::commands::verify::Against;
-use crate::commands::{build, completion, get, inspect, keys, push, sign, status, verify, version};
+use crate::commands::{
+    build, check, completion, get, inspect, keys, push, sign, status, verify, version,
+};
 use crate::failure::Outcome;
 
 pub(super) fn build(args: args::Build) -> Outcome<build::Build> {
@@ -96,6 +98,22 @@ pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<v
         },
         format: args.output.map(Into::into),
         registry: registry::settings(args.registry, environment)?,
+    })
+}
+
+pub(super) fn check(args: args::Check, environment: &Environment) -> Outcome<check::Check> {
+    Ok(check::Check {
+        files: args.filename,
+        online: if args.offline {
+            None
+        } else {
+            Some(check::Online {
+                cluster: cluster::settings(args.kube, environment)?,
+                registry: registry::settings(args.registry, environment)?,
+            })
+        },
+        system_namespace: args.system_namespace,
+        format: args.output.map(Into::into),
     })
 }
 

@@ -9,7 +9,7 @@ mod table;
 use std::io::{self, Write};
 
 use anstream::AutoStream;
-use bundle_core::diagnostic::{Finding, Findings};
+use bundle_core::diagnostic::{Finding, Findings, Severity};
 
 use crate::failure::{Failure, Outcome};
 use crate::report;
@@ -100,9 +100,9 @@ impl Ui {
         }
     }
 
-    /// A finding that stops nothing.
-    pub(crate) fn warn(&mut self, finding: &Finding) {
-        if self.verbosity >= Verbosity::Normal {
+    /// A finding: an error always, a warning unless only errors are wanted.
+    pub(crate) fn finding(&mut self, finding: &Finding) {
+        if finding.severity == Severity::Error || self.verbosity >= Verbosity::Normal {
             self.say(&report::finding(finding, &[]));
         }
     }
@@ -110,7 +110,7 @@ impl Ui {
     /// Every warning among `findings`.
     pub(crate) fn warnings(&mut self, findings: &Findings) {
         for finding in findings.warnings() {
-            self.warn(finding);
+            self.finding(finding);
         }
     }
 

@@ -1,0 +1,140 @@
+//! The objects in the files, and which of them admission has something to say about.
+//! Not here: saying it.
+
+use std::path::PathBuf;
+
+use bundle_core::diagnostic::Findings;
+use bundle_core::policy::Policy;
+use bundle_core::review::{Class, Kind};
+use bundle_core::yaml;
+use serde_json::Value;
+
+use crate::failure::Outcome;
+use crate::files;
+
+/// What kind of object it is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// Admission reviews it.
+    Reviewed(Kind),
+    /// A ProvisionerClass: it can be read, or not.
+    Class,
+    /// A SignaturePolicy: it can be read, or not.
+    Policy,
+    /// Somebody else's.
+    Other,
+}
+
+/// One object and where it stands.
+pub(super) struct Found {
+    /// What it is to us.
+    pub(super) what: What,
+    /// The object.
+    pub(super) value: Value,
+    /// The file.
+    pub(super) file: String,
+    /// Line on which it starts, from 1.
+    pub(super) line: usize,
+}
+
+impl Found {
+    fn text(&self, pointer: &str) -> &str {
+        self.value
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    }
+
+    /// Its name, or one like that which the server will make.
+    pub(super) fn name(&self) -> String {
+        match (
+            self.text("/metadata/name"),
+            self.text("/metadata/generateName"),
+        ) {
+            ("", "") => String::new(),
+            // Five characters are what the server adds.
+            ("", prefix) => format!("{prefix}xxxxx"),
+            (name, _) => name.to_owned(),
+        }
+    }
+
+    /// `bundle.core.rukpak.io/web`
+    pub(super) fn title(&self) -> String {
+        let kind = self.text("/kind").to_lowercase();
+        let group = self
+            .text("/apiVersion")
+            .split_once('/')
+            .map_or("", |(group, _)| group);
+        let dot = if group.is_empty() { "" } else { "." };
+        format!("{kind}{dot}{group}/{}", self.name())
+    }
+}
+
+/// Reads the files; the items of a List stand for themselves.
+pub(super) fn read(paths: &[PathBuf]) -> Outcome<Vec<Found>> {
+    let mut found = Vec::new();
+    let mut findings = Findings::default();
+    for path in paths {
+        let file = if path.as_os_str() == "-" {
+            "standard input".to_owned()
+        } else {
+            path.display().to_string()
+        };
+        match yaml::documents(&files::read(path)?, &file) {
+            Ok(documents) => {
+                for document in documents {
+                    take(document.value, &file, document.line, &mut found);
+                }
+            }
+            Err(errors) => findings.0.extend(errors.0),
+        }
+    }
+    if findings.has_errors() {
+        return Err(findings.into());
+    }
+    Ok(found)
+}
+
+fn take(value: Value, file: &str, line: usize, found: &mut Vec<Found>) {
+    let is_list = value["kind"]
+        .as_str()
+        .is_some_and(|kind| kind.ends_with("List"));
+    if let (true, Some(items)) = (is_list, value["items"].as_array()) {
+        for item in items {
+            take(item.clone(), file, line, found);
+        }
+        return;
+    }
+    found.push(Found {
+        what: what(&value),
+        value,
+        file: file.to_owned(),
+        line,
+    });
+}
+
+fn what(value: &Value) -> What {
+    if value["apiVersion"] != bundle_api::names::API_VERSION {
+        return What::Other;
+    }
+    let kind = value["kind"].as_str().unwrap_or_default();
+    match kind {
+        "ProvisionerClass" => What::Class,
+        "SignaturePolicy" => What::Policy,
+        _ => Kind::ALL
+            .into_iter()
+            .find(|one| one.as_str() == kind)
+            .map_or(What::Other, What::Reviewed),
+    }
+}
+
+/// What keeps a class or a policy from being read.
+pub(super) fn problems(found: &Found) -> Findings {
+    let name = found.name();
+    let spec = &found.value["spec"];
+    match found.what {
+        What::Class => Class::parse(&name, spec).err().unwrap_or_default(),
+        What::Policy => bundle_trust::proof::problems(&Policy::read(&name, spec)),
+        What::Reviewed(_) | What::Other => Findings::default(),
+    }
+}

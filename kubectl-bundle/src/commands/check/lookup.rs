@@ -1,0 +1,295 @@
+//! The facts that the judge asks for, looked up with the rights of the person at the keyboard. What they may not see is "cannot tell".
+//! Not here: which facts are needed (bundle_core::review::needs) and what follows from them (judge).
+
+use std::collections::BTreeMap;
+
+use bundle_api::{BundleDeployment, ProvisionerClass, SignaturePolicy};
+use bundle_core::diagnostic::{Code, Finding, codes};
+use bundle_core::package;
+use bundle_core::policy::{Policy, RawSignature, Unavailable};
+use bundle_core::reference::PinnedReference;
+use bundle_core::review::{
+    Answer, Class, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts, Image, Kind,
+    Needs, Requester,
+};
+use bundle_core::version::ServerVersion;
+use bundle_oci::registry::Client;
+use bundle_trust::proof;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, ApiResource, DynamicObject, ListParams};
+use serde_json::Value;
+
+use super::Online;
+use super::identity::{Question, may, whoami};
+use super::secrets::with_keys;
+use crate::cluster::Cluster;
+use crate::failure::{Failure, Outcome};
+use crate::registry;
+
+/// Where facts come from, with those that are the same for every object.
+pub(super) struct Lookup {
+    cluster: Cluster,
+    registry: Client,
+    system_namespace: String,
+    requester: Requester,
+    server: Option<ServerVersion>,
+    policies: Result<Vec<Policy>, Finding>,
+}
+
+/// What was found out for one object.
+#[derive(Default)]
+pub(super) struct Gathered {
+    classes: BTreeMap<String, ClassFact>,
+    may_use: BTreeMap<String, Answer>,
+    may_impersonate: Option<Answer>,
+    may_approve: Option<Answer>,
+    deployment: Option<DeploymentFact>,
+    config_maps: BTreeMap<String, ConfigMapFact>,
+    image: Option<Looked>,
+}
+
+enum Looked {
+    Unavailable(Finding),
+    Found {
+        pinned: PinnedReference,
+        package: Result<Box<package::Facts>, Finding>,
+        signatures: Result<Vec<RawSignature>, Unavailable>,
+    },
+}
+
+/// A failed lookup as the fact that it could not be told.
+pub(super) fn unavailable(code: Code, what: &str, failure: &Failure) -> Finding {
+    let why = match failure {
+        Failure::Server(status) => crate::cluster::refusal::message(status),
+        Failure::Findings { findings, .. } => findings.to_string(),
+        Failure::Said(_) | Failure::BrokenPipe => String::new(),
+    };
+    Finding::error(code, format!("{what}: {why}"))
+        .hint("the webhook looks this up with its own rights; with these, it cannot be told")
+}
+
+fn is_missing(failure: &Failure) -> bool {
+    matches!(failure, Failure::Server(status) if status.code == 404)
+}
+
+impl Lookup {
+    /// Connects, and asks what does not depend on the object.
+    pub(super) async fn start(online: &Online, system_namespace: &str) -> Outcome<Self> {
+        let cluster = Cluster::connect(&online.cluster).await?;
+        let registry = registry::client(&online.registry)?;
+        // The first question also says whether there is a cluster at all: then nothing can be told.
+        let version = cluster.ask(cluster.client.apiserver_version()).await?;
+        let requester = whoami(&cluster).await?;
+        let mut lookup = Self {
+            server: ServerVersion::parse(&version.git_version).ok(),
+            policies: Ok(Vec::new()),
+            system_namespace: system_namespace.to_owned(),
+            cluster,
+            registry,
+            requester,
+        };
+        lookup.policies = lookup.read_policies().await;
+        Ok(lookup)
+    }
+
+    fn objects<K: kube::Resource<DynamicType = ()>>(&self) -> Api<DynamicObject> {
+        Api::all_with(self.cluster.client.clone(), &ApiResource::erase::<K>(&()))
+    }
+
+    async fn read_policies(&self) -> Result<Vec<Policy>, Finding> {
+        let api = self.objects::<SignaturePolicy>();
+        let list = match self.cluster.ask(api.list(&ListParams::default())).await {
+            Ok(list) => list.items,
+            // A cluster without our kinds has no policies either; the classes will say so.
+            Err(failure) if is_missing(&failure) => Vec::new(),
+            Err(failure) => {
+                return Err(unavailable(
+                    codes::trust::CANNOT_TELL,
+                    "the SignaturePolicies cannot be listed",
+                    &failure,
+                ));
+            }
+        };
+        let mut policies = Vec::new();
+        for object in list {
+            let name = object.metadata.name.clone().unwrap_or_default();
+            let policy = Policy::read(&name, &object.data["spec"]);
+            policies.push(with_keys(&self.cluster, &self.system_namespace, policy).await);
+        }
+        Ok(policies)
+    }
+
+    /// The object as it is in the cluster, if it is.
+    pub(super) async fn existing(&self, kind: Kind, name: &str) -> Result<Option<Value>, Finding> {
+        let resource = ApiResource {
+            group: bundle_api::names::GROUP.to_owned(),
+            version: bundle_api::names::VERSION.to_owned(),
+            api_version: bundle_api::names::API_VERSION.to_owned(),
+            kind: kind.as_str().to_owned(),
+            plural: kind.plural().to_owned(),
+        };
+        let api: Api<DynamicObject> = Api::all_with(self.cluster.client.clone(), &resource);
+        match self.cluster.ask(api.get(name)).await {
+            Ok(object) => Ok(serde_json::to_value(object).ok()),
+            Err(failure) if is_missing(&failure) => Ok(None),
+            Err(failure) => Err(unavailable(
+                codes::review::RIGHTS_UNKNOWN,
+                &format!("whether {kind} {name} exists cannot be told"),
+                &failure,
+            )),
+        }
+    }
+
+    /// Finds out what is needed.
+    pub(super) async fn gather(&self, needs: &Needs) -> Gathered {
+        let mut gathered = Gathered::default();
+        for name in &needs.classes {
+            gathered
+                .classes
+                .insert(name.clone(), self.class(name).await);
+            let question = Question::on_class("use", name);
+            gathered
+                .may_use
+                .insert(name.clone(), may(&self.cluster, question).await);
+        }
+        if let Some(account) = &needs.impersonate {
+            let question = Question::impersonate(&account.namespace, &account.name);
+            gathered.may_impersonate = Some(may(&self.cluster, question).await);
+        }
+        if let Some(name) = &needs.deployment {
+            let deployment = self.deployment(name).await;
+            if let DeploymentFact::Found { class, .. } = &deployment {
+                let question = Question::on_class("approve", class);
+                gathered.may_approve = Some(may(&self.cluster, question).await);
+            }
+            gathered.deployment = Some(deployment);
+        }
+        for name in &needs.config_maps {
+            gathered
+                .config_maps
+                .insert(name.clone(), self.config_map(name).await);
+        }
+        if let Some(image) = &needs.image {
+            gathered.image = Some(self.image(image).await);
+        }
+        gathered
+    }
+
+    async fn class(&self, name: &str) -> ClassFact {
+        let api = self.objects::<ProvisionerClass>();
+        match self.cluster.ask(api.get(name)).await {
+            Ok(object) => match Class::parse(name, &object.data["spec"]) {
+                Ok(class) => ClassFact::Known(Box::new(class)),
+                Err(findings) => ClassFact::Unreadable(findings),
+            },
+            Err(failure) if is_missing(&failure) => ClassFact::Unknown,
+            Err(failure) => ClassFact::Unavailable(unavailable(
+                codes::review::CLASSES_UNKNOWN,
+                &format!("provisioner class {name:?} cannot be read"),
+                &failure,
+            )),
+        }
+    }
+
+    async fn deployment(&self, name: &str) -> DeploymentFact {
+        let api: Api<BundleDeployment> = Api::all(self.cluster.client.clone());
+        match self.cluster.ask(api.get(name)).await {
+            Ok(object) => DeploymentFact::Found {
+                uid: object.metadata.uid.unwrap_or_default(),
+                class: object.spec.provisioner_class_name,
+            },
+            Err(failure) if is_missing(&failure) => DeploymentFact::Missing,
+            Err(failure) => DeploymentFact::Unavailable(unavailable(
+                codes::review::RIGHTS_UNKNOWN,
+                &format!("bundledeployment {name:?} cannot be read"),
+                &failure,
+            )),
+        }
+    }
+
+    async fn config_map(&self, name: &str) -> ConfigMapFact {
+        let api: Api<ConfigMap> =
+            Api::namespaced(self.cluster.client.clone(), &self.system_namespace);
+        match self.cluster.ask(api.get(name)).await {
+            Ok(object) if object.immutable == Some(true) => ConfigMapFact::Immutable,
+            Ok(_) => ConfigMapFact::Mutable,
+            Err(failure) if is_missing(&failure) => ConfigMapFact::Missing,
+            Err(failure) => ConfigMapFact::Unavailable(unavailable(
+                codes::review::RIGHTS_UNKNOWN,
+                &format!("ConfigMap {}/{name} cannot be read", self.system_namespace),
+                &failure,
+            )),
+        }
+    }
+
+    async fn image(&self, image: &Image) -> Looked {
+        let policies = match &self.policies {
+            Ok(policies) => policies,
+            Err(finding) => return Looked::Unavailable(finding.clone()),
+        };
+        let digest = match self.registry.resolve(&image.reference).await {
+            Ok(digest) => digest,
+            Err(error) => return Looked::Unavailable(error.finding()),
+        };
+        let pinned = image.reference.pin(digest);
+        let manifest = match self.registry.manifest(&pinned).await {
+            Ok(manifest) => manifest,
+            Err(error) => return Looked::Unavailable(error.finding()),
+        };
+        let signatures = if policies
+            .iter()
+            .any(|policy| policy.matches(pinned.reference()))
+        {
+            self.registry
+                .signatures(&pinned)
+                .await
+                .map_err(|error| Unavailable(error.finding()))
+        } else {
+            Ok(Vec::new())
+        };
+        Looked::Found {
+            package: package::Facts::from_annotations(&manifest.annotations).map(Box::new),
+            pinned,
+            signatures,
+        }
+    }
+}
+
+impl Gathered {
+    /// As the judge wants them.
+    pub(super) fn facts<'a>(self, lookup: &'a Lookup) -> Facts<'a> {
+        let mut facts = Facts {
+            requester: lookup.requester.clone(),
+            classes: self.classes,
+            may_use: self.may_use,
+            may_impersonate: self.may_impersonate,
+            may_approve: self.may_approve,
+            deployment: self.deployment,
+            config_maps: self.config_maps,
+            server: lookup.server.clone(),
+            system_namespace: lookup.system_namespace.clone(),
+            ..Facts::default()
+        };
+        match self.image {
+            None => {}
+            Some(Looked::Unavailable(finding)) => {
+                facts.content = ContentFact::Unavailable(finding);
+            }
+            Some(Looked::Found {
+                pinned,
+                package,
+                signatures,
+            }) => {
+                let policies = lookup.policies.as_deref().unwrap_or_default();
+                let examined = proof::examine(&pinned, &signatures, policies);
+                facts.policies = examined.policies;
+                facts.content = ContentFact::Found {
+                    pinned,
+                    package,
+                    signatures: examined.found,
+                };
+            }
+        }
+        facts
+    }
+}

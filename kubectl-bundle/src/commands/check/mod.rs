@@ -1,0 +1,146 @@
+//! `check`: the judge of admission over objects in files, with facts that the person at the keyboard may look up.
+//! Not here: the rules (bundle_core::review), looking facts up (lookup).
+
+mod documents;
+mod identity;
+mod lookup;
+mod report;
+mod secrets;
+
+use std::path::PathBuf;
+
+use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning, Severity};
+use bundle_core::review::{Facts, Kind, Standing, Subject, Verdict, judge, needs};
+use serde_json::Value;
+
+use crate::cluster::KubeSettings;
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::registry::RegistrySettings;
+use crate::ui::Ui;
+use crate::ui::format::Format;
+
+use documents::{Found, What};
+use lookup::Lookup;
+use report::{Answer, Report};
+
+/// What `check` needs to know.
+pub(crate) struct Check {
+    /// The files.
+    pub(crate) files: Vec<PathBuf>,
+    /// Where to look facts up; nowhere if absent.
+    pub(crate) online: Option<Online>,
+    /// Namespace in which the webhook runs.
+    pub(crate) system_namespace: String,
+    /// How to print.
+    pub(crate) format: Option<Format>,
+}
+
+/// Where facts are looked up.
+pub(crate) struct Online {
+    /// Which cluster.
+    pub(crate) cluster: KubeSettings,
+    /// How to talk to registries.
+    pub(crate) registry: RegistrySettings,
+}
+
+impl Check {
+    /// Reads, looks up, judges, and prints every finding.
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
+        let found = documents::read(&self.files)?;
+        let lookup = match &self.online {
+            Some(online) => {
+                let _progress = ui.progress("asking the cluster");
+                Some(Lookup::start(online, &self.system_namespace).await?)
+            }
+            None => None,
+        };
+        let mut reports = Vec::new();
+        for one in &found {
+            reports.push(match one.what {
+                What::Reviewed(kind) => self.review(ui, lookup.as_ref(), one, kind).await,
+                What::Class | What::Policy => {
+                    Report::new(one, documents::problems(one), Vec::new())
+                }
+                What::Other => Report::passed_over(one),
+            });
+        }
+        let exit = report::print(ui, self.format, &reports)?;
+        if exit == Exit::Done {
+            Ok(())
+        } else {
+            Err(Failure::Said(exit))
+        }
+    }
+
+    async fn review(&self, ui: &Ui, lookup: Option<&Lookup>, found: &Found, kind: Kind) -> Report {
+        let name = found.name();
+        let mut subject = Subject {
+            kind,
+            name: &name,
+            old: None,
+            new: &found.value,
+            // Only the pod can tell whether a stamp is valid: so everything is checked, as for a new object.
+            standing: Standing::Unstamped,
+            own: false,
+        };
+        let Some(lookup) = lookup else {
+            return offline(found, &subject);
+        };
+        let _progress = ui.progress(&format!("looking up what {} needs", found.title()));
+        let old: Option<Value> = match lookup.existing(kind, &name).await {
+            Ok(old) => old,
+            Err(finding) => return Report::new(found, finding.into(), Vec::new()),
+        };
+        subject.old = old.as_ref();
+        let wanted = needs(&subject);
+        let gathered = lookup.gather(&wanted).await;
+        let verdict = judge(&subject, &gathered.facts(lookup));
+        Report::new(found, verdict.findings().clone(), Vec::new()).judged(match verdict {
+            Verdict::Admit { .. } => Answer::Admitted,
+            Verdict::Refuse(_) => Answer::Refused,
+            Verdict::CannotTell(_) => Answer::CannotTell,
+        })
+    }
+}
+
+/// What the file itself tells. Everything else is listed as not checked, not as an error.
+fn offline(found: &Found, subject: &Subject<'_>) -> Report {
+    let verdict = judge(subject, &Facts::default());
+    let told = |finding: &&Finding| {
+        finding.severity == Severity::Warning || finding.code.outcome != Meaning::CannotTell
+    };
+    let findings: Findings = verdict.findings().0.iter().filter(told).cloned().collect();
+    let wanted = needs(subject);
+    let mut unchecked = Vec::new();
+    for class in &wanted.classes {
+        unchecked.push(format!(
+            "class {class}: whether there is one, what it demands, and whether you may use it"
+        ));
+    }
+    if let Some(account) = &wanted.impersonate {
+        unchecked.push(format!(
+            "whether you may impersonate ServiceAccount {account}"
+        ));
+    }
+    if let Some(image) = &wanted.image {
+        unchecked.push(format!(
+            "{}: what it holds, who signed it, and whether it fits the cluster's version",
+            image.reference
+        ));
+    }
+    if let Some(deployment) = &wanted.deployment {
+        unchecked.push(format!(
+            "bundledeployment {deployment}, and whether you may approve for its class"
+        ));
+    }
+    for name in &wanted.config_maps {
+        unchecked.push(format!("whether ConfigMap {name} is immutable"));
+    }
+    let answer = if findings.has_errors() {
+        Answer::Refused
+    } else {
+        Answer::NothingFound
+    };
+    Report::new(found, findings, unchecked).judged(answer)
+}

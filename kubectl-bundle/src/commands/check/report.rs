@@ -1,0 +1,112 @@
+//! What `check` tells: one line an object on stdout, findings on stderr, or all of it as data.
+//! Not here: how it was found out.
+
+use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning};
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::failure::Outcome;
+use crate::ui::Ui;
+use crate::ui::format::Format;
+
+use super::documents::Found;
+
+/// What admission would answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) enum Answer {
+    Admitted,
+    Refused,
+    CannotTell,
+    /// Nothing is wrong with the file itself; the rest was not asked.
+    NothingFound,
+    /// Not a kind that is reviewed.
+    NotReviewed,
+}
+
+impl Answer {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::Refused => "refused",
+            Self::CannotTell => "cannot tell",
+            Self::NothingFound => "nothing found",
+            Self::NotReviewed => "not reviewed",
+        }
+    }
+}
+
+/// What is told about one object.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    object: String,
+    file: String,
+    line: usize,
+    verdict: Answer,
+    findings: Findings,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_checked: Vec<String>,
+}
+
+impl Report {
+    /// What follows from findings alone.
+    pub(super) fn new(found: &Found, findings: Findings, not_checked: Vec<String>) -> Self {
+        let verdict = match findings.outcome() {
+            None => Answer::Admitted,
+            Some(Meaning::CannotTell) => Answer::CannotTell,
+            Some(_) => Answer::Refused,
+        };
+        Self {
+            object: found.title(),
+            file: found.file.clone(),
+            line: found.line,
+            verdict,
+            findings,
+            not_checked,
+        }
+    }
+
+    /// With the judge's own word.
+    pub(super) fn judged(self, verdict: Answer) -> Self {
+        Self { verdict, ..self }
+    }
+
+    /// An object that admission does not review.
+    pub(super) fn passed_over(found: &Found) -> Self {
+        Self::new(found, Findings::default(), Vec::new()).judged(Answer::NotReviewed)
+    }
+
+    fn located(&self) -> impl Iterator<Item = Finding> {
+        self.findings.0.iter().map(|finding| {
+            let mut finding = finding.clone();
+            finding.place.file.get_or_insert_with(|| self.file.clone());
+            finding.place.line.get_or_insert(self.line);
+            finding
+        })
+    }
+}
+
+/// Prints all of them, and says which exit code that is: a refusal before "cannot tell".
+pub(super) fn print(ui: &mut Ui, format: Option<Format>, reports: &[Report]) -> Outcome<Exit> {
+    let any = |answer| reports.iter().any(|report| report.verdict == answer);
+    let exit = if any(Answer::Refused) {
+        Exit::Refused
+    } else if any(Answer::CannotTell) {
+        Exit::CannotTell
+    } else {
+        Exit::Done
+    };
+    if ui.structured(format, &reports)? {
+        return Ok(exit);
+    }
+    for report in reports {
+        ui.data(format!("{} {}", report.object, report.verdict.word()))?;
+        for finding in report.located() {
+            ui.finding(&finding);
+        }
+        for text in &report.not_checked {
+            ui.note(format!("not checked: {text}"));
+        }
+    }
+    Ok(exit)
+}
