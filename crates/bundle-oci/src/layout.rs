@@ -124,10 +124,16 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<Laid, Finding> {
     let manifest = Manifest::parse(bytes, Some(&entry.media_type))
         .map_err(|why| layout.bad(&format!("its manifest cannot be used: {why}")))?;
     let config = layout.take(&manifest.config, MANIFEST_BYTES)?;
+    if manifest.layers.len() > limits.layers {
+        return Err(layout.bad(&format!(
+            "its image has {} layers, and at most {} are read",
+            manifest.layers.len(),
+            limits.layers
+        )));
+    }
     let layers = manifest
         .layers
         .iter()
-        .take(limits.layers + 1)
         .map(|layer| layout.take(layer, limits.layer))
         .collect::<Result<_, _>>()?;
     Ok(Laid {

@@ -177,4 +177,21 @@ mod tests {
         let finding = image(&files(&[&"n".repeat(300)]), BTreeMap::new()).unwrap_err();
         assert!(finding.message.contains("too long"), "{finding}");
     }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+        #[test]
+        fn packing_what_was_unpacked_is_the_same_image(
+            files in proptest::collection::btree_map(
+                "[a-z]{1,8}/[a-zA-Z0-9é_.-]{1,60}x",
+                proptest::collection::vec(proptest::num::u8::ANY, 0..2000),
+                0..8,
+            )
+        ) {
+            let first = image(&files, BTreeMap::new()).unwrap();
+            let again = first.files(Limits::default()).unwrap();
+            proptest::prop_assert_eq!(&again, &files);
+            proptest::prop_assert_eq!(image(&again, BTreeMap::new()).unwrap().digest, first.digest);
+        }
+    }
 }

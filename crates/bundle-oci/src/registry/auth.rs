@@ -76,6 +76,10 @@ impl Logins {
         if let Some(login) = self.given.get(registry) {
             return Ok(Some(login.clone()));
         }
+        let registry = match registry {
+            "docker.io" | "index.docker.io" => "https://index.docker.io/v1/",
+            registry => registry,
+        };
         for secret in &self.secrets {
             let plain = without_helpers(secret)?;
             if let Some(login) =

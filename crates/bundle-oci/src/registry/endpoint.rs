@@ -86,7 +86,12 @@ impl Endpoints {
 }
 
 fn base(scheme: &str, registry: &str) -> Result<Url, Reason> {
-    Url::parse(&format!("{scheme}://{registry}/v2/"))
+    // The one registry whose name is not its host.
+    let host = match registry {
+        "docker.io" | "index.docker.io" => "registry-1.docker.io",
+        registry => registry,
+    };
+    Url::parse(&format!("{scheme}://{host}/v2/"))
         .map_err(|error| Reason::Settings(format!("`{registry}` is not a host: {error}")))
 }
 

@@ -12,6 +12,9 @@ use url::{Host, Url};
 
 use super::{ClientOptions, Deadlines, Reason, RegistryError};
 
+/// Bytes per second below which sending counts as stalled.
+const SLOWEST: u64 = 64 << 10;
+
 /// The two connection pools, made when first used: reading the system's authorities takes milliseconds that `--help` need not pay.
 pub(super) struct Pools {
     certificates: Vec<Certificate>,
@@ -82,7 +85,6 @@ impl Pools {
             let mut builder = reqwest::Client::builder()
                 .user_agent(&self.user_agent)
                 .connect_timeout(self.deadlines.connect)
-                .read_timeout(self.deadlines.stall)
                 .pool_idle_timeout(Duration::from_secs(60))
                 .pool_max_idle_per_host(8)
                 .redirect(redirect::Policy::none());
@@ -110,10 +112,28 @@ impl Pools {
     ) -> Result<reqwest::Response, Reason> {
         let registry = authority(request.url());
         let client = self.client(request.url())?;
-        client
-            .execute(request)
+        // No answer can come before what we send has arrived: slow lines get a second for every 64 KiB.
+        let sending = request
+            .body()
+            .and_then(reqwest::Body::as_bytes)
+            .map_or(0, |bytes| bytes.len() as u64 / SLOWEST);
+        let patience = self.deadlines.stall + Duration::from_secs(sending);
+        tokio::time::timeout(patience, client.execute(request))
             .await
+            .map_err(|_| Reason::Stalled { after: patience })?
             .map_err(|error| self.explain(&registry, &error))
+    }
+
+    /// The next piece of an answer; `None` at its end.
+    pub(super) async fn piece(
+        &self,
+        response: &mut reqwest::Response,
+    ) -> Result<Option<Bytes>, Reason> {
+        let after = self.deadlines.stall;
+        tokio::time::timeout(after, response.chunk())
+            .await
+            .map_err(|_| Reason::Stalled { after })?
+            .map_err(|error| self.explain(&authority(response.url()), &error))
     }
 
     /// The whole body, if it is no longer than `limit`.
@@ -133,13 +153,8 @@ impl Pools {
         {
             return Err(too_large());
         }
-        let registry = authority(response.url());
         let mut body = BytesMut::new();
-        while let Some(piece) = response
-            .chunk()
-            .await
-            .map_err(|error| self.explain(&registry, &error))?
-        {
+        while let Some(piece) = self.piece(&mut response).await? {
             if (body.len() + piece.len()) as u64 > limit {
                 return Err(too_large());
             }
@@ -149,12 +164,13 @@ impl Pools {
     }
 
     /// What an error of the connection means.
-    pub(super) fn explain(&self, registry: &str, error: &reqwest::Error) -> Reason {
+    fn explain(&self, registry: &str, error: &reqwest::Error) -> Reason {
         let registry = registry.to_owned();
         let cause = innermost(error);
         if error.is_connect() {
             // rustls words all of its verdicts about the other side's certificate so.
             if cause.contains("certificate") {
+                let cause = in_words(cause);
                 return Reason::Certificate { registry, cause };
             }
             return Reason::Unreachable { registry, cause };
@@ -166,6 +182,24 @@ impl Pools {
         }
         Reason::Cut { registry, cause }
     }
+}
+
+/// rustls names the commonest reasons by its own types.
+fn in_words(cause: String) -> String {
+    const WORDS: [(&str, &str); 5] = [
+        ("UnknownIssuer", "its issuer is not a known authority"),
+        (
+            "CaUsedAsEndEntity",
+            "it is the certificate of an authority, used as that of a server",
+        ),
+        ("NotValidForName", "it is for another host"),
+        ("NotValidYet", "it is not valid yet"),
+        ("Expired", "it has expired"),
+    ];
+    WORDS
+        .iter()
+        .find(|(name, _)| cause.contains(name))
+        .map_or(cause, |(_, words)| (*words).to_owned())
 }
 
 /// The last cause, which has the system's words.

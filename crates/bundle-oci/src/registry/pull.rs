@@ -9,7 +9,6 @@ use bytes::{Buf as _, Bytes};
 use reqwest::Response;
 use tokio::sync::mpsc;
 
-use super::http::authority;
 use super::transport::Ask;
 use super::{Client, Reason, RegistryError, Repository};
 use crate::limits::{Limits, MANIFEST_BYTES};
@@ -90,12 +89,7 @@ impl Client {
         mut response: Response,
         pieces: mpsc::Sender<Bytes>,
     ) -> Result<(), Reason> {
-        let registry = authority(response.url());
-        while let Some(piece) = response
-            .chunk()
-            .await
-            .map_err(|error| self.pools.explain(&registry, &error))?
-        {
+        while let Some(piece) = self.pools.piece(&mut response).await? {
             // The unpacker has seen enough: more came than was announced.
             if pieces.send(piece).await.is_err() {
                 break;

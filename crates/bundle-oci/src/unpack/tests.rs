@@ -320,3 +320,27 @@ fn other_kinds_of_layers_and_configurations_are_named() {
         .unwrap();
     assert!(error.to_string().contains("names 1 layers"), "{error}");
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
+    #[test]
+    fn damage_anywhere_gives_an_error_or_safe_paths(
+        changes in proptest::collection::vec((0_usize..4608, proptest::num::u8::ANY), 1..6)
+    ) {
+        let mut tar = archive(&[
+            entry(b"manifests/", EntryType::Directory, 0o755, b""),
+            file("manifests/a.yaml", &[b'x'; 600]),
+            file("manifests/b.yaml", b"y"),
+        ]);
+        for (at, byte) in changes {
+            let at = at % tar.len();
+            tar[at] = byte;
+        }
+        let sent = gzip(&tar);
+        if let Ok(files) = unpack_all(&[(tar, sent)], small()) {
+            for path in files.keys() {
+                proptest::prop_assert!(check_path(path).is_ok(), "{}", path);
+            }
+        }
+    }
+}
