@@ -24,9 +24,12 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
 
 /// What one error says, without the dump of the whole answer that some libraries add.
 fn describe(error: &(dyn Error + 'static)) -> String {
-    let status = |status: &Status| match status.message.is_empty() {
-        true => format!("{} {}", status.code, status.reason),
-        false => status.message.clone(),
+    let status = |status: &Status| {
+        if status.message.is_empty() {
+            format!("{} {}", status.code, status.reason)
+        } else {
+            status.message.clone()
+        }
     };
     if let Some(kube::Error::Api(answer)) = error.downcast_ref() {
         return status(answer);

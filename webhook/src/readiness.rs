@@ -64,9 +64,12 @@ impl Readiness {
     pub fn report(&self) -> String {
         let mut lines: Vec<String> = GATES
             .iter()
-            .map(|(gate, name)| match self.is_open(*gate) {
-                true => format!("[+]{name} ok\n"),
-                false => format!("[-]{name} waiting\n"),
+            .map(|(gate, name)| {
+                if self.is_open(*gate) {
+                    format!("[+]{name} ok\n")
+                } else {
+                    format!("[-]{name} waiting\n")
+                }
             })
             .collect();
         if self.is_draining() {

@@ -54,6 +54,37 @@ pub enum RunError {
 
 type Tasks = JoinSet<(&'static str, Result<(), BoxError>)>;
 
+/// The ways in which tasks end.
+trait Ended {
+    fn result(self) -> Result<(), BoxError>;
+}
+
+impl Ended for () {
+    fn result(self) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+impl<E: Into<BoxError>> Ended for Result<(), E> {
+    fn result(self) -> Result<(), BoxError> {
+        self.map_err(Into::into)
+    }
+}
+
+/// `None`: it never began.
+impl<T: Ended> Ended for Option<T> {
+    fn result(self) -> Result<(), BoxError> {
+        self.map_or(Ok(()), Ended::result)
+    }
+}
+
+fn spawn<F>(tasks: &mut Tasks, name: &'static str, task: F)
+where
+    F: Future<Output: Ended> + Send + 'static,
+{
+    tasks.spawn(async move { (name, task.await.result()) });
+}
+
 /// Runs until `shutdown` or until a task ends, and then ends all others in order.
 pub async fn run(
     settings: Settings,
@@ -81,7 +112,7 @@ pub async fn run(
         metrics: metrics.clone(),
     };
     let serving = health::serve(health_listener, pages, last.clone());
-    tasks.spawn(async { ("health", serving.await.map_err(BoxError::from)) });
+    spawn(&mut tasks, "health", serving);
     let prepared = tokio::select! {
         () = shutdown.cancelled() => None,
         shared = prepare(settings, clients, registries, metrics, readiness.clone()) => Some(shared),
@@ -118,7 +149,7 @@ fn start(
     let settings = &shared.settings;
     let resolver = Arc::new(Resolver::default());
     let keeping = certs::keep(shared.clone(), resolver.clone(), shutdown.clone());
-    tasks.spawn(async { ("certificates", done(keeping.await)) });
+    spawn(tasks, "certificates", keeping);
 
     let drain = Drain {
         delay: settings.drain_delay,
@@ -134,7 +165,7 @@ fn start(
         drain,
         shutdown.clone(),
     );
-    tasks.spawn(async { ("admission", serving.await.map_err(BoxError::from)) });
+    spawn(tasks, "admission", serving);
 
     // What reads our kinds waits until they are served.
     let served = CancellationToken::new();
@@ -148,16 +179,16 @@ fn start(
             api_server::refresh(shared, shutdown).await;
         }
     };
-    tasks.spawn(async { ("API server", done(asking.await)) });
+    spawn(tasks, "API server", asking);
     let classes = watches::classes(shared.clone(), shutdown.clone());
     let classes = after(served.clone(), shutdown.clone(), classes);
-    tasks.spawn(async { ("classes", done(classes.await)) });
+    spawn(tasks, "classes", classes);
     let policies = watches::policies(shared.clone(), shutdown.clone());
     let policies = after(served.clone(), shutdown.clone(), policies);
-    tasks.spawn(async { ("policies", done(policies.await)) });
+    spawn(tasks, "policies", policies);
     let reconciling = lead(shared.clone(), shutdown.clone());
     let reconciling = after(served, shutdown.clone(), reconciling);
-    tasks.spawn(async { ("reconciler", reconciling.await.unwrap_or(Ok(()))) });
+    spawn(tasks, "reconciler", reconciling);
 }
 
 /// The router of admission.
@@ -195,11 +226,6 @@ async fn after<T>(
         () = before.cancelled() => Some(task.await),
         () = shutdown.cancelled() => None,
     }
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "the tasks of a set have one type")]
-fn done<T>(_: T) -> Result<(), BoxError> {
-    Ok(())
 }
 
 /// Where a host has no IPv6, "every address" means every address of IPv4.
@@ -266,8 +292,7 @@ mod tests {
 
     /// A task that ends when it is asked to.
     fn obedient(tasks: &mut Tasks, name: &'static str, token: &CancellationToken) {
-        let token = token.clone();
-        tasks.spawn(async move { (name, done(token.cancelled().await)) });
+        spawn(tasks, name, token.clone().cancelled_owned());
     }
 
     #[tokio::test]
@@ -287,14 +312,17 @@ mod tests {
     #[tokio::test]
     async fn the_first_task_to_end_ends_all_and_is_the_reason() {
         for (result, reason) in [
-            (Err("disk on fire".into()), "the watcher task failed"),
+            (
+                Err::<(), BoxError>("disk on fire".into()),
+                "the watcher task failed",
+            ),
             (Ok(()), "the watcher task ended without being asked"),
         ] {
             let (shutdown, last) = (CancellationToken::new(), CancellationToken::new());
             let mut tasks = Tasks::new();
             obedient(&mut tasks, "health", &last);
             obedient(&mut tasks, "admission", &shutdown);
-            tasks.spawn(async { ("watcher", result) });
+            spawn(&mut tasks, "watcher", std::future::ready(result));
             let error = join(tasks, &Readiness::default(), &shutdown, &last, LONG)
                 .await
                 .unwrap_err();
@@ -306,7 +334,7 @@ mod tests {
     async fn a_task_that_does_not_end_is_not_waited_for_for_ever() {
         let (shutdown, last) = (CancellationToken::new(), CancellationToken::new());
         let mut tasks = Tasks::new();
-        tasks.spawn(async { ("stubborn", done(std::future::pending::<()>().await)) });
+        spawn(&mut tasks, "stubborn", std::future::pending::<()>());
         shutdown.cancel();
         let error = join(tasks, &Readiness::default(), &shutdown, &last, LONG)
             .await

@@ -112,3 +112,20 @@ fn touched(shared: &Shared) -> impl futures::Stream<Item = ()> + Send + Unpin + 
     });
     futures::stream::select_all(watches)
 }
+
+/// For tests of the listener: a resolver that serves for `names`, and who signed it (PEM).
+#[cfg(test)]
+pub(crate) fn serving(names: &[&str]) -> (Arc<Resolver>, String) {
+    let resolver = Arc::new(Resolver::default());
+    let trusted = serve_anew(&resolver, names);
+    (resolver, trusted)
+}
+
+/// For tests of the listener: another certificate of another authority, from now on.
+#[cfg(test)]
+pub(crate) fn serve_anew(resolver: &Resolver, names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let material = material::create(&names, Timestamp::now()).unwrap();
+    resolver.serve(&material).unwrap();
+    material.trusted
+}

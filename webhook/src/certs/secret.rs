@@ -186,3 +186,126 @@ fn write(material: Material) -> BTreeMap<String, ByteString> {
     .map(|(key, pem)| (key.to_owned(), ByteString(pem.into_bytes())))
     .into()
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{Method, Request, Response, StatusCode};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// An API server that expects these requests in this order, and gives these answers.
+    fn scripted(
+        script: Vec<(Method, &'static str, StatusCode, Value)>,
+    ) -> (Api<Secret>, tokio::task::JoinHandle<()>) {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let serving = tokio::spawn(async move {
+            for (method, path, status, body) in script {
+                let (request, reply) = server.next_request().await.unwrap();
+                assert_eq!((request.method(), request.uri().path()), (&method, path));
+                let body = Body::from(serde_json::to_vec(&body).unwrap());
+                let answer = Response::builder().status(status).body(body).unwrap();
+                reply.send_response(answer);
+            }
+        });
+        let client = Client::new(service, "sys");
+        (Api::namespaced(client, "sys"), serving)
+    }
+
+    fn failure(code: u16, reason: &str) -> Value {
+        json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "" })
+    }
+
+    fn secret(name: &str, version: &str, data: &BTreeMap<String, ByteString>) -> Value {
+        json!({ "metadata": { "name": name, "resourceVersion": version }, "data": data })
+    }
+
+    const ALL: &str = "/api/v1/namespaces/sys/secrets";
+    const ONE: &str = "/api/v1/namespaces/sys/secrets/bundle-webhook-stamp";
+    const TLS_ONE: &str = "/api/v1/namespaces/sys/secrets/bundle-webhook-tls";
+
+    #[tokio::test]
+    async fn of_two_replicas_that_start_at_once_both_use_what_the_first_has_stored() {
+        let first = BTreeMap::from([(STAMP_KEY.to_owned(), ByteString(vec![7; 32]))]);
+        let (secrets, serving) = scripted(vec![
+            (
+                Method::GET,
+                ONE,
+                StatusCode::NOT_FOUND,
+                failure(404, "NotFound"),
+            ),
+            (
+                Method::POST,
+                ALL,
+                StatusCode::CONFLICT,
+                failure(409, "AlreadyExists"),
+            ),
+            (Method::GET, ONE, StatusCode::OK, secret(STAMP, "1", &first)),
+        ]);
+        let key = stamp(&secrets).await.unwrap();
+        assert_eq!(key.bytes(), [7; 32]);
+        serving.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_too_short_is_replaced() {
+        let short = BTreeMap::from([(STAMP_KEY.to_owned(), ByteString(vec![7; 8]))]);
+        let long = BTreeMap::from([(STAMP_KEY.to_owned(), ByteString(vec![8; 32]))]);
+        let (secrets, serving) = scripted(vec![
+            (Method::GET, ONE, StatusCode::OK, secret(STAMP, "1", &short)),
+            (Method::PUT, ONE, StatusCode::OK, secret(STAMP, "2", &long)),
+            (Method::GET, ONE, StatusCode::OK, secret(STAMP, "2", &long)),
+        ]);
+        assert_eq!(stamp(&secrets).await.unwrap().bytes(), [8; 32]);
+        serving.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn spoilt_certificates_are_made_anew_and_good_ones_kept() {
+        let now = Timestamp::now();
+        let names = ["hook.sys.svc".to_owned()];
+        let good = write(create(&names, now).unwrap());
+        let mut spoilt = good.clone();
+        spoilt.insert(CERTIFICATE.to_owned(), ByteString(b"nonsense".to_vec()));
+        let (secrets, serving) = scripted(vec![
+            (
+                Method::GET,
+                TLS_ONE,
+                StatusCode::OK,
+                secret(TLS, "1", &spoilt),
+            ),
+            (
+                Method::PUT,
+                TLS_ONE,
+                StatusCode::OK,
+                secret(TLS, "2", &good),
+            ),
+            (
+                Method::GET,
+                TLS_ONE,
+                StatusCode::OK,
+                secret(TLS, "2", &good),
+            ),
+        ]);
+        let material = tls(&secrets, &names, now).await.unwrap();
+        assert!(write(material) == good);
+        serving.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_refusal_names_the_action_and_the_secret() {
+        let (secrets, serving) = scripted(vec![(
+            Method::GET,
+            ONE,
+            StatusCode::FORBIDDEN,
+            failure(403, "Forbidden"),
+        )]);
+        let Err(error) = stamp(&secrets).await else {
+            panic!("a key out of nowhere");
+        };
+        assert_eq!(error.to_string(), "cannot read Secret bundle-webhook-stamp");
+        serving.await.unwrap();
+    }
+}

@@ -154,7 +154,7 @@ impl Election {
     /// One renewal; `None` if the lease is somebody else's.
     async fn renew(&self, lease: &Lease) -> Result<Option<Lease>, kube::Error> {
         let mut lease = lease.clone();
-        self.candidate.renew(&mut lease, now());
+        rules::touch(&mut lease, now());
         match self
             .leases
             .replace(NAME, &PostParams::default(), &lease)
@@ -168,7 +168,7 @@ impl Election {
                     return Ok(None);
                 }
                 let mut lease = found;
-                self.candidate.renew(&mut lease, now());
+                rules::touch(&mut lease, now());
                 won(self
                     .leases
                     .replace(NAME, &PostParams::default(), &lease)

@@ -74,9 +74,10 @@ impl Candidate {
             }
         };
         let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0);
-        match now.duration_since(since) >= Duration::from_secs(seconds) {
-            true => Step::Take,
-            false => Step::Wait,
+        if now.duration_since(since) >= Duration::from_secs(seconds) {
+            Step::Take
+        } else {
+            Step::Wait
         }
     }
 
@@ -99,11 +100,6 @@ impl Candidate {
             .insert(INSTANCE.to_owned(), self.instance.clone());
     }
 
-    /// Writes that the holder lives.
-    pub(super) fn renew(&self, lease: &mut Lease, now: MicroTime) {
-        lease.spec.get_or_insert_default().renew_time = Some(now);
-    }
-
     /// Whether it is this very process that holds it.
     pub(super) fn holds(&self, lease: &Lease) -> bool {
         let holder = lease
@@ -117,6 +113,11 @@ impl Candidate {
             .and_then(|annotations| annotations.get(INSTANCE));
         holder == Some(&self.identity) && instance == Some(&self.instance)
     }
+}
+
+/// Writes that the holder lives.
+pub(super) fn touch(lease: &mut Lease, now: MicroTime) {
+    lease.spec.get_or_insert_default().renew_time = Some(now);
 }
 
 /// How often the holder renews.

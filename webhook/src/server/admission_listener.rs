@@ -96,3 +96,199 @@ fn tls(resolver: Arc<Resolver>) -> io::Result<RustlsConfig> {
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(RustlsConfig::from_config(Arc::new(config)))
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Bytes;
+    use axum::routing::post;
+    use tokio::sync::Notify;
+    use tokio::task::JoinHandle;
+
+    use super::*;
+    use crate::certs;
+
+    const NAME: &str = "hook.sys.svc";
+    const SHORT: Duration = Duration::from_millis(50);
+    const LONG: Duration = Duration::from_secs(20);
+
+    struct Running {
+        address: SocketAddr,
+        resolver: Arc<Resolver>,
+        trusted: String,
+        shutdown: CancellationToken,
+        ended: JoinHandle<io::Result<()>>,
+    }
+
+    async fn start(router: Router, deadline: Duration, drain: Drain) -> Running {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (resolver, trusted) = certs::serving(&[NAME]);
+        let shutdown = CancellationToken::new();
+        let serving = serve(
+            listener,
+            router,
+            resolver.clone(),
+            deadline,
+            drain,
+            shutdown.clone(),
+        );
+        Running {
+            address,
+            resolver,
+            trusted,
+            shutdown,
+            ended: tokio::spawn(serving),
+        }
+    }
+
+    const AT_ONCE: Drain = Drain {
+        delay: Duration::ZERO,
+        timeout: LONG,
+    };
+
+    /// Trusts only `trusted`, and has the Service's name for the address, as an API server has.
+    fn client(address: SocketAddr, trusted: &str) -> reqwest::Client {
+        let authority = reqwest::Certificate::from_pem(trusted.as_bytes()).unwrap();
+        reqwest::Client::builder()
+            .tls_certs_only([authority])
+            .resolve(NAME, address)
+            .no_proxy()
+            .build()
+            .unwrap()
+    }
+
+    fn url(address: SocketAddr) -> String {
+        format!("https://{NAME}:{}/", address.port())
+    }
+
+    fn echo_length() -> Router {
+        Router::new().route(
+            "/",
+            post(|body: Bytes| async move { body.len().to_string() }),
+        )
+    }
+
+    #[tokio::test]
+    async fn large_reviews_pass_and_huge_ones_are_refused() {
+        let running = start(echo_length(), LONG, AT_ONCE).await;
+        let client = client(running.address, &running.trusted);
+        let url = url(running.address);
+        let answer = client
+            .post(&url)
+            .body(vec![b'x'; BODY_LIMIT])
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(answer.text().await.unwrap(), BODY_LIMIT.to_string());
+        let refused = client
+            .post(&url)
+            .body(vec![b'x'; BODY_LIMIT + 1])
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_stalls_is_cut_off() {
+        let router = Router::new().route("/", post(std::future::pending::<()>));
+        let running = start(router, SHORT, AT_ONCE).await;
+        let client = client(running.address, &running.trusted);
+        let answer = client.post(url(running.address)).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::REQUEST_TIMEOUT);
+    }
+
+    #[tokio::test]
+    async fn a_renewed_certificate_is_served_to_the_next_connection() {
+        let running = start(echo_length(), LONG, AT_ONCE).await;
+        let url = url(running.address);
+        let before = client(running.address, &running.trusted);
+        assert!(before.post(&url).send().await.is_ok());
+        let trusted = certs::serve_anew(&running.resolver, &[NAME]);
+        // The connection that stands is not disturbed; a new one needs the new authority.
+        assert!(before.post(&url).send().await.is_ok());
+        assert!(
+            client(running.address, &running.trusted)
+                .post(&url)
+                .send()
+                .await
+                .is_err()
+        );
+        let after = client(running.address, &trusted);
+        assert!(after.post(&url).send().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn reviews_in_flight_are_finished_and_new_connections_refused() {
+        let (arrived, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let router = {
+            let (arrived, go) = (arrived.clone(), go.clone());
+            Router::new().route(
+                "/",
+                post(move || async move {
+                    arrived.notify_one();
+                    go.notified().await;
+                    "reviewed"
+                }),
+            )
+        };
+        let running = start(router, LONG, AT_ONCE).await;
+        let url = url(running.address);
+        let in_flight = tokio::spawn(client(running.address, &running.trusted).post(&url).send());
+        arrived.notified().await;
+        running.shutdown.cancel();
+        let late = client(running.address, &running.trusted);
+        let refused = async {
+            loop {
+                match late.post(&url).timeout(SHORT).send().await {
+                    Err(error) if error.is_connect() => return,
+                    _ => {}
+                }
+            }
+        };
+        tokio::time::timeout(LONG, refused).await.unwrap();
+        assert!(!running.ended.is_finished());
+        go.notify_one();
+        let answer = in_flight.await.unwrap().unwrap();
+        assert_eq!(answer.text().await.unwrap(), "reviewed");
+        tokio::time::timeout(LONG, running.ended)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_review_that_never_ends_does_not_keep_the_process() {
+        let arrived = Arc::new(Notify::new());
+        let router = {
+            let arrived = arrived.clone();
+            Router::new().route(
+                "/",
+                post(move || async move {
+                    arrived.notify_one();
+                    std::future::pending::<()>().await;
+                }),
+            )
+        };
+        let drain = Drain {
+            delay: Duration::ZERO,
+            timeout: SHORT,
+        };
+        let running = start(router, LONG, drain).await;
+        let stuck = tokio::spawn(
+            client(running.address, &running.trusted)
+                .post(url(running.address))
+                .send(),
+        );
+        arrived.notified().await;
+        running.shutdown.cancel();
+        tokio::time::timeout(LONG, running.ended)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        assert!(stuck.await.unwrap().is_err());
+    }
+}

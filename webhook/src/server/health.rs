@@ -48,9 +48,10 @@ pub fn router(health: Health) -> Router {
 }
 
 async fn ready(State(health): State<Health>) -> impl IntoResponse {
-    let status = match health.readiness.is_ready() {
-        true => StatusCode::OK,
-        false => StatusCode::SERVICE_UNAVAILABLE,
+    let status = if health.readiness.is_ready() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
     };
     (status, health.readiness.report())
 }
