@@ -2,7 +2,7 @@
 //! Not here: what is in them.
 
 use std::io::{Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bundle_core::diagnostic::{Finding, codes};
 
@@ -23,14 +23,6 @@ pub(crate) fn read(path: &Path) -> Outcome<Vec<u8>> {
     } else {
         path.display().to_string()
     };
-    let unreadable = |error: &std::io::Error| {
-        Failure::caused(
-            Finding::error(codes::usage::FILE_UNREADABLE, "the file cannot be read")
-                .in_file(&name)
-                .hint("check the path and its permissions"),
-            &Plain(error.kind()),
-        )
-    };
     let mut bytes = Vec::new();
     if path == Path::new("-") {
         std::io::stdin()
@@ -40,7 +32,7 @@ pub(crate) fn read(path: &Path) -> Outcome<Vec<u8>> {
     } else {
         fs_err::File::open(path).and_then(|file| file.take(LIMIT + 1).read_to_end(&mut bytes))
     }
-    .map_err(|error| unreadable(&error))?;
+    .map_err(|error| unreadable(&name, &error))?;
     if bytes.len() as u64 > LIMIT {
         return Err(Finding::error(
             codes::usage::FILE_UNREADABLE,
@@ -63,10 +55,46 @@ pub(crate) fn read_text(path: &Path) -> Outcome<String> {
     })
 }
 
-/// The kind of an I/O error: its full text would repeat the path.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
+/// The kind of an I/O error in a person's words: its full text would repeat the path.
+#[derive(Debug)]
 struct Plain(std::io::ErrorKind);
+
+impl std::fmt::Display for Plain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            std::io::ErrorKind::NotFound => f.write_str("no such file or folder"),
+            std::io::ErrorKind::AlreadyExists => f.write_str("it exists already"),
+            other => other.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Plain {}
+
+/// The files that `-f` means: the file itself, or those of a folder that hold objects, as kubectl takes them.
+pub(crate) fn of_objects(path: &Path) -> Outcome<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries: std::io::Result<Vec<_>> =
+        fs_err::read_dir(path).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let mut paths = entries.map_err(|error| unreadable(&path.display().to_string(), &error))?;
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|ending| ["yaml", "yml", "json"].iter().any(|known| ending == *known))
+    });
+    paths.sort();
+    Ok(paths)
+}
+
+fn unreadable(name: &str, error: &std::io::Error) -> Failure {
+    Failure::caused(
+        Finding::error(codes::usage::FILE_UNREADABLE, "the file cannot be read")
+            .in_file(name)
+            .hint("check the path and its permissions"),
+        &Plain(error.kind()),
+    )
+}
 
 /// Writes a file that does not exist yet, with this mode where the system has modes.
 pub(crate) fn create(path: &Path, content: &[u8], mode: u32) -> Outcome {

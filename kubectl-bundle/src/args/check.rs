@@ -25,7 +25,7 @@ Examples:
   # As somebody else
   kubectl bundle check -f deployment.yaml --as ana")]
 pub(crate) struct Check {
-    /// A file of objects, or - for standard input; may be repeated
+    /// A file of objects, a folder of them, or - for standard input; may be repeated
     #[arg(short, long = "filename", value_name = "FILE", required = true)]
     pub(crate) filename: Vec<PathBuf>,
     /// Ask neither a cluster nor a registry

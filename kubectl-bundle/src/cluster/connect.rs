@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use bundle_core::diagnostic::{Finding, codes};
 use kube::client::ClientBuilder;
+use tower::buffer::BufferLayer;
+use tower::retry::RetryLayer;
 use tower::util::MapResponseLayer;
 
 use super::config::{KubeSettings, choose};
+use super::retry::InAMoment;
 use crate::failure::{Failure, Outcome};
 
 /// A cluster that can be asked.
@@ -63,6 +66,9 @@ impl Cluster {
                     &error,
                 )
             })?
+            // What is to be repeated must be cloned, and kube's own stack cannot be.
+            .with_layer(&BufferLayer::new(64))
+            .with_layer(&RetryLayer::new(InAMoment::default()))
             .with_layer(&collect)
             .build();
         Ok(Self {
@@ -107,6 +113,21 @@ impl Cluster {
 
     fn explain(&self, error: kube::Error) -> Failure {
         match error {
+            // The body of a path that no API is behind is plain text.
+            kube::Error::Api(status)
+                if status.code == 404 && status.message.starts_with("404 page not found") =>
+            {
+                Finding::error(
+                    codes::cluster::NO_API,
+                    format!(
+                        "the API server {} does not know {}",
+                        self.name,
+                        bundle_api::names::API_VERSION
+                    ),
+                )
+                .hint("install bundle-webhook with its CRDs first: kubectl apply -f crds/")
+                .into()
+            }
             kube::Error::Api(status) => Failure::Server(status),
             kube::Error::Service(source) => {
                 Failure::caused(self.unreachable("does not answer"), source.as_ref())

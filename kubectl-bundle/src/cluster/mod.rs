@@ -5,6 +5,7 @@ pub(crate) mod apply;
 mod config;
 mod connect;
 pub(crate) mod refusal;
+mod retry;
 pub(crate) mod wait;
 
 pub(crate) use config::{KubeSettings, Kubeconfig};

@@ -65,7 +65,7 @@ impl Delete {
 }
 
 async fn gone(
-    ui: &Ui,
+    ui: &mut Ui,
     cluster: &Cluster,
     api: &Api<BundleDeployment>,
     name: &str,

@@ -89,7 +89,9 @@ impl Deploy {
             collision: self.collision,
             ..BundleDeploymentSpec::default()
         };
-        let object = BundleDeployment::new(&self.name, spec);
+        let mut object = BundleDeployment::new(&self.name, spec);
+        // Labels of the CRD are none of the object's.
+        object.metadata.labels = None;
         let cluster = self.write.apply(ui, &object).await?;
         match (cluster, self.write.wait, self.write.dry_run) {
             (Some(cluster), Some(timeout), DryRun::None) => {

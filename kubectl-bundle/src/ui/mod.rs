@@ -93,13 +93,6 @@ impl Ui {
         }
     }
 
-    /// Talk: a step that only the curious want to see.
-    pub(crate) fn detail(&mut self, line: impl std::fmt::Display) {
-        if self.verbosity >= Verbosity::Verbose {
-            self.say(&format!("{line}\n"));
-        }
-    }
-
     /// A finding: an error always, a warning unless only errors are wanted.
     pub(crate) fn finding(&mut self, finding: &Finding) {
         if finding.severity == Severity::Error || self.verbosity >= Verbosity::Normal {
@@ -139,8 +132,11 @@ impl Ui {
         self.say(text);
     }
 
-    /// A progress line on stderr, which draws nothing where nobody watches.
-    pub(crate) fn progress(&self, what: &str) -> Progress {
+    /// A progress line on stderr, which draws nothing where nobody watches. The curious see each step in any case.
+    pub(crate) fn progress(&mut self, what: &str) -> Progress {
+        if self.verbosity >= Verbosity::Verbose {
+            self.say(&format!("{what}\n"));
+        }
         Progress::start(self.progress, what)
     }
 

@@ -63,7 +63,9 @@ pub fn documents_within(
 /// Writes a value as YAML that every reader reads back as the same value, YAML 1.1 readers too.
 pub fn to_string(value: &Value) -> String {
     // Serialising a JSON value cannot fail: its keys are text and its numbers finite. JSON is YAML as well, should it ever.
-    serde_saphyr::to_string(value).unwrap_or_else(|_| format!("{value}\n"))
+    // Folded lines (`>-`) would be right, but nobody writes a reference or a message like that.
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: 1 << 20 };
+    serde_saphyr::to_string_with_options(value, options).unwrap_or_else(|_| format!("{value}\n"))
 }
 
 /// The line on which a top-level key of a document stands, from 1, for findings about it.

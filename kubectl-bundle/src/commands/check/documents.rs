@@ -74,7 +74,12 @@ impl Found {
 pub(super) fn read(paths: &[PathBuf]) -> Outcome<Vec<Found>> {
     let mut found = Vec::new();
     let mut findings = Findings::default();
-    for path in paths {
+    let paths: Vec<PathBuf> = paths
+        .iter()
+        .map(|path| files::of_objects(path))
+        .collect::<Outcome<Vec<_>>>()?
+        .concat();
+    for path in &paths {
         let file = if path.as_os_str() == "-" {
             "standard input".to_owned()
         } else {

@@ -69,7 +69,15 @@ pub(super) fn unavailable(code: Code, what: &str, failure: &Failure) -> Finding 
 }
 
 fn is_missing(failure: &Failure) -> bool {
-    matches!(failure, Failure::Server(status) if status.code == 404)
+    match failure {
+        Failure::Server(status) => status.code == 404,
+        // No CRD, no objects.
+        Failure::Findings { findings, .. } => findings
+            .0
+            .iter()
+            .any(|finding| finding.code == codes::cluster::NO_API),
+        Failure::Said(_) | Failure::BrokenPipe => false,
+    }
 }
 
 impl Lookup {

@@ -73,7 +73,7 @@ impl Check {
         }
     }
 
-    async fn review(&self, ui: &Ui, lookup: Option<&Lookup>, found: &Found, kind: Kind) -> Report {
+    async fn review(&self, ui: &mut Ui, lookup: Option<&Lookup>, found: &Found, kind: Kind) -> Report {
         let name = found.name();
         let mut subject = Subject {
             kind,

@@ -1,0 +1,53 @@
+//! Asking again where the API server says "in a moment" (429), as kubectl does; kube's own policy would repeat refusals too.
+//! Not here: errors that mean something (connect).
+
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode, header};
+use kube::client::Body;
+use tower::BoxError;
+use tower::retry::Policy;
+
+/// How often one request is repeated.
+const TRIES: u32 = 5;
+/// The longest pause that is made, whatever the server asks for.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Repeats requests that were answered 429, after the pause that the server asks for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct InAMoment {
+    tried: u32,
+}
+
+impl<B> Policy<Request<Body>, Response<B>, BoxError> for InAMoment {
+    type Future = tokio::time::Sleep;
+
+    fn retry(
+        &mut self,
+        _: &mut Request<Body>,
+        result: &mut Result<Response<B>, BoxError>,
+    ) -> Option<Self::Future> {
+        let response = result.as_ref().ok()?;
+        if response.status() != StatusCode::TOO_MANY_REQUESTS || self.tried >= TRIES {
+            return None;
+        }
+        self.tried += 1;
+        let pause = response
+            .headers()
+            .get(header::RETRY_AFTER)
+            .and_then(|value| value.to_str().ok()?.parse().ok())
+            .map_or(Duration::from_secs(1), Duration::from_secs);
+        Some(tokio::time::sleep(pause.min(LONGEST)))
+    }
+
+    fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
+        // Only bodies that are whole in memory can be sent again; all of ours are.
+        let mut copy = Request::new(request.body().try_clone()?);
+        *copy.method_mut() = request.method().clone();
+        *copy.uri_mut() = request.uri().clone();
+        *copy.version_mut() = request.version();
+        *copy.headers_mut() = request.headers().clone();
+        *copy.extensions_mut() = request.extensions().clone();
+        Some(copy)
+    }
+}
