@@ -1,0 +1,144 @@
+//! Which resources the API server has: from a group, version and kind to a path. Remembered, and asked again when something is missing.
+//! Not here: anything about single objects.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bundle_core::plan::applyset::GroupKind;
+use kube::Client;
+use kube::core::discovery::ApiResource;
+use tokio::sync::Mutex;
+
+/// How old a list may be before a kind that it lacks is asked for again.
+const STALE: Duration = Duration::from_millis(500);
+/// How old a list may be before it is asked for again in any case: versions come and go with upgrades of the server.
+const OLD: Duration = Duration::from_secs(600);
+
+/// A kind that the server has.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Kind {
+    /// How it is reached.
+    pub(super) resource: ApiResource,
+    /// Whether its objects live in namespaces.
+    pub(super) namespaced: bool,
+}
+
+struct List {
+    read: Instant,
+    kinds: Arc<Vec<Kind>>,
+}
+
+/// What the server has, by `apiVersion`.
+pub(super) struct Apis {
+    client: Client,
+    lists: Mutex<HashMap<String, List>>,
+}
+
+impl Apis {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            lists: Mutex::default(),
+        }
+    }
+
+    /// The kind, if the server has it.
+    pub(super) async fn find(
+        &self,
+        group: &str,
+        version: &str,
+        kind: &str,
+    ) -> Result<Option<Kind>, kube::Error> {
+        for youngest in [OLD, STALE] {
+            let kinds = self.list(group, version, youngest).await?;
+            if let Some(found) = kinds.iter().find(|entry| entry.resource.kind == kind) {
+                return Ok(Some(found.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The kind in the version that the server prefers, if it has it in any.
+    pub(super) async fn preferred(&self, kind: &GroupKind) -> Result<Option<Kind>, kube::Error> {
+        if kind.group.is_empty() {
+            return self.find("", "v1", &kind.kind).await;
+        }
+        let groups = self.client.list_api_groups().await?;
+        let Some(group) = groups
+            .groups
+            .into_iter()
+            .find(|group| group.name == kind.group)
+        else {
+            return Ok(None);
+        };
+        let versions = group
+            .preferred_version
+            .into_iter()
+            .chain(group.versions)
+            .map(|version| version.version);
+        for version in versions {
+            if let Some(found) = self.find(&kind.group, &version, &kind.kind).await? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn list(
+        &self,
+        group: &str,
+        version: &str,
+        youngest: Duration,
+    ) -> Result<Arc<Vec<Kind>>, kube::Error> {
+        let api_version = if group.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{group}/{version}")
+        };
+        let mut lists = self.lists.lock().await;
+        if let Some(list) = lists.get(&api_version)
+            && list.read.elapsed() < youngest
+        {
+            return Ok(list.kinds.clone());
+        }
+        let answer = if group.is_empty() {
+            self.client.list_core_api_resources(version).await
+        } else {
+            self.client.list_api_group_resources(&api_version).await
+        };
+        let resources = match answer {
+            Ok(list) => list.resources,
+            Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let kinds: Arc<Vec<Kind>> = Arc::new(
+            resources
+                .into_iter()
+                .filter(|resource| !resource.name.contains('/'))
+                .map(|resource| Kind {
+                    resource: ApiResource {
+                        group: group.to_owned(),
+                        version: version.to_owned(),
+                        api_version: api_version.clone(),
+                        kind: resource.kind,
+                        plural: resource.name,
+                    },
+                    namespaced: resource.namespaced,
+                })
+                .collect(),
+        );
+        if kinds.is_empty() {
+            lists.remove(&api_version);
+        } else {
+            lists.insert(
+                api_version,
+                List {
+                    read: Instant::now(),
+                    kinds: kinds.clone(),
+                },
+            );
+        }
+        Ok(kinds)
+    }
+}

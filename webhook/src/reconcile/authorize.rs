@@ -1,0 +1,274 @@
+//! Whether the requester may do what a content does: SubjectAccessReviews, the general question first.
+//! Not here: which questions follow from objects (bundle_core::rights).
+
+use std::collections::HashMap;
+
+use bundle_api::names::reason;
+use bundle_core::diagnostic::codes;
+use bundle_core::object::Manifest;
+use bundle_core::review::Requester;
+use bundle_core::rights::{self, Grant, Question, RoleRef, Rule, Target};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use serde::Serialize;
+use tokio::sync::Mutex;
+
+use super::items::Item;
+use super::object;
+use super::trouble::{Retry, Trouble};
+
+/// How many rules a message lists.
+const RULES: usize = 40;
+
+struct Asker<'a> {
+    own: &'a Client,
+    requester: &'a Requester,
+    answers: Mutex<HashMap<Question, bool>>,
+}
+
+/// Asks for everything that `requester` needs for `items`. `own` asks; `installer` reads the roles that bindings name.
+pub(super) async fn authorize(
+    own: &Client,
+    installer: &Client,
+    requester: &Requester,
+    items: &[Item],
+) -> Result<(), Trouble> {
+    let asker = Asker {
+        own,
+        requester,
+        answers: Mutex::default(),
+    };
+    let missing = asker.missing(installer, items).await.map_err(|error| {
+        Trouble::new(
+            codes::install::RIGHTS_UNKNOWN,
+            reason::INSTALL_FAILED,
+            format!(
+                "cannot ask for the rights of {}: {}",
+                requester.user,
+                object::told(&error)
+            ),
+            Retry::Soon,
+        )
+    })?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let rules = rights::compact(&missing);
+    let mut text: Vec<String> = rules.iter().take(RULES).map(ToString::to_string).collect();
+    if rules.len() > RULES {
+        text.push(format!("and {} more", rules.len() - RULES));
+    }
+    Err(Trouble::new(
+        codes::install::NOT_AUTHORIZED,
+        reason::INSTALL_FAILED,
+        format!(
+            "{} lacks rights for this content; missing: {}",
+            requester.user,
+            text.join("; ")
+        ),
+        Retry::Slowly,
+    ))
+}
+
+impl Asker<'_> {
+    async fn missing(
+        &self,
+        installer: &Client,
+        items: &[Item],
+    ) -> Result<Vec<Question>, kube::Error> {
+        let targets: Vec<Target> = items
+            .iter()
+            .map(|item| Target {
+                id: item.id.clone(),
+                resource: item.kind.resource.plural.clone(),
+            })
+            .collect();
+        let mut missing = Vec::new();
+        for need in rights::needs(&targets) {
+            if !self
+                .all(std::slice::from_ref(&need.general))
+                .await?
+                .is_empty()
+            {
+                let refused = self.all(&need.by_name).await?;
+                // Where nothing is allowed by name either, one rule for all of them is what a person would write.
+                if refused.len() == need.by_name.len() {
+                    missing.push(need.general);
+                } else {
+                    missing.extend(refused);
+                }
+            }
+        }
+        for item in items {
+            if let Some(grant) = rights::grant(&manifest(item)) {
+                missing.extend(self.grant(installer, items, grant).await?);
+            }
+        }
+        Ok(missing)
+    }
+
+    async fn grant(
+        &self,
+        installer: &Client,
+        items: &[Item],
+        grant: Grant,
+    ) -> Result<Vec<Question>, kube::Error> {
+        let (shortcut, rules, namespace) = match grant {
+            Grant::Role {
+                escalate,
+                rules,
+                namespace,
+            } => (escalate, Some(rules), namespace),
+            Grant::Binding {
+                bind,
+                role,
+                namespace,
+            } => {
+                let rules = self.rules(installer, items, &role).await?;
+                (bind, rules, namespace)
+            }
+        };
+        if self.all(std::slice::from_ref(&shortcut)).await?.is_empty() {
+            return Ok(Vec::new());
+        }
+        match rules {
+            Some(rules) => {
+                let questions: Vec<_> = rules
+                    .iter()
+                    .flat_map(|rule| rule.questions(namespace.as_deref()))
+                    .collect();
+                self.all(&questions).await
+            }
+            // A role that nobody can read is handed on by whoever may bind it, and by nobody else.
+            None => Ok(vec![shortcut]),
+        }
+    }
+
+    /// The rules of a role: as the content has it, or as it stands on the cluster.
+    async fn rules(
+        &self,
+        installer: &Client,
+        items: &[Item],
+        role: &RoleRef,
+    ) -> Result<Option<Vec<Rule>>, kube::Error> {
+        let own = items.iter().find(|item| {
+            item.id.group == "rbac.authorization.k8s.io"
+                && item.id.kind == role.kind
+                && item.id.name == role.name
+                && item.id.namespace == role.namespace
+        });
+        if let Some(own) = own {
+            return Ok(Some(rights::rules_of(&own.value)));
+        }
+        let found = match &role.namespace {
+            Some(namespace) => {
+                let api: Api<Role> = Api::namespaced(installer.clone(), namespace);
+                readable(api.get_opt(&role.name).await)?
+            }
+            None => {
+                let api: Api<ClusterRole> = Api::all(installer.clone());
+                readable(api.get_opt(&role.name).await)?
+            }
+        };
+        Ok(found.map(|role| rights::rules_of(&role)))
+    }
+
+    /// Those of `questions` that are answered with no, in their order.
+    async fn all(&self, questions: &[Question]) -> Result<Vec<Question>, kube::Error> {
+        let answers: Vec<_> = super::parallel::ordered(
+            questions
+                .iter()
+                .map(|question| async move { (question, self.ask(question).await) }),
+        )
+        .await;
+        let mut refused = Vec::new();
+        for (question, answer) in answers {
+            if !answer? {
+                refused.push(question.clone());
+            }
+        }
+        Ok(refused)
+    }
+
+    async fn ask(&self, question: &Question) -> Result<bool, kube::Error> {
+        if let Some(answer) = self.answers.lock().await.get(question) {
+            return Ok(*answer);
+        }
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: Some(self.requester.user.clone()),
+                uid: Some(self.requester.uid.clone()).filter(|uid| !uid.is_empty()),
+                groups: Some(self.requester.groups.clone()),
+                ..attributes(question)
+            },
+            ..SubjectAccessReview::default()
+        };
+        let api: Api<SubjectAccessReview> = Api::all(self.own.clone());
+        let answer = api.create(&PostParams::default(), &review).await?;
+        let allowed = answer
+            .status
+            .is_some_and(|status| status.allowed && status.denied != Some(true));
+        self.answers.lock().await.insert(question.clone(), allowed);
+        Ok(allowed)
+    }
+}
+
+fn attributes(question: &Question) -> SubjectAccessReviewSpec {
+    match question {
+        Question::Resource {
+            verb,
+            group,
+            resource,
+            namespace,
+            name,
+        } => {
+            let (resource, subresource) = match resource.split_once('/') {
+                Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+                None => (resource.as_str(), None),
+            };
+            SubjectAccessReviewSpec {
+                resource_attributes: Some(ResourceAttributes {
+                    verb: Some(verb.clone()),
+                    group: Some(group.clone()),
+                    resource: Some(resource.to_owned()),
+                    subresource,
+                    namespace: Some(namespace.clone()),
+                    name: name.clone(),
+                    ..ResourceAttributes::default()
+                }),
+                ..SubjectAccessReviewSpec::default()
+            }
+        }
+        Question::Path { verb, path } => SubjectAccessReviewSpec {
+            non_resource_attributes: Some(NonResourceAttributes {
+                verb: Some(verb.clone()),
+                path: Some(path.clone()),
+            }),
+            ..SubjectAccessReviewSpec::default()
+        },
+    }
+}
+
+/// A role that is not there, or may not be read, is none that can be looked into.
+fn readable<T: Serialize>(
+    answer: Result<Option<T>, kube::Error>,
+) -> Result<Option<serde_json::Value>, kube::Error> {
+    match answer {
+        Ok(role) => Ok(role.and_then(|role| serde_json::to_value(role).ok())),
+        Err(error) if object::is_forbidden(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn manifest(item: &Item) -> Manifest {
+    Manifest {
+        id: item.id.clone(),
+        value: item.value.clone(),
+        file: String::new(),
+        line: 0,
+    }
+}

@@ -1,0 +1,423 @@
+//! What each deployment has installed, as a key and a hash an object, and what of it has come out of line since.
+//! Not here: the watches that tell (watch), or putting things right (heal).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use bundle_core::plan::applyset::GroupKind;
+use bundle_core::plan::drift::{self, Fingerprint, Standing};
+use bundle_core::plan::health;
+use bundle_core::reference::Digest;
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+
+use super::apis::Kind;
+use super::object::Seen;
+
+/// What our last apply left of one object.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Left {
+    /// Its fingerprint; none if the server keeps no `managedFields` for it.
+    pub(super) print: Option<Fingerprint>,
+    /// Its resource version.
+    pub(super) version: u64,
+}
+
+/// What is known of one deployment.
+#[derive(Default)]
+struct Book {
+    /// The content that these objects are of.
+    digest: String,
+    objects: HashMap<String, Left>,
+    /// While objects are being applied, events tell nothing new: what they brought is looked at when it is settled.
+    busy: bool,
+    drifted: BTreeMap<String, Timestamp>,
+    touched: BTreeSet<String>,
+    unhealthy: BTreeMap<String, String>,
+    healed: Option<(Instant, u32)>,
+}
+
+/// The books of all deployments.
+pub(super) struct Books {
+    books: Mutex<HashMap<String, Book>>,
+    wake: mpsc::UnboundedSender<String>,
+}
+
+impl Books {
+    /// `wake` is told the name of each deployment that has something to do.
+    pub(super) fn new(wake: mpsc::UnboundedSender<String>) -> Self {
+        Self {
+            books: Mutex::default(),
+            wake,
+        }
+    }
+
+    fn with<T>(&self, deployment: &str, act: impl FnOnce(&mut Book) -> T) -> T {
+        let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        act(books.entry(deployment.to_owned()).or_default())
+    }
+
+    /// The content that is known to be in place, if any is.
+    pub(super) fn content(&self, deployment: &str) -> Option<String> {
+        self.with(deployment, |book| {
+            (!book.busy && !book.digest.is_empty()).then(|| book.digest.clone())
+        })
+    }
+
+    /// From now until it is settled, objects of `deployment` change by our own hand.
+    pub(super) fn begin(&self, deployment: &str) {
+        self.with(deployment, |book| {
+            book.busy = true;
+            book.digest.clear();
+        });
+    }
+
+    /// All of the content is in place. What was seen later than our own writes, and differs, has drifted meanwhile.
+    pub(super) fn settle(
+        &self,
+        deployment: &str,
+        digest: &str,
+        objects: HashMap<String, Left>,
+        seen: &BTreeMap<String, Seen>,
+    ) {
+        let work = self.with(deployment, |book| {
+            digest.clone_into(&mut book.digest);
+            book.busy = false;
+            book.drifted.clear();
+            book.unhealthy.retain(|key, _| objects.contains_key(key));
+            book.touched = objects
+                .keys()
+                .filter(|key| tells_health(key))
+                .cloned()
+                .collect();
+            book.objects = objects;
+            let mut work = false;
+            for (key, seen) in seen {
+                work |= book.look(key, Some(seen));
+            }
+            work
+        });
+        if work {
+            self.wake(deployment);
+        }
+    }
+
+    /// One object was applied again.
+    pub(super) fn healed(&self, deployment: &str, key: &str, left: Left) {
+        self.with(deployment, |book| {
+            book.drifted.remove(key);
+            if tells_health(key) {
+                book.touched.insert(key.to_owned());
+            }
+            book.objects.insert(key.to_owned(), left);
+        });
+    }
+
+    /// How these objects are is not known: they count as drifted until they have been looked at.
+    pub(super) fn doubt<'a>(&self, deployment: &str, keys: impl IntoIterator<Item = &'a str>) {
+        self.with(deployment, |book| {
+            for key in keys {
+                book.drifted
+                    .entry(key.to_owned())
+                    .or_insert_with(Timestamp::now);
+            }
+        });
+    }
+
+    /// One object was read, and has everything.
+    pub(super) fn settled(&self, deployment: &str, key: &str) {
+        self.with(deployment, |book| {
+            book.drifted.remove(key);
+        });
+    }
+
+    /// Forgets everything about `deployment`.
+    pub(super) fn close(&self, deployment: &str) {
+        self.books
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(deployment);
+    }
+
+    /// The objects that are out of line, and since when.
+    pub(super) fn drifted(&self, deployment: &str) -> BTreeMap<String, Timestamp> {
+        self.with(deployment, |book| book.drifted.clone())
+    }
+
+    /// Whether it is known what our last apply left of the object.
+    pub(super) fn is_told_by_fields(&self, deployment: &str, key: &str) -> bool {
+        self.with(deployment, |book| {
+            book.objects
+                .get(key)
+                .is_some_and(|left| left.print.is_some())
+        })
+    }
+
+    /// The objects whose health may have changed; from now on they count as looked at.
+    pub(super) fn take_touched(&self, deployment: &str) -> BTreeSet<String> {
+        self.with(deployment, |book| std::mem::take(&mut book.touched))
+    }
+
+    /// Records why an object is not healthy; none if it is.
+    pub(super) fn tell_health(&self, deployment: &str, key: &str, why: Option<String>) {
+        self.with(deployment, |book| match why {
+            Some(why) => {
+                book.unhealthy.insert(key.to_owned(), why);
+            }
+            None => {
+                book.unhealthy.remove(key);
+            }
+        });
+    }
+
+    /// The objects that are not healthy, and why.
+    pub(super) fn unhealthy(&self, deployment: &str) -> BTreeMap<String, String> {
+        self.with(deployment, |book| book.unhealthy.clone())
+    }
+
+    /// One digest over what our last apply left of everything; none if that is not known of each object.
+    pub(super) fn fields_digest(&self, deployment: &str) -> Option<Digest> {
+        self.with(deployment, |book| digest_of(&book.objects))
+    }
+
+    /// How many times in a row, without a quiet half minute, objects of `deployment` had to be put right, counting this time.
+    pub(super) fn count_healing(&self, deployment: &str, now: Instant) -> u32 {
+        const QUIET: std::time::Duration = std::time::Duration::from_secs(30);
+        self.with(deployment, |book| {
+            let times = match book.healed {
+                Some((last, times)) if now.duration_since(last) < QUIET => times + 1,
+                _ => 1,
+            };
+            book.healed = Some((now, times));
+            times
+        })
+    }
+
+    /// A watch says how an object is now; none: it is not there any more.
+    pub(super) fn changed(&self, users: &[String], key: &str, seen: Option<&Seen>) {
+        for deployment in users {
+            let work = self.with(deployment, |book| book.look(key, seen));
+            if work {
+                self.wake(deployment);
+            }
+        }
+    }
+
+    /// A watch has listed everything of `kind`: what it did not list is not there.
+    pub(super) fn listed(
+        &self,
+        users: &[String],
+        kind: &Kind,
+        namespace: Option<&str>,
+        seen: &HashMap<String, Seen>,
+    ) {
+        let group_kind = GroupKind::new(&kind.resource.group, &kind.resource.kind).to_string();
+        for deployment in users {
+            let work = self.with(deployment, |book| {
+                let mine: Vec<String> = book
+                    .objects
+                    .keys()
+                    .filter(|key| is_of(key, &group_kind, namespace))
+                    .cloned()
+                    .collect();
+                let mut work = false;
+                for key in mine {
+                    work |= book.look(&key, seen.get(&key));
+                }
+                work
+            });
+            if work {
+                self.wake(deployment);
+            }
+        }
+    }
+
+    fn wake(&self, deployment: &str) {
+        // Nobody listens only while the process ends.
+        self.wake.send(deployment.to_owned()).ok();
+    }
+}
+
+impl Book {
+    /// Takes in how one object is; says whether there is something to do.
+    fn look(&mut self, key: &str, seen: Option<&Seen>) -> bool {
+        if self.busy {
+            return false;
+        }
+        let Some(left) = self.objects.get(key) else {
+            return false;
+        };
+        if let Some(seen) = seen
+            && seen.version <= left.version
+            && seen.version > 0
+        {
+            // From before our own last write, or just that write.
+            return false;
+        }
+        let drifted = match drift::standing(left.print, seen.map(|seen| seen.print)) {
+            Standing::InPlace => {
+                self.drifted.remove(key);
+                false
+            }
+            Standing::Drifted | Standing::Gone | Standing::MustRead => {
+                if !self.drifted.contains_key(key) {
+                    self.drifted.insert(key.to_owned(), Timestamp::now());
+                }
+                true
+            }
+        };
+        let touched = tells_health(key) && self.touched.insert(key.to_owned());
+        drifted || touched
+    }
+}
+
+/// One digest over the fingerprints of all objects.
+pub(super) fn digest_of(objects: &HashMap<String, Left>) -> Option<Digest> {
+    let prints: Option<Vec<_>> = objects
+        .iter()
+        .map(|(key, left)| Some((key.clone(), left.print?)))
+        .collect();
+    prints.map(drift::combined)
+}
+
+/// The kind in a key: keys are [`bundle_core::object::ObjectId`]s in text, `Deployment.apps/team-a/web`.
+fn group_kind(key: &str) -> GroupKind {
+    GroupKind::parse(key.split('/').next().unwrap_or_default())
+}
+
+fn is_of(key: &str, kind: &str, namespace: Option<&str>) -> bool {
+    let mut parts = key.split('/');
+    parts.next() == Some(kind) && namespace.is_none_or(|namespace| parts.next() == Some(namespace))
+}
+
+fn tells_health(key: &str) -> bool {
+    let kind = group_kind(key);
+    health::is_told(&kind.group, &kind.kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn print(text: &str) -> Option<Fingerprint> {
+        let fields = json!({ text: {} });
+        let entry = drift::Entry {
+            manager: "m",
+            operation: "Apply",
+            subresource: "",
+            fields: &fields,
+        };
+        Fingerprint::of("m", [entry], &BTreeMap::new(), &[])
+    }
+
+    fn seen(version: u64, text: &str) -> Seen {
+        Seen {
+            uid: "u".to_owned(),
+            version,
+            owner: Some("web".to_owned()),
+            print: print(text),
+            deleting: false,
+        }
+    }
+
+    fn books() -> (Books, mpsc::UnboundedReceiver<String>) {
+        let (wake, woken) = mpsc::unbounded_channel();
+        let books = Books::new(wake);
+        let left = Left {
+            print: print("a"),
+            version: 5,
+        };
+        books.begin("web");
+        books.settle(
+            "web",
+            "sha256:1",
+            [("ConfigMap/n/x".to_owned(), left)].into(),
+            &BTreeMap::new(),
+        );
+        (books, woken)
+    }
+
+    #[test]
+    fn our_own_writes_wake_nobody_and_later_ones_of_others_do() {
+        let (books, mut woken) = books();
+        let users = ["web".to_owned()];
+        books.changed(&users, "ConfigMap/n/x", Some(&seen(4, "b")));
+        books.changed(&users, "ConfigMap/n/x", Some(&seen(5, "a")));
+        books.changed(&users, "ConfigMap/n/other", None);
+        assert!(woken.try_recv().is_err());
+        books.changed(&users, "ConfigMap/n/x", Some(&seen(6, "b")));
+        assert_eq!(woken.try_recv().unwrap(), "web");
+        assert_eq!(books.drifted("web").len(), 1);
+        books.changed(&users, "ConfigMap/n/x", Some(&seen(7, "a")));
+        assert_eq!(books.drifted("web").len(), 0);
+    }
+
+    #[test]
+    fn what_a_listing_lacks_is_gone() {
+        let (books, mut woken) = books();
+        let kind = Kind {
+            resource: kube::core::discovery::ApiResource {
+                group: String::new(),
+                version: "v1".to_owned(),
+                api_version: "v1".to_owned(),
+                kind: "ConfigMap".to_owned(),
+                plural: "configmaps".to_owned(),
+            },
+            namespaced: true,
+        };
+        let users = ["web".to_owned()];
+        books.listed(&users, &kind, Some("elsewhere"), &HashMap::new());
+        assert!(woken.try_recv().is_err());
+        books.listed(&users, &kind, None, &HashMap::new());
+        assert_eq!(
+            books.drifted("web").into_keys().collect::<Vec<_>>(),
+            ["ConfigMap/n/x"]
+        );
+    }
+
+    #[test]
+    fn while_we_write_nothing_counts_and_what_came_in_meanwhile_is_not_lost() {
+        let (books, mut woken) = books();
+        let users = ["web".to_owned()];
+        books.begin("web");
+        books.changed(&users, "ConfigMap/n/x", Some(&seen(9, "b")));
+        assert!(woken.try_recv().is_err());
+        assert_eq!(books.content("web"), None);
+        let left = Left {
+            print: print("a"),
+            version: 8,
+        };
+        let table = [("ConfigMap/n/x".to_owned(), seen(9, "b"))].into();
+        books.settle(
+            "web",
+            "sha256:2",
+            [("ConfigMap/n/x".to_owned(), left)].into(),
+            &table,
+        );
+        assert_eq!(woken.try_recv().unwrap(), "web");
+        assert_eq!(books.content("web").as_deref(), Some("sha256:2"));
+    }
+
+    #[test]
+    fn a_workload_that_moves_is_looked_at_and_is_no_drift() {
+        let (books, mut woken) = books();
+        let left = Left {
+            print: print("a"),
+            version: 1,
+        };
+        let key = "Deployment.apps/n/x";
+        books.settle(
+            "web",
+            "d",
+            [(key.to_owned(), left)].into(),
+            &BTreeMap::new(),
+        );
+        assert_eq!(books.take_touched("web").len(), 1);
+        books.changed(&["web".to_owned()], key, Some(&seen(2, "a")));
+        assert_eq!(woken.try_recv().unwrap(), "web");
+        assert_eq!(books.drifted("web").len(), 0);
+    }
+}

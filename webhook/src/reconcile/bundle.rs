@@ -1,0 +1,481 @@
+//! The reconcile of a Bundle: pull, verify, check and record, once; afterwards only watch whether its source moves.
+//! Not here: how content is pulled (content) or signatures are judged (verify).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bundle_api::bundle::{BundleContent, BundleStatus};
+use bundle_api::names::{self, condition, reason};
+use bundle_api::source::BundleSource;
+use bundle_core::diagnostic::codes;
+use bundle_core::format::Content;
+use bundle_core::plan::conditions::State;
+use bundle_core::reference::{Digest, PinnedReference, Reference};
+use bundle_core::review::{CheckedBundleSpec, Class, Source};
+use bundle_core::version::fits_named;
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::runtime::controller::Action;
+use serde_json::{Value, json};
+
+use super::room::{ClassFound, Room};
+use super::said::{self, Said};
+use super::trouble::{Retry, Trouble, tell};
+use super::{ReconcileError, content, status, verify};
+
+/// Reconciles one Bundle.
+pub(super) async fn reconcile(
+    object: Arc<DynamicObject>,
+    room: Arc<Room>,
+) -> Result<Action, ReconcileError> {
+    let begun = Instant::now();
+    let result = once(&object, &room).await;
+    room.shared
+        .metrics
+        .reconcile("Bundle", result.is_ok(), begun.elapsed());
+    result
+}
+
+async fn once(object: &DynamicObject, room: &Room) -> Result<Action, ReconcileError> {
+    if object.metadata.deletion_timestamp.is_some() {
+        return leave(object, room).await;
+    }
+    let class_name = object.data["spec"]["provisionerClassName"]
+        .as_str()
+        .unwrap_or_default();
+    let class = match room.class(class_name).await? {
+        ClassFound::Ours(class) => class,
+        ClassFound::Foreign | ClassFound::Gone => return Ok(Action::await_change()),
+        ClassFound::Unreadable(why) => {
+            tracing::warn!(
+                class = class_name,
+                why,
+                "a class cannot be read; its Bundles wait"
+            );
+            return Ok(Action::await_change());
+        }
+    };
+    let old: BundleStatus =
+        serde_json::from_value(object.data["status"].clone()).unwrap_or_default();
+    let generation = object.metadata.generation.unwrap_or_default();
+    let mut turn = Turn {
+        object,
+        room,
+        class: &class,
+        said: Said::new(&old.conditions, generation, said::now()),
+        status: BundleStatus {
+            observed_generation: Some(generation),
+            ..old.clone()
+        },
+    };
+    let (trouble, wait) = match turn.run().await {
+        Ok(wait) => {
+            room.went_well(&turn.key());
+            (None, wait)
+        }
+        Err(trouble) => {
+            turn.fail(&trouble);
+            let wait = room.again(&turn.key(), trouble.retry);
+            (Some(trouble), wait)
+        }
+    };
+    let Turn {
+        said, mut status, ..
+    } = turn;
+    status.conditions = said.into_api();
+    let written = status::write(&room.own, &room.bundles, object, &old, &status).await?;
+    if written {
+        if let Some(trouble) = &trouble {
+            room.bundle_teller
+                .warn(object, trouble.code, &trouble.message)
+                .await;
+        } else if old.phase.as_deref() != Some(names::PHASE_UNPACKED) {
+            let note = status
+                .content
+                .as_ref()
+                .map(|content| content.digest.as_str());
+            room.bundle_teller
+                .note(object, reason::UNPACK_SUCCESSFUL, note.unwrap_or_default())
+                .await;
+        }
+    }
+    Ok(wait.map_or_else(Action::await_change, Action::requeue))
+}
+
+/// Our part in a Bundle that is being deleted: the copy on disk, then the finalizer of RukPak, if there is one.
+async fn leave(object: &DynamicObject, room: &Room) -> Result<Action, ReconcileError> {
+    let digest = object.data["status"]["content"]["digest"].as_str();
+    if let Some(digest) = digest.and_then(|text| text.parse::<Digest>().ok()) {
+        let others: Api<DynamicObject> = Api::all_with(room.own.clone(), &room.bundles);
+        let shared = others.list(&kube::api::ListParams::default()).await?;
+        let needed = shared.items.iter().any(|other| {
+            other.metadata.uid != object.metadata.uid
+                && other.data["status"]["content"]["digest"].as_str() == Some(digest.as_str())
+        });
+        if !needed {
+            room.store.remove(&digest);
+        }
+    }
+    remove_finalizer(room, object, names::FINALIZER_CACHED_BUNDLE).await?;
+    Ok(Action::await_change())
+}
+
+async fn remove_finalizer(
+    room: &Room,
+    object: &DynamicObject,
+    finalizer: &str,
+) -> Result<(), kube::Error> {
+    if !object.finalizers().iter().any(|name| name == finalizer) {
+        return Ok(());
+    }
+    super::set_finalizers(
+        &room.own,
+        &room.bundles,
+        object,
+        object
+            .finalizers()
+            .iter()
+            .filter(|name| *name != finalizer)
+            .cloned()
+            .collect(),
+    )
+    .await
+}
+
+struct Turn<'a> {
+    object: &'a DynamicObject,
+    room: &'a Room,
+    class: &'a Class,
+    said: Said,
+    status: BundleStatus,
+}
+
+impl Turn<'_> {
+    fn key(&self) -> String {
+        format!("Bundle/{}", self.object.name_any())
+    }
+
+    /// What is said when it could not go on. Content that was unpacked stays unpacked.
+    fn fail(&mut self, trouble: &Trouble) {
+        let keeps = self.status.content.is_some()
+            && !matches!(
+                trouble.code.id,
+                id if id == codes::install::CONTENT_CHANGED.id || id == codes::review::NOT_ADMITTED.id
+            );
+        for kind in [condition::VERIFIED, condition::COMPATIBLE] {
+            self.said.set_if_new(
+                kind,
+                State::Unknown,
+                reason::UNPACK_PENDING,
+                "not looked at yet",
+            );
+        }
+        if keeps {
+            return;
+        }
+        self.status.phase = Some(names::PHASE_FAILING.to_owned());
+        self.status.resolved_source = None;
+        self.status.content_url = None;
+        self.said.set(
+            condition::UNPACKED,
+            State::False,
+            trouble.reason,
+            &trouble.message,
+        );
+    }
+
+    async fn run(&mut self) -> Result<Option<Duration>, Trouble> {
+        let spec = self.checked()?;
+        let Source::Image {
+            reference,
+            pull_secret,
+        } = &spec.source
+        else {
+            return Err(Trouble::new(
+                codes::install::SOURCE_UNSUPPORTED,
+                reason::UNPACK_FAILED,
+                format!("source type {:?} not supported", spec.source.kind()),
+                Retry::OnChange,
+            ));
+        };
+        if let Some(recorded) = self.recorded(&spec)? {
+            return self
+                .moved(reference, pull_secret.as_deref(), &recorded)
+                .await;
+        }
+        if let Some(finding) = self.class.takes(&spec.source, "spec.source") {
+            return Err(Trouble::findings(
+                reason::UNPACK_FAILED,
+                &finding.into(),
+                Retry::OnChange,
+            ));
+        }
+        self.unpack(&spec, reference, pull_secret.as_deref())
+            .await?;
+        Ok(self.next_look(reference))
+    }
+
+    /// The spec, if it is one that was admitted.
+    fn checked(&self) -> Result<CheckedBundleSpec, Trouble> {
+        let spec = &self.object.data["spec"];
+        super::stamped(self.room, self.object, "Bundle").map_err(|message| {
+            Trouble::new(
+                codes::review::NOT_ADMITTED,
+                reason::NOT_ADMITTED,
+                message,
+                Retry::OnChange,
+            )
+        })?;
+        CheckedBundleSpec::parse(spec).map_err(|findings| {
+            Trouble::findings(reason::UNPACK_FAILED, &findings, Retry::OnChange)
+        })
+    }
+
+    /// The digest of what was first unpacked under this name, if anything was.
+    fn recorded(&self, spec: &CheckedBundleSpec) -> Result<Option<Digest>, Trouble> {
+        let Some(content) = &self.status.content else {
+            return Ok(None);
+        };
+        let changed = |message: String| {
+            Trouble::new(
+                codes::install::CONTENT_CHANGED,
+                reason::UNPACK_FAILED,
+                message,
+                Retry::OnChange,
+            )
+        };
+        if content.spec_digest != spec.digest.as_str() {
+            return Err(changed(format!(
+                "the spec was changed after the content {} was unpacked; only that content is accepted under this name: delete the Bundle and create it again",
+                content.digest
+            )));
+        }
+        let digest = content
+            .digest
+            .parse()
+            .map_err(|finding: bundle_core::diagnostic::Finding| changed(finding.to_string()))?;
+        Ok(Some(digest))
+    }
+
+    async fn unpack(
+        &mut self,
+        spec: &CheckedBundleSpec,
+        reference: &Reference,
+        pull_secret: Option<&str>,
+    ) -> Result<(), Trouble> {
+        const FAILED: &str = reason::UNPACK_FAILED;
+        let registry = content::registry(self.room, pull_secret, FAILED).await?;
+        let pinned = match reference.pinned() {
+            Some(pinned) => pinned,
+            None => {
+                let digest = registry
+                    .resolve(reference)
+                    .await
+                    .map_err(|error| content::trouble(error, FAILED))?;
+                reference.pin(digest)
+            }
+        };
+        let verified = verify::verify(self.room, self.class, &registry, pinned).await;
+        let decided = match verified {
+            Ok(decided) => decided,
+            Err(trouble) => {
+                let state = if trouble.cannot_tell() {
+                    State::Unknown
+                } else {
+                    State::False
+                };
+                self.said
+                    .set(condition::VERIFIED, state, FAILED, &trouble.message);
+                return Err(trouble);
+            }
+        };
+        let warnings: Vec<_> = decided.warnings.0.iter().map(tell).collect();
+        let signers = verify::describe(&decided.signed_by, &warnings);
+        let (found, message) = if decided.signed_by.is_empty() {
+            ("NotRequired", signers)
+        } else {
+            ("Signed", signers)
+        };
+        self.said
+            .set(condition::VERIFIED, State::True, found, &message);
+        let pinned: &PinnedReference = decided.content.get();
+        let files = content::files(self.room, pinned, pull_secret, FAILED).await?;
+        let read = content::read(&files, FAILED)?;
+        self.compatible(&read)?;
+        let bytes = files.values().map(|file| file.len() as u64).sum();
+        self.status.signed_by = verify::signed_by(&decided.signed_by);
+        self.record(spec, pinned, &read, bytes);
+        Ok(())
+    }
+
+    /// Whether this server is in the range of the content. An unsupported one does not stop the unpacking: a BundleDeployment may accept it.
+    fn compatible(&mut self, content: &Content) -> Result<(), Trouble> {
+        let (state, found, message) = compatibility(self.room, content)?;
+        self.said.set(condition::COMPATIBLE, state, found, &message);
+        Ok(())
+    }
+
+    fn record(
+        &mut self,
+        spec: &CheckedBundleSpec,
+        pinned: &PinnedReference,
+        content: &Content,
+        bytes: u64,
+    ) {
+        let package = content.package.as_ref();
+        let mut source: BundleSource =
+            serde_json::from_value(self.object.data["spec"]["source"].clone()).unwrap_or_default();
+        if let Some(image) = &mut source.image {
+            image.reference = pinned.to_string();
+        }
+        self.status.phase = Some(names::PHASE_UNPACKED.to_owned());
+        self.status.resolved_source = Some(source);
+        self.status.content = Some(BundleContent {
+            digest: pinned.digest().to_string(),
+            spec_digest: spec.digest.to_string(),
+            format: Some(content.format.to_string()),
+            name: package.map(|package| package.name.clone()),
+            version: package.map(|package| package.version.to_string()),
+            objects: Some(content.objects.len() as u64),
+            bytes: Some(bytes),
+        });
+        let warnings: Vec<_> = content.warnings.0.iter().map(tell).collect();
+        let mut message = "Successfully unpacked the bundle".to_owned();
+        if !warnings.is_empty() {
+            message = format!("{message}; {}", warnings.join("; "));
+        }
+        self.said.set(
+            condition::UNPACKED,
+            State::True,
+            reason::UNPACK_SUCCESSFUL,
+            &message,
+        );
+        self.said.set(
+            condition::SOURCE_MOVED,
+            State::False,
+            reason::SOURCE_UNCHANGED,
+            &format!("the source names {}", pinned.digest()),
+        );
+    }
+
+    /// Asks what the tag of an unpacked Bundle names now. Whatever the answer is, only the condition changes.
+    async fn moved(
+        &mut self,
+        reference: &Reference,
+        pull_secret: Option<&str>,
+        recorded: &Digest,
+    ) -> Result<Option<Duration>, Trouble> {
+        // A status that somebody emptied in part is made whole again.
+        self.status.phase = Some(names::PHASE_UNPACKED.to_owned());
+        let mut source: BundleSource =
+            serde_json::from_value(self.object.data["spec"]["source"].clone()).unwrap_or_default();
+        if let Some(image) = &mut source.image {
+            image.reference = reference.pin(recorded.clone()).to_string();
+        }
+        self.status.resolved_source = Some(source);
+        self.said.set_if_new(
+            condition::UNPACKED,
+            State::True,
+            reason::UNPACK_SUCCESSFUL,
+            "Successfully unpacked the bundle",
+        );
+        let now_named = match reference.digest() {
+            Some(digest) => Ok(digest.clone()),
+            None => {
+                let registry =
+                    content::registry(self.room, pull_secret, reason::UNPACK_FAILED).await?;
+                registry.resolve(reference).await
+            }
+        };
+        match now_named {
+            Ok(digest) if digest == *recorded => self.said.set(
+                condition::SOURCE_MOVED,
+                State::False,
+                reason::SOURCE_UNCHANGED,
+                &format!("the source names {recorded}"),
+            ),
+            Ok(digest) => self.said.set(
+                condition::SOURCE_MOVED,
+                State::True,
+                reason::SOURCE_MOVED,
+                &format!(
+                    "{reference} names {digest} now; {recorded} was unpacked and stays what this Bundle is"
+                ),
+            ),
+            // That a registry is out of reach for a while changes nothing that runs.
+            Err(error) => self.said.set(
+                condition::SOURCE_MOVED,
+                State::Unknown,
+                "SourceUnseen",
+                &error.to_string(),
+            ),
+        }
+        Ok(self.next_look(reference))
+    }
+
+    /// When to look again whether the source moved: never where it names a digest.
+    fn next_look(&self, reference: &Reference) -> Option<Duration> {
+        let interval = self.room.shared.settings.source_check_interval?;
+        reference
+            .digest()
+            .is_none()
+            .then(|| super::spread(interval))
+    }
+}
+
+/// What there is to say about `content` on this server.
+pub(super) fn compatibility(
+    room: &Room,
+    content: &Content,
+) -> Result<(State, &'static str, String), Trouble> {
+    let Some(kubernetes) = content
+        .package
+        .as_ref()
+        .and_then(|package| package.kubernetes.as_ref())
+    else {
+        let message = "the content states no range of Kubernetes versions".to_owned();
+        return Ok((State::True, "NoRange", message));
+    };
+    let server = room
+        .shared
+        .server_version()
+        .ok_or_else(|| unknown_server("the API server has not told its version yet"))?;
+    let name = content.package.as_ref().map_or_else(
+        || "this bundle".to_owned(),
+        |package| format!("bundle {} {}", package.name, package.version),
+    );
+    Ok(match fits_named(&name, kubernetes, &server) {
+        None => (
+            State::True,
+            "Supported",
+            format!("Kubernetes {server} is supported"),
+        ),
+        Some(finding) if finding.severity == bundle_core::diagnostic::Severity::Warning => {
+            (State::True, "UnsupportedWarned", tell(&finding))
+        }
+        Some(finding) => (State::False, "Unsupported", tell(&finding)),
+    })
+}
+
+fn unknown_server(message: &str) -> Trouble {
+    Trouble::new(
+        codes::review::SERVER_UNKNOWN,
+        reason::UNPACK_FAILED,
+        message,
+        Retry::Soon,
+    )
+}
+
+/// A merge patch of the metadata of one of our own objects.
+pub(super) async fn patch_metadata(
+    room: &Room,
+    resource: &kube::core::discovery::ApiResource,
+    name: &str,
+    metadata: Value,
+) -> Result<(), kube::Error> {
+    let api: Api<DynamicObject> = Api::all_with(room.own.clone(), resource);
+    let patch = json!({ "metadata": metadata });
+    api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,747 @@
+//! The reconcile of a BundleDeployment: the Bundle of its template, then its content in place, then kept there; every condition said each time.
+//! Not here: the steps (child, place, keep, teardown), or single objects (object).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bundle_api::deployment_status::{
+    BundleDeploymentStatus, DriftedObject, Revision, RevisionState,
+};
+use bundle_api::names::{self, condition, reason};
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::conditions::State;
+use bundle_core::plan::{applyset, pivot};
+use bundle_core::review::{CheckedDeploymentSpec, Class, Requester};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::DynamicObject;
+use kube::runtime::controller::Action;
+use kube::{Client, ResourceExt as _};
+
+use super::child::{self, Child};
+use super::install::Install;
+use super::place::Placing;
+use super::room::{ClassFound, Room};
+use super::said::{self, Said};
+use super::trouble::{Retry, Trouble};
+use super::{ReconcileError, keep, status, teardown};
+use crate::cluster::ServiceAccount;
+
+/// How many objects and warnings a status lists.
+const LISTED: usize = 20;
+/// How soon health is looked at again while something is on its way.
+const HEALTH_AGAIN: Duration = Duration::from_secs(15);
+
+/// Reconciles one BundleDeployment.
+pub(super) async fn reconcile(
+    object: Arc<DynamicObject>,
+    room: Arc<Room>,
+) -> Result<Action, ReconcileError> {
+    let begun = Instant::now();
+    let result = once(&object, &room).await;
+    room.shared
+        .metrics
+        .reconcile(super::DEPLOYMENT, result.is_ok(), begun.elapsed());
+    result
+}
+
+async fn once(object: &DynamicObject, room: &Room) -> Result<Action, ReconcileError> {
+    if object.metadata.deletion_timestamp.is_some() {
+        return teardown::reconcile(object, room).await;
+    }
+    let class_name = object.data["spec"]["provisionerClassName"]
+        .as_str()
+        .unwrap_or_default();
+    let class = match room.class(class_name).await? {
+        ClassFound::Ours(class) => class,
+        ClassFound::Foreign => return Ok(Action::await_change()),
+        ClassFound::Gone if !has_finalizer(object) => return Ok(Action::await_change()),
+        ClassFound::Gone => {
+            let message = format!(
+                "ProvisionerClass {class_name} is gone: what is installed stays, and nothing is changed until it is there again"
+            );
+            return stuck(object, room, "ClassGone", &message).await;
+        }
+        ClassFound::Unreadable(why) => {
+            return stuck(object, room, "ClassUnreadable", &why).await;
+        }
+    };
+    let old = status_of(object);
+    let said = Said::new(
+        &old.conditions,
+        object.metadata.generation.unwrap_or_default(),
+        said::now(),
+    );
+    let checked = super::stamped(room, object, super::DEPLOYMENT)
+        .map_err(|message| {
+            Trouble::new(
+                codes::review::NOT_ADMITTED,
+                reason::NOT_ADMITTED,
+                message,
+                Retry::OnChange,
+            )
+        })
+        .and_then(|requester| {
+            CheckedDeploymentSpec::parse(&object.data["spec"])
+                .map(|spec| (requester, spec))
+                .map_err(|findings| {
+                    Trouble::findings(reason::BUNDLE_LOAD_FAILED, &findings, Retry::OnChange)
+                })
+        });
+    let (requester, spec) = match checked {
+        Ok(checked) => checked,
+        Err(trouble) => return not_admitted(object, room, old, said, &trouble).await,
+    };
+    if !has_finalizer(object) {
+        let mut finalizers = object.finalizers().to_vec();
+        finalizers.push(names::FINALIZER_INSTALLED.to_owned());
+        super::set_finalizers(&room.own, &room.deployments, object, finalizers).await?;
+    }
+    let name = object.name_any();
+    let mut turn = Turn {
+        object,
+        room,
+        class: &class,
+        spec,
+        requester,
+        applyset: applyset::id(&name, "", super::DEPLOYMENT, names::GROUP),
+        annotations: object.annotations().clone(),
+        name,
+        said,
+        status: BundleDeploymentStatus {
+            observed_generation: object.metadata.generation,
+            ..old.clone()
+        },
+        old,
+        warnings: BTreeSet::new(),
+        approved_by: None,
+        restored: Vec::new(),
+        placed: false,
+    };
+    turn.warn_of_unused();
+    let result = turn.run().await;
+    turn.finish(result).await
+}
+
+pub(super) fn status_of(object: &DynamicObject) -> BundleDeploymentStatus {
+    serde_json::from_value(object.data["status"].clone()).unwrap_or_default()
+}
+
+pub(super) fn has_finalizer(object: &DynamicObject) -> bool {
+    object
+        .finalizers()
+        .iter()
+        .any(|name| name == names::FINALIZER_INSTALLED)
+}
+
+/// Says why nothing can be done, and leaves everything as it is.
+pub(super) async fn stuck(
+    object: &DynamicObject,
+    room: &Room,
+    found: &str,
+    message: &str,
+) -> Result<Action, ReconcileError> {
+    let old = status_of(object);
+    let generation = object.metadata.generation.unwrap_or_default();
+    let mut said = Said::new(&old.conditions, generation, said::now());
+    said.set(condition::PROGRESSING, State::False, found, message);
+    said.set(condition::READY, State::False, found, message);
+    let mut status = old.clone();
+    status.conditions = said.into_api();
+    if status::write(&room.own, &room.deployments, object, &old, &status).await? {
+        room.deployment_teller
+            .warn(object, codes::install::CLASS_GONE, message)
+            .await;
+    }
+    Ok(Action::requeue(super::spread(Duration::from_secs(30))))
+}
+
+/// Reports an object that was written while admission was off, or cannot be read, and does nothing with it.
+async fn not_admitted(
+    object: &DynamicObject,
+    room: &Room,
+    old: BundleDeploymentStatus,
+    mut said: Said,
+    trouble: &Trouble,
+) -> Result<Action, ReconcileError> {
+    let found = trouble.reason;
+    said.set(
+        condition::HAS_VALID_BUNDLE,
+        State::Unknown,
+        found,
+        &trouble.message,
+    );
+    if old.installed.is_none() {
+        said.set(condition::INSTALLED, State::False, found, &trouble.message);
+    }
+    for kind in [
+        condition::AUTHORIZED,
+        condition::APPROVED,
+        condition::HEALTHY,
+        condition::DRIFTED,
+    ] {
+        said.set_if_new(kind, State::Unknown, found, "not looked at");
+    }
+    said.set(
+        condition::PROGRESSING,
+        State::False,
+        found,
+        &trouble.message,
+    );
+    said.set(condition::READY, State::False, found, &trouble.message);
+    let status = BundleDeploymentStatus {
+        observed_generation: object.metadata.generation,
+        conditions: said.into_api(),
+        ..old.clone()
+    };
+    if status::write(&room.own, &room.deployments, object, &old, &status).await? {
+        room.deployment_teller
+            .warn(object, trouble.code, &trouble.message)
+            .await;
+    }
+    Ok(Action::await_change())
+}
+
+/// One reconcile.
+pub(super) struct Turn<'a> {
+    pub(super) object: &'a DynamicObject,
+    pub(super) room: &'a Room,
+    pub(super) class: &'a Class,
+    pub(super) spec: CheckedDeploymentSpec,
+    pub(super) requester: Requester,
+    pub(super) name: String,
+    pub(super) applyset: String,
+    /// As they are after our own writes.
+    pub(super) annotations: BTreeMap<String, String>,
+    pub(super) said: Said,
+    pub(super) old: BundleDeploymentStatus,
+    pub(super) status: BundleDeploymentStatus,
+    pub(super) warnings: BTreeSet<String>,
+    pub(super) approved_by: Option<String>,
+    restored: Vec<String>,
+    placed: bool,
+}
+
+impl Turn<'_> {
+    /// The reason for a failure to install.
+    pub(super) fn install_reason(&self) -> &'static str {
+        if self.status.active_bundle.is_none() {
+            reason::INSTALL_FAILED
+        } else {
+            reason::UPGRADE_FAILED
+        }
+    }
+
+    fn warn_of_unused(&mut self) {
+        let spec = &self.object.data["spec"];
+        for (pointer, field) in [
+            ("/rollout/deadline", "spec.rollout.deadline"),
+            ("/rollout/onFailure", "spec.rollout.onFailure"),
+            ("/rollout/allowDowngrade", "spec.rollout.allowDowngrade"),
+            ("/crdUpgrades/exceptions", "spec.crdUpgrades"),
+            ("/config", "spec.config"),
+        ] {
+            let set = spec.pointer(pointer).is_some_and(|value| {
+                !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())
+            });
+            if set {
+                self.warnings.insert(format!(
+                    "{field} is set and has no effect yet ({})",
+                    codes::install::NOT_IMPLEMENTED
+                ));
+            }
+        }
+    }
+
+    fn account(&self) -> Result<ServiceAccount, Trouble> {
+        let chosen = self
+            .spec
+            .service_account
+            .as_ref()
+            .or(self.class.service_account.as_ref());
+        let Some(chosen) = chosen else {
+            return Err(Trouble::new(
+                codes::install::NO_ACCOUNT,
+                reason::ERROR_GETTING_CLIENT,
+                format!(
+                    "neither spec.serviceAccount nor class {} names a ServiceAccount to install as",
+                    self.class.name
+                ),
+                Retry::OnChange,
+            ));
+        };
+        Ok(ServiceAccount {
+            namespace: chosen.namespace.clone(),
+            name: chosen.name.clone(),
+        })
+    }
+
+    fn client(&self, account: &ServiceAccount) -> Result<Client, Trouble> {
+        self.room.shared.client_as(account).map_err(|error| {
+            Trouble::new(
+                codes::install::NO_ACCOUNT,
+                reason::ERROR_GETTING_CLIENT,
+                crate::chain(&error),
+                Retry::OnChange,
+            )
+        })
+    }
+
+    async fn run(&mut self) -> Result<Option<Duration>, Trouble> {
+        let template = self.spec.template.clone();
+        let child = child::of_template(self.room, self.object, &template, &self.requester)
+            .await
+            .inspect_err(|trouble| {
+                self.said.set(
+                    condition::HAS_VALID_BUNDLE,
+                    State::Unknown,
+                    trouble.reason,
+                    &trouble.message,
+                );
+            })?;
+        let account = self.account()?;
+        let client = self.client(&account)?;
+        let unpacked = self.tell_bundle(&child);
+        let placing = Placing {
+            child: &child,
+            account: &account,
+            client: &client,
+            reason: self.install_reason(),
+        };
+        let result = if unpacked && !self.spec.paused {
+            self.place(&placing).await
+        } else {
+            Ok(false)
+        };
+        self.placed = matches!(result, Ok(true));
+        let in_place =
+            unpacked && self.room.books.content(&self.name) == Some(self.content_key(&placing));
+        // While new content is on its way or cannot be installed, the old is kept as it was.
+        let kept = if in_place {
+            self.keep(&placing).await
+        } else {
+            self.keep_active(&account, &client).await
+        };
+        let clear = child::clear(
+            self.room,
+            self.object,
+            &child.name,
+            self.status.active_bundle.as_deref(),
+            &self.core_revisions(),
+            in_place && self.status.active_bundle.as_deref() == Some(&child.name),
+        )
+        .await;
+        if let Err(error) = clear {
+            tracing::warn!(
+                deployment = self.name,
+                error = crate::chain(&error),
+                "old Bundles cannot be cleared away yet"
+            );
+        }
+        result?;
+        let wait = kept?;
+        self.tell_installed(&child, in_place);
+        Ok(wait)
+    }
+
+    /// Says how the Bundle is; whether its content can be installed.
+    fn tell_bundle(&mut self, child: &Child) -> bool {
+        let name = &child.name;
+        let (state, found, message) = match child.status.phase.as_deref() {
+            Some(names::PHASE_UNPACKED) if child.status.content.is_some() => (
+                State::True,
+                reason::UNPACK_SUCCESSFUL,
+                format!("Successfully unpacked the {name} Bundle"),
+            ),
+            Some(names::PHASE_FAILING) => (
+                State::False,
+                reason::UNPACK_FAILED,
+                format!("Failed to unpack the {name} Bundle: {}", child.message()),
+            ),
+            Some(names::PHASE_UNPACKING) => (
+                State::False,
+                reason::UNPACKING,
+                format!("Waiting for the {name} Bundle to be unpacked"),
+            ),
+            _ => (
+                State::False,
+                reason::UNPACK_PENDING,
+                format!("Waiting for the {name} Bundle to be unpacked"),
+            ),
+        };
+        self.said
+            .set(condition::HAS_VALID_BUNDLE, state, found, &message);
+        state == State::True
+    }
+
+    /// Keeps content that is in place: heals or reports drift, and looks at health.
+    async fn keep(&mut self, placing: &Placing<'_>) -> Result<Option<Duration>, Trouble> {
+        let mut wait = None;
+        let name = self.name.clone();
+        let correct = self.spec.correct_drift && !self.spec.paused;
+        if correct && !self.room.books.drifted(&name).is_empty() {
+            let pause = keep::pause(self.room, &name);
+            if pause.is_zero() {
+                let items = self.items(placing).await?;
+                let ignore = self.spec.drift_ignore.clone();
+                let install = Install {
+                    client: placing.client,
+                    deployment: &name,
+                    reason: reason::RECONCILE_FAILED,
+                    adopt: true,
+                    ignore: &ignore,
+                };
+                self.restored = keep::heal(self.room, &install, &items).await?;
+                let fields = self.room.books.fields_digest(&name);
+                if let Some(installed) = &mut self.status.installed {
+                    installed.fields_digest = fields.map(|digest| digest.to_string());
+                }
+            } else {
+                wait = Some(pause);
+            }
+        }
+        keep::look(self.room, placing.client, &name).await;
+        if !self.room.books.unhealthy(&name).is_empty() {
+            wait = Some(wait.unwrap_or(HEALTH_AGAIN).min(HEALTH_AGAIN));
+        }
+        Ok(wait)
+    }
+
+    /// Keeps the content that is installed while the wanted one is not.
+    async fn keep_active(
+        &mut self,
+        account: &ServiceAccount,
+        client: &Client,
+    ) -> Result<Option<Duration>, Trouble> {
+        let Some(active) = self.status.active_bundle.clone() else {
+            return Ok(None);
+        };
+        let Ok(Some(object)) = self.room.get(&self.room.bundles, &active).await else {
+            return Ok(None);
+        };
+        let child = Child::of(object);
+        let placing = Placing {
+            child: &child,
+            account,
+            client,
+            reason: reason::RECONCILE_FAILED,
+        };
+        let books = &self.room.books;
+        match books.content(&self.name) {
+            Some(key) if key.starts_with(placing.digest()) => self.keep(&placing).await,
+            Some(_) => Ok(None),
+            None => {
+                self.find_again(&placing).await?;
+                self.keep(&placing).await
+            }
+        }
+    }
+
+    fn add_drift(&mut self) {
+        let drifted = self.room.books.drifted(&self.name);
+        self.status.drift = drifted
+            .iter()
+            .take(LISTED)
+            .map(|(key, since)| DriftedObject {
+                object: key.clone(),
+                since: jiff::Timestamp::from_second(since.as_second())
+                    .ok()
+                    .map(Time),
+            })
+            .collect();
+        let objects: Vec<&String> = drifted.keys().collect();
+        let list = bundle_core::plan::conditions::some_of(&objects, LISTED);
+        if !objects.is_empty() {
+            let message = if self.spec.paused {
+                format!("not restored, since spec.paused is true: {list}")
+            } else if self.spec.correct_drift {
+                format!("being restored: {list}")
+            } else {
+                format!("not restored, since spec.drift.mode is Report: {list}")
+            };
+            self.said
+                .set(condition::DRIFTED, State::True, "OutOfLine", &message);
+        } else if self.room.books.content(&self.name).is_some() {
+            self.said.set(
+                condition::DRIFTED,
+                State::False,
+                "InPlace",
+                "every object is as it was applied",
+            );
+        } else {
+            self.said.set_if_new(
+                condition::DRIFTED,
+                State::Unknown,
+                "NotInstalled",
+                "nothing is installed yet",
+            );
+        }
+    }
+
+    fn add_health(&mut self) {
+        let unhealthy = self.room.books.unhealthy(&self.name);
+        if !unhealthy.is_empty() {
+            let list: Vec<String> = unhealthy
+                .iter()
+                .map(|(key, why)| format!("{key}: {why}"))
+                .collect();
+            let message = super::trouble::list(list, LISTED);
+            self.said
+                .set(condition::HEALTHY, State::False, "Unhealthy", &message);
+        } else if self.room.books.content(&self.name).is_some() {
+            self.said.set(
+                condition::HEALTHY,
+                State::True,
+                "Healthy",
+                "every object is healthy",
+            );
+        } else {
+            self.said.set_if_new(
+                condition::HEALTHY,
+                State::Unknown,
+                "NotInstalled",
+                "nothing is installed yet",
+            );
+        }
+    }
+
+    fn tell_installed(&mut self, child: &Child, in_place: bool) {
+        if in_place && self.status.active_bundle.as_deref() == Some(&child.name) {
+            self.said.set(
+                condition::INSTALLED,
+                State::True,
+                reason::INSTALLATION_SUCCEEDED,
+                &format!("Instantiated bundle {} successfully", child.name),
+            );
+        } else if self.status.active_bundle.is_none() {
+            self.said.set(
+                condition::INSTALLED,
+                State::False,
+                reason::UNPACK_PENDING,
+                "nothing is installed yet",
+            );
+        }
+    }
+
+    fn core_revisions(&self) -> Vec<pivot::Revision> {
+        self.status.revisions.iter().map(from_api).collect()
+    }
+
+    /// Puts the content that has just been installed at the head of the history.
+    pub(super) fn add_revision(&mut self, bundle: &str, digest: &str, version: Option<&str>) {
+        let now = said::now().to_string();
+        let history = self.spec.rollout.history;
+        self.status.revisions = pivot::installed(
+            &self.core_revisions(),
+            bundle,
+            digest,
+            version,
+            history,
+            &now,
+        )
+        .into_iter()
+        .map(to_api)
+        .collect();
+    }
+
+    /// The conditions that follow from all others, the one status write, and what is told besides.
+    async fn finish(
+        mut self,
+        result: Result<Option<Duration>, Trouble>,
+    ) -> Result<Action, ReconcileError> {
+        self.add_drift();
+        self.add_health();
+        let key = format!("{}/{}", super::DEPLOYMENT, self.name);
+        let (wait, trouble) = match result {
+            Ok(wait) => {
+                self.room.went_well(&key);
+                (wait, None)
+            }
+            Err(trouble) => {
+                self.tell_trouble(&trouble);
+                (self.room.again(&key, trouble.retry), Some(trouble))
+            }
+        };
+        for kind in [condition::AUTHORIZED, condition::APPROVED] {
+            self.said.set_if_new(
+                kind,
+                State::Unknown,
+                "NotAsked",
+                "the content has not been looked at yet",
+            );
+        }
+        self.said.set_if_new(
+            condition::HAS_VALID_BUNDLE,
+            State::Unknown,
+            reason::UNPACK_PENDING,
+            "not looked at yet",
+        );
+        self.tell_progress(trouble.as_ref());
+        let Self {
+            object,
+            room,
+            said,
+            old,
+            mut status,
+            warnings,
+            restored,
+            placed,
+            ..
+        } = self;
+        status.conditions = said.into_api();
+        if placed || !warnings.is_empty() || trouble.is_none() && status.warnings.is_empty() {
+            status.warnings = merged(&status.warnings, warnings, placed);
+        }
+        let written = status::write(&room.own, &room.deployments, object, &old, &status).await?;
+        let teller = &room.deployment_teller;
+        match &trouble {
+            Some(trouble) if written => teller.warn(object, trouble.code, &trouble.message).await,
+            None if placed => {
+                let bundle = status.active_bundle.as_deref().unwrap_or_default();
+                let note = format!("Instantiated bundle {bundle} successfully");
+                teller
+                    .note(object, reason::INSTALLATION_SUCCEEDED, &note)
+                    .await;
+            }
+            _ => {}
+        }
+        if !restored.is_empty() {
+            let note = bundle_core::plan::conditions::some_of(&restored, LISTED);
+            tracing::info!(deployment = object.name_any(), objects = note, "restored");
+            teller
+                .note(object, "DriftCorrected", &format!("restored {note}"))
+                .await;
+        }
+        Ok(wait.map_or_else(Action::await_change, Action::requeue))
+    }
+
+    fn tell_trouble(&mut self, trouble: &Trouble) {
+        let state = if trouble.cannot_tell() && self.status.active_bundle.is_none() {
+            State::False
+        } else if trouble.cannot_tell() {
+            State::Unknown
+        } else {
+            State::False
+        };
+        if self.said.is_true(condition::HAS_VALID_BUNDLE) || self.status.active_bundle.is_none() {
+            self.said.set(
+                condition::INSTALLED,
+                state,
+                trouble.reason,
+                &trouble.message,
+            );
+        }
+    }
+
+    fn tell_progress(&mut self, trouble: Option<&Trouble>) {
+        let installed_now = self
+            .said
+            .get(condition::INSTALLED)
+            .is_some_and(|condition| {
+                condition.status == State::True
+                    && Some(condition.observed_generation) == self.object.metadata.generation
+            });
+        let bundle = self.said.get(condition::HAS_VALID_BUNDLE).map(|condition| {
+            (
+                condition.status,
+                condition.reason.clone(),
+                condition.message.clone(),
+            )
+        });
+        let (progressing, ready, found, message) = match (trouble, bundle) {
+            _ if self.spec.paused => (
+                State::False,
+                installed_now.then_some(State::True).unwrap_or(State::False),
+                reason::PAUSED.to_owned(),
+                "spec.paused is true: nothing is changed".to_owned(),
+            ),
+            (Some(trouble), _) => (
+                if trouble.retry == Retry::OnChange {
+                    State::False
+                } else {
+                    State::True
+                },
+                State::False,
+                trouble.reason.to_owned(),
+                trouble.message.clone(),
+            ),
+            (None, Some((State::False, found, message))) => (
+                if found == reason::UNPACK_FAILED {
+                    State::False
+                } else {
+                    State::True
+                },
+                State::False,
+                found,
+                message,
+            ),
+            (None, _) if !installed_now => (
+                State::True,
+                State::False,
+                "Installing".to_owned(),
+                "the content is not in place yet".to_owned(),
+            ),
+            (None, _) => {
+                let unhealthy = self
+                    .said
+                    .get(condition::HEALTHY)
+                    .filter(|condition| condition.status != State::True)
+                    .map(|condition| condition.message.clone());
+                match unhealthy {
+                    Some(why) => (State::False, State::False, "Unhealthy".to_owned(), why),
+                    None => (
+                        State::False,
+                        State::True,
+                        reason::INSTALLATION_SUCCEEDED.to_owned(),
+                        "the content is installed and healthy".to_owned(),
+                    ),
+                }
+            }
+        };
+        self.said
+            .set(condition::PROGRESSING, progressing, &found, &message);
+        self.said.set(condition::READY, ready, &found, &message);
+    }
+}
+
+/// New warnings in the place of old ones; those of an earlier apply stay until the next.
+fn merged(old: &[String], new: BTreeSet<String>, placed: bool) -> Vec<String> {
+    let mut all = new;
+    if !placed {
+        all.extend(old.iter().cloned());
+    }
+    all.into_iter().take(LISTED).collect()
+}
+
+fn from_api(revision: &Revision) -> pivot::Revision {
+    pivot::Revision {
+        bundle: revision.bundle.clone(),
+        digest: revision.digest.clone(),
+        version: revision.version.clone(),
+        installed_at: revision
+            .installed_at
+            .as_ref()
+            .map(|time| time.0.to_string())
+            .unwrap_or_default(),
+        state: match revision.state {
+            RevisionState::Active => pivot::ACTIVE,
+            RevisionState::Superseded => pivot::SUPERSEDED,
+            RevisionState::Failed => "Failed",
+        }
+        .to_owned(),
+    }
+}
+
+fn to_api(revision: pivot::Revision) -> Revision {
+    Revision {
+        bundle: revision.bundle,
+        digest: revision.digest,
+        version: revision.version,
+        installed_at: revision.installed_at.parse().ok().map(Time),
+        state: match revision.state.as_str() {
+            pivot::ACTIVE => RevisionState::Active,
+            pivot::SUPERSEDED => RevisionState::Superseded,
+            _ => RevisionState::Failed,
+        },
+    }
+}

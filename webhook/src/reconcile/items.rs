@@ -1,0 +1,241 @@
+//! The objects of a content as they will be applied: kind looked up, namespace settled, our labels on.
+//! Not here: applying them (install).
+
+use std::collections::BTreeMap;
+
+use bundle_api::names;
+use bundle_core::diagnostic::codes;
+use bundle_core::object::{Manifest, ObjectId};
+use bundle_core::plan::phases::{CustomKind, Phase};
+use kube::core::discovery::ApiResource;
+use serde_json::{Map, Value};
+
+use super::apis::{Apis, Kind};
+use super::trouble::{self, Retry, Trouble};
+
+/// One object, ready to be applied.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    pub(super) id: ObjectId,
+    /// The id in text: its key everywhere else.
+    pub(super) key: String,
+    pub(super) kind: Kind,
+    pub(super) phase: Phase,
+    pub(super) value: Value,
+    /// Whether its kind is defined by this same content.
+    pub(super) custom: bool,
+}
+
+/// Whose objects they are.
+pub(super) struct Owner<'a> {
+    /// Name of the BundleDeployment.
+    pub(super) name: &'a str,
+    /// Id of its ApplySet.
+    pub(super) applyset: &'a str,
+    /// Where objects go that name no namespace.
+    pub(super) namespace: &'a str,
+}
+
+/// Prepares `objects`; says which kinds the cluster lacks, all of them.
+pub(super) async fn items(
+    apis: &Apis,
+    objects: Vec<Manifest>,
+    owner: &Owner<'_>,
+    reason: &'static str,
+) -> Result<Vec<Item>, Trouble> {
+    let defined = CustomKind::all(&objects);
+    let mut kinds = BTreeMap::<(String, String, String), Option<(Kind, bool)>>::new();
+    let mut items = Vec::with_capacity(objects.len());
+    let mut missing = Vec::new();
+    for object in objects {
+        let (group, version, kind) = object.gvk();
+        let gvk = (group.to_owned(), version.to_owned(), kind.to_owned());
+        let found = match kinds.get(&gvk) {
+            Some(found) => found.clone(),
+            None => {
+                let found = match own_kind(&defined, &object.id) {
+                    Some(kind) => Some((kind, true)),
+                    None => apis
+                        .find(group, version, kind)
+                        .await
+                        .map_err(|error| {
+                            Trouble::api("ask the API server for its kinds", reason, &error)
+                        })?
+                        .map(|kind| (kind, false)),
+                };
+                kinds.insert(gvk, found.clone());
+                found
+            }
+        };
+        match found {
+            Some((kind, custom)) => items.push(item(object, kind, custom, owner)),
+            None => missing.push(format!(
+                "no matches for kind {:?} in version {:?}",
+                object.id.kind,
+                object.id.api_version()
+            )),
+        }
+    }
+    if missing.is_empty() {
+        Ok(items)
+    } else {
+        Err(Trouble::new(
+            codes::install::MISSING_KIND,
+            reason,
+            format!(
+                "required resource not found: {}",
+                trouble::list(missing, 20)
+            ),
+            Retry::Soon,
+        ))
+    }
+}
+
+/// The kind of `id`, if this content brings it.
+fn own_kind(defined: &[CustomKind], id: &ObjectId) -> Option<Kind> {
+    let kind = defined.iter().find(|kind| {
+        kind.group == id.group && kind.kind == id.kind && kind.versions.contains(&id.version)
+    })?;
+    Some(Kind {
+        resource: ApiResource {
+            group: kind.group.clone(),
+            version: id.version.clone(),
+            api_version: id.api_version(),
+            kind: kind.kind.clone(),
+            plural: kind.plural.clone(),
+        },
+        namespaced: kind.namespaced,
+    })
+}
+
+fn item(object: Manifest, kind: Kind, custom: bool, owner: &Owner<'_>) -> Item {
+    let Manifest {
+        mut id, mut value, ..
+    } = object;
+    id.namespace = kind.namespaced.then(|| {
+        id.namespace
+            .filter(|namespace| !namespace.is_empty())
+            .unwrap_or_else(|| owner.namespace.to_owned())
+    });
+    let metadata = member(&mut value, "metadata");
+    match &id.namespace {
+        Some(namespace) => {
+            member(metadata, "namespace").clone_from(&Value::String(namespace.clone()));
+        }
+        None => {
+            if let Some(metadata) = metadata.as_object_mut() {
+                metadata.remove("namespace");
+            }
+        }
+    }
+    // What a server fills in does not belong into an apply; exports of live objects have it.
+    if let Some(metadata) = metadata.as_object_mut() {
+        for field in [
+            "managedFields",
+            "resourceVersion",
+            "uid",
+            "generation",
+            "creationTimestamp",
+        ] {
+            metadata.remove(field);
+        }
+    }
+    let labels = member(metadata, "labels");
+    for (label, text) in [
+        (names::LABEL_OWNER_KIND, super::DEPLOYMENT),
+        (names::LABEL_OWNER_NAME, owner.name),
+        (names::LABEL_APPLYSET_PART_OF, owner.applyset),
+    ] {
+        *member(labels, label) = Value::String(text.to_owned());
+    }
+    if let Some(object) = value.as_object_mut() {
+        object.remove("status");
+    }
+    Item {
+        phase: Phase::of(&id.group, &id.kind),
+        key: id.to_string(),
+        id,
+        kind,
+        value,
+        custom,
+    }
+}
+
+/// A member of an object, made if it is not there. What is no object becomes one.
+fn member<'a>(value: &'a mut Value, name: &str) -> &'a mut Value {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    &mut value[name]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn kind(namespaced: bool) -> Kind {
+        Kind {
+            resource: ApiResource {
+                group: String::new(),
+                version: "v1".to_owned(),
+                api_version: "v1".to_owned(),
+                kind: "ConfigMap".to_owned(),
+                plural: "configmaps".to_owned(),
+            },
+            namespaced,
+        }
+    }
+
+    fn prepared(metadata: Value, namespaced: bool) -> Item {
+        let namespace = metadata["namespace"].as_str().map(str::to_owned);
+        let object = Manifest {
+            id: ObjectId {
+                group: String::new(),
+                version: "v1".to_owned(),
+                kind: "ConfigMap".to_owned(),
+                namespace,
+                name: "x".to_owned(),
+            },
+            value: json!({ "metadata": metadata, "status": {} }),
+            file: String::new(),
+            line: 1,
+        };
+        let owner = Owner {
+            name: "web",
+            applyset: "applyset-x-v1",
+            namespace: "system",
+        };
+        item(object, kind(namespaced), false, &owner)
+    }
+
+    #[test]
+    fn our_labels_are_added_to_those_of_the_content() {
+        let item = prepared(
+            json!({ "name": "x", "labels": { "app": "a" }, "uid": "1" }),
+            true,
+        );
+        assert_eq!(
+            item.value,
+            json!({ "metadata": { "name": "x", "namespace": "system", "labels": {
+                "app": "a",
+                "core.rukpak.io/owner-kind": "BundleDeployment",
+                "core.rukpak.io/owner-name": "web",
+                "applyset.kubernetes.io/part-of": "applyset-x-v1",
+            } } })
+        );
+        assert_eq!(item.key, "ConfigMap/system/x");
+    }
+
+    #[test]
+    fn a_namespace_stays_where_the_kind_has_one_and_goes_where_not() {
+        assert_eq!(
+            prepared(json!({ "name": "x", "namespace": "a" }), true).key,
+            "ConfigMap/a/x"
+        );
+        let cluster = prepared(json!({ "name": "x", "namespace": "a" }), false);
+        assert_eq!(cluster.key, "ConfigMap/x");
+        assert_eq!(cluster.value["metadata"].get("namespace"), None);
+    }
+}

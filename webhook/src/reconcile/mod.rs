@@ -1,0 +1,213 @@
+//! The reconciler: from what is asked for in Bundles and BundleDeployments to what is on the cluster.
+//! Not here: rules (bundle_core::plan, rights, review), admission, and who may reconcile (lease).
+
+mod apis;
+mod approve;
+mod authorize;
+mod books;
+mod bundle;
+mod child;
+mod content;
+mod deployment;
+mod install;
+mod items;
+mod keep;
+mod object;
+mod parallel;
+mod place;
+mod remove;
+mod room;
+mod said;
+mod scope;
+mod status;
+mod store;
+mod teardown;
+mod trouble;
+mod verify;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bundle_api::names;
+use bundle_core::diagnostic::codes;
+use bundle_core::review::{Requester, check};
+use futures::StreamExt as _;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::discovery::ApiResource;
+use kube::runtime::controller::{Action, Config, Controller};
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher;
+use kube::{Client, ResourceExt as _};
+use rand::Rng as _;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use self::books::Books;
+use self::room::Room;
+use crate::BoxError;
+use crate::shared::Shared;
+
+/// The kind of the owner, in labels.
+const DEPLOYMENT: &str = "BundleDeployment";
+/// How many objects of one kind of ours are reconciled at a time: after a restart all of them come at once.
+const CONCURRENCY: u16 = 8;
+/// How long to wait after the API server failed in the middle of a reconcile.
+const AFTER_ERROR: Duration = Duration::from_secs(2);
+
+/// The API server failed where no condition could be written about it.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server failed")]
+struct ReconcileError(#[from] kube::Error);
+
+/// Reconciles until `stop`. What is under way then is dropped where it stands: it converges when somebody goes on with it.
+pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), BoxError> {
+    let (wake, woken) = mpsc::unbounded_channel();
+    let room = Arc::new(Room::new(shared, Arc::new(Books::new(wake))));
+    let bundles = bundles(room.clone());
+    let deployments = deployments(room, woken);
+    tokio::select! {
+        () = stop.cancelled() => Ok(()),
+        () = bundles => Err("the controller of Bundles ended".into()),
+        () = deployments => Err("the controller of BundleDeployments ended".into()),
+    }
+}
+
+fn api(room: &Room, resource: &ApiResource) -> Api<DynamicObject> {
+    Api::all_with(room.own.clone(), resource)
+}
+
+fn policy(object: Arc<DynamicObject>, error: &ReconcileError, _: Arc<Room>) -> Action {
+    tracing::warn!(name = %object.name_any(), error = crate::chain(error), "a reconcile failed and is tried again");
+    Action::requeue(spread(AFTER_ERROR))
+}
+
+async fn bundles(room: Arc<Room>) {
+    let controller = Controller::new_with(
+        api(&room, &room.bundles),
+        watcher::Config::default(),
+        room.bundles.clone(),
+    )
+    .with_config(Config::default().concurrency(CONCURRENCY));
+    let store = controller.store();
+    let resource = room.bundles.clone();
+    controller
+        .watches_with(
+            api(&room, &room.classes),
+            room.classes.clone(),
+            watcher::Config::default(),
+            move |class| of_class(&store.state(), &class, &resource),
+        )
+        .run(bundle::reconcile, policy, room)
+        .for_each(|_| std::future::ready(()))
+        .await;
+}
+
+async fn deployments(room: Arc<Room>, woken: mpsc::UnboundedReceiver<String>) {
+    let controller = Controller::new_with(
+        api(&room, &room.deployments),
+        watcher::Config::default(),
+        room.deployments.clone(),
+    )
+    .with_config(Config::default().concurrency(CONCURRENCY));
+    let store = controller.store();
+    let (classes, approvals, wakes) = (
+        room.deployments.clone(),
+        room.deployments.clone(),
+        room.deployments.clone(),
+    );
+    let woken = futures::stream::unfold(woken, |mut woken| async move {
+        let name = woken.recv().await?;
+        Some((name, woken))
+    });
+    controller
+        .owns_with(
+            api(&room, &room.bundles),
+            room.bundles.clone(),
+            watcher::Config::default(),
+        )
+        .watches_with(
+            api(&room, &room.classes),
+            room.classes.clone(),
+            watcher::Config::default(),
+            move |class| of_class(&store.state(), &class, &classes),
+        )
+        .watches_with(
+            api(&room, &room.approvals),
+            room.approvals.clone(),
+            watcher::Config::default(),
+            move |approval| {
+                approval.data["spec"]["bundleDeployment"]["name"]
+                    .as_str()
+                    .map(|name| ObjectRef::new_with(name, approvals.clone()))
+            },
+        )
+        .reconcile_on(woken.map(move |name| ObjectRef::new_with(&name, wakes.clone())))
+        .run(deployment::reconcile, policy, room)
+        .for_each(|_| std::future::ready(()))
+        .await;
+}
+
+/// Those of `objects` that name the class.
+fn of_class(
+    objects: &[Arc<DynamicObject>],
+    class: &DynamicObject,
+    resource: &ApiResource,
+) -> Vec<ObjectRef<DynamicObject>> {
+    let name = class.name_any();
+    objects
+        .iter()
+        .filter(|object| object.data["spec"]["provisionerClassName"].as_str() == Some(&name))
+        .map(|object| ObjectRef::from_obj_with(object.as_ref(), resource.clone()))
+        .collect()
+}
+
+/// Who asked for the spec of `object`, if its stamp says so; otherwise why not, and how to heal it.
+fn stamped(room: &Room, object: &DynamicObject, kind: &str) -> Result<Requester, String> {
+    let annotation = object
+        .annotations()
+        .get(names::ANNOTATION_STAMP)
+        .map(String::as_str);
+    let key = room.shared.stamp_key();
+    let name = object.name_any();
+    check(key.bytes(), annotation, kind, &name, &object.data["spec"]).map_err(|error| {
+        format!(
+            "{error}; nothing is done with it ({}). Write it again while bundle-webhook is running: `kubectl annotate {} {name} core.rukpak.io/checked=again --overwrite`, and it is checked and stamped for whoever does that",
+            codes::review::NOT_ADMITTED,
+            kind.to_lowercase(),
+        )
+    })
+}
+
+/// Puts `finalizers` in the place of those that `object` has, unless it was changed meanwhile.
+async fn set_finalizers(
+    own: &Client,
+    resource: &ApiResource,
+    object: &DynamicObject,
+    finalizers: Vec<String>,
+) -> Result<(), kube::Error> {
+    let api: Api<DynamicObject> = Api::all_with(own.clone(), resource);
+    let patch = json!({ "metadata": {
+        "finalizers": finalizers,
+        "resourceVersion": object.metadata.resource_version,
+        "uid": object.metadata.uid,
+    } });
+    match api
+        .patch_metadata(
+            &object.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(&patch),
+        )
+        .await
+    {
+        Ok(_) => Ok(()),
+        Err(error) if object::is_not_found(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// About `duration`, so that not everything comes at the same moment.
+fn spread(duration: Duration) -> Duration {
+    duration.mul_f64(0.9 + 0.2 * rand::rng().random::<f64>())
+}

@@ -1,0 +1,131 @@
+//! What the reconcilers of all kinds share: caches, books, watches, counters of failures.
+//! Not here: what is done with them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bundle_api::names;
+use bundle_core::review::Class;
+use kube::Client;
+use kube::api::{Api, DynamicObject};
+use kube::core::discovery::ApiResource;
+
+use super::apis::Apis;
+use super::books::Books;
+use super::object;
+use super::scope::Scopes;
+use super::status::Teller;
+use super::store::Store;
+use super::trouble::Retry;
+use super::watch::Watches;
+use crate::shared::Shared;
+
+/// One per process, while it leads.
+pub(super) struct Room {
+    pub(super) shared: Arc<Shared>,
+    pub(super) own: Client,
+    pub(super) bundles: ApiResource,
+    pub(super) deployments: ApiResource,
+    pub(super) classes: ApiResource,
+    pub(super) approvals: ApiResource,
+    pub(super) apis: Apis,
+    pub(super) scopes: Scopes,
+    pub(super) books: Arc<Books>,
+    pub(super) watches: Watches,
+    pub(super) store: Store,
+    pub(super) bundle_teller: Teller,
+    pub(super) deployment_teller: Teller,
+    failures: Mutex<HashMap<String, u32>>,
+}
+
+/// One of our own kinds.
+pub(super) fn resource(kind: &str, plural: &str) -> ApiResource {
+    ApiResource {
+        group: names::GROUP.to_owned(),
+        version: names::VERSION.to_owned(),
+        api_version: names::API_VERSION.to_owned(),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+/// What a class name leads to.
+pub(super) enum ClassFound {
+    /// A class of ours.
+    Ours(Box<Class>),
+    /// Somebody else answers to it.
+    Foreign,
+    /// There is no such class.
+    Gone,
+    /// There is one and it cannot be read.
+    Unreadable(String),
+}
+
+impl Room {
+    pub(super) fn new(shared: Arc<Shared>, books: Arc<Books>) -> Self {
+        let own = shared.client();
+        let bundles = resource("Bundle", "bundles");
+        let deployments = resource(super::DEPLOYMENT, "bundledeployments");
+        Self {
+            apis: Apis::new(own.clone()),
+            scopes: Scopes::default(),
+            watches: Watches::new(books.clone()),
+            books,
+            store: Store::new(shared.settings.cache_dir.join("content")),
+            bundle_teller: Teller::new(own.clone(), bundles.clone()),
+            deployment_teller: Teller::new(own.clone(), deployments.clone()),
+            classes: resource("ProvisionerClass", "provisionerclasses"),
+            approvals: resource("BundleApproval", "bundleapprovals"),
+            bundles,
+            deployments,
+            own,
+            shared,
+            failures: Mutex::default(),
+        }
+    }
+
+    /// The class as it stands now: not from a cache, which may be behind the event that woke us.
+    pub(super) async fn class(&self, name: &str) -> Result<ClassFound, kube::Error> {
+        let api: Api<DynamicObject> = Api::all_with(self.own.clone(), &self.classes);
+        let Some(object) = api.get_opt(name).await? else {
+            return Ok(ClassFound::Gone);
+        };
+        Ok(match Class::parse(name, &object.data["spec"]) {
+            Ok(class) if class.provisioner == bundle_core::review::class::Provisioner::Plain => {
+                ClassFound::Ours(Box::new(class))
+            }
+            Ok(_) => ClassFound::Foreign,
+            Err(findings) => ClassFound::Unreadable(findings.to_string()),
+        })
+    }
+
+    /// One object of our own kinds, by name.
+    pub(super) async fn get(
+        &self,
+        resource: &ApiResource,
+        name: &str,
+    ) -> Result<Option<DynamicObject>, kube::Error> {
+        let api: Api<DynamicObject> = Api::all_with(self.own.clone(), resource);
+        match api.get_opt(name).await {
+            Err(error) if object::is_not_found(&error) => Ok(None),
+            answer => answer,
+        }
+    }
+
+    /// When to try `what` again, counting this failure.
+    pub(super) fn again(&self, what: &str, retry: Retry) -> Option<Duration> {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = failures.entry(what.to_owned()).or_default();
+        *count = count.saturating_add(1);
+        retry.after(*count)
+    }
+
+    /// `what` went well: the next failure is the first again.
+    pub(super) fn went_well(&self, what: &str) {
+        self.failures
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(what);
+    }
+}

@@ -1,0 +1,94 @@
+//! One status write for a reconcile, and only if something changed; and the Events that go with refusals.
+//! Not here: what the status says.
+
+use bundle_api::names;
+use bundle_core::diagnostic::Code;
+use bundle_core::plan::conditions::bounded;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::discovery::ApiResource;
+use kube::runtime::events::{Event, EventType, Recorder};
+use serde::Serialize;
+use serde_json::json;
+
+/// Longest note that an Event may carry.
+const NOTE_LIMIT: usize = 1000;
+
+/// Writes `new` if it differs from `old`. An object that has gone meanwhile, or was made anew, gets none.
+pub(super) async fn write<T: Serialize + PartialEq>(
+    client: &Client,
+    resource: &ApiResource,
+    object: &DynamicObject,
+    old: &T,
+    new: &T,
+) -> Result<bool, kube::Error> {
+    if old == new {
+        return Ok(false);
+    }
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
+    let patch = json!({
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": { "name": name, "uid": object.metadata.uid },
+        "status": new,
+    });
+    let parameters = PatchParams::apply(names::STATUS_MANAGER).force();
+    match api
+        .patch_status(name, &parameters, &Patch::Apply(&patch))
+        .await
+    {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Who tells Events.
+pub(super) struct Teller {
+    recorder: Recorder,
+    resource: ApiResource,
+}
+
+impl Teller {
+    pub(super) fn new(client: Client, resource: ApiResource) -> Self {
+        Self {
+            recorder: Recorder::new(client, names::FIELD_MANAGER.into()),
+            resource,
+        }
+    }
+
+    /// Tells of a refusal or failure, under its code.
+    pub(super) async fn warn(&self, object: &DynamicObject, code: Code, note: &str) {
+        self.tell(object, EventType::Warning, code.id, note).await;
+    }
+
+    /// Tells of something that went well.
+    pub(super) async fn note(&self, object: &DynamicObject, reason: &str, note: &str) {
+        self.tell(object, EventType::Normal, reason, note).await;
+    }
+
+    async fn tell(&self, object: &DynamicObject, kind: EventType, reason: &str, note: &str) {
+        let about = ObjectReference {
+            api_version: Some(self.resource.api_version.clone()),
+            kind: Some(self.resource.kind.clone()),
+            name: object.metadata.name.clone(),
+            uid: object.metadata.uid.clone(),
+            ..ObjectReference::default()
+        };
+        let event = Event {
+            type_: kind,
+            reason: reason.to_owned(),
+            note: Some(bounded(note, NOTE_LIMIT)),
+            action: "Reconcile".to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = self.recorder.publish(&event, &about).await {
+            tracing::debug!(
+                error = crate::chain(&error),
+                "an Event could not be written"
+            );
+        }
+    }
+}

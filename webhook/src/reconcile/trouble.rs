@@ -1,0 +1,128 @@
+//! Why a reconcile could not go on, and when it is worth trying again.
+//! Not here: how it is told (status, events).
+
+use std::time::Duration;
+
+use bundle_core::diagnostic::{Code, Finding, Findings, Outcome, codes};
+use bundle_core::plan::backoff;
+use bundle_core::plan::conditions::bounded;
+use rand::Rng as _;
+
+use super::object;
+
+/// When to try again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Retry {
+    /// Something passing is in the way: soon, then less and less often, up to half a minute.
+    Soon,
+    /// Somebody has to do something about it that no watch tells: up to every five minutes.
+    Slowly,
+    /// A change of the object, or of what it names, comes with an event.
+    OnChange,
+}
+
+/// Why it could not go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Trouble {
+    /// Its entry in the catalogue.
+    pub(super) code: Code,
+    /// The reason of the condition.
+    pub(super) reason: &'static str,
+    /// For people.
+    pub(super) message: String,
+    pub(super) retry: Retry,
+}
+
+impl Trouble {
+    pub(super) fn new(
+        code: Code,
+        reason: &'static str,
+        message: impl Into<String>,
+        retry: Retry,
+    ) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            retry,
+        }
+    }
+
+    /// The API server did not do what was asked of it, about nothing in particular.
+    pub(super) fn api(doing: &str, reason: &'static str, error: &kube::Error) -> Self {
+        Self::new(
+            codes::cluster::UNREACHABLE,
+            reason,
+            format!("cannot {doing}: {}", object::told(error)),
+            Retry::Soon,
+        )
+    }
+
+    /// Findings of a rule; the first error gives the code.
+    pub(super) fn findings(reason: &'static str, findings: &Findings, retry: Retry) -> Self {
+        let code = findings
+            .errors()
+            .next()
+            .map_or(codes::install::APPLY_FAILED, |finding| finding.code);
+        let told: Vec<_> = findings.errors().map(tell).collect();
+        Self::new(code, reason, told.join("; "), retry)
+    }
+
+    /// Whether it is merely not known now.
+    pub(super) fn cannot_tell(&self) -> bool {
+        self.code.outcome == Outcome::CannotTell
+    }
+}
+
+/// A finding in one line, its hint included.
+pub(super) fn tell(finding: &Finding) -> String {
+    match &finding.hint {
+        Some(hint) => format!("{finding} ({hint})"),
+        None => finding.to_string(),
+    }
+}
+
+/// Many complaints as one message: sorted, each once, the first `most` of them.
+pub(super) fn list(mut complaints: Vec<String>, most: usize) -> String {
+    complaints.sort();
+    complaints.dedup();
+    let rest = complaints.len().saturating_sub(most);
+    complaints.truncate(most);
+    let mut text = bounded(&complaints.join("; "), 8192);
+    if rest > 0 {
+        text.push_str(&format!("; and {rest} more"));
+    }
+    text
+}
+
+impl Retry {
+    /// How long to wait after so many failures in a row; none: until something changes.
+    pub(super) fn after(self, failures: u32) -> Option<Duration> {
+        let spread = rand::rng().random::<f64>();
+        let (first, most) = match self {
+            Self::Soon => (Duration::from_millis(500), Duration::from_secs(30)),
+            Self::Slowly => (Duration::from_secs(2), Duration::from_secs(300)),
+            Self::OnChange => return None,
+        };
+        Some(backoff::delay(first, most, failures, spread))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_are_told_in_one_order_and_bounded() {
+        let complaints = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+        assert_eq!(list(complaints(&["b", "a", "b"]), 5), "a; b");
+        assert_eq!(list(complaints(&["b", "a", "c"]), 1), "a; and 2 more");
+    }
+
+    #[test]
+    fn what_no_time_heals_is_not_tried_again() {
+        assert_eq!(Retry::OnChange.after(3), None);
+        assert!(Retry::Soon.after(1).unwrap() < Duration::from_secs(1));
+        assert!(Retry::Slowly.after(100).unwrap() <= Duration::from_secs(360));
+    }
+}

@@ -1,0 +1,86 @@
+//! Signatures and policies on the digest that will be pulled: admission is not the only lock.
+//! Not here: the decision itself (bundle_trust::proof).
+
+use bundle_api::bundle::SignedBy as ApiSignedBy;
+use bundle_api::names::reason;
+use bundle_core::diagnostic::codes;
+use bundle_core::policy::{self, Policy, SignedBy, Unavailable};
+use bundle_core::reference::PinnedReference;
+use bundle_core::review::Class;
+use bundle_oci::registry::Client;
+use bundle_trust::proof::{self, Decided};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::room::Room;
+use super::said;
+use super::trouble::{Retry, Trouble};
+
+/// Decides on `pinned` under the policies and class as they are now.
+pub(super) async fn verify(
+    room: &Room,
+    class: &Class,
+    registry: &Client,
+    pinned: PinnedReference,
+) -> Result<Decided<PinnedReference>, Trouble> {
+    if !room.shared.policies.is_synced() {
+        return Err(Trouble::new(
+            codes::trust::CANNOT_TELL,
+            reason::UNPACK_FAILED,
+            "the SignaturePolicies are not known yet",
+            Retry::Soon,
+        ));
+    }
+    let policies: Vec<Policy> = room
+        .shared
+        .policies
+        .all()
+        .values()
+        .map(|policy| Policy::clone(policy))
+        .collect();
+    let signatures = if policy::needs_signatures(pinned.reference(), &policies) {
+        registry
+            .signatures(&pinned)
+            .await
+            .map_err(Unavailable::from)
+    } else {
+        Ok(Vec::new())
+    };
+    proof::decide(pinned, &signatures, &policies, class.signatures).map_err(|refusal| {
+        // A signature may be pushed later, and a policy may change: neither tells us by itself.
+        Trouble::findings(
+            reason::UNPACK_FAILED,
+            &refusal.findings,
+            if refusal.cannot_tell {
+                Retry::Soon
+            } else {
+                Retry::Slowly
+            },
+        )
+    })
+}
+
+/// Who signed, for the status.
+pub(super) fn signed_by(signers: &[SignedBy]) -> Vec<ApiSignedBy> {
+    signers
+        .iter()
+        .map(|signer| ApiSignedBy {
+            policy: signer.policy.clone(),
+            authority: signer.authority.clone(),
+            verified_at: Some(Time(said::now())),
+            ..ApiSignedBy::default()
+        })
+        .collect()
+}
+
+/// Who signed, for people.
+pub(super) fn describe(signers: &[SignedBy], warnings: &[String]) -> String {
+    let mut parts: Vec<String> = signers
+        .iter()
+        .map(|signer| format!("signed by {} (policy {})", signer.authority, signer.policy))
+        .collect();
+    if parts.is_empty() {
+        parts.push("no policy asks for a signature".to_owned());
+    }
+    parts.extend(warnings.iter().cloned());
+    parts.join("; ")
+}

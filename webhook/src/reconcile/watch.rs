@@ -1,0 +1,280 @@
+//! Metadata watches on just the kinds that are in use, one for each installing identity, kind and scope, shared by all deployments that need it.
+//! Not here: what is done about drift (heal), or which object belongs to whom (books).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bundle_api::names;
+use futures::StreamExt as _;
+use kube::Client;
+use kube::api::DynamicObject;
+use kube::core::metadata::PartialObjectMeta;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::apis::Kind;
+use super::books::Books;
+use super::object::{self, Seen};
+use crate::cluster::ServiceAccount;
+
+/// How long the first listing of a watch may take before an installation says that it cannot see its objects.
+const FIRST_LIST: Duration = Duration::from_secs(30);
+
+/// What one watch is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Subject {
+    pub(super) account: ServiceAccount,
+    pub(super) kind: Kind,
+    /// None: every namespace.
+    pub(super) namespace: Option<String>,
+}
+
+/// How far a watch is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Progress {
+    Listing,
+    Synced,
+    Failed(String),
+}
+
+/// What a watch sees, by object id in text.
+type Table = Arc<Mutex<HashMap<String, Seen>>>;
+
+struct Watch {
+    users: Arc<Mutex<HashSet<String>>>,
+    table: Table,
+    progress: watch::Receiver<Progress>,
+    task: AbortHandle,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// All watches of the process. They end with it.
+pub(super) struct Watches {
+    books: Arc<Books>,
+    open: Mutex<HashMap<Subject, Watch>>,
+}
+
+/// A watch that could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot watch {kind}{place} as {account}: {why}")]
+pub(super) struct NotWatching {
+    kind: String,
+    place: String,
+    account: ServiceAccount,
+    why: String,
+}
+
+impl Watches {
+    pub(super) fn new(books: Arc<Books>) -> Self {
+        Self {
+            books,
+            open: Mutex::default(),
+        }
+    }
+
+    /// Makes sure that `deployment` watches just these subjects, and waits until each has listed what is there.
+    pub(super) async fn keep(
+        &self,
+        deployment: &str,
+        wanted: &HashSet<Subject>,
+        client: &Client,
+    ) -> Result<(), NotWatching> {
+        let mut waiting = Vec::new();
+        {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.retain(|subject, watch| {
+                let mut users = watch.users.lock().unwrap_or_else(PoisonError::into_inner);
+                if !wanted.contains(subject) {
+                    users.remove(deployment);
+                }
+                !users.is_empty() || wanted.contains(subject)
+            });
+            for subject in wanted {
+                let watch = open
+                    .entry(subject.clone())
+                    .or_insert_with(|| self.start(subject, client));
+                watch
+                    .users
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(deployment.to_owned());
+                waiting.push((subject.clone(), watch.progress.clone()));
+            }
+        }
+        for (subject, mut progress) in waiting {
+            let reached = tokio::time::timeout(
+                FIRST_LIST,
+                progress.wait_for(|progress| *progress != Progress::Listing),
+            )
+            .await;
+            let why = match reached {
+                Ok(Ok(progress)) => match &*progress {
+                    Progress::Failed(why) => why.clone(),
+                    _ => continue,
+                },
+                Ok(Err(_)) => "the watch ended".to_owned(),
+                Err(_) => format!("no answer within {} s", FIRST_LIST.as_secs()),
+            };
+            self.close(&subject);
+            return Err(NotWatching {
+                kind: subject.kind.resource.plural.clone(),
+                place: subject
+                    .namespace
+                    .as_ref()
+                    .map(|namespace| format!(" in namespace {namespace}"))
+                    .unwrap_or_default(),
+                account: subject.account,
+                why,
+            });
+        }
+        Ok(())
+    }
+
+    /// `deployment` watches nothing any more.
+    pub(super) fn leave(&self, deployment: &str) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, watch| {
+            let mut users = watch.users.lock().unwrap_or_else(PoisonError::into_inner);
+            users.remove(deployment);
+            !users.is_empty()
+        });
+    }
+
+    /// What the watches of `deployment` see with its labels, as far as they have been told.
+    pub(super) fn seen_of(&self, deployment: &str) -> BTreeMap<String, Seen> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = BTreeMap::new();
+        for watch in open.values() {
+            let used = watch
+                .users
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .contains(deployment);
+            if used {
+                let table = watch.table.lock().unwrap_or_else(PoisonError::into_inner);
+                all.extend(
+                    table
+                        .iter()
+                        .filter(|(_, seen)| seen.owner.as_deref() == Some(deployment))
+                        .map(|(key, seen)| (key.clone(), seen.clone())),
+                );
+            }
+        }
+        all
+    }
+
+    fn close(&self, subject: &Subject) {
+        self.open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(subject);
+    }
+
+    fn start(&self, subject: &Subject, client: &Client) -> Watch {
+        let users = Arc::<Mutex<HashSet<String>>>::default();
+        let table = Table::default();
+        let (told, progress) = watch::channel(Progress::Listing);
+        let task = tokio::spawn(follow(
+            subject.clone(),
+            client.clone(),
+            users.clone(),
+            table.clone(),
+            self.books.clone(),
+            told,
+        ))
+        .abort_handle();
+        Watch {
+            users,
+            table,
+            progress,
+            task,
+        }
+    }
+}
+
+async fn follow(
+    subject: Subject,
+    client: Client,
+    users: Arc<Mutex<HashSet<String>>>,
+    table: Table,
+    books: Arc<Books>,
+    told: watch::Sender<Progress>,
+) {
+    let api = object::metadata_api(&client, &subject.kind, subject.namespace.as_deref());
+    let selector = format!("{}={}", names::LABEL_OWNER_KIND, super::DEPLOYMENT);
+    let events = watcher(api, watcher::Config::default().labels(&selector)).default_backoff();
+    let mut events = std::pin::pin!(events);
+    let mut listing = HashMap::new();
+    while let Some(event) = events.next().await {
+        let users = || -> Vec<String> {
+            users
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .iter()
+                .cloned()
+                .collect()
+        };
+        match event {
+            Ok(Event::Init) => listing = HashMap::new(),
+            Ok(Event::InitApply(object)) => {
+                let (key, seen) = entry(&subject.kind, &object);
+                listing.insert(key, seen);
+            }
+            Ok(Event::InitDone) => {
+                let listed = std::mem::take(&mut listing);
+                table
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone_from(&listed);
+                told.send_replace(Progress::Synced);
+                books.listed(
+                    &users(),
+                    &subject.kind,
+                    subject.namespace.as_deref(),
+                    &listed,
+                );
+            }
+            Ok(Event::Apply(object)) => {
+                let (key, seen) = entry(&subject.kind, &object);
+                table
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(key.clone(), seen.clone());
+                books.changed(&users(), &key, Some(&seen));
+            }
+            Ok(Event::Delete(object)) => {
+                let (key, _) = entry(&subject.kind, &object);
+                table
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .remove(&key);
+                books.changed(&users(), &key, None);
+            }
+            Err(error) => {
+                let why = crate::chain(&error);
+                tracing::warn!(kind = %subject.kind.resource.plural, account = %subject.account, error = %why, "a watch on installed objects fails");
+                // Once it has worked, it is tried again for ever; before that, the installation says that it cannot see.
+                told.send_if_modified(|progress| {
+                    let first = *progress == Progress::Listing;
+                    if first {
+                        *progress = Progress::Failed(why);
+                    }
+                    first
+                });
+            }
+        }
+    }
+}
+
+fn entry(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> (String, Seen) {
+    let id = object::id_of(kind, object);
+    (id.to_string(), Seen::of(object))
+}
