@@ -120,7 +120,7 @@ impl Client {
     async fn run<T>(
         &self,
         doing: &'static str,
-        subject: &dyn std::fmt::Display,
+        subject: &(dyn std::fmt::Display + Sync),
         deadline: Duration,
         work: impl Future<Output = Result<T, Reason>>,
     ) -> Result<T, RegistryError> {
