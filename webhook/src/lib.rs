@@ -1,6 +1,7 @@
 //! The pod: admission for bundles, and the reconciler that installs them. Each long-lived task has its own module.
 //! Not here: any rule about bundles, policies or rights (bundle-core, bundle-trust); these are the shells around them.
 
+pub mod admission;
 mod api_server;
 pub mod args;
 pub mod certs;
@@ -10,6 +11,7 @@ pub mod lease;
 pub mod logs;
 pub mod metrics;
 pub mod readiness;
+pub mod reconcile;
 pub mod run;
 pub mod server;
 pub mod settings;

@@ -23,7 +23,7 @@ use crate::server::health::{self, Health};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::sources::Registries;
-use crate::{BoxError, api_server, certs, watches};
+use crate::{BoxError, api_server, certs, reconcile, watches};
 
 /// A request may be cut off by its outer deadline only after the review's own has passed.
 const DEADLINE_MARGIN: Duration = Duration::from_secs(2);
@@ -192,8 +192,8 @@ fn start(
 }
 
 /// The router of admission.
-fn admission(_shared: &Arc<Shared>) -> Router {
-    Router::new()
+fn admission(shared: &Arc<Shared>) -> Router {
+    crate::admission::router(shared)
 }
 
 /// Reconciles while this replica leads.
@@ -201,19 +201,21 @@ async fn lead(shared: Arc<Shared>, shutdown: CancellationToken) -> Result<(), Bo
     let settings = &shared.settings;
     let Some(duration) = settings.lease_duration else {
         shared.metrics.leading(true);
-        return reconcile(shared.clone(), shutdown).await;
+        return act(shared.clone(), shutdown).await;
     };
     let leases: Api<Lease> = Api::namespaced(shared.client(), &settings.namespace);
     let identity = settings.identity.clone();
     Election::new(leases, identity, duration, shared.metrics.clone())
-        .lead(shutdown, |stop| reconcile(shared.clone(), stop))
+        .lead(shutdown, |stop| act(shared.clone(), stop))
         .await
 }
 
-/// The reconciler, until `stop`.
-async fn reconcile(_shared: Arc<Shared>, stop: CancellationToken) -> Result<(), BoxError> {
-    stop.cancelled().await;
-    Ok(())
+/// What only one replica does, until `stop`.
+async fn act(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), BoxError> {
+    tokio::select! {
+        ended = reconcile::run(shared.clone(), stop) => ended,
+        () = watches::tell_standing(shared) => Ok(()),
+    }
 }
 
 /// Runs `task` once `before` has come; `None` if `shutdown` came first.

@@ -1,0 +1,140 @@
+//! AdmissionReviews as they come and go: `admission.k8s.io/v1`, read leniently in what we do not need and strictly in what we do.
+//! Not here: what is answered (mod).
+
+use std::collections::BTreeMap;
+
+use bundle_core::review::Requester;
+use bundle_core::review::text::Refusal;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// What is asked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Request {
+    pub(super) uid: String,
+    pub(super) kind: GroupVersionKind,
+    #[serde(default)]
+    pub(super) sub_resource: String,
+    /// Empty where the API server will generate it.
+    #[serde(default)]
+    pub(super) name: String,
+    pub(super) operation: String,
+    pub(super) user_info: UserInfo,
+    #[serde(default)]
+    pub(super) object: Value,
+    #[serde(default)]
+    pub(super) old_object: Value,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct GroupVersionKind {
+    pub(super) group: String,
+    pub(super) version: String,
+    pub(super) kind: String,
+}
+
+/// Who asks, as the API server authenticated them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct UserInfo {
+    /// User name.
+    #[serde(default)]
+    pub username: String,
+    /// Uid, where there is one.
+    #[serde(default)]
+    pub uid: String,
+    /// Groups.
+    #[serde(default)]
+    pub groups: Vec<String>,
+    /// What else the authenticator said; authorizers may look at it.
+    #[serde(default)]
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl From<&UserInfo> for Requester {
+    fn from(user: &UserInfo) -> Self {
+        Self {
+            user: user.username.clone(),
+            uid: user.uid.clone(),
+            groups: user.groups.clone(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review {
+    api_version: String,
+    kind: String,
+    request: Option<Request>,
+}
+
+/// Reads a review. The error is what to tell whoever sent it.
+pub(super) fn read(body: &[u8]) -> Result<Request, String> {
+    let review: Review = serde_json::from_slice(body)
+        .map_err(|error| format!("the body is not an AdmissionReview: {error}"))?;
+    if review.kind != "AdmissionReview" || review.api_version != "admission.k8s.io/v1" {
+        return Err(format!(
+            "the body is a {} of {}, and not an AdmissionReview of admission.k8s.io/v1",
+            review.kind, review.api_version
+        ));
+    }
+    let request = review.request.ok_or("the AdmissionReview has no request")?;
+    if request.object.is_null() {
+        return Err("the request of the AdmissionReview has no object".to_owned());
+    }
+    Ok(request)
+}
+
+/// Lets it in.
+pub(super) fn allowed(uid: &str, warnings: &[String], patch: &[Value]) -> Value {
+    let mut response = json!({"uid": uid, "allowed": true});
+    if !warnings.is_empty() {
+        response["warnings"] = json!(warnings);
+    }
+    if !patch.is_empty() {
+        use base64::Engine as _;
+        let patch = Value::from(patch.to_vec()).to_string();
+        response["patchType"] = "JSONPatch".into();
+        response["patch"] = base64::engine::general_purpose::STANDARD
+            .encode(patch)
+            .into();
+    }
+    answer(&response)
+}
+
+/// Does not let it in.
+pub(super) fn denied(uid: &str, refusal: &Refusal, warnings: &[String]) -> Value {
+    let causes: Vec<Value> = refusal
+        .causes
+        .iter()
+        .map(|cause| {
+            let mut told = json!({"reason": cause.code.id, "message": cause.message});
+            if let Some(field) = &cause.field {
+                told["field"] = field.as_str().into();
+            }
+            told
+        })
+        .collect();
+    let codes: Vec<&str> = refusal.causes.iter().map(|cause| cause.code.id).collect();
+    let mut response = json!({
+        "uid": uid,
+        "allowed": false,
+        "status": {
+            "status": "Failure",
+            "code": refusal.status,
+            "reason": refusal.reason,
+            "message": refusal.message,
+            "details": {"causes": causes},
+        },
+        "auditAnnotations": {"codes": codes.join(",")},
+    });
+    if !warnings.is_empty() {
+        response["warnings"] = json!(warnings);
+    }
+    answer(&response)
+}
+
+fn answer(response: &Value) -> Value {
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+}

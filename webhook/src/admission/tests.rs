@@ -1,0 +1,519 @@
+//! The router as the API server calls it, over lookups that answer from memory.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use axum::body::Body;
+use axum::http::Request as HttpRequest;
+use base64::Engine as _;
+use bundle_api::names::{ANNOTATION_STAMP, LABEL_TEMPLATE_HASH};
+use bundle_core::review::{Class, ClassFact, Image, template_hash};
+use bundle_core::version::ServerVersion;
+use bundle_oci::registry::Looked;
+use http_body_util::BodyExt as _;
+use serde_json::json;
+use tower::ServiceExt as _;
+
+use super::*;
+
+const KEY: &[u8] = b"stamp key";
+const OWN: &str = "system:serviceaccount:bundle-system:bundle-webhook";
+const DIGEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+/// A cluster in which ana may use the class `plain`, and the BundleDeployment that there is.
+#[derive(Default)]
+struct Fake {
+    deployment: Option<Value>,
+    questions: AtomicUsize,
+    /// The registry never answers.
+    stalled: AtomicBool,
+}
+
+impl Lookups for Arc<Fake> {
+    fn system_namespace(&self) -> &'static str {
+        "bundle-system"
+    }
+    fn with_stamp_key<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
+        with(KEY)
+    }
+    fn policies(&self) -> Option<(Policies, u64)> {
+        Some((Policies::default(), 1))
+    }
+    fn server(&self) -> Option<ServerVersion> {
+        ServerVersion::parse("v1.36.0").ok()
+    }
+    async fn own_user(&self) -> Option<String> {
+        Some(OWN.to_owned())
+    }
+    async fn class(&self, name: &str) -> ClassFact {
+        if name != "plain" {
+            return ClassFact::Unknown;
+        }
+        let spec = json!({"provisioner": "core.rukpak.io/plain", "serviceAccount": {"namespace": "bundle-system", "name": "installer"}});
+        ClassFact::Known(Box::new(Class::parse(name, &spec).unwrap()))
+    }
+    async fn may(&self, user: &UserInfo, right: &Right) -> Result<bool, Finding> {
+        self.questions.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(right.namespace, "bundle-system");
+        Ok(user.username == "ana" && right.name == "plain")
+    }
+    async fn deployment(&self, _name: &str) -> Result<Option<Value>, Finding> {
+        Ok(self.deployment.clone())
+    }
+    async fn immutable(&self, _name: &str) -> Result<Option<bool>, Finding> {
+        Ok(Some(true))
+    }
+    async fn look(&self, image: &Image, _signatures: bool) -> Result<Looked, Finding> {
+        self.questions.fetch_add(1, Ordering::SeqCst);
+        if self.stalled.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        Ok(Looked {
+            pinned: image.reference.pin(DIGEST.parse().unwrap()),
+            annotations: std::collections::BTreeMap::new(),
+            signatures: Ok(Vec::new()),
+        })
+    }
+}
+
+struct Server {
+    router: Router,
+    fake: Arc<Fake>,
+}
+
+fn server(fake: Fake) -> Server {
+    let fake = Arc::new(fake);
+    let admission = Admission::new(fake.clone(), Metrics::default(), Duration::from_secs(8));
+    Server {
+        router: routes(Arc::new(admission)),
+        fake,
+    }
+}
+
+impl Server {
+    async fn post(&self, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
+        let request = HttpRequest::post(path).body(body.into()).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, body.to_vec())
+    }
+
+    async fn ask(&self, path: &str, review: &Value) -> Value {
+        let (status, body) = self.post(path, review.to_string()).await;
+        assert_eq!(status, StatusCode::OK);
+        let answer: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
+        assert_eq!(answer["response"]["uid"], review["request"]["uid"]);
+        answer["response"].clone()
+    }
+
+    /// As the API server does it: mutate, apply the patch, validate. The answer of the validating call, and the object as it would be stored.
+    async fn write(&self, user: &str, old: Option<&Value>, new: &Value) -> (Value, Value) {
+        let mut object = new.clone();
+        let mutated = self.ask("/mutate", &review(user, old, &object)).await;
+        assert_eq!(mutated["allowed"], true);
+        if let Some(patch) = mutated["patch"].as_str() {
+            let patch = base64::engine::general_purpose::STANDARD
+                .decode(patch)
+                .unwrap();
+            let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+            json_patch::patch(&mut object, &patch).unwrap();
+        }
+        let answer = self.ask("/validate", &review(user, old, &object)).await;
+        (answer, object)
+    }
+
+    fn questions(&self) -> usize {
+        self.fake.questions.swap(0, Ordering::SeqCst)
+    }
+}
+
+fn review(user: &str, old: Option<&Value>, new: &Value) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": {"group": "core.rukpak.io", "version": "v1alpha1", "kind": new["kind"]},
+            "resource": {"group": "core.rukpak.io", "version": "v1alpha1", "resource": "bundles"},
+            "name": new["metadata"]["name"].as_str().unwrap_or_default(),
+            "operation": if old.is_some() { "UPDATE" } else { "CREATE" },
+            "userInfo": {"username": user, "groups": ["system:authenticated"], "extra": {"scopes": ["x"]}},
+            "object": new,
+            "oldObject": old,
+            "dryRun": false,
+            "options": {"kind": "CreateOptions"},
+        },
+    })
+}
+
+fn bundle() -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "Bundle",
+        "metadata": {"name": "web"},
+        "spec": {"provisionerClassName": "plain", "source": {"type": "image", "image": {"ref": "registry.example.com/web:1"}}},
+    })
+}
+
+fn stamp(object: &Value) -> Option<&str> {
+    object["metadata"]["annotations"][ANNOTATION_STAMP].as_str()
+}
+
+fn requester(object: &Value) -> Option<String> {
+    let kind = Kind::ALL
+        .into_iter()
+        .find(|kind| object["kind"] == kind.as_str())?;
+    let name = object["metadata"]["name"].as_str()?;
+    stamping::stamped(KEY, kind, name, object).map(|requester| requester.user)
+}
+
+#[tokio::test]
+async fn a_bundle_is_stamped_for_whoever_creates_it_and_judged_once() {
+    let server = server(Fake::default());
+    let (answer, stored) = server.write("ana", None, &bundle()).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    assert_eq!(requester(&stored).as_deref(), Some("ana"));
+    assert!(
+        answer["warnings"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("BUNDLE-TRUST-005: ")
+    );
+    // One right and one image, though there were two calls.
+    assert_eq!(server.questions(), 2);
+    // A verdict serves once: the next try is judged again.
+    server.ask("/validate", &review("ana", None, &stored)).await;
+    assert_eq!(server.questions(), 2);
+}
+
+#[tokio::test]
+async fn a_refusal_is_the_validating_calls_and_says_what_to_do() {
+    let server = server(Fake::default());
+    let (answer, stored) = server.write("ben", None, &bundle()).await;
+    assert_eq!(answer["allowed"], false);
+    assert_eq!(stamp(&stored), None);
+    let status = &answer["status"];
+    assert_eq!(
+        (&status["code"], &status["reason"]),
+        (&json!(403), &json!("Forbidden"))
+    );
+    let message = status["message"].as_str().unwrap();
+    assert!(message.starts_with("BUNDLE-REVIEW-012: spec.provisionerClassName: user \"ben\" may not use provisioner class \"plain\""), "{message}");
+    assert_eq!(
+        status["details"]["causes"][0]["reason"],
+        "BUNDLE-REVIEW-012"
+    );
+}
+
+#[tokio::test]
+async fn the_spec_does_not_change_and_kubectl_shows_the_known_text() {
+    let server = server(Fake::default());
+    let (_, stored) = server.write("ana", None, &bundle()).await;
+    server.questions();
+    let mut changed = stored.clone();
+    changed["spec"]["source"]["image"]["ref"] = "registry.example.com/web:2".into();
+    let (answer, _) = server.write("ana", Some(&stored), &changed).await;
+    assert_eq!(answer["allowed"], false);
+    assert_eq!(answer["status"]["reason"], "bundle.spec is immutable");
+    assert_eq!(answer["status"]["message"], "bundle.spec is immutable");
+    assert_eq!(server.questions(), 0);
+}
+
+#[tokio::test]
+async fn a_write_that_leaves_the_spec_alone_keeps_the_stamp_and_asks_nobody() {
+    let server = server(Fake::default());
+    let (_, stored) = server.write("ana", None, &bundle()).await;
+    server.questions();
+    for annotations in [
+        json!({}),
+        json!({ANNOTATION_STAMP: "forged", "a": "b"}),
+        Value::Null,
+    ] {
+        let mut changed = stored.clone();
+        changed["metadata"]["annotations"] = annotations;
+        changed["spec"]["source"]["git"] = Value::Null;
+        let (answer, object) = server.write("ben", Some(&stored), &changed).await;
+        assert_eq!(answer["allowed"], true, "{answer}");
+        assert_eq!(requester(&object).as_deref(), Some("ana"));
+    }
+    assert_eq!(server.questions(), 0);
+}
+
+#[tokio::test]
+async fn a_stamp_that_was_brought_along_does_nothing() {
+    let server = server(Fake::default());
+    let (_, stored) = server.write("ana", None, &bundle()).await;
+    // Ben creates it again with ana's stamp: it goes, and he is refused.
+    let (answer, object) = server.write("ben", None, &stored).await;
+    assert_eq!(answer["allowed"], false);
+    assert_eq!(stamp(&object), None);
+    // Without the mutating call, too.
+    let other = stored.to_string().replace("\"ana\"", "\"eve\"");
+    let other: Value = serde_json::from_str(&other).unwrap();
+    let answer = server.ask("/validate", &review("ana", None, &other)).await;
+    assert!(
+        answer["allowed"] == true
+            || answer["status"]["details"]["causes"][0]["reason"] == "BUNDLE-REVIEW-025"
+    );
+    let mut forged = bundle();
+    forged["metadata"]["annotations"] = json!({ANNOTATION_STAMP: "{}"});
+    let answer = server.ask("/validate", &review("ana", None, &forged)).await;
+    assert_eq!(
+        answer["status"]["details"]["causes"][0]["reason"],
+        "BUNDLE-REVIEW-025"
+    );
+}
+
+#[tokio::test]
+async fn a_generated_name_is_made_here_since_the_stamp_is_over_it() {
+    let server = server(Fake::default());
+    let mut object = bundle();
+    object["metadata"] = json!({"generateName": "web-"});
+    let (answer, stored) = server.write("ana", None, &object).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    let name = stored["metadata"]["name"].as_str().unwrap();
+    assert!(name.starts_with("web-") && name.len() == 9, "{name}");
+    assert_eq!(requester(&stored).as_deref(), Some("ana"));
+    object["metadata"]["generateName"] = "x".repeat(80).into();
+    let (answer, stored) = server.write("ana", None, &object).await;
+    assert_eq!(
+        (
+            &answer["allowed"],
+            stored["metadata"]["name"].as_str().unwrap().len()
+        ),
+        (&json!(true), 52)
+    );
+}
+
+#[tokio::test]
+async fn a_bundle_of_a_template_inherits_the_stamp_of_its_deployment() {
+    let mut deployment = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment",
+        "metadata": {"name": "web", "uid": "u1"},
+        "spec": {"provisionerClassName": "plain", "template": {"spec": bundle()["spec"]}},
+    });
+    let (answer, stored) = server(Fake::default())
+        .write("ana", None, &deployment)
+        .await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    deployment = stored;
+
+    let hash = template_hash(&deployment["spec"]["template"]);
+    let mut child = bundle();
+    child["metadata"] = json!({
+        "name": format!("web-{hash}"),
+        "labels": {LABEL_TEMPLATE_HASH: hash},
+        "ownerReferences": [{"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "name": "web", "uid": "u1", "controller": true}],
+    });
+    let ours = |deployment: Value| {
+        server(Fake {
+            deployment: Some(deployment),
+            ..Fake::default()
+        })
+    };
+    let there = ours(deployment.clone());
+    let (answer, stored) = there.write(OWN, None, &child).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    assert_eq!(requester(&stored).as_deref(), Some("ana"));
+    assert_eq!(there.questions(), 0);
+
+    // Somebody else gets no more than what is theirs.
+    let (answer, stored) = there.write("ana", None, &child).await;
+    assert_eq!(
+        (&answer["allowed"], requester(&stored).as_deref()),
+        (&json!(true), Some("ana"))
+    );
+    assert_eq!(there.write("ben", None, &child).await.0["allowed"], false);
+
+    // Nor does the pod, for a deployment of another uid, without a stamp, or with another template.
+    let mut other_uid = deployment.clone();
+    other_uid["metadata"]["uid"] = "u2".into();
+    let mut unstamped = deployment.clone();
+    unstamped["metadata"]["annotations"] = Value::Null;
+    let mut forged = deployment.clone();
+    forged["spec"]["template"]["spec"]["source"]["image"]["ref"] =
+        "registry.example.com/evil:1".into();
+    for deployment in [other_uid, unstamped, forged] {
+        assert_eq!(
+            ours(deployment).write(OWN, None, &child).await.0["allowed"],
+            false
+        );
+    }
+    let mut other_spec = child.clone();
+    other_spec["spec"]["source"]["image"]["ref"] = "registry.example.com/evil:1".into();
+    assert_eq!(
+        ours(deployment).write(OWN, None, &other_spec).await.0["allowed"],
+        false
+    );
+}
+
+#[tokio::test]
+async fn what_was_written_while_admission_was_off_is_stamped_at_its_next_write() {
+    let server = server(Fake::default());
+    let old = bundle();
+    let mut new = bundle();
+    new["metadata"]["annotations"] = json!({"again": "yes"});
+    // The pod itself, taking a finalizer off, vouches for nothing.
+    let (answer, object) = server.write(OWN, Some(&old), &new).await;
+    assert_eq!((&answer["allowed"], stamp(&object)), (&json!(true), None));
+    // Nor does somebody who may not.
+    let (answer, object) = server.write("ben", Some(&old), &new).await;
+    assert_eq!((&answer["allowed"], stamp(&object)), (&json!(true), None));
+    assert!(
+        answer["warnings"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("BUNDLE-REVIEW-012")
+    );
+    let (_, object) = server.write("ana", Some(&old), &new).await;
+    assert_eq!(requester(&object).as_deref(), Some("ana"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_ends_in_time_whoever_stalls() {
+    let server = server(Fake::default());
+    server.fake.stalled.store(true, Ordering::SeqCst);
+    let (answer, stored) = server.write("ana", None, &bundle()).await;
+    assert_eq!((&answer["allowed"], stamp(&stored)), (&json!(false), None));
+    assert_eq!(
+        (&answer["status"]["code"], &answer["status"]["reason"]),
+        (&json!(503), &json!("ServiceUnavailable"))
+    );
+    let message = answer["status"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("BUNDLE-REVIEW-021: the review did not finish within 8s")
+            && message.contains("try again"),
+        "{message}"
+    );
+    // It is not remembered.
+    server.fake.stalled.store(false, Ordering::SeqCst);
+    assert_eq!(
+        server.write("ana", None, &bundle()).await.0["allowed"],
+        true
+    );
+}
+
+#[tokio::test]
+async fn classes_and_policies_are_let_in_if_they_can_be_read() {
+    let server = server(Fake::default());
+    let object = |kind: &str, spec: Value| json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": kind, "metadata": {"name": "x"}, "spec": spec});
+    for (object, code) in [
+        (
+            object(
+                "ProvisionerClass",
+                json!({"provisioner": "core.rukpak.io/plain"}),
+            ),
+            None,
+        ),
+        (
+            object("ProvisionerClass", json!({"signatures": "Sometimes"})),
+            Some("BUNDLE-REVIEW-011"),
+        ),
+        (
+            object(
+                "SignaturePolicy",
+                json!({"images": [{"glob": "a.example.com/**"}], "authorities": [{"name": "k", "key": {"secretRef": {"name": "later"}}}]}),
+            ),
+            None,
+        ),
+        (
+            object(
+                "SignaturePolicy",
+                json!({"images": [{"glob": "a.example.com/**"}], "authorities": [{"name": "k", "key": {"data": "not PEM"}}]}),
+            ),
+            Some("BUNDLE-TRUST-003"),
+        ),
+    ] {
+        let (answer, stored) = server.write("admin", None, &object).await;
+        assert_eq!(answer["allowed"], code.is_none(), "{answer}");
+        assert_eq!(
+            answer["status"]["details"]["causes"][0]["reason"].as_str(),
+            code
+        );
+        assert_eq!(stamp(&stored), None);
+        // What is stored already can still be labelled, and deleted.
+        let mut labelled = object.clone();
+        labelled["metadata"]["labels"] = json!({"a": "b"});
+        assert_eq!(
+            server.write("admin", Some(&object), &labelled).await.0["allowed"],
+            true
+        );
+    }
+}
+
+#[tokio::test]
+async fn malformed_reviews_are_answered_as_reviews() {
+    let server = server(Fake::default());
+    let mut no_object = review("ana", None, &bundle());
+    no_object["request"]["object"] = Value::Null;
+    let mut old_version = review("ana", None, &bundle());
+    old_version["apiVersion"] = "admission.k8s.io/v1beta1".into();
+    for (body, text) in [
+        (String::new(), "not an AdmissionReview: EOF"),
+        ("not json".to_owned(), "not an AdmissionReview"),
+        ("[]".to_owned(), "not an AdmissionReview"),
+        (
+            "{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}".to_owned(),
+            "a Pod of v1, and not",
+        ),
+        (
+            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}).to_string(),
+            "has no request",
+        ),
+        (no_object.to_string(), "has no object"),
+        (old_version.to_string(), "v1beta1"),
+        (
+            format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000)),
+            "not an AdmissionReview",
+        ),
+    ] {
+        for path in ["/validate", "/mutate"] {
+            let (status, answer) = server.post(path, body.clone()).await;
+            assert_eq!(status, StatusCode::OK);
+            let answer: Value = serde_json::from_slice(&answer).unwrap();
+            assert_eq!(answer["response"]["allowed"], false);
+            let message = answer["response"]["status"]["message"].as_str().unwrap();
+            assert!(
+                message.starts_with("BUNDLE-REVIEW-022: ") && message.contains(text),
+                "{message}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_huge_review_is_read_up_to_the_limit() {
+    let server = server(Fake::default());
+    let mut large = bundle();
+    large["metadata"]["managedFields"] = json!("x".repeat(5 << 20));
+    assert_eq!(server.write("ana", None, &large).await.0["allowed"], true);
+    let (status, body) = server.post("/validate", vec![b'['; BODY_LIMIT + 1]).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(
+        String::from_utf8(body).unwrap(),
+        "the review is larger than 8388608 bytes, and nothing larger is read\n"
+    );
+}
+
+#[tokio::test]
+async fn subresources_and_strangers_are_none_of_our_business() {
+    let server = server(Fake::default());
+    let mut status = review("ben", Some(&bundle()), &bundle());
+    status["request"]["subResource"] = "status".into();
+    let mut pod = review(
+        "ben",
+        None,
+        &json!({"kind": "Pod", "metadata": {"name": "x"}}),
+    );
+    pod["request"]["kind"] = json!({"group": "", "version": "v1", "kind": "Pod"});
+    for review in [status, pod] {
+        for path in ["/validate", "/mutate"] {
+            let answer = server.ask(path, &review).await;
+            assert_eq!(answer["allowed"], true);
+            assert!(answer["patch"].is_null());
+        }
+    }
+    assert_eq!(server.questions(), 0);
+}
