@@ -12,12 +12,12 @@ use tokio::signal::unix::{SignalKind, signal};
 /// How to tell it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Starts etcd, kube-apiserver, kube-controller-manager and an OCI registry on free loopback ports, and bundle-webhook as a process.
+Starts etcd, kube-apiserver, kube-controller-manager and an OCI registry on free loopback ports, and bundle-webhook as a process. \
 Ctrl-C leaves no process behind.
 
-With --context nothing of Kubernetes is started. The registry and bundle-webhook are processes on this host all the same, so that cluster's API
-server must reach 127.0.0.1 of this host: k3s, kubeadm or minikube's none driver on this machine will do, a cluster elsewhere or in a container
-will not. You need its cluster-admin. The demo begins only if nothing is there that it would have to make; at the end, and on Ctrl-C, it takes
+With --context nothing of Kubernetes is started. The registry and bundle-webhook are processes on this host all the same, so that cluster's API \
+server must reach 127.0.0.1 of this host: k3s, kubeadm or minikube's none driver on this machine will do, a cluster elsewhere or in a container \
+will not. You need its cluster-admin. The demo begins only if nothing is there that it would have to make; at the end, and on Ctrl-C, it takes \
 everything away again, its admission registrations first. They go even if the demo is killed.
 
 Examples:

@@ -131,7 +131,8 @@ impl Builder {
         let janitor = Janitor::start(&root)?;
         let started = self.start_in(&root, &paths, &janitor).await;
         started.inspect_err(|_| {
-            if janitor.spare_logs().is_ok() {
+            // Of a control plane that is not ours there are none.
+            if self.existing.is_none() && janitor.spare_logs().is_ok() {
                 eprintln!(
                     "e2e: the cluster did not start; its logs are kept in {}",
                     root.join("logs").display()
