@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use tokio::sync::watch;
 
 /// What is on it. Readers never wait.
 pub struct Shelf<T> {
     items: ArcSwap<BTreeMap<String, Arc<T>>>,
-    generation: AtomicU64,
+    generation: watch::Sender<u64>,
     synced: AtomicBool,
 }
 
@@ -18,7 +19,7 @@ impl<T> Default for Shelf<T> {
     fn default() -> Self {
         Self {
             items: ArcSwap::default(),
-            generation: AtomicU64::new(0),
+            generation: watch::Sender::new(0),
             synced: AtomicBool::new(false),
         }
     }
@@ -37,7 +38,12 @@ impl<T> Shelf<T> {
 
     /// Grows with every change: what was concluded from another generation has to be concluded again.
     pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+        *self.generation.borrow()
+    }
+
+    /// Told of every change.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.generation.subscribe()
     }
 
     /// Whether everything that the server had has been read once. Before that, "not there" cannot be told.
@@ -48,7 +54,7 @@ impl<T> Shelf<T> {
     /// Puts `items` in the place of all that was there.
     pub fn replace(&self, items: BTreeMap<String, Arc<T>>) {
         self.items.store(Arc::new(items));
-        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.generation.send_modify(|generation| *generation += 1);
     }
 
     /// Says that what is on it now is all there is.

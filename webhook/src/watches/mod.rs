@@ -3,6 +3,7 @@
 
 mod follow;
 mod policies;
+mod standing;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::follow::Follower;
 pub(crate) use self::policies::policies;
+pub(crate) use self::standing::tell as tell_standing;
 use crate::readiness::Gate;
 use crate::shared::Shared;
 

@@ -87,7 +87,11 @@ fn read(specs: &Specs, secrets: &BTreeMap<String, SecretKey>) -> BTreeMap<String
         .collect()
 }
 
-async fn secrets(shared: &Shared, names: &BTreeSet<String>) -> BTreeMap<String, SecretKey> {
+/// The keys in those Secrets of the system namespace.
+pub(super) async fn secrets(
+    shared: &Shared,
+    names: &BTreeSet<String>,
+) -> BTreeMap<String, SecretKey> {
     let namespace = &shared.settings.namespace;
     let api: Api<Secret> = Api::namespaced(shared.client(), namespace);
     let mut found = BTreeMap::new();
