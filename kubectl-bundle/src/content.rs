@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use bundle_core::diagnostic::{Finding, codes};
-use bundle_core::format::{self, Content, Files};
+use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::format::{self, Content};
 use bundle_core::package::{self, Package};
 use bundle_oci::pack::{self, Packed};
 use bundle_oci::{Limits, folder, layout};
@@ -24,13 +24,15 @@ pub(crate) struct Built {
 
 /// Reads and checks a folder of manifests, says warnings, and packs it.
 pub(crate) fn build(ui: &mut Ui, path: &Path) -> Outcome<Built> {
-    let files = folder::read(path, &Limits::default())?;
-    let content = check(&files).map_err(|mut findings| {
+    let located = |mut findings: Findings| {
         for finding in &mut findings.0 {
             locate(finding, path);
         }
         findings
-    })?;
+    };
+    is_folder(path)?;
+    let files = folder::read(path, &Limits::default()).map_err(located)?;
+    let content = format::read(&files).map_err(located)?;
     for warning in &content.warnings.0 {
         let mut warning = warning.clone();
         locate(&mut warning, path);
@@ -53,8 +55,18 @@ pub(crate) fn build(ui: &mut Ui, path: &Path) -> Outcome<Built> {
     })
 }
 
-fn check(files: &Files) -> Result<Content, bundle_core::diagnostic::Findings> {
-    format::read(files)
+fn is_folder(path: &Path) -> Outcome {
+    let why = if path.is_dir() {
+        return Ok(());
+    } else if path.exists() {
+        "it is not a folder"
+    } else {
+        "there is no such folder"
+    };
+    Err(Finding::error(codes::usage::FILE_UNREADABLE, why)
+        .in_file(path.display().to_string())
+        .hint("name a folder with bundle.yaml and manifests/ in it, or an OCI layout")
+        .into())
 }
 
 /// Makes the path within the bundle one that a person can open.

@@ -149,10 +149,14 @@ async fn from_files(paths: &[PathBuf], settings: &KubeSettings) -> Outcome<Chose
     let Some(context) = context else {
         return Err(unusable("no context is chosen".to_owned())
             .in_file(place)
-            .hint(format!(
-                "choose one with --context or `kubectl config use-context`; there are: {}",
-                known.join(", ")
-            ))
+            .hint(if known.is_empty() {
+                "the file has no contexts at all".to_owned()
+            } else {
+                format!(
+                    "choose one with --context or `kubectl config use-context`; there are: {}",
+                    known.join(", ")
+                )
+            })
             .into());
     };
     if !known.contains(&context) {

@@ -64,8 +64,12 @@ impl Build {
             .as_ref()
             .map_or_else(|| "nothing written".to_owned(), |path| format!("in {path}"));
         ui.note(format!(
-            "{} {}: {} objects, {} bytes, {place}",
-            report.name, report.version, report.objects, report.bytes
+            "{} {}: {} object{}, {} bytes, {place}",
+            report.name,
+            report.version,
+            report.objects,
+            if report.objects == 1 { "" } else { "s" },
+            report.bytes
         ));
         if !ui.structured(self.format, &report)? {
             ui.data(report.digest)?;

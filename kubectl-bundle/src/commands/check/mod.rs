@@ -9,7 +9,7 @@ mod secrets;
 
 use std::path::PathBuf;
 
-use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning, Severity};
+use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning};
 use bundle_core::review::{Facts, Kind, Standing, Subject, Verdict, judge, needs};
 use serde_json::Value;
 
@@ -73,7 +73,13 @@ impl Check {
         }
     }
 
-    async fn review(&self, ui: &mut Ui, lookup: Option<&Lookup>, found: &Found, kind: Kind) -> Report {
+    async fn review(
+        &self,
+        ui: &mut Ui,
+        lookup: Option<&Lookup>,
+        found: &Found,
+        kind: Kind,
+    ) -> Report {
         let name = found.name();
         let mut subject = Subject {
             kind,
@@ -88,15 +94,20 @@ impl Check {
             return offline(found, &subject);
         };
         let _progress = ui.progress(&format!("looking up what {} needs", found.title()));
-        let old: Option<Value> = match lookup.existing(kind, &name).await {
-            Ok(old) => old,
-            Err(finding) => return Report::new(found, finding.into(), Vec::new()),
-        };
+        let mut unchecked = Vec::new();
+        let old: Option<Value> = lookup
+            .existing(kind, &name)
+            .await
+            .unwrap_or_else(|finding| {
+                // Who may write without reading has a right to an answer: it is judged as a new one.
+                unchecked.push(finding.message);
+                None
+            });
         subject.old = old.as_ref();
         let wanted = needs(&subject);
         let gathered = lookup.gather(&wanted).await;
         let verdict = judge(&subject, &gathered.facts(lookup));
-        Report::new(found, verdict.findings().clone(), Vec::new()).judged(match verdict {
+        Report::new(found, verdict.findings().clone(), unchecked).judged(match verdict {
             Verdict::Admit { .. } => Answer::Admitted,
             Verdict::Refuse(_) => Answer::Refused,
             Verdict::CannotTell(_) => Answer::CannotTell,
@@ -107,9 +118,7 @@ impl Check {
 /// What the file itself tells. Everything else is listed as not checked, not as an error.
 fn offline(found: &Found, subject: &Subject<'_>) -> Report {
     let verdict = judge(subject, &Facts::default());
-    let told = |finding: &&Finding| {
-        finding.severity == Severity::Warning || finding.code.outcome != Meaning::CannotTell
-    };
+    let told = |finding: &&Finding| finding.code.outcome != Meaning::CannotTell;
     let findings: Findings = verdict.findings().0.iter().filter(told).cloned().collect();
     let wanted = needs(subject);
     let mut unchecked = Vec::new();

@@ -1,0 +1,255 @@
+//! Bundles on this disk: what is built, and everything that is refused.
+
+use crate::context::{CONFIG_MAP, Context, PACKAGE};
+use crate::kb_snapshot;
+
+#[test]
+fn builds_the_same_digest_every_time() {
+    let context = Context::new().with_bundle();
+    kb_snapshot!(context, ["build", "web"], @r"
+    exit code: 0
+    ----- stdout -----
+    sha256:4cc7e585...
+    ----- stderr -----
+    web 1.4.0: 1 object, 1184 bytes, in web-1.4.0.oci
+    ");
+    kb_snapshot!(context, ["build", "web", "--output", "again", "--format", "json"], @r#"
+    exit code: 0
+    ----- stdout -----
+    {
+      "digest": "sha256:4cc7e585...",
+      "name": "web",
+      "version": "1.4.0",
+      "format": "plain+v0",
+      "objects": 1,
+      "bytes": 1184,
+      "layout": "again"
+    }
+    ----- stderr -----
+    web 1.4.0: 1 object, 1184 bytes, in again
+    "#);
+    // The digest is what people pin: it changes with the format of bundles, and with nothing else.
+    assert_eq!(
+        context.stdout(&["build", "web", "--dry-run", "-q"]),
+        "sha256:4cc7e5851afb019dfaebef7e1f01d8dd6fa2bd0059836b4eef75e8ade4458e5f"
+    );
+    kb_snapshot!(context, ["inspect", "web-1.4.0.oci"], @r"
+    exit code: 0
+    ----- stdout -----
+    Reference:   web-1.4.0.oci
+    Digest:      sha256:4cc7e585...
+    Name:        web
+    Version:     1.4.0
+    Format:      plain+v0
+    Description: A small web page
+    Kubernetes:  >=1.31 <1.38 (others: Reject)
+    Layer:       sha256:6a2f0b6f... 325 bytes
+    Objects:     1
+          1  ConfigMap
+    ----- stderr -----
+    ");
+    kb_snapshot!(context, ["inspect", "web", "-o", "yaml", "--manifest-only"], @r#"
+    exit code: 0
+    ----- stdout -----
+    description: A small web page
+    digest: sha256:4cc7e585...
+    format: plain+v0
+    kubernetes:
+      supported: ">=1.31 <1.38"
+      unsupported: Reject
+    layers:
+    - bytes: 325
+      digest: sha256:6a2f0b6f...
+      mediaType: application/vnd.oci.image.layer.v1.tar+gzip
+    name: web
+    version: "1.4.0"
+    ----- stderr -----
+    "#);
+}
+
+#[test]
+fn says_everything_that_is_wrong_at_once() {
+    let context = Context::new();
+    context.write("web/bundle.yaml", PACKAGE.replace("plain+v0", "plain+v9"));
+    context.write("web/manifests/a.yaml", CONFIG_MAP);
+    context.write("web/manifests/b.yaml", CONFIG_MAP);
+    context.write("web/manifests/c.yaml", "kind: ConfigMap\nkind: Secret\n");
+    kb_snapshot!(context, ["build", "web"], @r#"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: web/bundle.yaml:5: format: detected unsupported bundle format "plain+v9" [BUNDLE-FORMAT-014]
+      hint: the format that this version reads is plain+v0
+    error: web/manifests/c.yaml:2: the key `kind` is there twice [BUNDLE-FORMAT-005]
+      hint: remove one of the two: readers disagree on which one counts
+    error: web/manifests/b.yaml:1: ConfigMap/default/web: the same object is at manifests/a.yaml:1 already [BUNDLE-FORMAT-010]
+      hint: remove or rename one of the two
+    "#);
+    assert!(!context.path().join("web-1.4.0.oci").exists());
+}
+
+/// Bad content of `manifests/`, each with what is said about it.
+#[test]
+fn refuses_bad_manifests() {
+    let build = |content: &[u8]| {
+        let context = Context::new();
+        context.write("web/bundle.yaml", PACKAGE);
+        context.write("web/manifests/web.yaml", content);
+        let said = context.run(&["build", "web"]);
+        assert!(!context.path().join("web-1.4.0.oci").exists());
+        said
+    };
+    insta::assert_snapshot!(build(b""), @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: web/manifests/web.yaml: the file holds no document [BUNDLE-FORMAT-006]
+      hint: put an object in, or remove the file
+    error: invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object [BUNDLE-FORMAT-013]
+      hint: put at least one manifest into manifests/
+    ");
+    insta::assert_snapshot!(build(b"# nothing\n---\n"), @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: web/manifests/web.yaml: the file holds no document [BUNDLE-FORMAT-006]
+      hint: put an object in, or remove the file
+    error: invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object [BUNDLE-FORMAT-013]
+      hint: put at least one manifest into manifests/
+    ");
+    insta::assert_snapshot!(build(b"\t{{ not yaml"), @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: web/manifests/web.yaml:1: this is not YAML: unclosed bracket '{' [BUNDLE-FORMAT-002]
+      hint: manifests are YAML or JSON; `kubectl apply --dry-run=client -f` on the file reads it in the same way
+    ");
+    insta::assert_snapshot!(build(b"\xff\xfe\x00"), @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: web/manifests/web.yaml:1: the file is not YAML: it is not UTF-8 text [BUNDLE-FORMAT-002]
+      hint: manifests are YAML or JSON, in UTF-8
+    ");
+    insta::assert_snapshot!(build(b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: b, a: c}\n"), @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: web/manifests/web.yaml:4: the key `a` is there twice [BUNDLE-FORMAT-005]
+      hint: remove one of the two: readers disagree on which one counts
+    ");
+    insta::assert_snapshot!(build(b"metadata: {}\n---\napiVersion: v1\nmetadata: {name: a}\n"), @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: web/manifests/web.yaml:1: apiVersion: the field is missing [BUNDLE-FORMAT-008]
+      hint: each object has apiVersion, kind and metadata.name
+    error: web/manifests/web.yaml:1: kind: the field is missing [BUNDLE-FORMAT-008]
+      hint: each object has apiVersion, kind and metadata.name
+    error: web/manifests/web.yaml:1: metadata.name: the field is missing [BUNDLE-FORMAT-008]
+      hint: each object has apiVersion, kind and metadata.name
+    error: web/manifests/web.yaml:3: kind: the field is missing [BUNDLE-FORMAT-008]
+      hint: each object has apiVersion, kind and metadata.name
+    ");
+    insta::assert_snapshot!(build(b"apiVersion: v1\nkind: List\nitems: []\n"), @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: web/manifests/web.yaml:1: a List is not an object [BUNDLE-FORMAT-009]
+      hint: put its items in as documents of their own, with `---` between
+    ");
+    insta::assert_snapshot!(build(&vec![b'#'; (10 << 20) + 1]), @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: web/manifests/web.yaml: `manifests/web.yaml` is 10 MiB large, and a file of a bundle at most 8 MiB [BUNDLE-REGISTRY-005]
+      hint: Kubernetes stores no object of more than 1.5 MiB: split the file, or keep the data in an artifact of its own
+    ");
+    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let below = level - 1;
+        let nine = vec![format!("*a{below}"); 9].join(", ");
+        bomb.push_str(&format!("a{level}: &a{level} [{nine}]\n"));
+    }
+    insta::assert_snapshot!(build(bomb.as_bytes()), @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: web/manifests/web.yaml:6: the document has anchors and aliases that unfold to more than 100000 values [BUNDLE-FORMAT-004]
+      hint: write the values out instead of repeating them by alias, and split what is too large
+    ");
+}
+
+#[test]
+fn refuses_bad_folders() {
+    let context = Context::new();
+    kb_snapshot!(context, ["build", "nowhere"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: nowhere: there is no such folder [BUNDLE-USAGE-002]
+      hint: name a folder with bundle.yaml and manifests/ in it, or an OCI layout
+    ");
+    context.write("empty/bundle.yaml", PACKAGE);
+    kb_snapshot!(context, ["build", "empty"], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: get objects from bundle manifests: readdir manifests: file does not exist [BUNDLE-FORMAT-001]
+      hint: make a folder `manifests` beside bundle.yaml, and put the YAML files into it
+    ");
+    context.write("bare/manifests/web.yaml", CONFIG_MAP);
+    kb_snapshot!(context, ["build", "bare"], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: bare/bundle.yaml: there is no bundle.yaml, so the bundle has neither name nor version [BUNDLE-FORMAT-015]
+      hint: write one with apiVersion: bundle.core.rukpak.io/v1alpha1, kind: Package, name, version and format: plain+v0
+    ");
+    context.write("deep/bundle.yaml", PACKAGE);
+    context.write("deep/manifests/more/web.yaml", CONFIG_MAP);
+    kb_snapshot!(context, ["build", "deep"], @r#"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: subdirectories are not allowed within the "manifests" directory of the bundle image filesystem: found "manifests/more" [BUNDLE-FORMAT-012]
+      hint: move the files up into manifests/, or the folder out of it
+    "#);
+    context.write("odd/bundle.yaml", format!("{PACKAGE}colour: red\n"));
+    context.write("odd/manifests/web.yaml", CONFIG_MAP);
+    kb_snapshot!(context, ["build", "odd"], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: odd/bundle.yaml:8: colour: `colour` is not a field of a package [BUNDLE-FORMAT-015]
+      hint: the fields here are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, source, revision, licenses, url
+    ");
+}
+
+#[cfg(unix)]
+#[test]
+fn refuses_links() {
+    let context = Context::new().with_bundle();
+    std::os::unix::fs::symlink("/etc/passwd", context.path().join("web/manifests/x.yaml")).unwrap();
+    kb_snapshot!(context, ["build", "web"], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: web/manifests/x.yaml: `manifests/x.yaml` is a symbolic link; a bundle holds the files themselves [BUNDLE-REGISTRY-010]
+      hint: put a regular file in its place, or take it out of the bundle
+    ");
+}
+
+#[test]
+fn overwrites_layouts_only() {
+    let context = Context::new().with_bundle();
+    context.write("mine/letter.txt", "dear Ana");
+    kb_snapshot!(context, ["build", "web", "--output", "mine"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: `mine` exists and is not an OCI layout [BUNDLE-USAGE-003]
+      hint: name a folder that does not exist yet; nothing was overwritten
+    ");
+    assert!(context.path().join("mine/letter.txt").exists());
+}

@@ -1,0 +1,457 @@
+//! Clusters: kubeconfigs that point nowhere, and what an API server says. The server here answers from a list; a real one is in e2e.
+
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::kb_snapshot;
+
+/// What the server answers to a method on a path that ends so; the first one that fits.
+type Answers = Arc<Mutex<Vec<(Method, &'static str, StatusCode, Value)>>>;
+
+async fn answer(State(answers): State<Answers>, request: Request) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let mut answers = answers.lock().unwrap();
+    let found = answers
+        .iter()
+        .position(|(wanted, end, _, _)| *wanted == method && path.ends_with(end));
+    let Some(index) = found else {
+        return (StatusCode::NOT_FOUND, "404 page not found\n").into_response();
+    };
+    let (_, _, status, body) = answers.remove(index);
+    let mut response = (status, body.to_string()).into_response();
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    if method == Method::PATCH {
+        headers.append(
+            header::WARNING,
+            HeaderValue::from_static(
+                r#"299 - "BUNDLE-TRUST-005: no SignaturePolicy covers \"web\"""#,
+            ),
+        );
+    }
+    response
+}
+
+fn status(code: u16, reason: &str, message: &str) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message})
+}
+
+/// A kubeconfig whose cluster answers this.
+fn cluster(context: &mut Context, answers: Vec<(Method, &'static str, u16, Value)>) {
+    let answers: Answers = Arc::new(Mutex::new(
+        answers
+            .into_iter()
+            .map(|(method, end, code, body)| {
+                (method, end, StatusCode::from_u16(code).unwrap(), body)
+            })
+            .collect(),
+    ));
+    let listener = context
+        .runtime()
+        .block_on(tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
+        .unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let router = Router::new().fallback(answer).with_state(answers);
+    context.runtime().spawn(async move {
+        axum::serve(listener, router).await.unwrap();
+    });
+    kubeconfig(context, &format!("http://{address}"));
+    context.replace(address, "[SERVER]");
+}
+
+fn kubeconfig(context: &Context, server: &str) {
+    context.write(
+        "home/.kube/config",
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: dev\nclusters: [{{name: c, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: dev, context: {{cluster: c, user: u}}}}]\n"
+        ),
+    );
+}
+
+const PINNED: &str = "registry.example.com/web@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+#[test]
+fn names_what_is_wrong_with_a_kubeconfig() {
+    let context = Context::new();
+    kb_snapshot!(context, ["get"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: there is no kubeconfig: [DIR]/home/.kube/config does not exist [BUNDLE-CLUSTER-002]
+      hint: name one with --kubeconfig, or set KUBECONFIG
+    ");
+    kb_snapshot!(context, ["get", "--kubeconfig", "nowhere.yaml"], @r#"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: nowhere.yaml: the kubeconfig cannot be read [BUNDLE-CLUSTER-002]
+      caused by: failed to read kubeconfig from '"nowhere.yaml"': No such file or directory (os error 2)
+      hint: check the path, or name another with --kubeconfig
+    "#);
+    kubeconfig(&context, "https://127.0.0.1:9");
+    kb_snapshot!(context, ["get", "--context", "prod"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: [DIR]/home/.kube/config: there is no context `prod` [BUNDLE-CLUSTER-002]
+      hint: there are: dev
+    ");
+    kb_snapshot!(context, ["get"], @r"
+    exit code: 4
+    ----- stdout -----
+    ----- stderr -----
+    error: the API server https://127.0.0.1:9 (context `dev` of [DIR]/home/.kube/config) does not answer [BUNDLE-CLUSTER-001]
+      caused by: client error (Connect)
+      caused by: tcp connect error
+      caused by: Connection refused (os error 111)
+      hint: check that the cluster runs and that the kubeconfig names it; --context picks another one
+    ");
+    context.write("broken.yaml", "clusters: {");
+    kb_snapshot!(context, ["get", "--kubeconfig", "broken.yaml"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: broken.yaml: the kubeconfig cannot be read [BUNDLE-CLUSTER-002]
+      caused by: failed to parse kubeconfig YAML: error: line 1 column 11: expected sequence start
+         --> <input>:1:11
+          |
+        1 | clusters: {
+          |           ^ expected sequence start
+      hint: check the path, or name another with --kubeconfig
+    ");
+    context.write("empty.yaml", "apiVersion: v1\nkind: Config\n");
+    kb_snapshot!(context, ["get", "--kubeconfig", "empty.yaml"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: empty.yaml: no context is chosen [BUNDLE-CLUSTER-002]
+      hint: the file has no contexts at all
+    ");
+}
+
+#[test]
+fn speaks_as_kubectl_does() {
+    let mut context = Context::new();
+    let mut deployment: Value = serde_json::from_str(&context.stdout(&[
+        "deploy",
+        "web",
+        PINNED,
+        "--dry-run=client",
+        "-o",
+        "json",
+    ]))
+    .unwrap();
+    deployment["metadata"]["resourceVersion"] = json!("1");
+    let path = "/bundledeployments/web";
+    cluster(
+        &mut context,
+        vec![
+            (Method::GET, path, 404, status(404, "NotFound", "not found")),
+            (Method::PATCH, path, 201, deployment.clone()),
+            (Method::GET, path, 200, deployment.clone()),
+            (Method::PATCH, path, 200, deployment.clone()),
+            (Method::GET, path, 200, deployment),
+            (
+                Method::PATCH,
+                path,
+                403,
+                status(
+                    403,
+                    "Forbidden",
+                    "admission webhook \"vbundledeployments.core.rukpak.io\" denied the request: BUNDLE-REVIEW-012: ana may not use provisioner class \"production\"",
+                ),
+            ),
+        ],
+    );
+    kb_snapshot!(context, ["deploy", "web", PINNED], @r#"
+    exit code: 0
+    ----- stdout -----
+    bundledeployment.core.rukpak.io/web created
+    ----- stderr -----
+    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web"
+    "#);
+    kb_snapshot!(context, ["deploy", "web", PINNED, "-o", "name"], @r#"
+    exit code: 0
+    ----- stdout -----
+    bundledeployment.core.rukpak.io/web
+    ----- stderr -----
+    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web"
+    "#);
+    kb_snapshot!(context, ["deploy", "web", PINNED], @r#"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web"
+    Error from server (Forbidden): admission webhook "vbundledeployments.core.rukpak.io" denied the request: BUNDLE-REVIEW-012: ana may not use provisioner class "production"
+    "#);
+    kb_snapshot!(context, ["deploy", "web", PINNED], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: the API server http://[SERVER] (context `dev` of [DIR]/home/.kube/config) does not know core.rukpak.io/v1alpha1 [BUNDLE-CLUSTER-005]
+      hint: install bundle-webhook with its CRDs first: kubectl apply -f crds/
+    ");
+}
+
+#[test]
+fn prints_what_would_be_sent() {
+    kb_snapshot!(Context::new(), ["deploy", "web", PINNED, "--class", "production", "--service-account", "team-a/deployer", "--collision", "adopt", "--dry-run", "-o", "yaml"], @r"
+    exit code: 0
+    ----- stdout -----
+    apiVersion: core.rukpak.io/v1alpha1
+    kind: BundleDeployment
+    metadata:
+      name: web
+    spec:
+      collision: Adopt
+      provisionerClassName: production
+      serviceAccount:
+        name: deployer
+        namespace: team-a
+      template:
+        spec:
+          provisionerClassName: production
+          source:
+            image:
+              ref: registry.example.com/web@sha256:9f86d081...
+            type: image
+    ----- stderr -----
+    ");
+    kb_snapshot!(Context::new(), ["create", "web", PINNED, "--dry-run=client"], @r"
+    exit code: 0
+    ----- stdout -----
+    bundle.core.rukpak.io/web created (dry run)
+    ----- stderr -----
+    ");
+    kb_snapshot!(Context::new(), ["deploy", "web", PINNED, "--service-account", "deployer"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: --service-account: `deployer` does not name a ServiceAccount [BUNDLE-USAGE-001]
+      hint: write NAMESPACE/NAME, such as team-a/deployer, or give the namespace with -n
+    ");
+}
+
+#[test]
+fn immutable_is_told_word_for_word() {
+    let mut context = Context::new();
+    let path = "/bundles/web";
+    let denied = "admission webhook \"vbundles.core.rukpak.io\" denied the request: bundle.spec is immutable";
+    cluster(
+        &mut context,
+        vec![
+            (Method::GET, path, 404, status(404, "NotFound", "not found")),
+            (
+                Method::PATCH,
+                path,
+                403,
+                status(403, "bundle.spec is immutable", denied),
+            ),
+            (Method::GET, path, 404, status(404, "NotFound", "not found")),
+            (
+                Method::PATCH,
+                path,
+                503,
+                status(
+                    503,
+                    "ServiceUnavailable",
+                    "admission webhook \"vbundles.core.rukpak.io\" denied the request: BUNDLE-TRUST-007: the registry does not answer",
+                ),
+            ),
+        ],
+    );
+    kb_snapshot!(context, ["create", "web", PINNED, "-q"], @r#"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    Error from server (bundle.spec is immutable): admission webhook "vbundles.core.rukpak.io" denied the request: bundle.spec is immutable
+    "#);
+    kb_snapshot!(context, ["create", "web", PINNED, "-q"], @r#"
+    exit code: 4
+    ----- stdout -----
+    ----- stderr -----
+    Error from server (ServiceUnavailable): admission webhook "vbundles.core.rukpak.io" denied the request: BUNDLE-TRUST-007: the registry does not answer
+    "#);
+}
+
+#[test]
+fn lists_and_shows() {
+    let mut context = Context::new();
+    let one = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
+        "metadata": {"name": "web", "generation": 2},
+        "spec": {"provisionerClassName": "production", "template": {"spec": {"provisionerClassName": "production", "source": {"type": "image", "image": {"ref": PINNED}}}}},
+        "status": {
+            "observedGeneration": 2,
+            "activeBundle": "web-4f2a9c",
+            "installed": {"digest": "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "version": "1.4.0", "objects": 214, "requestedBy": "ana@example.com"},
+            "drift": [{"object": "ConfigMap/team-a/web"}],
+            "conditions": [
+                {"type": "Installed", "status": "True", "reason": "InstallationSucceeded", "message": "Instantiated bundle web-4f2a9c successfully", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                {"type": "Ready", "status": "False", "reason": "Drifted", "message": "1 object is out of line", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+            ]
+        }
+    });
+    let list = json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeploymentList", "metadata": {"resourceVersion": "7"}, "items": [one]});
+    let path = "/bundledeployments";
+    cluster(
+        &mut context,
+        vec![
+            (Method::GET, path, 200, list.clone()),
+            (Method::GET, path, 200, list.clone()),
+            (Method::GET, "/web", 200, one.clone()),
+            (Method::DELETE, "/web", 200, one),
+            (Method::GET, path, 200, list),
+        ],
+    );
+    kb_snapshot!(context, ["get"], @r"
+    exit code: 0
+    ----- stdout -----
+    NAME   VERSION   DIGEST         INSTALLED   READY             DRIFT   AGE
+    web    1.4.0     9f86d081884c   True        False (Drifted)   1       <none>
+    ----- stderr -----
+    ");
+    kb_snapshot!(context, ["get", "-o", "name"], @r"
+    exit code: 0
+    ----- stdout -----
+    bundledeployment.core.rukpak.io/web
+    ----- stderr -----
+    ");
+    kb_snapshot!(context, ["status", "web"], @r"
+    exit code: 0
+    ----- stdout -----
+    Name:          web
+    Class:         production
+    Wanted:        registry.example.com/web@sha256:9f86d081...
+    Version:       1.4.0
+    Digest:        sha256:9f86d081...
+    Objects:       214
+    Active bundle: web-4f2a9c
+    Requested by:  ana@example.com
+
+    CONDITION   STATUS   REASON                  MESSAGE
+    Installed   True     InstallationSucceeded   Instantiated bundle web-4f2a9c successfully
+    Ready       False    Drifted                 1 object is out of line
+    Drifted: ConfigMap/team-a/web
+    ----- stderr -----
+    ");
+    kb_snapshot!(context, ["delete", "web", "--wait=false"], @r#"
+    exit code: 0
+    ----- stdout -----
+    bundledeployment.core.rukpak.io "web" deleted
+    ----- stderr -----
+    "#);
+    kb_snapshot!(context, ["delete", "web"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: the API server http://[SERVER] (context `dev` of [DIR]/home/.kube/config) does not know core.rukpak.io/v1alpha1 [BUNDLE-CLUSTER-005]
+      hint: install bundle-webhook with its CRDs first: kubectl apply -f crds/
+    ");
+}
+
+#[test]
+fn checks_what_the_file_itself_tells() {
+    let context = Context::new();
+    let object = context.stdout(&["deploy", "web", PINNED, "--dry-run", "-o", "yaml"]);
+    context.write("web.yaml", &object);
+    kb_snapshot!(context, ["check", "-f", "web.yaml", "--offline"], @r"
+    exit code: 0
+    ----- stdout -----
+    bundledeployment.core.rukpak.io/web nothing found
+    ----- stderr -----
+    not checked: class core-rukpak-io-plain: whether there is one, what it demands, and whether you may use it
+    not checked: registry.example.com/web@sha256:9f86d081...: what it holds, who signed it, and whether it fits the cluster's version
+    ");
+    context.write(
+        "bad.yaml",
+        format!(
+            "{}\n---\n{}",
+            object.replace("ref: registry.example.com/", "ref: "),
+            object.replace("type: image", "type: git")
+        ),
+    );
+    kb_snapshot!(context, ["check", "-f", "bad.yaml", "--offline"], @r#"
+    exit code: 3
+    ----- stdout -----
+    bundledeployment.core.rukpak.io/web refused
+    bundledeployment.core.rukpak.io/web refused
+    ----- stderr -----
+    error: bad.yaml:1: spec.template.spec.source.image.ref: `web@sha256:9f86d081...` is not a reference: it names no registry [BUNDLE-REFERENCE-001]
+      hint: write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0
+    error: bad.yaml:15: spec.template.spec.source.git: bundledeployment.spec.template.spec.source.git must be set for source type "git" [BUNDLE-REVIEW-002]
+    "#);
+    kb_snapshot!(context, ["check", "-f", "bad.yaml", "--offline", "-o", "json"], @r#"
+    exit code: 3
+    ----- stdout -----
+    [
+      {
+        "object": "bundledeployment.core.rukpak.io/web",
+        "file": "bad.yaml",
+        "line": 1,
+        "verdict": "Refused",
+        "findings": [
+          {
+            "code": "BUNDLE-REFERENCE-001",
+            "severity": "error",
+            "where": {
+              "field": "spec.template.spec.source.image.ref"
+            },
+            "message": "`web@sha256:9f86d081...` is not a reference: it names no registry",
+            "hint": "write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0"
+          }
+        ]
+      },
+      {
+        "object": "bundledeployment.core.rukpak.io/web",
+        "file": "bad.yaml",
+        "line": 15,
+        "verdict": "Refused",
+        "findings": [
+          {
+            "code": "BUNDLE-REVIEW-002",
+            "severity": "error",
+            "where": {
+              "field": "spec.template.spec.source.git"
+            },
+            "message": "bundledeployment.spec.template.spec.source.git must be set for source type \"git\""
+          }
+        ]
+      }
+    ]
+    ----- stderr -----
+    "#);
+    kb_snapshot!(context, ["check", "-f", "nowhere.yaml", "--offline"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: nowhere.yaml: the file cannot be read [BUNDLE-USAGE-002]
+      caused by: no such file or folder
+      hint: check the path and its permissions
+    ");
+    context.write("mess.yaml", "a: 1\na: 2\n");
+    kb_snapshot!(context, ["check", "-f", "mess.yaml"], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: mess.yaml:2: the key `a` is there twice [BUNDLE-FORMAT-005]
+      hint: remove one of the two: readers disagree on which one counts
+    ");
+    kb_snapshot!(context, ["check", "-f", "web.yaml"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: there is no kubeconfig: [DIR]/home/.kube/config does not exist [BUNDLE-CLUSTER-002]
+      hint: name one with --kubeconfig, or set KUBECONFIG
+    ");
+}

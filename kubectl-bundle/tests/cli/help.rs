@@ -1,0 +1,198 @@
+//! Help, wrong use, and the shape of output.
+
+use crate::context::Context;
+use crate::kb_snapshot;
+
+#[test]
+fn help_names_every_verb_and_exit_code() {
+    kb_snapshot!(Context::new(), ["--help"], @r"
+    exit code: 0
+    ----- stdout -----
+    Package, sign, ship, check and deploy Kubernetes manifests as bundles
+
+    Usage: kubectl bundle [OPTIONS] <COMMAND>
+
+    Commands:
+      build       Check a folder of manifests and pack it into one artifact
+      push        Push a bundle to a registry
+      inspect     Show what a bundle is and holds
+      keys        Make key pairs for signing
+      sign        Sign a bundle in a registry
+      verify      Verify who signed a bundle
+      deploy      Install a bundle, or upgrade to it
+      create      Create a Bundle without installing it
+      check       Say what admission would say about files
+      get         List what is deployed, at one look
+      status      Show one deployment in detail
+      delete      Delete deployments
+      version     Print the versions of this program and of the cluster
+      completion  Print a completion script for a shell
+
+    Options:
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Global options:
+      -q, --quiet
+              Say nothing but errors
+
+      -v, --verbose
+              Say each step
+
+          --color <WHEN>
+              When to use colour; `auto` heeds NO_COLOR and terminals
+
+              Possible values:
+              - auto:   On terminals, unless NO_COLOR is set
+              - always: Always
+              - never:  Never
+              
+              [default: auto]
+
+    Exit codes:
+      0  done
+      1  failed
+      2  wrong use
+      3  refused by a rule, a signature or the API server
+      4  cannot tell now: something did not answer; worth trying again
+    ----- stderr -----
+    ");
+}
+
+#[test]
+fn every_verb_has_examples() {
+    let context = Context::new();
+    for verb in [
+        "build",
+        "push",
+        "inspect",
+        "sign",
+        "verify",
+        "deploy",
+        "create",
+        "check",
+        "get",
+        "status",
+        "delete",
+        "version",
+        "completion",
+    ] {
+        let help = context.stdout(&[verb, "--help"]);
+        assert!(
+            help.contains("Examples:\n") && help.contains(&format!("kubectl bundle {verb}")),
+            "{verb} has no examples: {help}"
+        );
+    }
+    assert!(
+        context
+            .stdout(&["keys", "generate", "--help"])
+            .contains("Examples:\n")
+    );
+}
+
+#[test]
+fn wrong_use_is_2() {
+    let context = Context::new();
+    kb_snapshot!(context, ["bild", "web"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: unrecognized subcommand 'bild'
+
+      tip: a similar subcommand exists: 'build'
+
+    Usage: kubectl bundle [OPTIONS] <COMMAND>
+
+    For more information, try '--help'.
+    ");
+    kb_snapshot!(context, ["push", "web"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: the following required arguments were not provided:
+      <REF>
+
+    Usage: kubectl bundle push <LAYOUT|DIR> <REF>
+
+    For more information, try '--help'.
+    ");
+    kb_snapshot!(context, ["verify", "registry.example.com/web:1"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: the following required arguments were not provided:
+      <--key <FILE>|--policy <FILE>>
+
+    Usage: kubectl bundle verify <--key <FILE>|--policy <FILE>> <REF>
+
+    For more information, try '--help'.
+    ");
+    kb_snapshot!(context, ["build", "web", "-o", "json"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: --output: `json` would be a folder: --output of build names the layout [BUNDLE-USAGE-001]
+      hint: to print data, use --format json; a folder of that name is ./json
+    ");
+    kb_snapshot!(context, ["get", "--request-timeout=soon"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: --request-timeout: `soon` is not a duration [BUNDLE-USAGE-001]
+      hint: write a number and a unit, such as 30s, 5m or 1h30m
+    ");
+}
+
+#[test]
+fn colour_only_where_asked_for() {
+    let context = Context::new();
+    let plain = context.run(&["build", "nowhere"]);
+    assert!(!plain.contains('\u{1b}'), "{plain}");
+    let always = context.run(&["--color=always", "build", "nowhere"]);
+    assert!(always.contains("\u{1b}[1m\u{1b}[31merror:"), "{always:?}");
+    let forced = Context::new().with("CLICOLOR_FORCE", "1");
+    assert!(forced.run(&["build", "nowhere"]).contains('\u{1b}'));
+    let no_color = Context::new()
+        .with("CLICOLOR_FORCE", "1")
+        .with("NO_COLOR", "1");
+    assert!(!no_color.run(&["build", "nowhere"]).contains('\u{1b}'));
+}
+
+#[test]
+fn completion_scripts_exist_for_four_shells() {
+    let context = Context::new();
+    for shell in ["bash", "zsh", "fish", "powershell"] {
+        assert!(
+            context
+                .stdout(&["completion", shell])
+                .contains("kubectl-bundle")
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    use std::io::Read as _;
+    use std::process::Stdio;
+
+    let mut child = Context::new()
+        .command(&["completion", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut said = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(said, "");
+}

@@ -1,0 +1,69 @@
+//! Keys: written whole, never over others, never for everybody's eyes.
+
+use crate::context::Context;
+use crate::kb_snapshot;
+
+#[test]
+fn a_pair_is_made_once() {
+    let context = Context::new().with("BUNDLE_PASSWORD", "secret");
+    kb_snapshot!(context, ["keys", "generate", "--output-key-prefix", "release"], @r"
+    exit code: 0
+    ----- stdout -----
+    ----- stderr -----
+    private key written to release.key
+    public key written to release.pub
+    ");
+    let private = std::fs::read_to_string(context.path().join("release.key")).unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = |file: &str| {
+            let metadata = std::fs::metadata(context.path().join(file)).unwrap();
+            metadata.permissions().mode() & 0o777
+        };
+        assert_eq!((mode("release.key"), mode("release.pub")), (0o600, 0o644));
+    }
+    kb_snapshot!(context, ["keys", "generate", "--output-key-prefix", "release"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: release.key: the file exists already [BUNDLE-USAGE-003]
+      hint: keys are never overwritten: choose another --output-key-prefix, or move the old pair away
+    ");
+    let again = std::fs::read_to_string(context.path().join("release.key")).unwrap();
+    assert_eq!(private, again);
+    // Only the public half is in the way: the private one must not be left behind alone.
+    context.write("half.pub", "");
+    kb_snapshot!(context, ["keys", "generate", "--output-key-prefix", "half"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: half.pub: the file exists already [BUNDLE-USAGE-003]
+      hint: keys are never overwritten: choose another --output-key-prefix, or move the old pair away
+    ");
+    assert!(!context.path().join("half.key").exists());
+}
+
+#[test]
+fn a_password_must_come_from_somewhere() {
+    kb_snapshot!(Context::new(), ["keys", "generate"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: a password is needed, and there is no terminal to ask on [BUNDLE-USAGE-004]
+      hint: set BUNDLE_PASSWORD or COSIGN_PASSWORD, or give it on standard input with --password-stdin
+    ");
+}
+
+#[test]
+fn a_place_that_is_not_there_is_named() {
+    let context = Context::new().with("COSIGN_PASSWORD", "");
+    kb_snapshot!(context, ["keys", "generate", "--output-key-prefix", "no/such/release"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: no/such/release.key: the file cannot be written [BUNDLE-USAGE-003]
+      caused by: no such file or folder
+      hint: nothing was left behind; choose a place that exists, may be written to, and holds no such file yet
+    ");
+}

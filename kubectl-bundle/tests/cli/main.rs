@@ -1,0 +1,18 @@
+//! The real program, called as a person calls it, in an environment that holds nothing else. One snapshot is exit code, stdout and stderr.
+//! Not here: a real cluster (e2e).
+
+mod context;
+
+mod bundles;
+mod cluster;
+mod help;
+mod keys;
+mod registries;
+
+/// Runs the program and compares exit code, stdout and stderr.
+macro_rules! kb_snapshot {
+    ($context:expr, [$($argument:expr),* $(,)?], @$expected:literal) => {
+        insta::assert_snapshot!($context.run(&[$($argument.as_ref()),*]), @$expected)
+    };
+}
+pub(crate) use kb_snapshot;

@@ -1,0 +1,370 @@
+//! Registries: what is pushed, signed and verified, and what is said when one is at fault.
+
+use bundle_testkit::registry::Fault;
+
+use crate::context::Context;
+use crate::kb_snapshot;
+
+fn signer() -> Context {
+    let context = Context::new()
+        .with_bundle()
+        .with("BUNDLE_PASSWORD", "secret");
+    context.stdout(&["keys", "generate", "-q"]);
+    context
+}
+
+/// Key hints are random: they are named by their file.
+fn name_key(context: &mut Context, reference: &str, name: &str) {
+    let said = context.stdout(&["verify", reference, "--key", "bundle.pub", "-o", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let hint = report["signedBy"][0]["key"].as_str().unwrap().to_owned();
+    context.replace(hint, name);
+}
+
+#[test]
+fn pushes_once_signs_and_verifies() {
+    let mut context = signer();
+    let registry = context.registry();
+    let web = registry.reference("team/web:1.4.0");
+    kb_snapshot!(context, ["push", "web", web], @r"
+    exit code: 0
+    ----- stdout -----
+    [REGISTRY]/team/web@sha256:4cc7e585...
+    ----- stderr -----
+    pushed [REGISTRY]/team/web:1.4.0 (1184 bytes)
+    ");
+    kb_snapshot!(context, ["push", "web", web], @r"
+    exit code: 0
+    ----- stdout -----
+    [REGISTRY]/team/web@sha256:4cc7e585...
+    ----- stderr -----
+    nothing to do: sha256:4cc7e585... is there already, and 1.4.0 names it
+    ");
+    let unsigned = context.run(&["verify", &web, "--key", "bundle.pub"]);
+    assert!(unsigned.starts_with("exit code: 3\n"), "{unsigned}");
+    assert!(
+        unsigned.contains("the registry holds no signature for it [BUNDLE-TRUST-001]"),
+        "{unsigned}"
+    );
+    context.stdout(&["sign", &web, "--key", "bundle.key"]);
+    name_key(&mut context, &web, "[KEY]");
+    kb_snapshot!(context, ["sign", web, "--key", "bundle.key"], @r"
+    exit code: 0
+    ----- stdout -----
+    [REGISTRY]/team/web@sha256:4cc7e585...
+    ----- stderr -----
+    [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
+    signed with bundle.key (ECDSA P-256, [KEY])
+    ");
+    kb_snapshot!(context, ["verify", web, "--key", "bundle.pub"], @r"
+    exit code: 0
+    ----- stdout -----
+    SIGNED BY    AUTHORITY   KEY                                            SAYS
+    bundle.pub   <none>      [KEY]   name=web,version=1.4.0
+    bundle.pub   <none>      [KEY]   name=web,version=1.4.0
+    ----- stderr -----
+    [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
+    verified [REGISTRY]/team/web@sha256:4cc7e585...: 2 signature(s) found; each was checked against this digest, its key and its meaning
+    ");
+    kb_snapshot!(context, ["verify", web, "--key", "bundle.pub", "-o", "json"], @r#"
+    exit code: 0
+    ----- stdout -----
+    {
+      "reference": "[REGISTRY]/team/web:1.4.0",
+      "digest": "sha256:4cc7e585...",
+      "verified": true,
+      "signaturesFound": 2,
+      "signedBy": [
+        {
+          "by": "bundle.pub",
+          "key": "[KEY]",
+          "annotations": {
+            "name": "web",
+            "version": "1.4.0"
+          }
+        },
+        {
+          "by": "bundle.pub",
+          "key": "[KEY]",
+          "annotations": {
+            "name": "web",
+            "version": "1.4.0"
+          }
+        }
+      ],
+      "findings": []
+    }
+    ----- stderr -----
+    [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
+    "#);
+    kb_snapshot!(context, ["inspect", web], @r"
+    exit code: 0
+    ----- stdout -----
+    Reference:   [REGISTRY]/team/web@sha256:4cc7e585...
+    Digest:      sha256:4cc7e585...
+    Name:        web
+    Version:     1.4.0
+    Format:      plain+v0
+    Description: A small web page
+    Kubernetes:  >=1.31 <1.38 (others: Reject)
+    Signatures:  2 (not verified: see `kubectl bundle verify`)
+    Layer:       sha256:6a2f0b6f... 325 bytes
+    Objects:     1
+          1  ConfigMap
+    ----- stderr -----
+    [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
+    ");
+}
+
+#[test]
+fn a_tag_is_moved_only_if_asked() {
+    let mut context = Context::new().with_bundle();
+    let registry = context.registry();
+    let web = registry.reference("web:stable");
+    context.stdout(&["push", "web", &web]);
+    context.write(
+        "web/manifests/web.yaml",
+        crate::context::CONFIG_MAP.replace("hello", "bye"),
+    );
+    kb_snapshot!(context, ["push", "web", web], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: cannot push [REGISTRY]/web:stable: the tag names other content, sha256:4cc7e585... [BUNDLE-REGISTRY-009]
+      hint: push under another tag, or say that the tag shall move (--overwrite-tag)
+    ");
+    kb_snapshot!(context, ["push", "web", web, "--overwrite-tag"], @r"
+    exit code: 0
+    ----- stdout -----
+    [REGISTRY]/web@sha256:bb0d9128...
+    ----- stderr -----
+    pushed [REGISTRY]/web:stable (1181 bytes)
+    ");
+}
+
+#[test]
+fn refuses_wrong_keys_and_passwords() {
+    let mut context = signer();
+    let registry = context.registry();
+    let web = registry.reference("web:1.4.0");
+    context.stdout(&["push", "web", &web]);
+    context.stdout(&["sign", &web, "--key", "bundle.key"]);
+    name_key(&mut context, &web, "[KEY]");
+    let mut wrong = context.command(&["sign", &web, "--key", "bundle.key"]);
+    insta::assert_snapshot!(context.finish(wrong.env("BUNDLE_PASSWORD", "guess")), @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: bundle.key: the password does not open the private key: it is wrong, or the file is damaged [BUNDLE-TRUST-010]
+      hint: give the password with which the key was generated
+    ");
+    kb_snapshot!(context, ["sign", web, "--key", "bundle.pub"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: bundle.pub: the private key cannot be read: it is a public key, where a private key is wanted [BUNDLE-TRUST-008]
+      hint: a private key is PEM text that begins -----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----; `kubectl bundle keys generate` makes a pair
+    ");
+    kb_snapshot!(context, ["sign", web, "--key", "nowhere.key"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: nowhere.key: the file cannot be read [BUNDLE-USAGE-002]
+      caused by: no such file or folder
+      hint: check the path and its permissions
+    ");
+    kb_snapshot!(context, ["verify", web, "--key", "bundle.key"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: bundle.key: the public key cannot be read: it is a private key, where a public key is wanted; a private key should be nowhere but with its signer [BUNDLE-TRUST-008]
+      hint: a public key is PEM text that begins -----BEGIN PUBLIC KEY-----; `kubectl bundle keys generate` makes a pair
+    ");
+    context.stdout(&["keys", "generate", "--output-key-prefix", "other", "-q"]);
+    let refused = context.run(&["verify", &web, "--key", "other.pub"]);
+    assert!(refused.starts_with("exit code: 3\n"), "{refused}");
+    assert!(
+        refused.contains("one by another key (hint [KEY])"),
+        "{refused}"
+    );
+    assert!(refused.contains("[BUNDLE-TRUST-002]"), "{refused}");
+}
+
+#[test]
+fn verifies_against_policies() {
+    let mut context = signer();
+    let registry = context.registry();
+    let web = registry.reference("team/web:1.4.0");
+    context.stdout(&["push", "web", &web]);
+    let key = std::fs::read_to_string(context.path().join("bundle.pub")).unwrap();
+    let key = key.trim_end().replace('\n', "\n        ");
+    let host = registry.host();
+    context.write(
+        "policy.yaml",
+        format!(
+            "apiVersion: core.rukpak.io/v1alpha1\nkind: SignaturePolicy\nmetadata: {{name: releases}}\nspec:\n  images: [{{glob: \"{host}/team/**\"}}]\n  authorities:\n  - name: release-key\n    key:\n      data: |\n        {key}\n"
+        ),
+    );
+    kb_snapshot!(context, ["verify", web, "--policy", "policy.yaml"], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
+    error: [REGISTRY]/team/web@sha256:4cc7e585...: SignaturePolicy/releases requires a signature by `release-key`, and the registry holds no signature for it [BUNDLE-TRUST-001]
+      hint: have it signed by such a key: kubectl bundle sign --key KEY [REGISTRY]/team/web@sha256:4cc7e585...
+    ");
+    context.stdout(&["sign", &web, "--key", "bundle.key"]);
+    name_key(&mut context, &web, "[KEY]");
+    kb_snapshot!(context, ["verify", web, "--policy", "policy.yaml"], @r"
+    exit code: 0
+    ----- stdout -----
+    SIGNED BY   AUTHORITY     KEY                                            SAYS
+    releases    release-key   [KEY]   <none>
+    ----- stderr -----
+    [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
+    verified [REGISTRY]/team/web@sha256:4cc7e585...: 1 signature(s) found; each was checked against this digest, its key and its meaning
+    ");
+    context.write("wrong.yaml", "kind: SignaturePolicy\nmetadata: {name: x}\nspec: {images: [], mode: lax}\n---\nkind: ConfigMap\n");
+    kb_snapshot!(context, ["verify", web, "--policy", "wrong.yaml"], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: wrong.yaml: SignaturePolicy/x: spec.images: it is empty, so the policy is taken to match everything [BUNDLE-TRUST-003]
+      hint: until the policy is corrected, it refuses what it matches
+    error: wrong.yaml: SignaturePolicy/x: spec.mode: it is neither `enforce` nor `warn` [BUNDLE-TRUST-003]
+      hint: until the policy is corrected, it refuses what it matches
+    error: wrong.yaml: SignaturePolicy/x: spec.authorities: it is empty: nobody could ever satisfy the policy [BUNDLE-TRUST-003]
+      hint: until the policy is corrected, it refuses what it matches
+    error: wrong.yaml:5: this is ConfigMap, not a SignaturePolicy [BUNDLE-TRUST-003]
+      hint: name files that hold SignaturePolicies only
+    ");
+}
+
+#[test]
+fn reads_no_reference_out_of_thin_air() {
+    let context = Context::new().with_bundle();
+    kb_snapshot!(context, ["push", "web", "web:1.4.0"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: `web:1.4.0` is not a reference: it names no registry [BUNDLE-REFERENCE-001]
+      hint: write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0
+    ");
+    kb_snapshot!(context, ["sign", "registry.example.com/web@sha256:abc", "--key", "bundle.key"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: `sha256:abc` is not a digest [BUNDLE-REFERENCE-002]
+      hint: a digest is `sha256:` followed by 64 lower-case hexadecimal digits
+    ");
+    kb_snapshot!(context, ["deploy", "web", "registry.example.com/web"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: `registry.example.com/web` is not a reference: it names neither a tag nor a digest, and none is assumed [BUNDLE-REFERENCE-001]
+      hint: write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0
+    ");
+}
+
+#[test]
+fn tells_a_registry_that_is_down() {
+    let context = Context::new();
+    // Port 9 is "discard": nothing listens there.
+    kb_snapshot!(context, ["inspect", "127.0.0.1:9/web:1"], @r"
+    exit code: 4
+    ----- stdout -----
+    ----- stderr -----
+    error: cannot resolve 127.0.0.1:9/web:1: 127.0.0.1:9 does not answer (Connection refused (os error 111)) [BUNDLE-REGISTRY-001]
+      hint: check that 127.0.0.1:9 is the right host and port, and reachable from here
+    ");
+    kb_snapshot!(context, ["verify", "127.0.0.1:9/web:1", "--key", "nowhere.pub"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: nowhere.pub: the file cannot be read [BUNDLE-USAGE-002]
+      caused by: no such file or folder
+      hint: check the path and its permissions
+    ");
+}
+
+#[test]
+fn tells_registries_that_lie_stall_and_break() {
+    let mut context = Context::new().with_bundle();
+    let registry = context.registry();
+    let web = registry.reference("web:1.4.0");
+    context.stdout(&["push", "web", &web]);
+    let inspect = |fault: Fault| {
+        registry.set_fault(Some(fault));
+        context.run(&["inspect", &web, "--registry-timeout=500ms"])
+    };
+    insta::assert_snapshot!(inspect(Fault::LyingManifest), @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
+    error: cannot read the manifest of [REGISTRY]/web@sha256:4cc7e585...: the registry lies about a digest: sha256:4cc7e585... was asked for, sha256:059f1682... arrived [BUNDLE-REGISTRY-004]
+      hint: the registry, its storage or a proxy between is at fault; nothing was used
+    ");
+    insta::assert_snapshot!(inspect(Fault::LyingBlob), @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
+    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry lies about a digest: sha256:7b4bc785... was asked for, sha256:0302a6ba... arrived [BUNDLE-REGISTRY-004]
+      hint: the registry, its storage or a proxy between is at fault; nothing was used
+    ");
+    insta::assert_snapshot!(inspect(Fault::TruncatedBlob), @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
+    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry lies about a digest: sha256:7b4bc785... was asked for, sha256:61292826... arrived [BUNDLE-REGISTRY-004]
+      hint: the registry, its storage or a proxy between is at fault; nothing was used
+    ");
+    insta::assert_snapshot!(inspect(Fault::Silent), @r"
+    exit code: 4
+    ----- stdout -----
+    ----- stderr -----
+    error: cannot resolve [REGISTRY]/web:1.4.0: the registry stopped answering (500 ms) [BUNDLE-REGISTRY-006]
+      hint: try again
+    ");
+    insta::assert_snapshot!(inspect(Fault::StallingBlob), @r"
+    exit code: 4
+    ----- stdout -----
+    ----- stderr -----
+    [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
+    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry stopped answering (500 ms) [BUNDLE-REGISTRY-006]
+      hint: try again
+    ");
+    insta::assert_snapshot!(inspect(Fault::Html), @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: cannot resolve [REGISTRY]/web:1.4.0: the registry sent text/html, not an image manifest [BUNDLE-REGISTRY-007]
+      hint: check that the reference names a bundle, and that no proxy answers in the registry's place
+    ");
+    insta::assert_snapshot!(inspect(Fault::HugeManifest), @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
+    error: cannot read the manifest of [REGISTRY]/web@sha256:4cc7e585...: the manifest is larger than the limit of 4 MiB [BUNDLE-REGISTRY-005]
+      hint: check that the reference names a bundle
+    ");
+    insta::assert_snapshot!(inspect(Fault::Busy { status: 503, times: 100 }), @r"
+    exit code: 4
+    ----- stdout -----
+    ----- stderr -----
+    error: cannot resolve [REGISTRY]/web:1.4.0: the registry cannot answer now (503) [BUNDLE-REGISTRY-011]
+      hint: try again later
+    ");
+    // "May not be seen" is never "there is none".
+    insta::assert_snapshot!(inspect(Fault::ReferrersApi(403)), @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
+    error: cannot read the signatures of [REGISTRY]/web@sha256:4cc7e585...: the registry refuses access, without a login (403: not for you) [BUNDLE-REGISTRY-003]
+      hint: log in with credentials that reach this repository (docker login), or name a pull secret that does
+    ");
+}
