@@ -10,6 +10,7 @@ use bundle_core::policy::Policy;
 use bundle_core::review::deployment::ServiceAccount;
 use bundle_core::review::{
     Answer, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts, Image, Needs, Requester,
+    Subject, may_look,
 };
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::Looked;
@@ -79,17 +80,18 @@ pub(super) struct Gathered {
     deployment: Option<DeploymentFact>,
     may_approve: Option<Answer>,
     config_maps: BTreeMap<String, ConfigMapFact>,
-    /// The image, and whether it came from memory.
+    /// The image, or why it was not seen.
     pub(super) image: Option<Result<Looked, Finding>>,
-    policies: Vec<Arc<Policy>>,
+    policies: Result<Vec<Arc<Policy>>, Finding>,
     server: Option<ServerVersion>,
     system_namespace: String,
 }
 
-/// Asks everything that is needed, all at once. `remembered` is the image, where it is known already.
+/// Asks everything that is needed, all at once but for the image, which comes last. `remembered` is the image, where it is known already.
 pub(super) async fn gather<L: Lookups>(
     lookups: &L,
     user: &UserInfo,
+    subject: &Subject<'_>,
     needs: &Needs,
     remembered: Option<Looked>,
 ) -> Gathered {
@@ -138,20 +140,11 @@ pub(super) async fn gather<L: Lookups>(
         };
         (name.clone(), fact)
     }));
-    let image = async {
-        let image = needs.image.as_ref()?;
-        Some(match (&policies, remembered) {
-            (Err(why), _) => Err(why.clone()),
-            (Ok(_), Some(looked)) => Ok(looked),
-            (Ok(policies), None) => lookups.look(image, !policies.is_empty()).await,
-        })
-    };
-    let (classes, may_impersonate, approve, config_maps, image) = futures::join!(
+    let (classes, may_impersonate, approve, config_maps) = futures::join!(
         classes,
         OptionFuture::from(impersonate),
         approve,
-        config_maps,
-        image
+        config_maps
     );
     let (deployment, may_approve) = approve.map_or((None, None), |(fact, may)| (Some(fact), may));
     let mut gathered = Gathered {
@@ -162,14 +155,25 @@ pub(super) async fn gather<L: Lookups>(
         deployment,
         may_approve,
         config_maps: config_maps.into_iter().collect(),
-        image,
-        policies: policies.unwrap_or_default(),
+        image: None,
+        policies: Ok(Vec::new()),
         server: lookups.server(),
         system_namespace: system,
     };
     for (name, class, used) in classes {
         gathered.classes.insert(name.clone(), class);
         gathered.may_use.insert(name, used);
+    }
+    // Last: a registry of the requester's choice is only spoken to for those whom the judge would let through so far.
+    if let Some(image) = &needs.image
+        && may_look(subject, &gathered.facts())
+    {
+        gathered.policies = policies;
+        gathered.image = match (&gathered.policies, remembered) {
+            (Err(_), _) => None,
+            (Ok(_), Some(looked)) => Some(Ok(looked)),
+            (Ok(policies), None) => Some(lookups.look(image, !policies.is_empty()).await),
+        };
     }
     gathered
 }
@@ -190,18 +194,15 @@ impl Gathered {
             server: self.server.clone(),
             system_namespace: self.system_namespace.clone(),
         };
-        match &self.image {
-            None => {}
-            Some(Err(why)) => {
+        match (&self.policies, &self.image) {
+            (Err(why), _) => facts.content = ContentFact::PoliciesUnknown(why.clone()),
+            (Ok(_), None) => {}
+            (Ok(policies), Some(Err(why))) => {
                 facts.content = ContentFact::Unavailable(why.clone());
-                facts.policies = self
-                    .policies
-                    .iter()
-                    .map(|policy| demanding(policy))
-                    .collect();
+                facts.policies = policies.iter().map(|policy| demanding(policy)).collect();
             }
-            Some(Ok(looked)) => {
-                let policies = self.policies.iter().map(AsRef::as_ref);
+            (Ok(policies), Some(Ok(looked))) => {
+                let policies = policies.iter().map(AsRef::as_ref);
                 let examined = proof::examine(&looked.pinned, &looked.signatures, policies);
                 facts.policies = examined.policies;
                 facts.content = ContentFact::Found {

@@ -107,9 +107,12 @@ async fn mutate<L: Lookups>(State(admission): State<Arc<Admission<L>>>, body: Po
         Ok(request) => request,
         Err(response) => return response,
     };
-    let patch = admission.mutated(&request).await;
-    // Refusals and warnings are the validating call's, under its name.
-    Json(review::allowed(&request.uid, &[], &patch)).into_response()
+    let answer = match admission.mutated(&request).await {
+        // Refusals and warnings are the validating call's, under its name.
+        Ok(patch) => review::allowed(&request.uid, &[], &patch),
+        Err(refusal) => review::denied(&request.uid, &refusal, &[]),
+    };
+    Json(answer).into_response()
 }
 
 /// The request, or what to answer instead.
@@ -162,9 +165,10 @@ impl<L: Lookups> Admission<L> {
         self.stamp_unchanged(verdict, &standings)
     }
 
-    async fn mutated(&self, request: &Request) -> Vec<Value> {
+    /// The patch. Refused is only what would never come to the validating call.
+    async fn mutated(&self, request: &Request) -> Result<Vec<Value>, Refusal> {
         let Some(kind) = kind(request) else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
         let mut patch = Vec::new();
         let generated = if request.name.is_empty() {
@@ -182,6 +186,11 @@ impl<L: Lookups> Admission<L> {
         let name = generated.as_deref().unwrap_or(&request.name);
         let standings = self.standings(request, kind, name).await;
         let verdict = self.judged(&standings.subject, &request.user_info).await;
+        // The schema says this too, before the validating call, and in other words on every version of the API server.
+        let too_long = |finding: &Finding| finding.code == codes::review::NAME_TOO_LONG;
+        if verdict.findings().errors().any(too_long) {
+            return text::refusal(&verdict).map_or(Ok(Vec::new()), Err);
+        }
         let stamping = match &verdict {
             Verdict::Admit { stamp, .. } => *stamp,
             // The validating call refuses it.
@@ -191,7 +200,7 @@ impl<L: Lookups> Admission<L> {
         patch.extend(stamping::patch(&request.object, wanted.as_deref()));
         let key = memory::key(&standings.subject, &request.user_info);
         self.memory.leave(key, verdict).await;
-        patch
+        Ok(patch)
     }
 
     /// What the stamps on the objects say about this write.
@@ -262,7 +271,7 @@ impl<L: Lookups> Admission<L> {
                 Some(key) => self.memory.image(key).await,
                 None => None,
             };
-            lookups::gather(&self.lookups, user, &needs, remembered).await
+            lookups::gather(&self.lookups, user, subject, &needs, remembered).await
         };
         let Ok(gathered) = tokio::time::timeout(self.deadline, gathering).await else {
             return Verdict::CannotTell(

@@ -26,6 +26,8 @@ struct Fake {
     questions: AtomicUsize,
     /// The registry never answers.
     stalled: AtomicBool,
+    /// The policies were not read yet.
+    early: bool,
 }
 
 impl Lookups for Arc<Fake> {
@@ -36,7 +38,7 @@ impl Lookups for Arc<Fake> {
         with(KEY)
     }
     fn policies(&self) -> Option<(Policies, u64)> {
-        Some((Policies::default(), 1))
+        (!self.early).then(|| (Policies::default(), 1))
     }
     fn server(&self) -> Option<ServerVersion> {
         ServerVersion::parse("v1.36.0").ok()
@@ -203,6 +205,49 @@ async fn a_refusal_is_the_validating_calls_and_says_what_to_do() {
     assert_eq!(
         status["details"]["causes"][0]["reason"],
         "BUNDLE-REVIEW-012"
+    );
+}
+
+#[tokio::test]
+async fn nobody_without_rights_makes_us_call_a_registry() {
+    let server = server(Fake::default());
+    server.fake.stalled.store(true, Ordering::SeqCst);
+    assert_eq!(
+        server.write("ben", None, &bundle()).await.0["allowed"],
+        false
+    );
+    assert_eq!(server.questions(), 1);
+}
+
+#[tokio::test]
+async fn before_the_policies_are_known_nothing_is_let_in() {
+    let server = server(Fake {
+        early: true,
+        ..Fake::default()
+    });
+    let (answer, _) = server.write("ana", None, &bundle()).await;
+    assert_eq!(
+        (&answer["allowed"], &answer["status"]["code"]),
+        (&json!(false), &json!(503))
+    );
+    assert!(
+        answer["status"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("the SignaturePolicies are not known yet")
+    );
+}
+
+#[tokio::test]
+async fn a_long_name_is_refused_before_the_schema_words_it_differently() {
+    let server = server(Fake::default());
+    let mut object = bundle();
+    object["metadata"]["name"] = "x".repeat(53).into();
+    let answer = server.ask("/mutate", &review("ana", None, &object)).await;
+    let message = answer["status"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("metadata.name: Too long: may not be longer than 52"),
+        "{message}"
     );
 }
 

@@ -58,6 +58,8 @@ pub(super) fn check(
         ClassSignatures::IfPolicy
     };
     match source {
+        // Who may not use the class, or not with this source, makes us ask nobody: not the registry of their choice either.
+        Source::Image { .. } if findings.has_errors() => {}
         Source::Image { reference, .. } => {
             image(sourced, reference, signatures, facts, findings);
         }
@@ -138,6 +140,7 @@ fn image(
         ContentFact::Unavailable(why) => {
             unseen(why, sourced, reference, signatures, facts, findings)
         }
+        ContentFact::PoliciesUnknown(why) => findings.push(why.clone()),
         ContentFact::NotAsked => {
             let why = Finding::error(codes::review::CONTENT_UNSEEN, "nobody looked at it");
             unseen(&why, sourced, reference, signatures, facts, findings);

@@ -160,6 +160,8 @@ pub enum ContentFact {
     NotAsked,
     /// The registry did not show it, and why.
     Unavailable(Finding),
+    /// The SignaturePolicies are not known, and why: so it is not known either whether a signature is required.
+    PoliciesUnknown(Finding),
     /// It was looked at.
     Found {
         /// What the reference means now.

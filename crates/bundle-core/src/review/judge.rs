@@ -92,6 +92,16 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
     }
 }
 
+/// Whether anything is left to ask the registry: not where what is known already refuses the write. Give the facts without the content.
+pub fn may_look(subject: &Subject<'_>, facts: &Facts<'_>) -> bool {
+    let verdict = judge(subject, facts);
+    // That nobody looked yet may be all that stands against it.
+    !verdict
+        .findings()
+        .errors()
+        .any(|finding| finding.code != codes::review::CONTENT_UNSEEN)
+}
+
 fn admit(warnings: Findings, stamp: Stamping) -> Verdict {
     Verdict::Admit { warnings, stamp }
 }

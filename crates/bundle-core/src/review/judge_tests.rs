@@ -227,6 +227,27 @@ fn use_of_a_class_is_asked_for_both_classes_of_a_deployment() {
 }
 
 #[test]
+fn the_registry_is_asked_last_and_only_for_those_who_may() {
+    let new = bundle("plain");
+    let subject = create(Kind::Bundle, &new);
+    let mut facts = fine();
+    facts.content = ContentFact::NotAsked;
+    facts
+        .classes
+        .extend([class("plain", &json!({"signatures": "Required"}))]);
+    assert!(may_look(&subject, &facts));
+    facts.may_use.insert("plain".into(), Answer::No);
+    assert!(!may_look(&subject, &facts));
+    assert_eq!(codes_of(&judge(&subject, &facts)), ["BUNDLE-REVIEW-012"]);
+    facts.may_use.insert("plain".into(), Answer::Yes);
+    facts.classes.extend([class(
+        "plain",
+        &json!({"sources": {"hosts": ["other.example.com"]}}),
+    )]);
+    assert!(!may_look(&subject, &facts));
+}
+
+#[test]
 fn what_could_not_be_asked_is_neither_yes_nor_no() {
     let new = bundle("plain");
     let subject = create(Kind::Bundle, &new);

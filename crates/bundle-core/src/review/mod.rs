@@ -20,7 +20,7 @@ pub use deployment::CheckedDeploymentSpec;
 pub use facts::{
     Answer, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts, Kind, Standing, Subject,
 };
-pub use judge::{Stamping, Verdict, judge};
+pub use judge::{Stamping, Verdict, judge, may_look};
 pub use needs::{CheckedApprovalSpec, Image, Needs, needs};
 pub use source::{CheckedBundleSpec, Source};
 pub use stamp::{Requester, Stamp, StampError, check, seal};
