@@ -169,7 +169,7 @@ fn refuses_bad_manifests() {
     for level in 1..12 {
         let below = level - 1;
         let nine = vec![format!("*a{below}"); 9].join(", ");
-        bomb.push_str(&format!("a{level}: &a{level} [{nine}]\n"));
+        bomb = format!("{bomb}a{level}: &a{level} [{nine}]\n");
     }
     insta::assert_snapshot!(build(bomb.as_bytes()), @r"
     exit code: 3
