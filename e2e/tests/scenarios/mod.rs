@@ -4,5 +4,6 @@ mod cosign;
 mod guest;
 mod harness;
 mod page;
+mod pod;
 mod readme;
 mod story;

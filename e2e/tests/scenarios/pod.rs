@@ -1,0 +1,143 @@
+//! The pod as a process: what it keeps right by itself, how it ends and who takes over, and what its own identity cannot do.
+//! What it answers is in `admission`, what it installs in `reconcile`.
+
+use std::time::Duration;
+
+use e2e::{Cluster, WebhookOptions, wait};
+use serde_json::Value;
+
+const SOON: Duration = Duration::from_secs(20);
+/// Less than the lease lasts: who has to wait for it to run out comes too late.
+const AT_ONCE: Duration = Duration::from_secs(8);
+
+async fn kubectl(cluster: &Cluster, line: &str) -> String {
+    let output = cluster.kubectl(line.split(' ')).await.unwrap();
+    output.success().unwrap()
+}
+
+/// How many of the webhooks of our registrations have a `caBundle`, and how many there are.
+async fn trusted(cluster: &Cluster) -> (usize, usize) {
+    let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
+    let text = kubectl(cluster, &format!("get {kinds} -o json")).await;
+    let list: Value = serde_json::from_str(&text).unwrap();
+    let webhooks: Vec<&Value> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|item| item["metadata"]["name"] == "bundle-webhook")
+        .flat_map(|item| item["webhooks"].as_array().unwrap())
+        .collect();
+    let trusted = webhooks
+        .iter()
+        .filter(|webhook| webhook["clientConfig"]["caBundle"].is_string())
+        .count();
+    (trusted, webhooks.len())
+}
+
+async fn holder(cluster: &Cluster) -> String {
+    kubectl(
+        cluster,
+        "get lease bundle-webhook -n bundle-system -o jsonpath={.spec.holderIdentity}",
+    )
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_puts_its_own_certificates_and_registrations_right() {
+    let cluster = Cluster::builder().start().await.unwrap();
+    let webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    assert_eq!(trusted(&cluster).await, (8, 8));
+
+    let patch = r#"[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]"#;
+    kubectl(
+        &cluster,
+        &format!("patch validatingwebhookconfiguration bundle-webhook --type=json --patch={patch}"),
+    )
+    .await;
+    wait::until_true(SOON, "a cleared caBundle is set again", || async {
+        Ok(trusted(&cluster).await == (8, 8))
+    })
+    .await
+    .unwrap();
+
+    // Nothing is left of the old authority; who asks next has to trust the new one.
+    kubectl(
+        &cluster,
+        "delete secret bundle-webhook-tls -n bundle-system",
+    )
+    .await;
+    wait::until_true(SOON, "the Secret is made anew", || async {
+        let found = cluster
+            .kubectl(["get", "secret", "bundle-webhook-tls", "-n", "bundle-system"])
+            .await?;
+        Ok(found.is_success())
+    })
+    .await
+    .unwrap();
+    webhook.wait_for_admission().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_ends_in_order_when_asked_and_its_successor_leads_at_once_in_any_case() {
+    let cluster = Cluster::builder().start().await.unwrap();
+    let mut webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    let identity = format!("e2e-{}", webhook.address().port());
+    let leads = || async { Ok(holder(&cluster).await == identity) };
+    wait::until_true(AT_ONCE, "it leads", leads).await.unwrap();
+
+    let status = webhook.stop().await.unwrap();
+    assert!(status.success(), "{status}\n{}", webhook.log().unwrap());
+    assert_eq!(holder(&cluster).await, "");
+    webhook.start().await.unwrap();
+    wait::until_true(AT_ONCE, "it leads again after SIGTERM", leads)
+        .await
+        .unwrap();
+
+    webhook.kill().unwrap();
+    let renewed = "get lease bundle-webhook -n bundle-system -o jsonpath={.spec.acquireTime}";
+    let before = kubectl(&cluster, renewed).await;
+    webhook.start().await.unwrap();
+    wait::until_true(AT_ONCE, "it leads again after SIGKILL", || async {
+        Ok(kubectl(&cluster, renewed).await != before)
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_own_identity_can_do_nothing_to_the_objects_of_bundles() {
+    let cluster = Cluster::builder().start().await.unwrap();
+    let _webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    let pod = "system:serviceaccount:bundle-system:bundle-webhook";
+    for (may, question) in [
+        ("no", "create configmaps -n default"),
+        ("no", "get secrets -n default"),
+        ("no", "list secrets -n bundle-system"),
+        ("no", "update secrets/installer-token -n bundle-system"),
+        ("no", "delete deployments.apps -A"),
+        ("no", "patch customresourcedefinitions"),
+        ("no", "patch validatingwebhookconfigurations/another"),
+        ("no", "impersonate users"),
+        ("no", "impersonate groups"),
+        ("no", "create pods -n bundle-system"),
+        ("no", "bind clusterroles"),
+        ("no", "update provisionerclasses.core.rukpak.io"),
+        ("no", "update signaturepolicies.core.rukpak.io"),
+        ("yes", "impersonate serviceaccounts -A"),
+        ("yes", "create bundles.core.rukpak.io"),
+        ("yes", "get secrets/regcred -n bundle-system"),
+    ] {
+        let line = format!("auth can-i {question} --as {pod}");
+        let output = cluster.kubectl(line.split(' ')).await.unwrap();
+        assert_eq!(output.stdout.trim(), may, "{question}");
+    }
+}
