@@ -105,6 +105,16 @@ pub fn examine<'a>(
     Examined { policies, found }
 }
 
+/// Policies, for an image of which nothing could be seen: enough to say whether one asks for its signatures.
+pub fn unexamined<'a>(
+    policies: impl IntoIterator<Item = &'a Policy>,
+) -> Vec<ReadyPolicy<'a>> {
+    policies
+        .into_iter()
+        .map(|policy| policy.ready(|pem| PublicKey::parse(pem).map(|key| key.id().clone())))
+        .collect()
+}
+
 /// Decides on content that has no reference and so cannot carry signatures. `source` is the type of its source.
 pub fn decide_unsignable<T>(
     content: T,

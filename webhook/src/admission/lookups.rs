@@ -199,7 +199,7 @@ impl Gathered {
             (Ok(_), None) => {}
             (Ok(policies), Some(Err(why))) => {
                 facts.content = ContentFact::Unavailable(why.clone());
-                facts.policies = policies.iter().map(|policy| demanding(policy)).collect();
+                facts.policies = proof::unexamined(policies.iter().map(AsRef::as_ref));
             }
             (Ok(policies), Some(Ok(looked))) => {
                 let policies = policies.iter().map(AsRef::as_ref);
@@ -214,16 +214,6 @@ impl Gathered {
         }
         facts
     }
-}
-
-/// A policy whose keys nobody needs, since there is nothing to examine.
-fn demanding(policy: &Policy) -> bundle_core::policy::ReadyPolicy<'_> {
-    policy.ready(|_| {
-        Err(Finding::error(
-            codes::trust::CANNOT_TELL,
-            "there was nothing to examine",
-        ))
-    })
 }
 
 /// The policies that are about the image; an error where they are not known yet.

@@ -280,9 +280,13 @@ impl Gathered {
         };
         match self.image {
             None => {}
-            Some(Looked::Unavailable(finding)) => {
-                facts.content = ContentFact::Unavailable(finding);
-            }
+            Some(Looked::Unavailable(finding)) => match &lookup.policies {
+                Ok(policies) => {
+                    facts.content = ContentFact::Unavailable(finding);
+                    facts.policies = proof::unexamined(policies);
+                }
+                Err(_) => facts.content = ContentFact::PoliciesUnknown(finding),
+            },
             Some(Looked::Found {
                 pinned,
                 package,
