@@ -34,12 +34,13 @@ pub(super) async fn whoami(cluster: &Cluster) -> Outcome<Requester> {
 pub(super) struct Question(ResourceAttributes);
 
 impl Question {
-    /// A verb of ours on a class.
-    pub(super) fn on_class(verb: &str, class: &str) -> Self {
+    /// A verb of ours on a class. Asked in the namespace of the pod, as the webhook asks: a RoleBinding there will do.
+    pub(super) fn on_class(verb: &str, class: &str, system_namespace: &str) -> Self {
         Self(ResourceAttributes {
             verb: Some(verb.to_owned()),
             group: Some(bundle_api::names::GROUP.to_owned()),
             resource: Some("provisionerclasses".to_owned()),
+            namespace: Some(system_namespace.to_owned()),
             name: Some(class.to_owned()),
             ..ResourceAttributes::default()
         })

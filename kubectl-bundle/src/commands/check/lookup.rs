@@ -155,7 +155,7 @@ impl Lookup {
             gathered
                 .classes
                 .insert(name.clone(), self.class(name).await);
-            let question = Question::on_class("use", name);
+            let question = Question::on_class("use", name, &self.system_namespace);
             gathered
                 .may_use
                 .insert(name.clone(), may(&self.cluster, question).await);
@@ -167,7 +167,7 @@ impl Lookup {
         if let Some(name) = &needs.deployment {
             let deployment = self.deployment(name).await;
             if let DeploymentFact::Found { class, .. } = &deployment {
-                let question = Question::on_class("approve", class);
+                let question = Question::on_class("approve", class, &self.system_namespace);
                 gathered.may_approve = Some(may(&self.cluster, question).await);
             }
             gathered.deployment = Some(deployment);
