@@ -222,3 +222,141 @@ fn won(outcome: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Error
 fn now() -> MicroTime {
     MicroTime(Timestamp::now())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Method, Request, Response, StatusCode};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower_test::mock::Handle;
+
+    use super::*;
+
+    const DURATION: Duration = Duration::from_secs(15);
+    type Server = Handle<Request<Body>, Response<Body>>;
+
+    fn election() -> (Election, Server) {
+        let (service, server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let leases = Api::namespaced(Client::new(service, "sys"), "sys");
+        let election = Election::new(leases, "me".into(), DURATION, Metrics::default());
+        (election, server)
+    }
+
+    /// Expects a request, gives the answer, and returns what was sent.
+    async fn exchange(
+        server: &mut Server,
+        method: Method,
+        status: StatusCode,
+        body: Value,
+    ) -> Value {
+        let (request, reply) = server.next_request().await.unwrap();
+        assert_eq!(request.method(), method);
+        let sent = request.into_body().collect_bytes().await.unwrap();
+        let body = Body::from(serde_json::to_vec(&body).unwrap());
+        reply.send_response(Response::builder().status(status).body(body).unwrap());
+        serde_json::from_slice(&sent).unwrap_or_default()
+    }
+
+    fn failure(status: StatusCode) -> Value {
+        let reason = status.canonical_reason().unwrap_or_default();
+        json!({
+            "kind": "Status",
+            "status": "Failure",
+            "code": status.as_u16(),
+            "message": reason,
+            "reason": reason.replace(' ', ""),
+        })
+    }
+
+    fn stored(mut lease: Value, version: &str) -> Value {
+        lease["metadata"]["resourceVersion"] = version.into();
+        lease
+    }
+
+    /// Takes a lease that is not there yet.
+    async fn take(server: &mut Server) -> Value {
+        let missing = failure(StatusCode::NOT_FOUND);
+        exchange(server, Method::GET, StatusCode::NOT_FOUND, missing).await;
+        let (request, reply) = server.next_request().await.unwrap();
+        assert_eq!(request.method(), Method::POST);
+        let sent = request.into_body().collect_bytes().await.unwrap();
+        let lease = stored(serde_json::from_slice(&sent).unwrap(), "1");
+        let body = Body::from(serde_json::to_vec(&lease).unwrap());
+        reply.send_response(Response::new(body));
+        lease
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_begins_with_the_lease_and_the_lease_is_given_back_with_its_end() {
+        let (election, mut server) = election();
+        let shutdown = CancellationToken::new();
+        let leading = tokio::spawn(election.lead(shutdown.clone(), |stop| async move {
+            stop.cancelled().await;
+            Ok(())
+        }));
+        let lease = take(&mut server).await;
+        assert_eq!(lease["spec"]["holderIdentity"], "me");
+        let renewed = stored(lease.clone(), "2");
+        exchange(&mut server, Method::PUT, StatusCode::OK, renewed.clone()).await;
+        shutdown.cancel();
+        exchange(&mut server, Method::GET, StatusCode::OK, renewed.clone()).await;
+        let given = exchange(&mut server, Method::PUT, StatusCode::OK, renewed).await;
+        assert_eq!(given["spec"].get("holderIdentity"), None);
+        leading.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_stops_when_somebody_else_has_the_lease() {
+        let (election, mut server) = election();
+        let running = Arc::new(AtomicUsize::new(0));
+        let shutdown = CancellationToken::new();
+        let counted = running.clone();
+        let leading = tokio::spawn(election.lead(shutdown.clone(), move |stop| {
+            let running = counted.clone();
+            async move {
+                running.fetch_add(1, Ordering::SeqCst);
+                stop.cancelled().await;
+                running.fetch_sub(1, Ordering::SeqCst);
+                Ok(())
+            }
+        }));
+        let mut lease = take(&mut server).await;
+        let conflict = failure(StatusCode::CONFLICT);
+        exchange(&mut server, Method::PUT, StatusCode::CONFLICT, conflict).await;
+        assert_eq!(running.load(Ordering::SeqCst), 1);
+        lease["spec"]["holderIdentity"] = "other".into();
+        let others = stored(lease, "7");
+        exchange(&mut server, Method::GET, StatusCode::OK, others.clone()).await;
+        // From here it is a candidate like any other.
+        exchange(&mut server, Method::GET, StatusCode::OK, others).await;
+        assert_eq!(running.load(Ordering::SeqCst), 0);
+        shutdown.cancel();
+        leading.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_stops_before_others_may_begin_when_nobody_is_reached() {
+        let (election, mut server) = election();
+        let (stopped, mut told) = tokio::sync::mpsc::channel(1);
+        let shutdown = CancellationToken::new();
+        let leading = tokio::spawn(election.lead(shutdown.clone(), move |stop| {
+            let stopped = stopped.clone();
+            async move {
+                stop.cancelled().await;
+                stopped.send(Instant::now()).await?;
+                Ok(())
+            }
+        }));
+        take(&mut server).await;
+        let began = Instant::now();
+        // Requests hang from here on.
+        let ended = told.recv().await.unwrap();
+        assert!(ended.duration_since(began) < DURATION);
+        shutdown.cancel();
+        leading.await.unwrap().unwrap();
+    }
+}
