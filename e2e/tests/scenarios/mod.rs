@@ -6,4 +6,5 @@ mod harness;
 mod page;
 mod pod;
 mod readme;
+mod reconcile;
 mod story;

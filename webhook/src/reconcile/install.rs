@@ -202,9 +202,10 @@ impl Install<'_> {
             return object::apply(self.client, &item.kind, &item.id, &item.value).await;
         }
         // Only what others were given has to be read first.
-        let api = object::api(self.client, &item.kind, item.id.namespace.as_deref());
+        let namespace = item.id.namespace.as_deref();
+        let live = object::read(self.client, &item.kind, namespace, &item.id.name).await?;
         let mut value = item.value.clone();
-        if let Some(live) = api.get_opt(&item.id.name).await? {
+        if let Some(live) = live {
             leave_to_others(&mut value, &live, &rules);
         }
         object::apply(self.client, &item.kind, &item.id, &value).await
@@ -216,8 +217,9 @@ impl Install<'_> {
         let mut pause = Duration::from_millis(20);
         loop {
             let looked: Vec<_> = super::parallel::all(waiting.into_iter().map(|item| async move {
-                let api = object::api(self.client, &item.kind, item.id.namespace.as_deref());
-                (item, api.get_opt(&item.id.name).await)
+                let namespace = item.id.namespace.as_deref();
+                let look = object::read(self.client, &item.kind, namespace, &item.id.name).await;
+                (item, look)
             }))
             .await;
             let mut not_ready = Vec::new();

@@ -66,8 +66,8 @@ pub(super) fn pause(room: &Room, deployment: &str) -> Duration {
 
 /// Whether an object without managed fields still has everything that we applied.
 async fn covered(client: &Client, item: &Item) -> bool {
-    let api = object::api(client, &item.kind, item.id.namespace.as_deref());
-    match api.get_opt(&item.id.name).await {
+    let namespace = item.id.namespace.as_deref();
+    match object::read(client, &item.kind, namespace, &item.id.name).await {
         Ok(Some(live)) => {
             serde_json::to_value(&live).is_ok_and(|live| drift::covers(&live, &item.value))
         }
@@ -100,8 +100,7 @@ async fn health_of(room: &Room, client: &Client, key: &str) -> Result<Health, ku
     let Some(kind) = room.apis.preferred(&group_kind).await? else {
         return Ok(Health::Waiting("its kind is gone".to_owned()));
     };
-    let api = object::api(client, &kind, namespace);
-    Ok(match api.get_opt(name).await? {
+    Ok(match object::read(client, &kind, namespace, name).await? {
         Some(live) => {
             let value = serde_json::to_value(&live).map_err(kube::Error::SerdeError)?;
             health(&group_kind.group, &group_kind.kind, &value)

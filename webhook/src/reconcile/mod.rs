@@ -35,7 +35,7 @@ use bundle_core::review::{Requester, check};
 use futures::StreamExt as _;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::discovery::ApiResource;
-use kube::runtime::controller::{Action, Config, Controller};
+use kube::runtime::controller::{self, Action, Config, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt as _};
@@ -83,6 +83,20 @@ fn policy(object: Arc<DynamicObject>, error: &ReconcileError, _: Arc<Room>) -> A
     Action::requeue(spread(AFTER_ERROR))
 }
 
+/// A reconcile that failed has been told by [`policy`]; what is left are the watches that wake us.
+async fn told<T>(result: Result<T, controller::Error<ReconcileError, watcher::Error>>) {
+    match result {
+        Ok(_)
+        | Err(controller::Error::ReconcilerFailed(..) | controller::Error::ObjectNotFound(_)) => {}
+        Err(error) => {
+            tracing::warn!(
+                error = crate::chain(&error),
+                "a watch on our own kinds fails and is opened again"
+            );
+        }
+    }
+}
+
 async fn bundles(room: Arc<Room>) {
     let controller = Controller::new_with(
         api(&room, &room.bundles),
@@ -100,7 +114,7 @@ async fn bundles(room: Arc<Room>) {
             move |class| of_class(&store.state(), &class, &resource),
         )
         .run(bundle::reconcile, policy, room)
-        .for_each(|_| std::future::ready(()))
+        .for_each(told)
         .await;
 }
 
@@ -145,7 +159,7 @@ async fn deployments(room: Arc<Room>, woken: mpsc::UnboundedReceiver<String>) {
         )
         .reconcile_on(woken.map(move |name| ObjectRef::new_with(&name, wakes.clone())))
         .run(deployment::reconcile, policy, room)
-        .for_each(|_| std::future::ready(()))
+        .for_each(told)
         .await;
 }
 

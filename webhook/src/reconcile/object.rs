@@ -152,7 +152,25 @@ pub(super) async fn look(
     id: &ObjectId,
 ) -> Result<Option<Seen>, kube::Error> {
     let api = api(client, kind, id.namespace.as_deref());
-    Ok(api.get_metadata_opt(&id.name).await?.map(|m| Seen::of(&m)))
+    match api.get_metadata_opt(&id.name).await {
+        Ok(found) => Ok(found.map(|object| Seen::of(&object))),
+        Err(error) if is_not_found(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// One whole object, if it is there. A kind that the server does not have has no objects.
+pub(super) async fn read(
+    client: &Client,
+    kind: &Kind,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<Option<DynamicObject>, kube::Error> {
+    match api(client, kind, namespace).get_opt(name).await {
+        // The server answers in plain text where it does not even know the kind.
+        Err(error) if is_not_found(&error) => Ok(None),
+        answer => answer,
+    }
 }
 
 /// The metadata of all objects of a kind that `selector` names; page by page.

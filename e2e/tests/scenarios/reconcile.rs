@@ -1,0 +1,408 @@
+//! What becomes of Bundles and BundleDeployments on a real API server: installed in order, kept, replaced, removed; and what is refused.
+//! What admission says is in `admission`; the whole story under fire is in `story`.
+
+use std::time::{Duration, Instant};
+
+use e2e::{Cluster, WebhookOptions, bundles, wait};
+use serde_json::{Value, json};
+
+const CLASS: &str = "core-rukpak-io-plain";
+const LONG: Duration = Duration::from_secs(90);
+
+/// Builds and pushes what `write` makes; the pinned reference.
+async fn publish(
+    cluster: &Cluster,
+    reference: &str,
+    write: impl Fn(&std::path::Path) -> anyhow::Result<()>,
+) -> String {
+    let folder = cluster
+        .folder()
+        .join("data")
+        .join(reference.replace([':', '/'], "-"));
+    write(&folder).unwrap();
+    let folder = folder.display().to_string();
+    let reference = cluster.registry(0).unwrap().reference(reference);
+    let pushed = cluster
+        .kubectl_bundle(["push", &folder, &reference, "--overwrite-tag"])
+        .await
+        .unwrap();
+    pushed
+        .success()
+        .unwrap()
+        .lines()
+        .last()
+        .unwrap()
+        .to_owned()
+}
+
+fn deployment(name: &str, reference: &str, more: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment",
+        "metadata": {"name": name},
+        "spec": {
+            "provisionerClassName": CLASS,
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {
+                "provisionerClassName": CLASS,
+                "source": {"type": "image", "image": {"ref": reference}},
+            }},
+        },
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        object["spec"][key] = value.clone();
+    }
+    object
+}
+
+async fn apply(cluster: &Cluster, object: &Value) {
+    let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
+    let applied = kubectl
+        .args(["apply", "-f", "-"])
+        .stdin(object.to_string())
+        .output()
+        .await
+        .unwrap();
+    applied.success().unwrap();
+}
+
+async fn kubectl(cluster: &Cluster, line: &str) -> String {
+    cluster
+        .kubectl(line.split(' '))
+        .await
+        .unwrap()
+        .success()
+        .unwrap()
+}
+
+async fn get(cluster: &Cluster, what: &str) -> Option<Value> {
+    let output = cluster
+        .kubectl(what.split(' ').chain(["-o", "json", "--ignore-not-found"]))
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    serde_json::from_str(&output).ok()
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
+    object["status"]["conditions"]
+        .as_array()
+        .and_then(|all| all.iter().find(|condition| condition["type"] == kind))
+        .unwrap_or(&Value::Null)
+}
+
+/// Waits until a condition of an object has this status for its present generation, and returns its message.
+async fn until(cluster: &Cluster, what: &str, kind: &str, status: &str) -> String {
+    let looked = format!("get {what}");
+    wait::until(LONG, &format!("{what}: {kind}={status}"), || async {
+        let Some(object) = get(cluster, &looked).await else {
+            anyhow::bail!("it is not there");
+        };
+        let found = condition(&object, kind);
+        if found["status"] == status
+            && found["observedGeneration"] == object["metadata"]["generation"]
+        {
+            Ok(Some(
+                found["message"].as_str().unwrap_or_default().to_owned(),
+            ))
+        } else {
+            anyhow::bail!("{}", object["status"]["conditions"])
+        }
+    })
+    .await
+    .unwrap()
+}
+
+async fn installed(cluster: &Cluster, name: &str) {
+    until(
+        cluster,
+        &format!("bundledeployment {name}"),
+        "Installed",
+        "True",
+    )
+    .await;
+}
+
+async fn stage() -> (Cluster, e2e::Webhook) {
+    let cluster = Cluster::builder().registries(1).start().await.unwrap();
+    let webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    (cluster, webhook)
+}
+
+async fn within_a_second(cluster: &Cluster, what: &str, pointer: &str, expected: &str) {
+    let began = Instant::now();
+    wait::until_true(Duration::from_secs(5), what, || async {
+        Ok(get(cluster, &format!("get {what}"))
+            .await
+            .and_then(|object| object.pointer(pointer).cloned())
+            .is_some_and(|value| value == expected))
+    })
+    .await
+    .unwrap();
+    // Looking by a new process of kubectl takes a part of it.
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{what} came back after {:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shop_is_installed_kept_replaced_and_removed() {
+    let (cluster, webhook) = stage().await;
+    let one = publish(&cluster, "team/shop:1.0.0", |f| bundles::shop(f, "1.0.0")).await;
+    let two = publish(&cluster, "team/shop:2.0.0", |f| bundles::shop(f, "2.0.0")).await;
+    apply(&cluster, &deployment("shop", &one, &json!({}))).await;
+    installed(&cluster, "shop").await;
+    let object = get(&cluster, "get bundledeployment shop").await.unwrap();
+    let objects = object["status"]["installed"]["objects"].as_u64().unwrap();
+    assert!(objects >= 200, "{object}");
+    assert!(get(&cluster, "get queue -n shop basket-events").await.is_some());
+
+    // Behind its back.
+    kubectl(
+        &cluster,
+        "patch configmap basket -n shop --type merge -p {\"data\":{\"LOG_LEVEL\":\"debug\"}}",
+    )
+    .await;
+    within_a_second(&cluster, "configmap basket -n shop", "/data/LOG_LEVEL", "info").await;
+    kubectl(&cluster, "delete configmap basket -n shop").await;
+    within_a_second(&cluster, "configmap basket -n shop", "/data/LOG_LEVEL", "info").await;
+    kubectl(
+        &cluster,
+        "label configmap basket -n shop core.rukpak.io/owner-name-",
+    )
+    .await;
+    within_a_second(
+        &cluster,
+        "configmap basket -n shop",
+        "/metadata/labels/core.rukpak.io~1owner-name",
+        "shop",
+    )
+    .await;
+
+    // What is not ours stays.
+    kubectl(&cluster, "annotate deployment basket -n shop team.example.com/on-call=ana").await;
+    kubectl(&cluster, "rollout restart deployment basket -n shop").await;
+    kubectl(&cluster, "scale deployment basket -n shop --replicas 5").await;
+    wait::until_true(LONG, "replicas are restored", || async {
+        let object = get(&cluster, "get deployment basket -n shop").await;
+        Ok(object.is_some_and(|object| object["spec"]["replicas"] == 2))
+    })
+    .await
+    .unwrap();
+    let kept = get(&cluster, "get deployment basket -n shop").await.unwrap();
+    assert_eq!(
+        kept["metadata"]["annotations"]["team.example.com/on-call"],
+        "ana"
+    );
+    let template = &kept["spec"]["template"]["metadata"]["annotations"];
+    assert!(template["kubectl.kubernetes.io/restartedAt"].is_string(), "{template}");
+
+    // A new version.
+    apply(&cluster, &deployment("shop", &two, &json!({}))).await;
+    installed(&cluster, "shop").await;
+    let object = get(&cluster, "get bundledeployment shop").await.unwrap();
+    assert_eq!(object["status"]["installed"]["version"], "2.0.0");
+    assert_eq!(object["status"]["revisions"][1]["state"], "Superseded");
+    assert!(get(&cluster, "get deployment wishlist -n shop").await.is_some());
+    for dropped in ["deployment", "configmap", "secret", "serviceaccount"] {
+        assert!(
+            get(&cluster, &format!("get {dropped} coupons -n shop")).await.is_none(),
+            "{dropped} coupons is still there\n{}",
+            webhook.log().unwrap()
+        );
+    }
+
+    // The end.
+    kubectl(&cluster, "delete bundledeployment shop --timeout 80s").await;
+    assert!(get(&cluster, "get namespace shop").await.is_none());
+    assert!(get(&cluster, "get crd queues.shop.example.com").await.is_none());
+    assert!(get(&cluster, "get clusterrole shop-features").await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_any_moment_it_ends_in_the_same_state() {
+    let (cluster, mut webhook) = stage().await;
+    let one = publish(&cluster, "team/shop:1.0.0", |f| bundles::shop(f, "1.0.0")).await;
+    apply(&cluster, &deployment("shop", &one, &json!({}))).await;
+    for moment in [100, 400, 900] {
+        tokio::time::sleep(Duration::from_millis(moment)).await;
+        webhook.kill().unwrap();
+        webhook.start().await.unwrap();
+    }
+    installed(&cluster, "shop").await;
+    let before = get(&cluster, "get bundledeployment shop").await.unwrap();
+
+    // What happened while it was away is found, and what did not happen is not applied again.
+    webhook.kill().unwrap();
+    kubectl(&cluster, "delete secret basket -n shop").await;
+    webhook.start().await.unwrap();
+    wait::until_true(LONG, "the Secret is back", || async {
+        Ok(get(&cluster, "get secret basket -n shop").await.is_some())
+    })
+    .await
+    .unwrap();
+    installed(&cluster, "shop").await;
+    webhook.restart().await.unwrap();
+    wait::until_true(LONG, "nothing is applied", || async {
+        Ok(webhook
+            .log()?
+            .contains("everything is in place: nothing is applied"))
+    })
+    .await
+    .unwrap();
+    let after = get(&cluster, "get bundledeployment shop").await.unwrap();
+    assert_eq!(
+        before["status"]["installed"]["fieldsDigest"],
+        after["status"]["installed"]["fieldsDigest"]
+    );
+
+    // In the middle of the removal, too.
+    kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    webhook.kill().unwrap();
+    webhook.start().await.unwrap();
+    wait::until_true(LONG, "all is gone", || async {
+        Ok(get(&cluster, "get bundledeployment shop").await.is_none()
+            && get(&cluster, "get crd queues.shop.example.com").await.is_none())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_that_moves_changes_nothing_and_is_told() {
+    let (cluster, _webhook) = stage().await;
+    publish(&cluster, "team/greeting:1", |f| bundles::greeting(f, "1.0.0", None)).await;
+    let tag = cluster.registry(0).unwrap().reference("team/greeting:1");
+    apply(&cluster, &deployment("greeting", &tag, &json!({}))).await;
+    installed(&cluster, "greeting").await;
+    let bundle = kubectl(&cluster, "get bundles -l app=greeting -o name").await;
+    let bundle = bundle.trim().trim_start_matches("bundle.core.rukpak.io/").to_owned();
+    let first = get(&cluster, &format!("get bundle {bundle}")).await.unwrap();
+    publish(&cluster, "team/greeting:1", |f| bundles::greeting(f, "2.0.0", None)).await;
+    let said = until(&cluster, &format!("bundle {bundle}"), "SourceMoved", "True").await;
+    let digest = first["status"]["content"]["digest"].as_str().unwrap();
+    assert!(said.contains(digest), "{said}");
+    let now = get(&cluster, &format!("get bundle {bundle}")).await.unwrap();
+    assert_eq!(now["status"]["content"], first["status"]["content"]);
+    let text = get(&cluster, "get configmap greeting -n greeting").await.unwrap();
+    assert_eq!(text["data"]["text"], "Hello from 1.0.0");
+    publish(&cluster, "team/greeting:1", |f| bundles::greeting(f, "1.0.0", None)).await;
+    until(&cluster, &format!("bundle {bundle}"), "SourceMoved", "False").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_written_while_admission_was_off_is_reported_and_not_installed() {
+    let (cluster, mut webhook) = stage().await;
+    let one = publish(&cluster, "team/greeting:1", |f| bundles::greeting(f, "1.0.0", None)).await;
+    webhook.stop().await.unwrap();
+    kubectl(&cluster, "delete validatingwebhookconfiguration bundle-webhook").await;
+    kubectl(&cluster, "delete mutatingwebhookconfiguration bundle-webhook").await;
+    apply(&cluster, &deployment("greeting", &one, &json!({}))).await;
+    webhook.register().await.unwrap();
+    webhook.start().await.unwrap();
+    let said = until(&cluster, "bundledeployment greeting", "Installed", "False").await;
+    assert!(said.contains("written while admission was off"), "{said}");
+    assert!(get(&cluster, "get namespace greeting").await.is_none());
+    // The way out that the message names.
+    webhook.wait_for_admission().await.unwrap();
+    kubectl(
+        &cluster,
+        "annotate bundledeployment greeting core.rukpak.io/checked=again --overwrite",
+    )
+    .await;
+    installed(&cluster, "greeting").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_others_and_custom_resources_of_people_are_safe() {
+    let (cluster, _webhook) = stage().await;
+    let one = publish(&cluster, "team/greeting:1", |f| bundles::greeting(f, "1.0.0", None)).await;
+    kubectl(&cluster, "create namespace greeting").await;
+    apply(&cluster, &deployment("greeting", &one, &json!({}))).await;
+    let said = until(&cluster, "bundledeployment greeting", "Installed", "False").await;
+    assert!(
+        said.contains("Namespace/greeting exists already and belongs to nobody"),
+        "{said}"
+    );
+    assert!(get(&cluster, "get configmap greeting -n greeting").await.is_none());
+    apply(&cluster, &deployment("greeting", &one, &json!({"collision": "Adopt"}))).await;
+    installed(&cluster, "greeting").await;
+    apply(&cluster, &deployment("again", &one, &json!({"collision": "Adopt"}))).await;
+    let said = until(&cluster, "bundledeployment again", "Installed", "False").await;
+    assert!(
+        said.contains("ConfigMap/greeting/greeting belongs to BundleDeployment greeting"),
+        "{said}"
+    );
+
+    let shop = publish(&cluster, "team/shop:1.0.0", |f| bundles::shop(f, "1.0.0")).await;
+    apply(&cluster, &deployment("shop", &shop, &json!({}))).await;
+    installed(&cluster, "shop").await;
+    let own = json!({"apiVersion": "shop.example.com/v1", "kind": "Feature", "metadata": {"name": "of-ana"}, "spec": {"enabled": true}});
+    apply(&cluster, &own).await;
+    kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
+    let said = wait::until(LONG, "the deletion is refused", || async {
+        let object = get(&cluster, "get bundledeployment shop").await.unwrap_or_default();
+        let found = condition(&object, "Ready");
+        Ok((found["reason"] == "RemovalRefused")
+            .then(|| found["message"].as_str().unwrap_or_default().to_owned()))
+    })
+    .await
+    .unwrap();
+    assert!(said.contains("of-ana"), "{said}");
+    assert!(get(&cluster, "get deployment basket -n shop").await.is_some());
+    kubectl(&cluster, "delete feature of-ana").await;
+    wait::until_true(LONG, "the deletion goes on", || async {
+        Ok(get(&cluster, "get bundledeployment shop").await.is_none())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_gets_what_their_own_rights_allow() {
+    let (cluster, _webhook) = stage().await;
+    let one = publish(&cluster, "team/greeting:1", |f| bundles::greeting(f, "1.0.0", None)).await;
+    let ana = cluster.kubeconfig_for("ana@example.com", &["developers"]).unwrap();
+    for role in ["bundle-user", "bundle-editor"] {
+        kubectl(
+            &cluster,
+            &format!("create clusterrolebinding ana-{role} --clusterrole {role} --user ana@example.com"),
+        )
+        .await;
+    }
+    let tool = cluster.tool(e2e::Tool::Kubectl).await.unwrap().kubeconfig(&ana);
+    let applied = tool
+        .args(["apply", "-f", "-"])
+        .stdin(deployment("greeting", &one, &json!({})).to_string())
+        .output()
+        .await
+        .unwrap();
+    applied.success().unwrap();
+    let said = until(&cluster, "bundledeployment greeting", "Authorized", "False").await;
+    for missing in [
+        "ana@example.com",
+        r#"in the cluster: {apiGroups: [""], resources: ["namespaces"], verbs: ["create", "delete", "patch"]}"#,
+        r#"in namespace greeting: {apiGroups: [""], resources: ["configmaps", "serviceaccounts"], verbs: ["create", "delete", "patch"]}"#,
+    ] {
+        assert!(said.contains(missing), "{missing} is not in {said}");
+    }
+    assert!(get(&cluster, "get namespace greeting").await.is_none());
+    kubectl(
+        &cluster,
+        "create clusterrole everything-here --verb create,patch,delete --resource namespaces,configmaps,serviceaccounts",
+    )
+    .await;
+    kubectl(
+        &cluster,
+        "create clusterrolebinding ana-everything --clusterrole everything-here --user ana@example.com",
+    )
+    .await;
+    installed(&cluster, "greeting").await;
+    until(&cluster, "bundledeployment greeting", "Authorized", "True").await;
+}
