@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Request};
 use kube::Client;
-use kube::client::Body;
+use kube::client::{Body, ClientBuilder};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tower::service_fn;
+use tower::timeout::TimeoutLayer;
 
 use crate::settings::Settings;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Until the head of an answer; also of a watch, whose body may go on. Above the minute that API servers give a request.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 
 /// Why there is no way to the API server.
@@ -75,7 +78,10 @@ impl Clients {
             None => Config::incluster().map_err(|source| ClusterError::NotInCluster { source })?,
         };
         config.connect_timeout = Some(CONNECT_TIMEOUT);
-        let own = Client::try_from(config).map_err(|source| ClusterError::Client { source })?;
+        let own = ClientBuilder::try_from(config)
+            .map_err(|source| ClusterError::Client { source })?
+            .with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT))
+            .build();
         Ok(Self::new(own))
     }
 

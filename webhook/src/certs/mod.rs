@@ -27,6 +27,10 @@ use crate::shared::{Shared, StampKey};
 
 /// How often the Secrets are looked at. By content: a mounted file is not watched, and neither are these.
 const LOOK: Duration = Duration::from_secs(15);
+/// How soon after a look that failed.
+const AGAIN: Duration = Duration::from_secs(2);
+/// How soon at most after somebody touched a registration: two programs that disagree must not race.
+const SETTLE: Duration = Duration::from_millis(200);
 
 /// Why a look failed.
 #[derive(Debug, thiserror::Error)]
@@ -51,17 +55,27 @@ pub async fn stamp_key(client: Client, namespace: &str) -> Result<StampKey, Secr
 pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: CancellationToken) {
     let mut touched = touched(&shared).fuse();
     loop {
-        if let Err(error) = look(&shared, &resolver).await {
-            shared.metrics.refresh_failed();
-            tracing::warn!(
-                error = crate::chain(&error),
-                "certificates and registrations: trying again soon"
-            );
-        }
+        let pause = match look(&shared, &resolver).await {
+            Ok(()) => LOOK,
+            Err(error) => {
+                shared.metrics.refresh_failed();
+                tracing::warn!(
+                    error = crate::chain(&error),
+                    "certificates and registrations: trying again soon"
+                );
+                AGAIN
+            }
+        };
+        let next = async {
+            tokio::time::sleep(SETTLE).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                Some(()) = touched.next() => {}
+            }
+        };
         tokio::select! {
             () = shutdown.cancelled() => return,
-            () = tokio::time::sleep(LOOK) => {}
-            Some(()) = touched.next() => {}
+            () = next => {}
         }
     }
 }
