@@ -45,12 +45,11 @@ impl Cluster {
         let sink = Arc::clone(&warnings);
         let collect = MapResponseLayer::new(move |response: http::Response<_>| {
             for header in response.headers().get_all(http::header::WARNING) {
-                if let Ok(text) = header.to_str() {
-                    let text = warning_text(text);
-                    let mut seen = sink.lock().unwrap_or_else(PoisonError::into_inner);
-                    if !seen.contains(&text) {
-                        seen.push(text);
-                    }
+                // Texts are UTF-8 on the wire, which `to_str` does not take.
+                let text = warning_text(&String::from_utf8_lossy(header.as_bytes()));
+                let mut seen = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                if !seen.contains(&text) {
+                    seen.push(text);
                 }
             }
             response

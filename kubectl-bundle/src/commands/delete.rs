@@ -72,7 +72,7 @@ async fn gone(
     timeout: Option<Duration>,
 ) -> Outcome {
     let progress = ui.progress(&format!("waiting for {name} to be cleaned up"));
-    let mut last = String::new();
+    let mut last = Vec::new();
     let outcome = {
         let question = |item: Option<&BundleDeployment>| {
             let Some(item) = item else {
@@ -80,7 +80,7 @@ async fn gone(
             };
             last = obstacles(item);
             if !last.is_empty() {
-                progress.now(format!("{name}: {}", last.replace('\n', "; ")));
+                progress.now(format!("{name}: {}", last.join("; ")));
             }
             Ok(Seen::NotYet)
         };
@@ -93,7 +93,7 @@ async fn gone(
     match outcome {
         Err(Failure::Findings { findings, .. }) if !last.is_empty() => Err(Failure::Findings {
             findings,
-            causes: vec![last],
+            causes: last,
         }),
         other => other,
     }

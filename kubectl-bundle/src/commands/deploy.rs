@@ -110,7 +110,7 @@ async fn installed(
 ) -> Outcome {
     let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
     let progress = ui.progress(&format!("waiting for {name} to be installed"));
-    let mut last = String::new();
+    let mut last = Vec::new();
     let outcome = {
         let question = |item: Option<&BundleDeployment>| {
             let Some(item) = item else {
@@ -121,7 +121,7 @@ async fn installed(
             }
             last = obstacles(item);
             if !last.is_empty() {
-                progress.now(format!("{name}: {}", last.replace('\n', "; ")));
+                progress.now(format!("{name}: {}", last.join("; ")));
             }
             Ok(Seen::NotYet)
         };
@@ -142,7 +142,7 @@ async fn installed(
         Err(Failure::Findings { findings, causes }) if causes.is_empty() && !last.is_empty() => {
             Err(Failure::Findings {
                 findings,
-                causes: last.lines().map(str::to_owned).collect(),
+                causes: last,
             })
         }
         Err(other) => Err(other),

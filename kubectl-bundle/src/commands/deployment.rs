@@ -1,8 +1,6 @@
 //! What several verbs say about a BundleDeployment.
 //! Not here: the verbs.
 
-use std::fmt::Write as _;
-
 use bundle_api::BundleDeployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -60,28 +58,34 @@ pub(super) fn is_installed(item: &BundleDeployment) -> bool {
         })
 }
 
-/// What stands in the way, as the conditions say it: those that are not true and have something to say.
-pub(super) fn obstacles(item: &BundleDeployment) -> String {
-    let mut text = String::new();
-    for condition in item
-        .status
-        .iter()
-        .flat_map(|status| &status.conditions)
+/// What stands in the way, as the conditions say it: each message once, and what is false before what is not known yet.
+pub(super) fn obstacles(item: &BundleDeployment) -> Vec<String> {
+    let conditions = item.status.iter().flat_map(|status| &status.conditions);
+    let mut found: Vec<&Condition> = conditions
         .filter(|condition| {
-            let expected = if condition.type_ == "Drifted" || condition.type_ == "Progressing" {
+            let expected = if condition.type_ == "Drifted" {
                 "False"
             } else {
                 "True"
             };
-            condition.status != expected && !condition.message.is_empty()
+            condition.type_ != "Progressing"
+                && condition.status != expected
+                && !condition.message.is_empty()
         })
-    {
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "{}={} {}: {}",
-            condition.type_, condition.status, condition.reason, condition.message
-        );
+        .collect();
+    if found.iter().any(|condition| condition.status != "Unknown") {
+        found.retain(|condition| condition.status != "Unknown");
     }
-    text.trim_end().to_owned()
+    let mut lines = Vec::new();
+    let mut told: Vec<&str> = Vec::new();
+    for condition in found {
+        if !told.contains(&condition.message.as_str()) {
+            told.push(&condition.message);
+            lines.push(format!(
+                "{}={} {}: {}",
+                condition.type_, condition.status, condition.reason, condition.message
+            ));
+        }
+    }
+    lines
 }

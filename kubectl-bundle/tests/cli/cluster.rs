@@ -178,20 +178,20 @@ fn speaks_as_kubectl_does() {
     ----- stdout -----
     bundledeployment.core.rukpak.io/web created
     ----- stderr -----
-    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web"
+    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web" …
     "#);
     kb_snapshot!(context, ["deploy", "web", PINNED, "-o", "name"], @r#"
     exit code: 0
     ----- stdout -----
     bundledeployment.core.rukpak.io/web
     ----- stderr -----
-    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web"
+    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web" …
     "#);
     kb_snapshot!(context, ["deploy", "web", PINNED], @r#"
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web"
+    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web" …
     Error from server (Forbidden): admission webhook "vbundledeployments.core.rukpak.io" denied the request: BUNDLE-REVIEW-012: ana may not use provisioner class "production"
     "#);
     kb_snapshot!(context, ["deploy", "web", PINNED], @r"
