@@ -111,6 +111,41 @@ async fn it_ends_in_order_when_asked_and_its_successor_leads_at_once_in_any_case
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn another_replica_leads_when_the_leader_dies_and_not_before() {
+    let cluster = Cluster::builder().start().await.unwrap();
+    let short = |admission| WebhookOptions {
+        admission,
+        flags: ["--lease-duration", "3s"].map(ToOwned::to_owned).into(),
+        ..WebhookOptions::default()
+    };
+    let mut first = cluster.start_webhook(short(true)).await.unwrap();
+    let identity = |port: u16| format!("e2e-{port}");
+    let (leader, cluster) = (identity(first.address().port()), &cluster);
+    wait::until_true(AT_ONCE, "the first leads", || async {
+        Ok(holder(cluster).await == leader)
+    })
+    .await
+    .unwrap();
+
+    let second = cluster.start_webhook(short(false)).await.unwrap();
+    let leads = |webhook: String| {
+        webhook
+            .lines()
+            .any(|line| line.trim() == "bundle_is_leader 1")
+    };
+    assert!(leads(first.metrics().await.unwrap()));
+    assert!(!leads(second.metrics().await.unwrap()));
+
+    first.kill().unwrap();
+    wait::until_true(SOON, "the second leads", || async {
+        Ok(leads(second.metrics().await?))
+    })
+    .await
+    .unwrap();
+    assert_eq!(holder(cluster).await, identity(second.address().port()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn its_own_identity_can_do_nothing_to_the_objects_of_bundles() {
     let cluster = Cluster::builder().start().await.unwrap();
     let _webhook = cluster
