@@ -152,7 +152,8 @@ impl Narrator for Terminal {
     fn ran(&mut self, output: &Output, took: Duration) {
         self.lines += 1;
         println!("$ {}", output.line);
-        for text in [&output.stdout, &output.stderr] {
+        // Talk comes before its result.
+        for text in [&output.stderr, &output.stdout] {
             if !text.trim().is_empty() {
                 println!("{}", text.trim_end());
             }

@@ -410,7 +410,20 @@ async fn refusals(t: &mut Teller<'_>) -> Result<()> {
         &["denied the request", "ana", "use", "core-rukpak-io-plain"],
     )
     .await?;
-    t.run("kubectl create clusterrole use-plain --verb=use --resource=provisionerclasses.core.rukpak.io --resource-name=core-rukpak-io-plain").await?;
+    t.write(
+        "use-plain.yaml",
+        "apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: use-plain}
+rules:
+- apiGroups: [core.rukpak.io]
+  resources: [provisionerclasses]
+  resourceNames: [core-rukpak-io-plain]
+  verbs: [use]
+",
+    )?;
+    t.run("cat use-plain.yaml").await?;
+    t.run("kubectl apply -f use-plain.yaml").await?;
     t.run("kubectl create clusterrolebinding ana-uses-plain --clusterrole=use-plain --user=ana")
         .await?;
     t.sees("the binding lets her in", &hers, |_| true).await?;

@@ -2,6 +2,7 @@
 
 mod cosign;
 mod guest;
+mod admission;
 mod harness;
 mod page;
 mod pod;

@@ -26,13 +26,7 @@ async fn publish(
         .kubectl_bundle(["push", &folder, &reference, "--overwrite-tag"])
         .await
         .unwrap();
-    pushed
-        .success()
-        .unwrap()
-        .lines()
-        .last()
-        .unwrap()
-        .to_owned()
+    pushed.success().unwrap().lines().last().unwrap().to_owned()
 }
 
 fn deployment(name: &str, reference: &str, more: &Value) -> Value {
@@ -160,7 +154,11 @@ async fn a_shop_is_installed_kept_replaced_and_removed() {
     let object = get(&cluster, "get bundledeployment shop").await.unwrap();
     let objects = object["status"]["installed"]["objects"].as_u64().unwrap();
     assert!(objects >= 200, "{object}");
-    assert!(get(&cluster, "get queue -n shop basket-events").await.is_some());
+    assert!(
+        get(&cluster, "get queue -n shop basket-events")
+            .await
+            .is_some()
+    );
 
     // Behind its back.
     kubectl(
@@ -168,9 +166,21 @@ async fn a_shop_is_installed_kept_replaced_and_removed() {
         "patch configmap basket -n shop --type merge -p {\"data\":{\"LOG_LEVEL\":\"debug\"}}",
     )
     .await;
-    within_a_second(&cluster, "configmap basket -n shop", "/data/LOG_LEVEL", "info").await;
+    within_a_second(
+        &cluster,
+        "configmap basket -n shop",
+        "/data/LOG_LEVEL",
+        "info",
+    )
+    .await;
     kubectl(&cluster, "delete configmap basket -n shop").await;
-    within_a_second(&cluster, "configmap basket -n shop", "/data/LOG_LEVEL", "info").await;
+    within_a_second(
+        &cluster,
+        "configmap basket -n shop",
+        "/data/LOG_LEVEL",
+        "info",
+    )
+    .await;
     kubectl(
         &cluster,
         "label configmap basket -n shop core.rukpak.io/owner-name-",
@@ -185,7 +195,11 @@ async fn a_shop_is_installed_kept_replaced_and_removed() {
     .await;
 
     // What is not ours stays.
-    kubectl(&cluster, "annotate deployment basket -n shop team.example.com/on-call=ana").await;
+    kubectl(
+        &cluster,
+        "annotate deployment basket -n shop team.example.com/on-call=ana",
+    )
+    .await;
     kubectl(&cluster, "rollout restart deployment basket -n shop").await;
     kubectl(&cluster, "scale deployment basket -n shop --replicas 5").await;
     wait::until_true(LONG, "replicas are restored", || async {
@@ -194,13 +208,18 @@ async fn a_shop_is_installed_kept_replaced_and_removed() {
     })
     .await
     .unwrap();
-    let kept = get(&cluster, "get deployment basket -n shop").await.unwrap();
+    let kept = get(&cluster, "get deployment basket -n shop")
+        .await
+        .unwrap();
     assert_eq!(
         kept["metadata"]["annotations"]["team.example.com/on-call"],
         "ana"
     );
     let template = &kept["spec"]["template"]["metadata"]["annotations"];
-    assert!(template["kubectl.kubernetes.io/restartedAt"].is_string(), "{template}");
+    assert!(
+        template["kubectl.kubernetes.io/restartedAt"].is_string(),
+        "{template}"
+    );
 
     // A new version.
     apply(&cluster, &deployment("shop", &two, &json!({}))).await;
@@ -208,10 +227,16 @@ async fn a_shop_is_installed_kept_replaced_and_removed() {
     let object = get(&cluster, "get bundledeployment shop").await.unwrap();
     assert_eq!(object["status"]["installed"]["version"], "2.0.0");
     assert_eq!(object["status"]["revisions"][1]["state"], "Superseded");
-    assert!(get(&cluster, "get deployment wishlist -n shop").await.is_some());
+    assert!(
+        get(&cluster, "get deployment wishlist -n shop")
+            .await
+            .is_some()
+    );
     for dropped in ["deployment", "configmap", "secret", "serviceaccount"] {
         assert!(
-            get(&cluster, &format!("get {dropped} coupons -n shop")).await.is_none(),
+            get(&cluster, &format!("get {dropped} coupons -n shop"))
+                .await
+                .is_none(),
             "{dropped} coupons is still there\n{}",
             webhook.log().unwrap()
         );
@@ -220,8 +245,16 @@ async fn a_shop_is_installed_kept_replaced_and_removed() {
     // The end.
     kubectl(&cluster, "delete bundledeployment shop --timeout 80s").await;
     assert!(get(&cluster, "get namespace shop").await.is_none());
-    assert!(get(&cluster, "get crd queues.shop.example.com").await.is_none());
-    assert!(get(&cluster, "get clusterrole shop-features").await.is_none());
+    assert!(
+        get(&cluster, "get crd queues.shop.example.com")
+            .await
+            .is_none()
+    );
+    assert!(
+        get(&cluster, "get clusterrole shop-features")
+            .await
+            .is_none()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -268,7 +301,9 @@ async fn killed_at_any_moment_it_ends_in_the_same_state() {
     webhook.start().await.unwrap();
     wait::until_true(LONG, "all is gone", || async {
         Ok(get(&cluster, "get bundledeployment shop").await.is_none()
-            && get(&cluster, "get crd queues.shop.example.com").await.is_none())
+            && get(&cluster, "get crd queues.shop.example.com")
+                .await
+                .is_none())
     })
     .await
     .unwrap();
@@ -277,32 +312,67 @@ async fn killed_at_any_moment_it_ends_in_the_same_state() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tag_that_moves_changes_nothing_and_is_told() {
     let (cluster, _webhook) = stage().await;
-    publish(&cluster, "team/greeting:1", |f| bundles::greeting(f, "1.0.0", None)).await;
+    publish(&cluster, "team/greeting:1", |f| {
+        bundles::greeting(f, "1.0.0", None)
+    })
+    .await;
     let tag = cluster.registry(0).unwrap().reference("team/greeting:1");
     apply(&cluster, &deployment("greeting", &tag, &json!({}))).await;
     installed(&cluster, "greeting").await;
     let bundle = kubectl(&cluster, "get bundles -l app=greeting -o name").await;
-    let bundle = bundle.trim().trim_start_matches("bundle.core.rukpak.io/").to_owned();
-    let first = get(&cluster, &format!("get bundle {bundle}")).await.unwrap();
-    publish(&cluster, "team/greeting:1", |f| bundles::greeting(f, "2.0.0", None)).await;
+    let bundle = bundle
+        .trim()
+        .trim_start_matches("bundle.core.rukpak.io/")
+        .to_owned();
+    let first = get(&cluster, &format!("get bundle {bundle}"))
+        .await
+        .unwrap();
+    publish(&cluster, "team/greeting:1", |f| {
+        bundles::greeting(f, "2.0.0", None)
+    })
+    .await;
     let said = until(&cluster, &format!("bundle {bundle}"), "SourceMoved", "True").await;
     let digest = first["status"]["content"]["digest"].as_str().unwrap();
     assert!(said.contains(digest), "{said}");
-    let now = get(&cluster, &format!("get bundle {bundle}")).await.unwrap();
+    let now = get(&cluster, &format!("get bundle {bundle}"))
+        .await
+        .unwrap();
     assert_eq!(now["status"]["content"], first["status"]["content"]);
-    let text = get(&cluster, "get configmap greeting -n greeting").await.unwrap();
+    let text = get(&cluster, "get configmap greeting -n greeting")
+        .await
+        .unwrap();
     assert_eq!(text["data"]["text"], "Hello from 1.0.0");
-    publish(&cluster, "team/greeting:1", |f| bundles::greeting(f, "1.0.0", None)).await;
-    until(&cluster, &format!("bundle {bundle}"), "SourceMoved", "False").await;
+    publish(&cluster, "team/greeting:1", |f| {
+        bundles::greeting(f, "1.0.0", None)
+    })
+    .await;
+    until(
+        &cluster,
+        &format!("bundle {bundle}"),
+        "SourceMoved",
+        "False",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_written_while_admission_was_off_is_reported_and_not_installed() {
     let (cluster, mut webhook) = stage().await;
-    let one = publish(&cluster, "team/greeting:1", |f| bundles::greeting(f, "1.0.0", None)).await;
+    let one = publish(&cluster, "team/greeting:1", |f| {
+        bundles::greeting(f, "1.0.0", None)
+    })
+    .await;
     webhook.stop().await.unwrap();
-    kubectl(&cluster, "delete validatingwebhookconfiguration bundle-webhook").await;
-    kubectl(&cluster, "delete mutatingwebhookconfiguration bundle-webhook").await;
+    kubectl(
+        &cluster,
+        "delete validatingwebhookconfiguration bundle-webhook",
+    )
+    .await;
+    kubectl(
+        &cluster,
+        "delete mutatingwebhookconfiguration bundle-webhook",
+    )
+    .await;
     apply(&cluster, &deployment("greeting", &one, &json!({}))).await;
     webhook.register().await.unwrap();
     webhook.start().await.unwrap();
@@ -322,7 +392,10 @@ async fn what_was_written_while_admission_was_off_is_reported_and_not_installed(
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_others_and_custom_resources_of_people_are_safe() {
     let (cluster, _webhook) = stage().await;
-    let one = publish(&cluster, "team/greeting:1", |f| bundles::greeting(f, "1.0.0", None)).await;
+    let one = publish(&cluster, "team/greeting:1", |f| {
+        bundles::greeting(f, "1.0.0", None)
+    })
+    .await;
     kubectl(&cluster, "create namespace greeting").await;
     apply(&cluster, &deployment("greeting", &one, &json!({}))).await;
     let said = until(&cluster, "bundledeployment greeting", "Installed", "False").await;
@@ -330,10 +403,22 @@ async fn objects_of_others_and_custom_resources_of_people_are_safe() {
         said.contains("Namespace/greeting exists already and belongs to nobody"),
         "{said}"
     );
-    assert!(get(&cluster, "get configmap greeting -n greeting").await.is_none());
-    apply(&cluster, &deployment("greeting", &one, &json!({"collision": "Adopt"}))).await;
+    assert!(
+        get(&cluster, "get configmap greeting -n greeting")
+            .await
+            .is_none()
+    );
+    apply(
+        &cluster,
+        &deployment("greeting", &one, &json!({"collision": "Adopt"})),
+    )
+    .await;
     installed(&cluster, "greeting").await;
-    apply(&cluster, &deployment("again", &one, &json!({"collision": "Adopt"}))).await;
+    apply(
+        &cluster,
+        &deployment("again", &one, &json!({"collision": "Adopt"})),
+    )
+    .await;
     let said = until(&cluster, "bundledeployment again", "Installed", "False").await;
     assert!(
         said.contains("ConfigMap/greeting/greeting belongs to BundleDeployment greeting"),
@@ -347,7 +432,9 @@ async fn objects_of_others_and_custom_resources_of_people_are_safe() {
     apply(&cluster, &own).await;
     kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
     let said = wait::until(LONG, "the deletion is refused", || async {
-        let object = get(&cluster, "get bundledeployment shop").await.unwrap_or_default();
+        let object = get(&cluster, "get bundledeployment shop")
+            .await
+            .unwrap_or_default();
         let found = condition(&object, "Ready");
         Ok((found["reason"] == "RemovalRefused")
             .then(|| found["message"].as_str().unwrap_or_default().to_owned()))
@@ -355,7 +442,11 @@ async fn objects_of_others_and_custom_resources_of_people_are_safe() {
     .await
     .unwrap();
     assert!(said.contains("of-ana"), "{said}");
-    assert!(get(&cluster, "get deployment basket -n shop").await.is_some());
+    assert!(
+        get(&cluster, "get deployment basket -n shop")
+            .await
+            .is_some()
+    );
     kubectl(&cluster, "delete feature of-ana").await;
     wait::until_true(LONG, "the deletion goes on", || async {
         Ok(get(&cluster, "get bundledeployment shop").await.is_none())
@@ -367,16 +458,27 @@ async fn objects_of_others_and_custom_resources_of_people_are_safe() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_gets_what_their_own_rights_allow() {
     let (cluster, _webhook) = stage().await;
-    let one = publish(&cluster, "team/greeting:1", |f| bundles::greeting(f, "1.0.0", None)).await;
-    let ana = cluster.kubeconfig_for("ana@example.com", &["developers"]).unwrap();
+    let one = publish(&cluster, "team/greeting:1", |f| {
+        bundles::greeting(f, "1.0.0", None)
+    })
+    .await;
+    let ana = cluster
+        .kubeconfig_for("ana@example.com", &["developers"])
+        .unwrap();
     for role in ["bundle-user", "bundle-editor"] {
         kubectl(
             &cluster,
-            &format!("create clusterrolebinding ana-{role} --clusterrole {role} --user ana@example.com"),
+            &format!(
+                "create clusterrolebinding ana-{role} --clusterrole {role} --user ana@example.com"
+            ),
         )
         .await;
     }
-    let tool = cluster.tool(e2e::Tool::Kubectl).await.unwrap().kubeconfig(&ana);
+    let tool = cluster
+        .tool(e2e::Tool::Kubectl)
+        .await
+        .unwrap()
+        .kubeconfig(&ana);
     let applied = tool
         .args(["apply", "-f", "-"])
         .stdin(deployment("greeting", &one, &json!({})).to_string())

@@ -1,0 +1,211 @@
+//! What admission answers on a real API server: the texts that people and scripts rely on, and the same verdict from `kubectl bundle check`.
+//! What becomes of an object that was admitted is in `reconcile` and `story`.
+
+use e2e::cluster::{Shared, shared};
+use e2e::{Cluster, WebhookOptions, bundles};
+use serde_json::{Value, json};
+
+const CLASS: &str = "core-rukpak-io-plain";
+
+fn bundle(name: &str, class: &str, source: Value) -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "Bundle",
+        "metadata": {"name": name},
+        "spec": {"provisionerClassName": class, "source": source}
+    })
+}
+
+fn image(reference: &str) -> Value {
+    json!({"type": "image", "image": {"ref": reference}})
+}
+
+fn deployment(name: &str, class: &str, source: Value) -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment",
+        "metadata": {"name": name},
+        "spec": {
+            "provisionerClassName": class,
+            "template": {"spec": {"provisionerClassName": class, "source": source}}
+        }
+    })
+}
+
+/// Pushes a greeting and returns its pinned reference.
+async fn publish(cluster: &Cluster, name: &str, kubernetes: Option<&str>) -> String {
+    let folder = cluster.folder().join("data").join(name);
+    bundles::greeting(&folder, "1.0.0", kubernetes).unwrap();
+    let reference = cluster.registry(0).unwrap().reference(&format!("{name}:1.0.0"));
+    let folder = folder.display().to_string();
+    let pushed = cluster.kubectl_bundle(["push", &folder, &reference]).await.unwrap();
+    pushed.success().unwrap().lines().last().unwrap().to_owned()
+}
+
+/// `kubectl create --dry-run=server` of an object; admission is asked as always.
+async fn create(cluster: &Cluster, object: &Value) -> e2e::Output {
+    let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
+    kubectl
+        .args(["create", "--dry-run=server", "-f", "-"])
+        .stdin(object.to_string())
+        .output()
+        .await
+        .unwrap()
+}
+
+async fn check(cluster: &Cluster, object: &Value) -> e2e::Output {
+    let plugin = cluster.plugin().await.unwrap();
+    plugin.args(["check", "-f", "-", "-o", "json"]).stdin(object.to_string()).output().await.unwrap()
+}
+
+async fn stage() -> Shared {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shapes_are_refused_in_rukpaks_words() {
+    let cluster = stage().await;
+    let both = json!({"type": "image", "image": {"ref": "registry.example.com/web:1"}, "http": {"url": "https://example.com/web.tgz"}});
+    let git = |directory: &str| json!({"type": "git", "git": {"repository": "https://git.example.com/web.git", "directory": directory, "ref": {"branch": "main"}}});
+    for (object, text) in [
+        (
+            bundle("both", CLASS, both),
+            "must validate one and only one schema (oneOf). Found 2 valid alternatives",
+        ),
+        (
+            bundle("none", CLASS, json!({"type": "image"})),
+            "must validate one and only one schema (oneOf). Found none valid",
+        ),
+        (
+            bundle("class", "invalid/class-name", image("registry.example.com/web:1")),
+            "Invalid value: \"invalid/class-name\"",
+        ),
+        (
+            bundle(&"b".repeat(53), CLASS, image("registry.example.com/web:1")),
+            "metadata.name: Too long: may not be longer than 52",
+        ),
+        (
+            deployment(&"d".repeat(46), CLASS, image("registry.example.com/web:1")),
+            "metadata.name: Too long: may not be longer than 45",
+        ),
+        (
+            bundle("outside", CLASS, git("../outside")),
+            "bundle.spec.source.git.directory begins with \"../\": directory must define path within the repository",
+        ),
+        (
+            bundle("mismatch", CLASS, json!({"type": "git", "image": {"ref": "registry.example.com/web:1"}})),
+            "bundle.spec.source.git must be set for source type \"git\"",
+        ),
+    ] {
+        let said = create(&cluster, &object).await.failure(1).unwrap();
+        assert!(said.contains(text), "expected `{text}` in `{said}`");
+    }
+    for directory in ["..", "/", "/etc", "a/../../b"] {
+        create(&cluster, &bundle("outside", CLASS, git(directory))).await.failure(1).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_class_is_admitted_with_a_warning() {
+    let cluster = stage().await;
+    let admitted = create(&cluster, &bundle("foreign", "somebody-else", image("registry.example.com/web:1"))).await;
+    assert!(admitted.is_success(), "{admitted}");
+    assert!(admitted.stderr.contains("Warning:"), "{admitted}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_and_admission_say_the_same() {
+    let cluster = stage().await;
+    let fits = publish(&cluster, "fits", Some(">=1.30 <1.40")).await;
+    let too_new = publish(&cluster, "too-new", Some(">=1.90")).await;
+    let nowhere = cluster.registry(0).unwrap().reference("nowhere:1");
+    for (object, code) in [
+        (bundle("fits", CLASS, image(&fits)), 0),
+        (deployment("fits", CLASS, image(&fits)), 0),
+        (bundle("too-new", CLASS, image(&too_new)), 3),
+        (deployment("too-new", CLASS, image(&too_new)), 3),
+        (bundle("foreign", "somebody-else", image(&fits)), 0),
+        (bundle("escape", CLASS, json!({"type": "git", "git": {"repository": "https://git.example.com/a.git", "directory": "..", "ref": {"tag": "v1"}}})), 3),
+        (bundle("unreadable", CLASS, image("Not A Reference")), 3),
+        (bundle("nowhere", CLASS, image(&nowhere)), 3),
+    ] {
+        let checked = check(&cluster, &object).await;
+        let created = create(&cluster, &object).await;
+        assert_eq!(created.is_success(), checked.code == Some(0), "{created}\n{checked}");
+        let findings: Value = serde_json::from_str(&checked.stdout).unwrap_or_else(|error| panic!("{error}: {checked}"));
+        let mut codes = Vec::new();
+        collect_codes(&findings, &mut codes);
+        for code in &codes {
+            assert!(created.stderr.contains(code), "check says {code}, admission does not: {created}");
+        }
+        if code == 0 {
+            assert!(created.is_success(), "{created}");
+        } else {
+            assert!(!codes.is_empty(), "a refusal without a code: {checked}");
+            assert!(matches!(checked.code, Some(1..=4)), "{checked}");
+        }
+    }
+}
+
+/// The codes of all findings, wherever they stand in the report.
+fn collect_codes(value: &Value, codes: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(code) = fields.get("code").and_then(Value::as_str) {
+                codes.push(code.to_owned());
+            }
+            fields.values().for_each(|value| collect_codes(value, codes));
+        }
+        Value::Array(items) => items.iter().for_each(|value| collect_codes(value, codes)),
+        _ => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_and_huge_reviews_are_answered_and_harm_nothing() {
+    let cluster = shared().await.unwrap();
+    let webhook = cluster.webhook().await.unwrap();
+    let client = reqwest::Client::builder().danger_accept_invalid_certs(true).build().unwrap();
+    for path in ["validate", "mutate"] {
+        let url = format!("https://{}/{path}", webhook.address());
+        for body in [
+            "",
+            "not json",
+            "{}",
+            "[]",
+            r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#,
+            r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"a"}}"#,
+            r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":7}"#,
+        ] {
+            let answer = client.post(&url).header("content-type", "application/json").body(body).send().await.unwrap();
+            let status = answer.status();
+            let text = answer.text().await.unwrap();
+            assert!(status.is_success(), "{path} {body}: {status} {text}");
+            let review: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(review["response"]["allowed"], false, "{path} {body}: {text}");
+        }
+        let huge = vec![b' '; 9 << 20];
+        let answer = client.post(&url).header("content-type", "application/json").body(huge).send().await;
+        // The server may close the connection before all has been sent; an answer, if there is one, is 413.
+        if let Ok(answer) = answer {
+            assert_eq!(answer.status().as_u16(), 413);
+        }
+    }
+    assert!(webhook.metrics().await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn vendor_suffixes_of_the_server_do_not_matter_and_stand_in_the_message() {
+    let cluster = Cluster::builder().server_version("v1.36.3-eks-abcdef0").registries(1).start().await.unwrap();
+    let _webhook = cluster.start_webhook(WebhookOptions::default()).await.unwrap();
+    let fits = publish(&cluster, "fits", Some(">=1.36.3 <1.37")).await;
+    let admitted = create(&cluster, &bundle("fits", CLASS, image(&fits))).await;
+    assert!(admitted.is_success(), "{admitted}");
+    let old = publish(&cluster, "old", Some("<1.30")).await;
+    let refused = create(&cluster, &bundle("old", CLASS, image(&old))).await.failure(1).unwrap();
+    for text in ["<1.30", "v1.36.3-eks-abcdef0"] {
+        assert!(refused.contains(text), "expected `{text}` in `{refused}`");
+    }
+}
