@@ -164,15 +164,12 @@ impl Asker<'_> {
         if let Some(own) = own {
             return Ok(Some(rights::rules_of(&own.value)));
         }
-        let found = match &role.namespace {
-            Some(namespace) => {
-                let api: Api<Role> = Api::namespaced(installer.clone(), namespace);
-                readable(api.get_opt(&role.name).await)?
-            }
-            None => {
-                let api: Api<ClusterRole> = Api::all(installer.clone());
-                readable(api.get_opt(&role.name).await)?
-            }
+        let found = if let Some(namespace) = &role.namespace {
+            let api: Api<Role> = Api::namespaced(installer.clone(), namespace);
+            readable(api.get_opt(&role.name).await)?
+        } else {
+            let api: Api<ClusterRole> = Api::all(installer.clone());
+            readable(api.get_opt(&role.name).await)?
         };
         Ok(found.map(|role| rights::rules_of(&role)))
     }

@@ -114,14 +114,24 @@ impl Books {
         });
     }
 
-    /// How these objects are is not known: they count as drifted until they have been looked at.
-    pub(super) fn doubt<'a>(&self, deployment: &str, keys: impl IntoIterator<Item = &'a str>) {
+    /// These objects were found to be out of line.
+    pub(super) fn doubt(&self, deployment: &str, keys: BTreeSet<String>) {
         self.with(deployment, |book| {
             for key in keys {
-                book.drifted
-                    .entry(key.to_owned())
-                    .or_insert_with(Timestamp::now);
+                book.drifted.entry(key).or_insert_with(Timestamp::now);
             }
+        });
+    }
+
+    /// Whether objects of `deployment` are between two contents: some were applied, and not all.
+    pub(super) fn is_between(&self, deployment: &str) -> bool {
+        self.with(deployment, |book| book.busy)
+    }
+
+    /// The health of an object is looked at again.
+    pub(super) fn touch(&self, deployment: &str, key: &str) {
+        self.with(deployment, |book| {
+            book.touched.insert(key.to_owned());
         });
     }
 

@@ -186,6 +186,7 @@ impl Turn<'_> {
 
     async fn run(&mut self) -> Result<Option<Duration>, Trouble> {
         let spec = self.checked()?;
+        super::room::is_plain(self.class)?;
         let Source::Image {
             reference,
             pull_secret,
@@ -265,15 +266,14 @@ impl Turn<'_> {
     ) -> Result<(), Trouble> {
         const FAILED: &str = reason::UNPACK_FAILED;
         let registry = content::registry(self.room, pull_secret, FAILED).await?;
-        let pinned = match reference.pinned() {
-            Some(pinned) => pinned,
-            None => {
-                let digest = registry
-                    .resolve(reference)
-                    .await
-                    .map_err(|error| content::trouble(error, FAILED))?;
-                reference.pin(digest)
-            }
+        let pinned = if let Some(pinned) = reference.pinned() {
+            pinned
+        } else {
+            let digest = registry
+                .resolve(reference)
+                .await
+                .map_err(|error| content::trouble(error, FAILED))?;
+            reference.pin(digest)
         };
         let verified = verify::verify(self.room, self.class, &registry, pinned).await;
         let decided = match verified {
@@ -379,13 +379,11 @@ impl Turn<'_> {
             reason::UNPACK_SUCCESSFUL,
             "Successfully unpacked the bundle",
         );
-        let now_named = match reference.digest() {
-            Some(digest) => Ok(digest.clone()),
-            None => {
-                let registry =
-                    content::registry(self.room, pull_secret, reason::UNPACK_FAILED).await?;
-                registry.resolve(reference).await
-            }
+        let now_named = if let Some(digest) = reference.digest() {
+            Ok(digest.clone())
+        } else {
+            let registry = content::registry(self.room, pull_secret, reason::UNPACK_FAILED).await?;
+            registry.resolve(reference).await
         };
         match now_named {
             Ok(digest) if digest == *recorded => self.said.set(

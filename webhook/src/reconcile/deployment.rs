@@ -29,8 +29,8 @@ use crate::cluster::ServiceAccount;
 
 /// How many objects and warnings a status lists.
 const LISTED: usize = 20;
-/// How soon health is looked at again while something is on its way.
-const HEALTH_AGAIN: Duration = Duration::from_secs(15);
+/// How soon health is looked at again where it could not be read. Everything else is told by watches.
+const HEALTH_AGAIN: Duration = Duration::from_secs(5);
 
 /// Reconciles one BundleDeployment.
 pub(super) async fn reconcile(
@@ -288,6 +288,7 @@ impl Turn<'_> {
     }
 
     async fn run(&mut self) -> Result<Option<Duration>, Trouble> {
+        super::room::is_plain(self.class)?;
         let template = self.spec.template.clone();
         let child = child::of_template(self.room, self.object, &template, &self.requester)
             .await
@@ -316,32 +317,45 @@ impl Turn<'_> {
         self.placed = matches!(result, Ok(true));
         let in_place =
             unpacked && self.room.books.content(&self.name) == Some(self.content_key(&placing));
-        // While new content is on its way or cannot be installed, the old is kept as it was.
         let kept = if in_place {
+            let installed = self.status.active_bundle.as_deref() == Some(&child.name);
+            self.approve(&placing, !installed).await.ok();
             self.keep(&placing).await
+        } else if self.room.books.is_between(&self.name) {
+            // Some objects are of the new content already: restoring the old would undo what is tried again soon.
+            Ok(None)
         } else {
+            // While new content is on its way, or may not be installed, the old is kept as it was.
             self.keep_active(&account, &client).await
         };
-        let clear = child::clear(
+        if self.placed || !in_place {
+            self.clear(&child, in_place).await;
+        }
+        result?;
+        let wait = kept?;
+        self.tell_installed(&child, in_place);
+        Ok(wait)
+    }
+
+    /// Deletes Bundles that nobody needs any more.
+    async fn clear(&self, child: &Child, in_place: bool) {
+        let active = self.status.active_bundle.as_deref();
+        let cleared = child::clear(
             self.room,
             self.object,
             &child.name,
-            self.status.active_bundle.as_deref(),
+            active,
             &self.core_revisions(),
-            in_place && self.status.active_bundle.as_deref() == Some(&child.name),
+            in_place && active == Some(&child.name),
         )
         .await;
-        if let Err(error) = clear {
+        if let Err(error) = cleared {
             tracing::warn!(
                 deployment = self.name,
                 error = crate::chain(&error),
                 "old Bundles cannot be cleared away yet"
             );
         }
-        result?;
-        let wait = kept?;
-        self.tell_installed(&child, in_place);
-        Ok(wait)
     }
 
     /// Says how the Bundle is; whether its content can be installed.
@@ -400,8 +414,7 @@ impl Turn<'_> {
                 wait = Some(pause);
             }
         }
-        keep::look(self.room, placing.client, &name).await;
-        if !self.room.books.unhealthy(&name).is_empty() {
+        if keep::look(self.room, placing.client, &name).await {
             wait = Some(wait.unwrap_or(HEALTH_AGAIN).min(HEALTH_AGAIN));
         }
         Ok(wait)
@@ -514,10 +527,16 @@ impl Turn<'_> {
                 &format!("Instantiated bundle {} successfully", child.name),
             );
         } else if self.status.active_bundle.is_none() {
+            let failed = child.status.phase.as_deref() == Some(names::PHASE_FAILING);
+            let (state, found) = if failed {
+                (State::False, reason::UNPACK_FAILED)
+            } else {
+                (State::Unknown, reason::UNPACK_PENDING)
+            };
             self.said.set(
                 condition::INSTALLED,
-                State::False,
-                reason::UNPACK_PENDING,
+                state,
+                found,
                 "nothing is installed yet",
             );
         }
@@ -651,7 +670,11 @@ impl Turn<'_> {
         let (progressing, ready, found, message) = match (trouble, bundle) {
             _ if self.spec.paused => (
                 State::False,
-                installed_now.then_some(State::True).unwrap_or(State::False),
+                if installed_now {
+                    State::True
+                } else {
+                    State::False
+                },
                 reason::PAUSED.to_owned(),
                 "spec.paused is true: nothing is changed".to_owned(),
             ),

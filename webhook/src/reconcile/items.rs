@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    fn prepared(metadata: Value, namespaced: bool) -> Item {
+    fn prepared(metadata: &Value, namespaced: bool) -> Item {
         let namespace = metadata["namespace"].as_str().map(str::to_owned);
         let object = Manifest {
             id: ObjectId {
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn our_labels_are_added_to_those_of_the_content() {
         let item = prepared(
-            json!({ "name": "x", "labels": { "app": "a" }, "uid": "1" }),
+            &json!({ "name": "x", "labels": { "app": "a" }, "uid": "1" }),
             true,
         );
         assert_eq!(
@@ -231,10 +231,10 @@ mod tests {
     #[test]
     fn a_namespace_stays_where_the_kind_has_one_and_goes_where_not() {
         assert_eq!(
-            prepared(json!({ "name": "x", "namespace": "a" }), true).key,
+            prepared(&json!({ "name": "x", "namespace": "a" }), true).key,
             "ConfigMap/a/x"
         );
-        let cluster = prepared(json!({ "name": "x", "namespace": "a" }), false);
+        let cluster = prepared(&json!({ "name": "x", "namespace": "a" }), false);
         assert_eq!(cluster.key, "ConfigMap/x");
         assert_eq!(cluster.value["metadata"].get("namespace"), None);
     }

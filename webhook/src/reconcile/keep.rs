@@ -1,7 +1,7 @@
 //! Keeping what is installed: drifted objects applied again, health looked at where something moved.
 //! Not here: seeing drift (watch, books), or installing (place).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use bundle_core::plan::applyset::GroupKind;
@@ -75,8 +75,23 @@ async fn covered(client: &Client, item: &Item) -> bool {
     }
 }
 
-/// Looks at each object that moved, and records how it is.
-pub(super) async fn look(room: &Room, client: &Client, deployment: &str) {
+/// The items that are not there, or lack something that we apply: found by reading each of them, where hashes do not tell.
+pub(super) async fn changed(
+    client: &Client,
+    items: &[Item],
+    seen: &BTreeMap<String, object::Seen>,
+) -> BTreeSet<String> {
+    let looked = super::parallel::all(items.iter().map(|item| async move {
+        let same = seen.contains_key(&item.key) && covered(client, item).await;
+        (!same).then(|| item.key.clone())
+    }))
+    .await;
+    looked.into_iter().flatten().collect()
+}
+
+/// Looks at each object that moved, and records how it is. Says whether one could not be read and has to be looked at again.
+pub(super) async fn look(room: &Room, client: &Client, deployment: &str) -> bool {
+    let mut again = false;
     let touched = room.books.take_touched(deployment);
     let looked: Vec<_> = super::parallel::all(touched.into_iter().map(|key| async move {
         let health = health_of(room, client, &key).await;
@@ -87,10 +102,15 @@ pub(super) async fn look(room: &Room, client: &Client, deployment: &str) {
         let why = match health {
             Ok(Health::Ready) => None,
             Ok(Health::Waiting(why) | Health::Failed(why)) => Some(why),
-            Err(error) => Some(format!("cannot be read: {}", object::told(&error))),
+            Err(error) => {
+                again = true;
+                room.books.touch(deployment, &key);
+                Some(format!("cannot be read: {}", object::told(&error)))
+            }
         };
         room.books.tell_health(deployment, &key, why);
     }
+    again
 }
 
 async fn health_of(room: &Room, client: &Client, key: &str) -> Result<Health, kube::Error> {

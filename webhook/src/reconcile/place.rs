@@ -22,9 +22,9 @@ use super::child::Child;
 use super::deployment::Turn;
 use super::install::{Done, Install};
 use super::items::{self, Item, Owner};
-use super::remove::Remover;
+use super::remove::{self, Remover};
 use super::trouble::{Retry, Trouble};
-use super::{approve, authorize, bundle, content, keep};
+use super::{approve, authorize, bundle, content, keep, verify};
 use crate::cluster::ServiceAccount;
 
 /// How many warnings a status holds, and how many objects a message names.
@@ -112,12 +112,20 @@ impl Turn<'_> {
             return Ok(false);
         }
         let items = self.items(placing).await?;
-        let first = self.installed_digest() != Some(placing.digest());
+        let first = !self.is_installed(placing);
         self.within_targets(&items)?;
         self.authorize(placing, &items, first).await?;
-        self.approve(placing).await?;
+        self.approve(placing, first).await?;
+        if first {
+            self.verify(placing).await?;
+        }
         self.record_inventory(&items).await?;
         let served = self.watch(placing, &items, false).await?;
+        let only_reports = self.spec.paused || !self.spec.correct_drift;
+        if known.is_none() && !first && only_reports {
+            self.find_again(placing).await?;
+            return Ok(false);
+        }
         if known.is_none() && !first && self.is_as_left(&items, placing) {
             tracing::info!(
                 deployment = self.name,
@@ -143,12 +151,16 @@ impl Turn<'_> {
         self.watch(placing, &items, false).await?;
         let seen = self.room.watches.seen_of(&self.name);
         let in_place = self.is_as_left(&items, placing);
+        let changed = if in_place {
+            BTreeSet::new()
+        } else {
+            keep::changed(placing.client, &items, &seen).await
+        };
         let left: HashMap<String, Left> = items
             .iter()
             .map(|item| {
-                // What is known to be as we left it is taken as it is; of anything else, the next look says that it drifted.
                 let left = match seen.get(&item.key) {
-                    Some(seen) if in_place => super::install::left(seen),
+                    Some(seen) if !changed.contains(&item.key) => super::install::left(seen),
                     _ => Left {
                         print: None,
                         version: 0,
@@ -157,13 +169,9 @@ impl Turn<'_> {
                 (item.key.clone(), left)
             })
             .collect();
-        let key = format!("{} {}", placing.digest(), placing.account);
+        let key = self.content_key(placing);
         self.room.books.settle(&self.name, &key, left, &seen);
-        if !in_place {
-            self.room
-                .books
-                .doubt(&self.name, items.iter().map(|item| item.key.as_str()));
-        }
+        self.room.books.doubt(&self.name, changed);
         Ok(())
     }
 
@@ -177,11 +185,28 @@ impl Turn<'_> {
         )
     }
 
-    fn installed_digest(&self) -> Option<&str> {
-        self.status
-            .installed
-            .as_ref()
-            .map(|installed| installed.digest.as_str())
+    /// Whether just this content was installed completely, as the same ServiceAccount: objects without a namespace go where that one lives.
+    fn is_installed(&self, placing: &Placing<'_>) -> bool {
+        self.status.installed.as_ref().is_some_and(|installed| {
+            installed.digest == placing.digest()
+                && installed.installed_as.as_ref().is_some_and(|account| {
+                    account.namespace == placing.account.namespace
+                        && account.name == placing.account.name
+                })
+        })
+    }
+
+    /// Verifies the content once more before it is first installed: policies may have changed since it was unpacked.
+    async fn verify(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
+        let (pinned, secret) = placing.source()?;
+        let registry = content::registry(self.room, secret.as_deref(), placing.reason).await?;
+        verify::verify(self.room, self.class, &registry, pinned)
+            .await
+            .map(drop)
+            .map_err(|trouble| Trouble {
+                reason: placing.reason,
+                ..trouble
+            })
     }
 
     fn within_targets(&self, items: &[Item]) -> Result<(), Trouble> {
@@ -265,7 +290,12 @@ impl Turn<'_> {
         Ok(())
     }
 
-    async fn approve(&mut self, placing: &Placing<'_>) -> Result<(), Trouble> {
+    /// Whether the content is approved. A withdrawn approval is told, and tears nothing down: only content that is new waits for one.
+    pub(super) async fn approve(
+        &mut self,
+        placing: &Placing<'_>,
+        first: bool,
+    ) -> Result<(), Trouble> {
         let approved = approve::approved(
             self.room,
             self.object,
@@ -295,6 +325,9 @@ impl Turn<'_> {
                     "NotApproved",
                     &trouble.message,
                 );
+                if !first {
+                    return Ok(());
+                }
                 Err(Trouble {
                     reason: self.install_reason(),
                     ..trouble
@@ -439,11 +472,8 @@ impl Turn<'_> {
         let Some(installed) = &self.status.installed else {
             return false;
         };
-        let same_account = installed.installed_as.as_ref().is_some_and(|account| {
-            account.namespace == placing.account.namespace && account.name == placing.account.name
-        });
         let same_spec = self.old.observed_generation == self.object.metadata.generation;
-        if !same_account || !same_spec {
+        if !same_spec || !self.is_installed(placing) {
             return false;
         }
         let seen = self.room.watches.seen_of(&self.name);
@@ -529,7 +559,7 @@ impl Turn<'_> {
         }
         let mut rest = going;
         while !rest.is_empty() {
-            let step: Vec<_> = remover.next_step(&rest).into_iter().cloned().collect();
+            let step: Vec<_> = remove::next_step(&rest).into_iter().cloned().collect();
             remover.delete(&step).await?;
             rest.retain(|present| !step.iter().any(|gone| gone.id == present.id));
             for gone in &step {

@@ -269,28 +269,28 @@ impl Remover<'_> {
         }
         Ok(())
     }
+}
 
-    /// The next objects to go, of those that are still there: the later ones wait until these have gone.
-    pub(super) fn next_step<'a>(&self, objects: &'a [Present]) -> Vec<&'a Present> {
-        let defined: BTreeSet<String> = objects
-            .iter()
-            .filter(|present| Phase::of(&present.id.group, &present.id.kind) == Phase::Crds)
-            .filter_map(|present| present.id.name.split_once('.').map(|(_, g)| g.to_owned()))
-            .collect();
-        let steps = phases::removal(objects.iter().map(|present| &present.id), |id| {
-            defined.contains(&id.group)
-        });
-        let first: BTreeSet<&ObjectId> = steps
-            .into_iter()
-            .next()
-            .unwrap_or_default()
-            .into_iter()
-            .collect();
-        objects
-            .iter()
-            .filter(|present| first.contains(&present.id))
-            .collect()
-    }
+/// The next objects to go, of those that are still there: the later ones wait until these have gone.
+pub(super) fn next_step(objects: &[Present]) -> Vec<&Present> {
+    let defined: BTreeSet<String> = objects
+        .iter()
+        .filter(|present| Phase::of(&present.id.group, &present.id.kind) == Phase::Crds)
+        .filter_map(|present| present.id.name.split_once('.').map(|(_, g)| g.to_owned()))
+        .collect();
+    let steps = phases::removal(objects.iter().map(|present| &present.id), |id| {
+        defined.contains(&id.group)
+    });
+    let first: BTreeSet<&ObjectId> = steps
+        .into_iter()
+        .next()
+        .unwrap_or_default()
+        .into_iter()
+        .collect();
+    objects
+        .iter()
+        .filter(|present| first.contains(&present.id))
+        .collect()
 }
 
 /// Up to ten of `objects` by name.

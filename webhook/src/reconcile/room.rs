@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bundle_api::names;
+use bundle_core::diagnostic::codes;
 use bundle_core::review::Class;
+use bundle_core::review::class::Provisioner;
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::core::discovery::ApiResource;
@@ -17,7 +19,7 @@ use super::object;
 use super::scope::Scopes;
 use super::status::Teller;
 use super::store::Store;
-use super::trouble::Retry;
+use super::trouble::{Retry, Trouble};
 use super::watch::Watches;
 use crate::shared::Shared;
 
@@ -62,6 +64,22 @@ pub(super) enum ClassFound {
     Unreadable(String),
 }
 
+/// Says so where a class is ours and its provisioner is not built yet.
+pub(super) fn is_plain(class: &Class) -> Result<(), Trouble> {
+    if class.provisioner == Provisioner::Plain {
+        return Ok(());
+    }
+    Err(Trouble::new(
+        codes::install::NOT_IMPLEMENTED,
+        names::reason::UNPACK_FAILED,
+        format!(
+            "class {} is of provisioner {:?}, which does nothing yet: only plain manifests are installed",
+            class.name, class.provisioner
+        ),
+        Retry::OnChange,
+    ))
+}
+
 impl Room {
     pub(super) fn new(shared: Arc<Shared>, books: Arc<Books>) -> Self {
         let own = shared.client();
@@ -92,9 +110,7 @@ impl Room {
             return Ok(ClassFound::Gone);
         };
         Ok(match Class::parse(name, &object.data["spec"]) {
-            Ok(class) if class.provisioner == bundle_core::review::class::Provisioner::Plain => {
-                ClassFound::Ours(Box::new(class))
-            }
+            Ok(class) if class.is_ours() => ClassFound::Ours(Box::new(class)),
             Ok(_) => ClassFound::Foreign,
             Err(findings) => ClassFound::Unreadable(findings.to_string()),
         })

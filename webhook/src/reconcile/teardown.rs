@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 
-use super::remove::{Remover, name_some};
+use super::remove::{Remover, name_some, next_step};
 use super::room::{ClassFound, Room};
 use super::said::{self, Said};
 use super::trouble::{Retry, Trouble};
@@ -219,7 +219,7 @@ async fn tear_down(
         if present.is_empty() {
             return Ok(());
         }
-        let step = remover.next_step(&present);
+        let step = next_step(&present);
         remover.delete(step.iter().copied()).await?;
         if Instant::now() > end {
             return Err(Trouble::new(

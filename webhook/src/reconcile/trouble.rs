@@ -90,7 +90,7 @@ pub(super) fn list(mut complaints: Vec<String>, most: usize) -> String {
     complaints.truncate(most);
     let mut text = bounded(&complaints.join("; "), 8192);
     if rest > 0 {
-        text.push_str(&format!("; and {rest} more"));
+        text = format!("{text}; and {rest} more");
     }
     text
 }
