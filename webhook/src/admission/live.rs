@@ -73,10 +73,10 @@ impl Lookups for Live {
     }
 
     fn policies(&self) -> Option<(Policies, u64)> {
-        let shelf = &self.shared.policies;
+        let stored = &self.shared.policies;
         // The number first: were it read last, old policies could be taken for new ones.
-        let generation = shelf.generation();
-        shelf.is_synced().then(|| (shelf.all(), generation))
+        let generation = stored.generation();
+        stored.is_synced().then(|| (stored.all(), generation))
     }
 
     fn server(&self) -> Option<ServerVersion> {
@@ -111,8 +111,8 @@ impl Lookups for Live {
     }
 
     async fn class(&self, name: &str) -> ClassFact {
-        let shelf = &self.shared.classes;
-        if !shelf.is_synced() {
+        let stored = &self.shared.classes;
+        if !stored.is_synced() {
             return ClassFact::Unavailable(
                 Finding::error(
                     codes::review::CLASSES_UNKNOWN,
@@ -121,7 +121,7 @@ impl Lookups for Live {
                 .hint("try again in a moment"),
             );
         }
-        if let Some(known) = shelf.get(name) {
+        if let Some(known) = stored.get(name) {
             return fact((*known).clone());
         }
         // It may have been created just now.

@@ -107,9 +107,9 @@ pub(super) async fn gather<L: Lookups>(
     let policies = matching(lookups, needs);
 
     let classes = join_all(needs.classes.iter().map(|name| async {
-        let used = may(on_class(bundle_api::names::verb::USE, name));
-        let (class, used) = futures::join!(lookups.class(name), used);
-        (name.clone(), class, used)
+        let asked = may(on_class(bundle_api::names::verb::USE, name));
+        let (class, allowed) = futures::join!(lookups.class(name), asked);
+        (name.clone(), class, allowed)
     }));
     let impersonate = needs.impersonate.as_ref().map(|account| {
         let ServiceAccount { namespace, name } = account.clone();
@@ -160,9 +160,9 @@ pub(super) async fn gather<L: Lookups>(
         server: lookups.server(),
         system_namespace: system,
     };
-    for (name, class, used) in classes {
+    for (name, class, allowed) in classes {
         gathered.classes.insert(name.clone(), class);
-        gathered.may_use.insert(name, used);
+        gathered.may_use.insert(name, allowed);
     }
     // Last: a registry of the requester's choice is only spoken to for those whom the judge would let through so far.
     if let Some(image) = &needs.image

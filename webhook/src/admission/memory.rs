@@ -85,7 +85,7 @@ pub(super) fn key(subject: &Subject<'_>, user: &UserInfo) -> Digest {
         subject.name,
         old,
         spec_digest(subject.spec()),
-        subject.is_deleted(),
+        subject.is_leaving(),
         format!("{:?}", subject.standing),
         subject.own,
         user.username,

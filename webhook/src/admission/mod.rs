@@ -319,7 +319,7 @@ impl<L: Lookups> Admission<L> {
         let Some(found) = stamping::annotation(standings.subject.new) else {
             return verdict;
         };
-        if standings.subject.is_deleted()
+        if standings.subject.is_leaving()
             || self.wanted(*stamp, standings).as_deref() == Some(found)
         {
             return verdict;

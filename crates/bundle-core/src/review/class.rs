@@ -249,8 +249,8 @@ mod tests {
 
     use super::*;
 
-    fn class(spec: Value) -> Class {
-        Class::parse("plain", &spec).unwrap()
+    fn class(spec: &Value) -> Class {
+        Class::parse("plain", spec).unwrap()
     }
 
     fn image(reference: &str) -> Source {
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn nothing_but_a_provisioner_has_the_defaults() {
-        let class = class(json!({"provisioner": "core.rukpak.io/plain"}));
+        let class = class(&json!({"provisioner": "core.rukpak.io/plain"}));
         assert_eq!(class.provisioner, Provisioner::Plain);
         assert_eq!(class.authorization, Authorization::Requester);
         assert_eq!(class.approval, Approval::None);
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn sources_are_limited_by_type_and_host() {
         let class = class(
-            json!({"provisioner": "core.rukpak.io/plain", "sources": {"types": ["image"], "hosts": ["registry.example.com", "*.internal.example.com:5000"]}}),
+            &json!({"provisioner": "core.rukpak.io/plain", "sources": {"types": ["image"], "hosts": ["registry.example.com", "*.internal.example.com:5000"]}}),
         );
         for (reference, taken) in [
             ("registry.example.com/web:1", true),
@@ -324,7 +324,7 @@ mod tests {
             url: url.to_owned(),
             auth: super::super::source::Auth::default(),
         };
-        let class = class(json!({"provisioner": "core.rukpak.io/plain"}));
+        let class = class(&json!({"provisioner": "core.rukpak.io/plain"}));
         for (url, taken) in [
             ("http://169.254.169.254/latest", false),
             ("http://[::1]:80/a", false),

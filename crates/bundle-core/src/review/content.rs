@@ -138,7 +138,7 @@ fn image(
             }
         }
         ContentFact::Unavailable(why) => {
-            unseen(why, sourced, reference, signatures, facts, findings)
+            unseen(why, sourced, reference, signatures, facts, findings);
         }
         ContentFact::PoliciesUnknown(why) => findings.push(why.clone()),
         ContentFact::NotAsked => {

@@ -190,6 +190,10 @@ fn template(field: &Field<'_>, findings: &mut Findings) -> Option<Template> {
 }
 
 /// The optional fields.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own in the API"
+)]
 struct Optional {
     service_account: Option<ServiceAccount>,
     paused: bool,
@@ -279,13 +283,15 @@ impl Rest<'_, '_> {
         let history = field.get("history");
         let count = match history.value() {
             None => 5,
-            Some(value) => match value.as_u64() {
-                Some(count @ 0..=100) => usize::try_from(count).unwrap_or(100),
-                _ => {
+            Some(value) => {
+                let count = value.as_u64().filter(|count| *count <= 100);
+                if count.is_none() {
                     history.bad(self.findings, "must be a number from 0 to 100");
-                    5
                 }
-            },
+                count
+                    .and_then(|count| usize::try_from(count).ok())
+                    .unwrap_or(5)
+            }
         };
         Rollout {
             deadline: duration,
@@ -388,7 +394,7 @@ mod tests {
 
     use super::*;
 
-    fn with(more: Value) -> Value {
+    fn with(more: &Value) -> Value {
         let mut spec = json!({
             "provisionerClassName": "plain",
             "template": {"spec": {"provisionerClassName": "plain", "source": {"type": "image", "image": {"ref": "registry.example.com/web:1"}}}},
@@ -401,7 +407,7 @@ mod tests {
 
     #[test]
     fn rukpaks_form_has_the_defaults() {
-        let spec = CheckedDeploymentSpec::parse(&with(json!({}))).unwrap();
+        let spec = CheckedDeploymentSpec::parse(&with(&json!({}))).unwrap();
         assert!(spec.correct_drift && !spec.adopt && !spec.paused && !spec.accept_unsupported);
         assert_eq!(spec.rollout.deadline, Duration::from_secs(600));
         assert_eq!(spec.rollout.history, 5);
@@ -411,7 +417,7 @@ mod tests {
 
     #[test]
     fn everything_can_be_said() {
-        let spec = CheckedDeploymentSpec::parse(&with(json!({
+        let spec = CheckedDeploymentSpec::parse(&with(&json!({
             "serviceAccount": {"namespace": "team-a", "name": "deployer"},
             "paused": true,
             "collision": "Adopt",

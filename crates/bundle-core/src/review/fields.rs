@@ -69,13 +69,11 @@ impl<'v> Field<'v> {
 
     /// Text; empty text is the same as none.
     pub(super) fn text(&self, findings: &mut Findings) -> Option<&'v str> {
-        match self.value? {
-            Value::String(text) => Some(text.as_str()).filter(|text| !text.is_empty()),
-            _ => {
-                self.bad(findings, "must be text");
-                None
-            }
+        let text = self.value?.as_str();
+        if text.is_none() {
+            self.bad(findings, "must be text");
         }
+        text.filter(|text| !text.is_empty())
     }
 
     /// Text that must be there.
@@ -160,12 +158,11 @@ impl<'v> Field<'v> {
         }
         let members = self.value.and_then(Value::as_object).into_iter().flatten();
         members
-            .filter_map(|(key, value)| match value {
-                Value::String(text) => Some((key.clone(), text.clone())),
-                _ => {
+            .filter_map(|(key, value)| {
+                if !value.is_string() {
                     self.get(key).bad(findings, "must be text");
-                    None
                 }
+                Some((key.clone(), value.as_str()?.to_owned()))
             })
             .collect()
     }

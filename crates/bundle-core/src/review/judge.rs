@@ -55,7 +55,7 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
         // Nothing else matters, and people know this text.
         return Verdict::Refuse(finding.into());
     }
-    if subject.is_deleted() || (subject.own && subject.spec_is_kept()) {
+    if subject.is_leaving() || (subject.own && subject.spec_is_kept()) {
         return admit(findings, kept(subject));
     }
     name(subject, &mut findings);

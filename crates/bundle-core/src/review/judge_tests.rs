@@ -181,6 +181,24 @@ fn an_object_that_was_written_while_admission_was_off_is_checked_at_its_next_wri
 }
 
 #[test]
+fn what_is_left_behind_can_be_changed_to_the_last_by_those_who_may() {
+    let old = deployment(&json!({}));
+    let mut new = deployment(&json!({"deletion": {"objects": "Orphan"}}));
+    new["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z".into();
+    let subject = update(Kind::BundleDeployment, &old, &new, Standing::Stamped);
+    let mut facts = fine();
+    assert!(matches!(
+        judge(&subject, &facts),
+        Verdict::Admit {
+            stamp: Stamping::Requester,
+            ..
+        }
+    ));
+    facts.may_use.insert("plain".into(), Answer::No);
+    assert!(matches!(judge(&subject, &facts), Verdict::Refuse(_)));
+}
+
+#[test]
 fn a_bundle_of_a_template_inherits_what_was_checked() {
     let new = bundle("plain");
     let subject = Subject {

@@ -99,16 +99,14 @@ pub(super) fn read(subject: &Subject<'_>) -> Result<Spec, Findings> {
 
 /// Whether the rules about people and content are asked at all.
 pub(super) fn is_checked(subject: &Subject<'_>) -> bool {
-    if subject.is_deleted() || subject.standing == Standing::Inherited {
+    if subject.is_leaving() || subject.standing == Standing::Inherited {
         return false;
     }
-    // What cannot change is refused or was checked.
-    let changes = subject.old.is_none() || !subject.spec_is_kept();
-    let immutable = subject.kind != Kind::BundleDeployment && subject.old.is_some();
-    match subject.standing {
-        Standing::Stamped => changes && !immutable,
-        _ => !(subject.own && subject.spec_is_kept()) && !(immutable && changes),
+    if subject.spec_is_kept() {
+        return subject.standing == Standing::Unstamped && !subject.own;
     }
+    // A change of what cannot change is refused without asking anybody.
+    subject.old.is_none() || subject.kind == Kind::BundleDeployment
 }
 
 /// Whether the content has to be looked at: not if a checked BundleDeployment keeps its class and template, and with them its content.

@@ -244,7 +244,7 @@ fn not_allowed(
 fn grant(facts: &Facts<'_>, right: &Right<'_>) -> String {
     let namespace = right.namespace.unwrap_or(&facts.system_namespace);
     let role = format!("{}-{}", right.verb, right.name);
-    let rule = serde_json::json!({
+    let manifest = serde_json::json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",
         "metadata": {"name": role, "namespace": namespace},
@@ -268,7 +268,7 @@ fn grant(facts: &Facts<'_>, right: &Right<'_>) -> String {
         .collect();
     format!(
         "echo {} | kubectl apply -f - && kubectl create rolebinding -n {namespace} {role}-{} --role={role} {subject}",
-        quoted(&rule.to_string()),
+        quoted(&manifest.to_string()),
         short.trim_matches('-')
     )
 }

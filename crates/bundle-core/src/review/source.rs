@@ -199,7 +199,7 @@ impl SourceReader<'_> {
         match member {
             "image" => self.image(&body),
             "git" => self.git(&body),
-            "configMaps" => self.config_maps(&body),
+            "configMaps" => Some(self.config_maps(&body)),
             "http" => self.http(&body),
             _ => Some(Source::Upload),
         }
@@ -297,7 +297,7 @@ impl SourceReader<'_> {
         })
     }
 
-    fn config_maps(&mut self, body: &Field<'_>) -> Option<Source> {
+    fn config_maps(&mut self, body: &Field<'_>) -> Source {
         let mut files = Vec::new();
         for (index, item) in body.items(self.findings).iter().enumerate() {
             let name = item.get("configMap").get("name").required(self.findings);
@@ -319,7 +319,7 @@ impl SourceReader<'_> {
                 (None, Ok(_)) => {}
             }
         }
-        Some(Source::ConfigMaps(files))
+        Source::ConfigMaps(files)
     }
 
     fn http(&mut self, body: &Field<'_>) -> Option<Source> {
@@ -377,16 +377,12 @@ fn inside(path: &str) -> Result<String, Outside> {
 
 /// Host and port of `https://user@host:port/path` and of `git@host:path`.
 fn url_host(url: &str) -> Option<&str> {
-    let host = match url.split_once("://") {
-        Some((_, rest)) => {
-            let authority = rest.split(['/', '?', '#']).next()?;
-            authority.rsplit('@').next()?
-        }
-        None => {
-            let (authority, _) = url.split_once(':')?;
-            authority.rsplit('@').next()?
-        }
+    let authority = if let Some((_, rest)) = url.split_once("://") {
+        rest.split(['/', '?', '#']).next()?
+    } else {
+        url.split_once(':')?.0
     };
+    let host = authority.rsplit('@').next()?;
     Some(host).filter(|host| !host.is_empty())
 }
 
@@ -396,7 +392,7 @@ mod tests {
 
     use super::*;
 
-    fn parse(source: Value) -> Result<Source, Vec<String>> {
+    fn parse(source: &Value) -> Result<Source, Vec<String>> {
         CheckedBundleSpec::parse(&json!({"provisionerClassName": "plain", "source": source}))
             .map(|spec| spec.source)
             .map_err(|findings| {
@@ -415,7 +411,7 @@ mod tests {
             })
     }
 
-    fn refused(source: Value) -> String {
+    fn refused(source: &Value) -> String {
         parse(source).unwrap_err().join("; ")
     }
 
@@ -423,32 +419,32 @@ mod tests {
     fn every_type_is_read() {
         assert_eq!(
             parse(
-                json!({"type": "image", "image": {"ref": "registry.example.com/web:1", "pullSecret": "cred"}})
+                &json!({"type": "image", "image": {"ref": "registry.example.com/web:1", "pullSecret": "cred"}})
             ),
             Ok(Source::Image {
                 reference: "registry.example.com/web:1".parse().unwrap(),
                 pull_secret: Some("cred".into())
             })
         );
-        let git = parse(json!({"type": "git", "git": {"repository": "https://git.example.com/a", "ref": {"tag": "v1"}, "directory": "./a/../b/"}})).unwrap();
+        let git = parse(&json!({"type": "git", "git": {"repository": "https://git.example.com/a", "ref": {"tag": "v1"}, "directory": "./a/../b/"}})).unwrap();
         assert_eq!(git.host(), Some("git.example.com"));
         assert!(
             matches!(git, Source::Git { directory, checkout: GitRef::Tag(_), .. } if directory == "b")
         );
         assert!(matches!(
-            parse(json!({"type": "git", "git": {"repository": "git@git.example.com:a", "ref": {"branch": "main"}}})),
+            parse(&json!({"type": "git", "git": {"repository": "git@git.example.com:a", "ref": {"branch": "main"}}})),
             Ok(Source::Git { directory, .. }) if directory == "manifests"
         ));
         assert!(matches!(
-            parse(json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "manifests"}, {"configMap": {"name": "b"}}]})),
+            parse(&json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "manifests"}, {"configMap": {"name": "b"}}]})),
             Ok(Source::ConfigMaps(files)) if files.len() == 2 && files[1].path.is_empty()
         ));
         assert!(
-            parse(json!({"type": "http", "http": {"url": "https://files.example.com/a.tgz"}}))
+            parse(&json!({"type": "http", "http": {"url": "https://files.example.com/a.tgz"}}))
                 .is_ok()
         );
         assert_eq!(
-            parse(json!({"type": "upload", "upload": {}})),
+            parse(&json!({"type": "upload", "upload": {}})),
             Ok(Source::Upload)
         );
     }
@@ -477,12 +473,12 @@ mod tests {
                 "bundle.spec.source.configmaps[1].path is invalid: \"../x\" is outside bundle root",
             ),
         ] {
-            assert_eq!(refused(source), text);
+            assert_eq!(refused(&source), text);
         }
         for directory in ["..", "../", "../x", "a/../../b", "./.."] {
             assert_eq!(
                 refused(
-                    json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": directory}})
+                    &json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": directory}})
                 ),
                 "bundle.spec.source.git.directory begins with \"../\": directory must define path within the repository"
             );
@@ -493,16 +489,16 @@ mod tests {
     fn rukpaks_faults_are_not() {
         // Shorter than the prefix that it cut off without looking.
         for directory in [".", "a", "ab"] {
-            assert!(parse(json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": directory}})).is_ok());
+            assert!(parse(&json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": directory}})).is_ok());
         }
-        assert!(refused(json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": "/etc"}})).contains("is absolute"));
+        assert!(refused(&json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": "/etc"}})).contains("is absolute"));
         assert!(
-            refused(json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "/etc"}]}))
+            refused(&json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "/etc"}]}))
                 .contains("\"/etc\" is outside bundle root")
         );
-        assert!(refused(json!({"type": "http"})).contains("source.http must be set"));
+        assert!(refused(&json!({"type": "http"})).contains("source.http must be set"));
         assert!(
-            refused(json!({"type": "http", "http": {"url": "file:///etc/passwd"}}))
+            refused(&json!({"type": "http", "http": {"url": "file:///etc/passwd"}}))
                 .contains("is not an http or https URL")
         );
     }
@@ -550,7 +546,7 @@ mod tests {
                 "bundle.spec.source.git.ref must validate one and only one schema (oneOf). Found none valid",
             ),
         ] {
-            assert_eq!(refused(source.clone()), text, "{source}");
+            assert_eq!(refused(&source), text, "{source}");
         }
     }
 
