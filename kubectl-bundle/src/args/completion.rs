@@ -22,6 +22,7 @@ pub(crate) struct Completion {
 }
 
 /// The shells that we have scripts for.
+#[expect(clippy::enum_variant_names, reason = "PowerShell is called so")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Shell {
     Bash,

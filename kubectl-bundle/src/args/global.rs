@@ -78,6 +78,7 @@ pub(crate) struct Registry {
     pub(crate) plain_http: Vec<String>,
     /// How long to wait for a registry, such as 30s or 5m
     #[arg(long, value_name = "DURATION", default_value = "30s")]
+    #[expect(clippy::struct_field_names, reason = "the flag is called so")]
     pub(crate) registry_timeout: String,
 }
 

@@ -26,6 +26,7 @@ pub(crate) enum Object {
 }
 
 /// For verbs that answer with a table.
+#[expect(clippy::enum_variant_names, reason = "kubectl calls it wide")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Wide {
     /// JSON

@@ -15,6 +15,17 @@ use crate::failure::{Failure, Outcome};
 /// How long the server keeps one watch open; then it is asked again.
 const WATCH_SECONDS: u32 = 60;
 
+/// Whether to wait, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Not at all.
+    No,
+    /// Until it is so.
+    Forever,
+    /// At most this long.
+    AtMost(Duration),
+}
+
 /// What the question says about the object as it is now.
 pub(crate) enum Seen {
     /// It is as asked.
@@ -25,12 +36,12 @@ pub(crate) enum Seen {
 
 impl Cluster {
     /// Watches the object `name` until `question` says that it is done. `None` is the object that is not there.
-    /// After `timeout`, `late` words the finding.
+    /// When the time is up, `late` words the finding.
     pub(crate) async fn wait_for<K>(
         &self,
         api: &Api<K>,
         name: &str,
-        timeout: Option<Duration>,
+        wait: Wait,
         mut question: impl FnMut(Option<&K>) -> Outcome<Seen>,
         late: impl FnOnce(Duration) -> Finding,
     ) -> Outcome
@@ -38,9 +49,10 @@ impl Cluster {
         K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
     {
         let watching = self.watch_until(api, name, &mut question);
-        match timeout {
-            None => watching.await,
-            Some(limit) => match tokio::time::timeout(limit, watching).await {
+        match wait {
+            Wait::No => Ok(()),
+            Wait::Forever => watching.await,
+            Wait::AtMost(limit) => match tokio::time::timeout(limit, watching).await {
                 Ok(done) => done,
                 Err(_) => Err(late(limit).into()),
             },
@@ -88,7 +100,7 @@ impl Cluster {
 }
 
 /// The wait took too long.
-pub(crate) fn late(what: String, limit: Duration) -> Finding {
+pub(crate) fn late(what: &str, limit: Duration) -> Finding {
     Finding::error(
         codes::cluster::WAIT_TIMEOUT,
         format!("{what} within {limit:?}"),

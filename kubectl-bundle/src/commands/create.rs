@@ -4,7 +4,7 @@
 use bundle_api::Bundle;
 use kube::api::Api;
 
-use crate::cluster::wait::{Seen, gone, late};
+use crate::cluster::wait::{Seen, Wait, gone, late};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
@@ -26,7 +26,7 @@ impl Create {
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let object = Bundle::new(&self.name, self.content.spec(ui).await?);
         let cluster = self.write.apply(ui, &object).await?;
-        let (Some(cluster), Some(timeout)) = (cluster, self.write.wait) else {
+        let (Some(cluster), Wait::Forever | Wait::AtMost(_)) = (cluster, self.write.wait) else {
             return Ok(());
         };
         let api: Api<Bundle> = Api::all(cluster.client.clone());
@@ -57,8 +57,8 @@ impl Create {
                 Ok(Seen::NotYet)
             };
             cluster
-                .wait_for(&api, name, timeout, question, |limit| {
-                    late(format!("bundle {name} was not unpacked"), limit)
+                .wait_for(&api, name, self.write.wait, question, |limit| {
+                    late(&format!("bundle {name} was not unpacked"), limit)
                         .hint(format!("see `kubectl get bundle {name} -o yaml`"))
                 })
                 .await

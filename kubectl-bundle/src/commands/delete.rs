@@ -1,13 +1,11 @@
 //! `delete`: BundleDeployments, and waiting until they are gone.
 //! Not here: what becomes of their objects, which the webhook's reconciler decides by `spec.deletion`.
 
-use std::time::Duration;
-
 use bundle_api::BundleDeployment;
 use kube::api::{Api, DeleteParams};
 
 use crate::cluster::apply::DryRun;
-use crate::cluster::wait::{Seen, late};
+use crate::cluster::wait::{Seen, Wait, late};
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
@@ -19,7 +17,7 @@ pub(crate) struct Delete {
     /// The BundleDeployments.
     pub(crate) names: Vec<String>,
     /// Whether to wait, and for how long at most.
-    pub(crate) wait: Option<Option<Duration>>,
+    pub(crate) wait: Wait,
     /// Whether a missing one is fine.
     pub(crate) ignore_not_found: bool,
     /// Whether the cluster is changed.
@@ -55,9 +53,9 @@ impl Delete {
                 Err(failure) => return Err(failure),
             }
         }
-        if let (Some(timeout), DryRun::None) = (self.wait, self.dry_run) {
+        if self.wait != Wait::No && self.dry_run == DryRun::None {
             for name in deleted {
-                gone(ui, &cluster, &api, name, timeout).await?;
+                gone(ui, &cluster, &api, name, self.wait).await?;
             }
         }
         Ok(())
@@ -69,7 +67,7 @@ async fn gone(
     cluster: &Cluster,
     api: &Api<BundleDeployment>,
     name: &str,
-    timeout: Option<Duration>,
+    wait: Wait,
 ) -> Outcome {
     let progress = ui.progress(&format!("waiting for {name} to be cleaned up"));
     let mut last = Vec::new();
@@ -85,8 +83,8 @@ async fn gone(
             Ok(Seen::NotYet)
         };
         cluster
-            .wait_for(api, name, timeout, question, |limit| {
-                late(format!("bundledeployment {name} was not gone"), limit)
+            .wait_for(api, name, wait, question, |limit| {
+                late(&format!("bundledeployment {name} was not gone"), limit)
             })
             .await
     };

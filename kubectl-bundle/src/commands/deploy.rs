@@ -8,8 +8,7 @@ use bundle_core::reference::Reference;
 use kube::api::Api;
 
 use crate::cluster::Cluster;
-use crate::cluster::apply::DryRun;
-use crate::cluster::wait::{Seen, gone, late};
+use crate::cluster::wait::{Seen, Wait, gone, late};
 use crate::failure::{Failure, Outcome};
 use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
@@ -93,21 +92,16 @@ impl Deploy {
         // Labels of the CRD are none of the object's.
         object.metadata.labels = None;
         let cluster = self.write.apply(ui, &object).await?;
-        match (cluster, self.write.wait, self.write.dry_run) {
-            (Some(cluster), Some(timeout), DryRun::None) => {
-                installed(ui, &cluster, &self.name, timeout).await
+        match cluster {
+            Some(cluster) if self.write.wait != Wait::No => {
+                installed(ui, &cluster, &self.name, self.write.wait).await
             }
             _ => Ok(()),
         }
     }
 }
 
-async fn installed(
-    ui: &mut Ui,
-    cluster: &Cluster,
-    name: &str,
-    timeout: Option<std::time::Duration>,
-) -> Outcome {
+async fn installed(ui: &mut Ui, cluster: &Cluster, name: &str, wait: Wait) -> Outcome {
     let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
     let progress = ui.progress(&format!("waiting for {name} to be installed"));
     let mut last = Vec::new();
@@ -126,8 +120,8 @@ async fn installed(
             Ok(Seen::NotYet)
         };
         cluster
-            .wait_for(&api, name, timeout, question, |limit| {
-                late(format!("bundledeployment {name} was not installed"), limit).hint(format!(
+            .wait_for(&api, name, wait, question, |limit| {
+                late(&format!("bundledeployment {name} was not installed"), limit).hint(format!(
                     "see `kubectl bundle status {name}`; the installation goes on"
                 ))
             })

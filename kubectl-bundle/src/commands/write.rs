@@ -2,7 +2,6 @@
 //! Not here: what the object is, and when it counts as installed.
 
 use std::fmt::Debug;
-use std::time::Duration;
 
 use kube::Resource;
 use kube::api::Api;
@@ -10,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::cluster::apply::{Change, DryRun};
+use crate::cluster::wait::Wait;
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::Outcome;
 use crate::ui::Ui;
@@ -22,7 +22,7 @@ pub(crate) struct Write {
     /// Whether fields of others are taken over.
     pub(crate) force: bool,
     /// Whether to wait, and for how long at most.
-    pub(crate) wait: Option<Option<Duration>>,
+    pub(crate) wait: Wait,
     /// How to print.
     pub(crate) format: Option<Format>,
     /// Which cluster.

@@ -1,11 +1,6 @@
 //! Everything that is read from the environment, once, at the start.
 //! Not here: what follows from it.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the one place where the environment is read"
-)]
-
 use std::env;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;

@@ -1,13 +1,12 @@
 //! What each verb that changes a cluster is to do.
 //! Not here: verbs that only read or pack (verbs).
 
-use std::time::Duration;
-
 use bundle_api::deployment::{Collision, ServiceAccountName};
 
 use super::{Environment, cluster, duration, registry, unusable};
 use crate::args;
 use crate::cluster::apply::DryRun;
+use crate::cluster::wait::Wait;
 use crate::commands::write::Write;
 use crate::commands::{create, delete, deploy};
 use crate::failure::Outcome;
@@ -25,7 +24,7 @@ pub(super) fn deploy(args: args::Deploy, environment: &Environment) -> Outcome<d
             args::Collision::Prevent => Collision::Prevent,
             args::Collision::Adopt => Collision::Adopt,
         }),
-        write: write(args.write, args.kube, environment)?,
+        write: write(&args.write, args.kube, environment)?,
     })
 }
 
@@ -33,7 +32,7 @@ pub(super) fn create(args: args::Create, environment: &Environment) -> Outcome<c
     Ok(create::Create {
         name: args.name,
         content: content(args.content, &args.reference, args.registry, environment)?,
-        write: write(args.write, args.kube, environment)?,
+        write: write(&args.write, args.kube, environment)?,
     })
 }
 
@@ -62,7 +61,7 @@ fn content(
     })
 }
 
-fn write(write: args::Write, kube: args::Kube, environment: &Environment) -> Outcome<Write> {
+fn write(write: &args::Write, kube: args::Kube, environment: &Environment) -> Outcome<Write> {
     Ok(Write {
         dry_run: dry_run(write.dry_run),
         force: write.force_conflicts,
@@ -72,14 +71,13 @@ fn write(write: args::Write, kube: args::Kube, environment: &Environment) -> Out
     })
 }
 
-/// Whether to wait, and for how long at most.
-#[expect(
-    clippy::option_option,
-    reason = "not waiting and waiting without limit are two things"
-)]
-fn wait(asked: bool, timeout: &str) -> Outcome<Option<Option<Duration>>> {
+fn wait(asked: bool, timeout: &str) -> Outcome<Wait> {
     let limit = duration::limit("--timeout", timeout)?;
-    Ok(asked.then_some(limit))
+    Ok(match limit {
+        _ if !asked => Wait::No,
+        None => Wait::Forever,
+        Some(limit) => Wait::AtMost(limit),
+    })
 }
 
 fn dry_run(mode: args::DryRun) -> DryRun {

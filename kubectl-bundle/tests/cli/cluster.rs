@@ -34,9 +34,10 @@ async fn answer(State(answers): State<Answers>, request: Request) -> Response {
     if method == Method::PATCH {
         headers.append(
             header::WARNING,
-            HeaderValue::from_static(
-                r#"299 - "BUNDLE-TRUST-005: no SignaturePolicy covers \"web\"""#,
-            ),
+            HeaderValue::from_bytes(
+                r#"299 - "BUNDLE-TRUST-005: no SignaturePolicy covers \"web\" …""#.as_bytes(),
+            )
+            .unwrap(),
         );
     }
     response

@@ -50,11 +50,13 @@ pub(super) struct Gathered {
 
 enum Looked {
     Unavailable(Finding),
-    Found {
-        pinned: PinnedReference,
-        package: Result<Box<package::Facts>, Finding>,
-        signatures: Result<Vec<RawSignature>, Unavailable>,
-    },
+    Found(Box<Seen>),
+}
+
+struct Seen {
+    pinned: PinnedReference,
+    package: Result<Box<package::Facts>, Finding>,
+    signatures: Result<Vec<RawSignature>, Unavailable>,
 }
 
 /// A failed lookup as the fact that it could not be told.
@@ -255,17 +257,17 @@ impl Lookup {
         } else {
             Ok(Vec::new())
         };
-        Looked::Found {
+        Looked::Found(Box::new(Seen {
             package: package::Facts::from_annotations(&manifest.annotations).map(Box::new),
             pinned,
             signatures,
-        }
+        }))
     }
 }
 
 impl Gathered {
     /// As the judge wants them.
-    pub(super) fn facts<'a>(self, lookup: &'a Lookup) -> Facts<'a> {
+    pub(super) fn facts(self, lookup: &Lookup) -> Facts<'_> {
         let mut facts = Facts {
             requester: lookup.requester.clone(),
             classes: self.classes,
@@ -287,11 +289,12 @@ impl Gathered {
                 }
                 Err(_) => facts.content = ContentFact::PoliciesUnknown(finding),
             },
-            Some(Looked::Found {
-                pinned,
-                package,
-                signatures,
-            }) => {
+            Some(Looked::Found(seen)) => {
+                let Seen {
+                    pinned,
+                    package,
+                    signatures,
+                } = *seen;
                 let policies = lookup.policies.as_deref().unwrap_or_default();
                 let examined = proof::examine(&pinned, &signatures, policies);
                 facts.policies = examined.policies;
