@@ -1,14 +1,18 @@
 //! Whether somebody has approved a content digest, where the class asks for that.
 //! Not here: who may approve, which admission asks when an approval is written.
 
-use bundle_api::names::reason;
+use bundle_api::class::ReadyStatus;
+use bundle_api::names::{condition, reason};
 use bundle_core::diagnostic::codes;
+use bundle_core::plan::conditions::State;
 use bundle_core::review::Requester;
 use bundle_core::review::class::Approval;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
 
 use super::room::Room;
+use super::said::{self, Said};
+use super::status;
 use super::trouble::{Retry, Trouble};
 
 /// Who approved `digest` for `deployment`; none where the class does not ask.
@@ -39,15 +43,21 @@ pub(super) async fn approved(
         {
             continue;
         }
-        match super::stamped(room, &approval, "BundleApproval") {
-            Err(why) => turned_down.push(format!("{}: {why}", approval.name_any())),
-            Ok(by) if mode == Approval::ByAnotherPerson && by.user == requester.user => turned_down
-                .push(format!(
-                    "{}: {} asked for the content, and the class wants another person",
-                    approval.name_any(),
+        let by = match super::stamped(room, &approval, "BundleApproval") {
+            Err(why) => Err((reason::NOT_ADMITTED, why)),
+            Ok(by) if mode == Approval::ByAnotherPerson && by.user == requester.user => Err((
+                reason::SELF_APPROVAL,
+                format!(
+                    "{} asked for the content, and the class wants another person",
                     by.user
-                )),
+                ),
+            )),
+            Ok(by) => Ok(by),
+        };
+        tell(room, &approval, &by).await;
+        match by {
             Ok(by) => return Ok(Some(by.user)),
+            Err((_, why)) => turned_down.push(format!("{}: {why}", approval.name_any())),
         }
     }
     let mut message = format!(
@@ -64,4 +74,36 @@ pub(super) async fn approved(
         message,
         Retry::OnChange,
     ))
+}
+
+/// Says on an approval whether it counts.
+async fn tell(
+    room: &Room,
+    approval: &DynamicObject,
+    by: &Result<Requester, (&'static str, String)>,
+) {
+    let old: ReadyStatus =
+        serde_json::from_value(approval.data["status"].clone()).unwrap_or_default();
+    let generation = approval.metadata.generation.unwrap_or_default();
+    let mut said = Said::new(&old.conditions, generation, said::now());
+    match by {
+        Ok(by) => said.set(
+            condition::ACCEPTED,
+            State::True,
+            reason::ACCEPTED,
+            &format!("approved by {}", by.user),
+        ),
+        Err((found, why)) => said.set(condition::ACCEPTED, State::False, found, why),
+    }
+    let new = ReadyStatus {
+        observed_generation: Some(generation),
+        conditions: said.into_api(),
+    };
+    if let Err(error) = status::write(&room.own, &room.approvals, approval, &old, &new).await {
+        tracing::warn!(
+            approval = approval.name_any(),
+            error = crate::chain(&error),
+            "the status of an approval could not be written"
+        );
+    }
 }

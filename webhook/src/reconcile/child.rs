@@ -53,27 +53,26 @@ pub(super) async fn of_template(
     let name = format!("{}-{}", deployment.name_any(), template.hash);
     let failed =
         |error: kube::Error| Trouble::api("make the Bundle", reason::BUNDLE_LOAD_FAILED, &error);
-    let found = match room.get(&room.bundles, &name).await.map_err(failed)? {
-        Some(found) => found,
-        None => {
-            let api: Api<DynamicObject> = Api::all_with(room.own.clone(), &room.bundles);
-            let made = child(room, deployment, template, requester, &name);
-            match api.create(&PostParams::default(), &made).await {
-                Ok(made) => made,
-                // Made by another replica, or by ourselves before a restart.
-                Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                    api.get(&name).await.map_err(failed)?
-                }
-                Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
-                    return Err(Trouble::new(
-                        codes::install::APPLY_FAILED,
-                        reason::BUNDLE_LOAD_FAILED,
-                        format!("cannot make Bundle {name}: {}", status.message),
-                        Retry::Slowly,
-                    ));
-                }
-                Err(error) => return Err(failed(error)),
+    let found = if let Some(found) = room.get(&room.bundles, &name).await.map_err(failed)? {
+        found
+    } else {
+        let api: Api<DynamicObject> = Api::all_with(room.own.clone(), &room.bundles);
+        let made = child(room, deployment, template, requester, &name);
+        match api.create(&PostParams::default(), &made).await {
+            Ok(made) => made,
+            // Made by another replica, or by ourselves before a restart.
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                api.get(&name).await.map_err(failed)?
             }
+            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
+                return Err(Trouble::new(
+                    codes::install::APPLY_FAILED,
+                    reason::BUNDLE_LOAD_FAILED,
+                    format!("cannot make Bundle {name}: {}", status.message),
+                    Retry::Slowly,
+                ));
+            }
+            Err(error) => return Err(failed(error)),
         }
     };
     let is_ours = found

@@ -50,23 +50,18 @@ pub(super) async fn items(
     for object in objects {
         let (group, version, kind) = object.gvk();
         let gvk = (group.to_owned(), version.to_owned(), kind.to_owned());
-        let found = match kinds.get(&gvk) {
-            Some(found) => found.clone(),
-            None => {
-                let found = match own_kind(&defined, &object.id) {
-                    Some(kind) => Some((kind, true)),
-                    None => apis
-                        .find(group, version, kind)
-                        .await
-                        .map_err(|error| {
-                            Trouble::api("ask the API server for its kinds", reason, &error)
-                        })?
-                        .map(|kind| (kind, false)),
-                };
-                kinds.insert(gvk, found.clone());
-                found
-            }
-        };
+        if !kinds.contains_key(&gvk) {
+            let found = if let Some(kind) = own_kind(&defined, &object.id) {
+                Some((kind, true))
+            } else {
+                let found = apis.find(group, version, kind).await.map_err(|error| {
+                    Trouble::api("ask the API server for its kinds", reason, &error)
+                })?;
+                found.map(|kind| (kind, false))
+            };
+            kinds.insert(gvk.clone(), found);
+        }
+        let found = kinds.get(&gvk).cloned().flatten();
         match found {
             Some((kind, custom)) => items.push(item(object, kind, custom, owner)),
             None => missing.push(format!(

@@ -14,14 +14,18 @@ mod items;
 mod keep;
 mod object;
 mod parallel;
+mod permit;
 mod place;
+mod record;
 mod remove;
+mod revisions;
 mod room;
 mod said;
 mod scope;
 mod status;
 mod store;
 mod teardown;
+mod tell;
 mod trouble;
 mod verify;
 mod watch;
@@ -33,7 +37,7 @@ use bundle_api::names;
 use bundle_core::diagnostic::codes;
 use bundle_core::review::{Requester, check};
 use futures::StreamExt as _;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::discovery::ApiResource;
 use kube::runtime::controller::{self, Action, Config, Controller};
 use kube::runtime::reflector::ObjectRef;
@@ -53,6 +57,8 @@ use crate::shared::Shared;
 const DEPLOYMENT: &str = "BundleDeployment";
 /// How many objects of one kind of ours are reconciled at a time: after a restart all of them come at once.
 const CONCURRENCY: u16 = 8;
+/// How often content that nobody needs is removed from the cache.
+const SWEEP: Duration = Duration::from_secs(600);
 /// How long to wait after the API server failed in the middle of a reconcile.
 const AFTER_ERROR: Duration = Duration::from_secs(2);
 
@@ -65,12 +71,31 @@ struct ReconcileError(#[from] kube::Error);
 pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), BoxError> {
     let (wake, woken) = mpsc::unbounded_channel();
     let room = Arc::new(Room::new(shared, Arc::new(Books::new(wake))));
+    let sweeping = sweep(room.clone());
     let bundles = bundles(room.clone());
     let deployments = deployments(room, woken);
     tokio::select! {
         () = stop.cancelled() => Ok(()),
+        () = sweeping => Err("the sweep of the cache ended".into()),
         () = bundles => Err("the controller of Bundles ended".into()),
         () = deployments => Err("the controller of BundleDeployments ended".into()),
+    }
+}
+
+/// Removes content that no Bundle needs any more from the cache, from time to time.
+async fn sweep(room: Arc<Room>) {
+    loop {
+        tokio::time::sleep(spread(SWEEP)).await;
+        // Without a list nothing is known to be needless.
+        if let Ok(list) = api(&room, &room.bundles).list(&ListParams::default()).await {
+            let needed = list
+                .items
+                .iter()
+                .filter_map(|bundle| bundle.data["status"]["content"]["digest"].as_str())
+                .map(str::to_owned)
+                .collect();
+            room.store.sweep(&needed);
+        }
     }
 }
 
@@ -78,6 +103,10 @@ fn api(room: &Room, resource: &ApiResource) -> Api<DynamicObject> {
     Api::all_with(room.own.clone(), resource)
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the controller gives both away"
+)]
 fn policy(object: Arc<DynamicObject>, error: &ReconcileError, _: Arc<Room>) -> Action {
     tracing::warn!(name = %object.name_any(), error = crate::chain(error), "a reconcile failed and is tried again");
     Action::requeue(spread(AFTER_ERROR))

@@ -3,32 +3,25 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use bundle_api::deployment::ServiceAccountName;
-use bundle_api::deployment_status::Installed;
-use bundle_api::names::{self, condition, reason};
+use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
-use bundle_core::object::Manifest;
-use bundle_core::plan::applyset::{self, GroupKind};
+use bundle_core::plan::applyset::GroupKind;
 use bundle_core::plan::conditions::State;
+use bundle_core::plan::inventory;
 use bundle_core::plan::phases::Phase;
-use bundle_core::plan::{inventory, targets};
 use bundle_core::reference::{Digest, PinnedReference, Reference};
-use bundle_core::review::class::Authorization;
-use kube::{Client, ResourceExt as _};
-use serde_json::{Value, json};
+use kube::Client;
 
 use super::books::{self, Left};
 use super::child::Child;
 use super::deployment::Turn;
 use super::install::{Done, Install};
 use super::items::{self, Item, Owner};
+use super::record::{kinds_of, namespaces_of};
 use super::remove::{self, Remover};
 use super::trouble::{Retry, Trouble};
-use super::{approve, authorize, bundle, content, keep, verify};
+use super::{bundle, content, keep};
 use crate::cluster::ServiceAccount;
-
-/// How many warnings a status holds, and how many objects a message names.
-const SOME: usize = 20;
 
 /// What will be put in place, and as whom.
 pub(super) struct Placing<'a> {
@@ -49,7 +42,7 @@ impl Placing<'_> {
     }
 
     /// The pinned reference of the content, and the Secret to pull it with.
-    fn source(&self) -> Result<(PinnedReference, Option<String>), Trouble> {
+    pub(super) fn source(&self) -> Result<(PinnedReference, Option<String>), Trouble> {
         let lost = |why: &str| {
             Trouble::new(
                 codes::install::CONTENT_LOST,
@@ -186,7 +179,7 @@ impl Turn<'_> {
     }
 
     /// Whether just this content was installed completely, as the same ServiceAccount: objects without a namespace go where that one lives.
-    fn is_installed(&self, placing: &Placing<'_>) -> bool {
+    pub(super) fn is_installed(&self, placing: &Placing<'_>) -> bool {
         self.status.installed.as_ref().is_some_and(|installed| {
             installed.digest == placing.digest()
                 && installed.installed_as.as_ref().is_some_and(|account| {
@@ -194,217 +187,6 @@ impl Turn<'_> {
                         && account.name == placing.account.name
                 })
         })
-    }
-
-    /// Verifies the content once more before it is first installed: policies may have changed since it was unpacked.
-    async fn verify(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
-        let (pinned, secret) = placing.source()?;
-        let registry = content::registry(self.room, secret.as_deref(), placing.reason).await?;
-        verify::verify(self.room, self.class, &registry, pinned)
-            .await
-            .map(drop)
-            .map_err(|trouble| Trouble {
-                reason: placing.reason,
-                ..trouble
-            })
-    }
-
-    fn within_targets(&self, items: &[Item]) -> Result<(), Trouble> {
-        let manifests: Vec<Manifest> = items
-            .iter()
-            .map(|item| Manifest {
-                id: item.id.clone(),
-                value: Value::Null,
-                file: String::new(),
-                line: 0,
-            })
-            .collect();
-        let outside = targets::outside(
-            &manifests,
-            &self.class.namespaces,
-            self.class.cluster_scoped,
-        );
-        if outside.is_empty() {
-            return Ok(());
-        }
-        Err(Trouble::new(
-            codes::install::OUTSIDE_TARGETS,
-            self.install_reason(),
-            format!(
-                "class {} does not let content land there: {}",
-                self.class.name,
-                bundle_core::plan::conditions::some_of(&outside, SOME)
-            ),
-            Retry::OnChange,
-        ))
-    }
-
-    async fn authorize(
-        &mut self,
-        placing: &Placing<'_>,
-        items: &[Item],
-        first: bool,
-    ) -> Result<(), Trouble> {
-        let user = self.requester.user.clone();
-        let (found, message) = match self.class.authorization {
-            Authorization::Class => (
-                "Delegated",
-                format!("class {} decides for whoever may use it", self.class.name),
-            ),
-            Authorization::Requester if !first => (
-                "RequesterMay",
-                format!(
-                    "the rights for {} were checked when it was installed",
-                    placing.digest()
-                ),
-            ),
-            Authorization::Requester => {
-                let asked =
-                    authorize::authorize(&self.room.own, placing.client, &self.requester, items)
-                        .await;
-                if let Err(trouble) = asked {
-                    let state = if trouble.cannot_tell() {
-                        State::Unknown
-                    } else {
-                        State::False
-                    };
-                    self.said.set(
-                        condition::AUTHORIZED,
-                        state,
-                        "RightsMissing",
-                        &trouble.message,
-                    );
-                    return Err(Trouble {
-                        reason: self.install_reason(),
-                        ..trouble
-                    });
-                }
-                (
-                    "RequesterMay",
-                    format!("{user} may do all that the content does"),
-                )
-            }
-        };
-        self.said
-            .set(condition::AUTHORIZED, State::True, found, &message);
-        Ok(())
-    }
-
-    /// Whether the content is approved. A withdrawn approval is told, and tears nothing down: only content that is new waits for one.
-    pub(super) async fn approve(
-        &mut self,
-        placing: &Placing<'_>,
-        first: bool,
-    ) -> Result<(), Trouble> {
-        let approved = approve::approved(
-            self.room,
-            self.object,
-            self.class.approval,
-            &self.requester,
-            placing.digest(),
-        )
-        .await;
-        match approved {
-            Ok(by) => {
-                let (found, message) = match &by {
-                    Some(user) => ("Approved", format!("{user} approved {}", placing.digest())),
-                    None => (
-                        "NotRequired",
-                        format!("class {} asks for no approval", self.class.name),
-                    ),
-                };
-                self.said
-                    .set(condition::APPROVED, State::True, found, &message);
-                self.approved_by = by;
-                Ok(())
-            }
-            Err(trouble) => {
-                self.said.set(
-                    condition::APPROVED,
-                    State::False,
-                    "NotApproved",
-                    &trouble.message,
-                );
-                if !first {
-                    return Ok(());
-                }
-                Err(Trouble {
-                    reason: self.install_reason(),
-                    ..trouble
-                })
-            }
-        }
-    }
-
-    /// Writes down which kinds and namespaces will be in use, before anything is applied: a crash never loses an object.
-    async fn record_inventory(&mut self, items: &[Item]) -> Result<(), Trouble> {
-        let (mut kinds, mut namespaces) = self.inventory();
-        kinds.extend(kinds_of(items));
-        namespaces.extend(namespaces_of(items));
-        self.write_inventory(kinds, namespaces).await
-    }
-
-    pub(super) fn inventory(&self) -> (BTreeSet<GroupKind>, BTreeSet<String>) {
-        let annotation = |name: &str| {
-            self.annotations
-                .get(name)
-                .map(String::as_str)
-                .unwrap_or_default()
-        };
-        (
-            applyset::read_group_kinds(annotation(names::ANNOTATION_APPLYSET_GROUP_KINDS)),
-            applyset::read_namespaces(annotation(names::ANNOTATION_APPLYSET_NAMESPACES)),
-        )
-    }
-
-    async fn write_inventory(
-        &mut self,
-        kinds: BTreeSet<GroupKind>,
-        namespaces: BTreeSet<String>,
-    ) -> Result<(), Trouble> {
-        let wanted = [
-            (
-                names::ANNOTATION_APPLYSET_GROUP_KINDS,
-                applyset::write_group_kinds(&kinds),
-            ),
-            (
-                names::ANNOTATION_APPLYSET_NAMESPACES,
-                applyset::write_namespaces(&namespaces),
-            ),
-            (
-                names::ANNOTATION_APPLYSET_TOOLING,
-                format!("{}/v{}", names::FIELD_MANAGER, env!("CARGO_PKG_VERSION")),
-            ),
-        ];
-        let labelled = self.object.labels().get(names::LABEL_APPLYSET_ID) == Some(&self.applyset);
-        let written = wanted
-            .iter()
-            .all(|(name, text)| self.annotations.get(*name) == Some(text));
-        if written && labelled {
-            return Ok(());
-        }
-        let annotations: HashMap<&str, &str> = wanted
-            .iter()
-            .map(|(name, text)| (*name, text.as_str()))
-            .collect();
-        let metadata = json!({
-            "uid": self.object.metadata.uid,
-            "labels": { names::LABEL_APPLYSET_ID: self.applyset },
-            "annotations": annotations,
-        });
-        bundle::patch_metadata(self.room, &self.room.deployments, &self.name, metadata)
-            .await
-            .map_err(|error| {
-                Trouble::api(
-                    "record what will be installed",
-                    self.install_reason(),
-                    &error,
-                )
-            })?;
-        for (name, text) in wanted {
-            self.annotations.insert(name.to_owned(), text);
-        }
-        Ok(())
     }
 
     /// Opens the watches for `items`. Kinds that the content itself brings can be watched once they are served: `all` says that they are.
@@ -425,23 +207,17 @@ impl Turn<'_> {
         let mut watched = Vec::new();
         let mut served = HashMap::new();
         for item in items {
-            let is_served = !item.custom || all || {
+            if item.custom && !all && !served.contains_key(&item.kind) {
                 let resource = &item.kind.resource;
-                match served.get(&item.kind) {
-                    Some(is_served) => *is_served,
-                    None => {
-                        let found = self
-                            .room
-                            .apis
-                            .find(&resource.group, &resource.version, &resource.kind)
-                            .await
-                            .map_err(failed)?;
-                        served.insert(item.kind.clone(), found.is_some());
-                        found.is_some()
-                    }
-                }
-            };
-            if is_served {
+                let found = self
+                    .room
+                    .apis
+                    .find(&resource.group, &resource.version, &resource.kind)
+                    .await
+                    .map_err(failed)?;
+                served.insert(item.kind.clone(), found.is_some());
+            }
+            if served.get(&item.kind).copied().unwrap_or(true) {
                 watched.push(item);
             }
         }
@@ -568,39 +344,4 @@ impl Turn<'_> {
         }
         self.write_inventory(left_kinds, left_namespaces).await
     }
-
-    /// What the status says after success.
-    fn record(&mut self, placing: &Placing<'_>, items: &[Item], fields: Option<Digest>) {
-        let content = placing.child.status.content.as_ref();
-        let version = content.and_then(|content| content.version.clone());
-        let approved_by = self.approved_by.clone();
-        self.status.installed = Some(Installed {
-            digest: placing.digest().to_owned(),
-            version: version.clone(),
-            objects: Some(items.len() as u64),
-            installed_as: Some(ServiceAccountName {
-                namespace: placing.account.namespace.clone(),
-                name: placing.account.name.clone(),
-            }),
-            requested_by: Some(self.requester.user.clone()),
-            approved_by,
-            fields_digest: fields.map(|digest| digest.to_string()),
-        });
-        self.status.active_bundle = Some(placing.child.name.clone());
-        self.add_revision(&placing.child.name, placing.digest(), version.as_deref());
-    }
-}
-
-fn kinds_of(items: &[Item]) -> BTreeSet<GroupKind> {
-    items
-        .iter()
-        .map(|item| GroupKind::new(&item.id.group, &item.id.kind))
-        .collect()
-}
-
-fn namespaces_of(items: &[Item]) -> BTreeSet<String> {
-    items
-        .iter()
-        .filter_map(|item| item.id.namespace.clone())
-        .collect()
 }

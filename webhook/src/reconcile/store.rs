@@ -1,6 +1,7 @@
 //! Unpacked content on disk, by digest. A copy that is damaged, incomplete or not ours counts as none; losing all of them loses time only.
 //! Not here: where content comes from (pull), or what it means (bundle_core::format).
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use bundle_core::format::Files;
@@ -51,6 +52,28 @@ impl Store {
     /// Removes the copy, if there is one.
     pub(super) fn remove(&self, digest: &Digest) {
         fs_err::remove_file(self.path(digest)).ok();
+    }
+}
+
+impl Store {
+    /// Removes every copy whose digest is not among `needed`, and what was left unfinished.
+    pub(super) fn sweep(&self, needed: &BTreeSet<String>) {
+        let Ok(entries) = fs_err::read_dir(&self.folder) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let kept = path
+                .extension()
+                .is_some_and(|extension| extension == "content")
+                && path
+                    .file_stem()
+                    .and_then(|stem| stem.to_str())
+                    .is_some_and(|stem| needed.contains(&format!("sha256:{stem}")));
+            if !kept {
+                fs_err::remove_file(path).ok();
+            }
+        }
     }
 }
 
@@ -141,6 +164,21 @@ mod tests {
             fs_err::write(store.path(&digest), damaged).unwrap();
             assert_eq!(store.read(&digest, b"key"), None);
         }
+    }
+
+    #[test]
+    fn a_sweep_leaves_what_is_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path().to_owned());
+        let (needed, other) = (Digest::of(b"1"), Digest::of(b"2"));
+        for digest in [&needed, &other] {
+            store.write(digest, b"key", &files()).unwrap();
+        }
+        fs_err::write(folder.path().join("x.unfinished"), b"x").unwrap();
+        store.sweep(&[needed.to_string()].into());
+        assert!(store.read(&needed, b"key").is_some());
+        assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 1);
+        Store::new(folder.path().join("not there")).sweep(&BTreeSet::new());
     }
 
     #[test]

@@ -1,0 +1,158 @@
+//! Whether content may be put in place: where it lands, whose signatures it has, what its requester may do, who approved it.
+//! Not here: the questions themselves (verify, authorize, approve).
+
+use bundle_api::names::condition;
+use bundle_core::diagnostic::codes;
+use bundle_core::object::Manifest;
+use bundle_core::plan::conditions::{State, some_of};
+use bundle_core::plan::targets;
+use bundle_core::review::class::Authorization;
+use serde_json::Value;
+
+use super::deployment::{LISTED, Turn};
+use super::items::Item;
+use super::place::Placing;
+use super::trouble::{Retry, Trouble};
+use super::{approve, authorize, content, verify};
+
+impl Turn<'_> {
+    pub(super) fn within_targets(&self, items: &[Item]) -> Result<(), Trouble> {
+        let manifests: Vec<Manifest> = items
+            .iter()
+            .map(|item| Manifest {
+                id: item.id.clone(),
+                value: Value::Null,
+                file: String::new(),
+                line: 0,
+            })
+            .collect();
+        let outside = targets::outside(
+            &manifests,
+            &self.class.namespaces,
+            self.class.cluster_scoped,
+        );
+        if outside.is_empty() {
+            return Ok(());
+        }
+        Err(Trouble::new(
+            codes::install::OUTSIDE_TARGETS,
+            self.install_reason(),
+            format!(
+                "class {} does not let content land there: {}",
+                self.class.name,
+                some_of(&outside, LISTED)
+            ),
+            Retry::OnChange,
+        ))
+    }
+
+    /// Verifies the content once more before it is first installed: policies may have changed since it was unpacked.
+    pub(super) async fn verify(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
+        let (pinned, secret) = placing.source()?;
+        let registry = content::registry(self.room, secret.as_deref(), placing.reason).await?;
+        verify::verify(self.room, self.class, &registry, pinned)
+            .await
+            .map(drop)
+            .map_err(|trouble| Trouble {
+                reason: placing.reason,
+                ..trouble
+            })
+    }
+
+    pub(super) async fn authorize(
+        &mut self,
+        placing: &Placing<'_>,
+        items: &[Item],
+        first: bool,
+    ) -> Result<(), Trouble> {
+        let user = self.requester.user.clone();
+        let (found, message) = match self.class.authorization {
+            Authorization::Class => (
+                "Delegated",
+                format!("class {} decides for whoever may use it", self.class.name),
+            ),
+            Authorization::Requester if !first => (
+                "RequesterMay",
+                format!(
+                    "the rights for {} were checked when it was installed",
+                    placing.digest()
+                ),
+            ),
+            Authorization::Requester => {
+                let asked =
+                    authorize::authorize(&self.room.own, placing.client, &self.requester, items)
+                        .await;
+                if let Err(trouble) = asked {
+                    let state = if trouble.cannot_tell() {
+                        State::Unknown
+                    } else {
+                        State::False
+                    };
+                    self.said.set(
+                        condition::AUTHORIZED,
+                        state,
+                        "RightsMissing",
+                        &trouble.message,
+                    );
+                    return Err(Trouble {
+                        reason: self.install_reason(),
+                        ..trouble
+                    });
+                }
+                (
+                    "RequesterMay",
+                    format!("{user} may do all that the content does"),
+                )
+            }
+        };
+        self.said
+            .set(condition::AUTHORIZED, State::True, found, &message);
+        Ok(())
+    }
+
+    /// Whether the content is approved. A withdrawn approval is told, and tears nothing down: only content that is new waits for one.
+    pub(super) async fn approve(
+        &mut self,
+        placing: &Placing<'_>,
+        first: bool,
+    ) -> Result<(), Trouble> {
+        let approved = approve::approved(
+            self.room,
+            self.object,
+            self.class.approval,
+            &self.requester,
+            placing.digest(),
+        )
+        .await;
+        match approved {
+            Ok(by) => {
+                let (found, message) = match &by {
+                    Some(user) => ("Approved", format!("{user} approved {}", placing.digest())),
+                    None => (
+                        "NotRequired",
+                        format!("class {} asks for no approval", self.class.name),
+                    ),
+                };
+                self.said
+                    .set(condition::APPROVED, State::True, found, &message);
+                self.approved_by = by;
+                Ok(())
+            }
+            Err(trouble) => {
+                self.said.set(
+                    condition::APPROVED,
+                    State::False,
+                    "NotApproved",
+                    &trouble.message,
+                );
+                if !first {
+                    return Ok(());
+                }
+                Err(Trouble {
+                    reason: self.install_reason(),
+                    ..trouble
+                })
+            }
+        }
+    }
+}
