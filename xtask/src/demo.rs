@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use e2e::story::{self, Narrator, Teller};
 use e2e::{Cluster, Output, Webhook, WebhookOptions};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How to tell it.
 #[derive(Debug, Args)]
@@ -40,8 +40,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let mut stage = Stage::default();
     let told = tokio::select! {
         told = tell(&arguments, &mut stage) => told,
-        _ = interrupt.recv() => Ok(eprintln!("\ndemo: ended")),
-        _ = terminate.recv() => Ok(eprintln!("\ndemo: ended")),
+        () = interrupted(&mut interrupt, &mut terminate) => Ok(()),
     };
     let left = tokio::select! {
         left = stage.leave() => left,
@@ -52,6 +51,14 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
         (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
         (Ok(()), Ok(())) => Ok(()),
     }
+}
+
+async fn interrupted(interrupt: &mut Signal, terminate: &mut Signal) {
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    eprintln!("\ndemo: ended");
 }
 
 /// What the story is told on; kept outside the telling, so that an interrupted one can be cleared up.

@@ -203,7 +203,7 @@ async fn a_cluster_that_cannot_be_is_refused_before_anything_starts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_custom_resource_is_applied_together_with_its_definition() {
     let cluster = e2e::cluster::shared().await.unwrap();
-    let manifests = r#"
+    let manifests = r"
 apiVersion: e2e.example.com/v1
 kind: Gadget
 metadata: {name: first}
@@ -222,7 +222,7 @@ spec:
     storage: true
     schema:
       openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
-"#;
+";
     let objects = e2e::manifests::parse(manifests.as_bytes(), "gadget.yaml").unwrap();
     let client = cluster.client().await.unwrap();
     e2e::manifests::apply(&client, &objects).await.unwrap();

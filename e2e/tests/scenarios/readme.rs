@@ -9,16 +9,31 @@ use e2e::{Cluster, Tool, WebhookOptions};
 
 use super::page::{self, Step};
 
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The verbs that a help text lists.
+fn verbs(help: &str) -> Vec<&str> {
+    let verbs: Vec<_> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .map_while(|line| line.split_whitespace().next())
+        .collect();
+    assert!(verbs.contains(&"deploy"), "no verbs in: {help}");
+    verbs
+}
+
 /// README first, then the pages of docs/ by name.
 fn pages() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut docs: Vec<_> = fs_err::read_dir(root.join("docs"))
+    let mut docs: Vec<_> = fs_err::read_dir(root().join("docs"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
         .collect();
     docs.sort();
-    docs.insert(0, root.join("README.md"));
+    docs.insert(0, root().join("README.md"));
     docs
 }
 
@@ -74,6 +89,12 @@ async fn every_console_block_does_what_it_says() {
     // Both make their links in the folder that the shell's PATH begins with.
     cluster.plugin().await.unwrap();
     cluster.tool(Tool::Kubectl).await.unwrap();
+    let help = cluster.kubectl_bundle(["--help"]).await.unwrap();
+    let page = fs_err::read_to_string(root().join("docs/cli.md")).unwrap();
+    for verb in verbs(&help.success().unwrap()) {
+        let named = format!("`{verb}");
+        assert!(page.contains(&named), "docs/cli.md says nothing of {verb}");
+    }
     let mut steps = 0;
     for path in pages() {
         steps += follow(&cluster, &path).await.unwrap();
