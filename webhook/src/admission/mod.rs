@@ -156,11 +156,15 @@ impl<L: Lookups> Admission<L> {
         let Some(kind) = kind(request) else {
             return unjudged(request);
         };
-        let standings = self.standings(request, kind, &request.name).await;
+        let until = Instant::now() + self.deadline;
+        let standings = self.standings(request, kind, &request.name, until).await;
         let key = memory::key(&standings.subject, &request.user_info);
         let verdict = match self.memory.take(&key).await {
             Some(verdict) => verdict,
-            None => self.judged(&standings.subject, &request.user_info).await,
+            None => {
+                self.judged(&standings.subject, &request.user_info, until)
+                    .await
+            }
         };
         self.stamp_unchanged(verdict, &standings)
     }
@@ -184,8 +188,11 @@ impl<L: Lookups> Admission<L> {
             patch.push(serde_json::json!({"op": "add", "path": "/metadata/name", "value": name}));
         }
         let name = generated.as_deref().unwrap_or(&request.name);
-        let standings = self.standings(request, kind, name).await;
-        let verdict = self.judged(&standings.subject, &request.user_info).await;
+        let until = Instant::now() + self.deadline;
+        let standings = self.standings(request, kind, name, until).await;
+        let verdict = self
+            .judged(&standings.subject, &request.user_info, until)
+            .await;
         // The schema says this too, before the validating call, and in other words on every version of the API server.
         let too_long = |finding: &Finding| finding.code == codes::review::NAME_TOO_LONG;
         if verdict.findings().errors().any(too_long) {
@@ -209,16 +216,23 @@ impl<L: Lookups> Admission<L> {
         request: &'a Request,
         kind: Kind,
         name: &'a str,
+        until: Instant,
     ) -> Standings<'a> {
         let old = Some(&request.old_object).filter(|old| !old.is_null());
-        let own_user = self.lookups.own_user().await;
+        let own_user = tokio::time::timeout_at(until, self.lookups.own_user()).await;
+        let own_user = own_user.ok().flatten();
         let own = own_user.as_deref() == Some(request.user_info.username.as_str());
         let was_stamped = old.is_some_and(|old| {
             self.lookups
                 .with_stamp_key(|key| stamping::stamped(key, kind, name, old).is_some())
         });
         let inherited = match kind {
-            Kind::Bundle if own && old.is_none() => self.inherited(&request.object).await,
+            Kind::Bundle if own && old.is_none() => {
+                tokio::time::timeout_at(until, self.inherited(&request.object))
+                    .await
+                    .ok()
+                    .flatten()
+            }
             _ => None,
         };
         let standing = match (&inherited, was_stamped) {
@@ -259,8 +273,8 @@ impl<L: Lookups> Admission<L> {
             .with_stamp_key(|key| made_for.asked_for(key, bundle, &deployment))
     }
 
-    /// Gathers what is needed within the deadline, and judges.
-    async fn judged(&self, subject: &Subject<'_>, user: &UserInfo) -> Verdict {
+    /// Gathers what is needed, and judges.
+    async fn judged(&self, subject: &Subject<'_>, user: &UserInfo, until: Instant) -> Verdict {
         let needs = needs(subject);
         let image_key = match (&needs.image, self.lookups.policies()) {
             (Some(image), Some((_, generation))) => ImageKey::of(image, generation),
@@ -273,7 +287,7 @@ impl<L: Lookups> Admission<L> {
             };
             lookups::gather(&self.lookups, user, subject, &needs, remembered).await
         };
-        let Ok(gathered) = tokio::time::timeout(self.deadline, gathering).await else {
+        let Ok(gathered) = tokio::time::timeout_at(until, gathering).await else {
             return Verdict::CannotTell(
                 Finding::error(
                     codes::review::DEADLINE,
