@@ -101,7 +101,7 @@ impl Install<'_> {
 
     async fn look_at(
         &self,
-        items: impl Iterator<Item = &Item>,
+        items: impl Iterator<Item = &Item> + Send,
     ) -> Result<BTreeMap<String, Seen>, Trouble> {
         let looks: Vec<_> = super::parallel::all(items.map(|item| async move {
             (item, object::look(self.client, &item.kind, &item.id).await)

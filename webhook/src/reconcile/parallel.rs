@@ -8,11 +8,13 @@ use futures::{FutureExt as _, StreamExt as _};
 const AT_A_TIME: usize = 16;
 
 /// Runs all of them and gives the results in the order in which they came.
-pub(super) fn all<'a, F>(work: impl IntoIterator<Item = F>) -> BoxFuture<'a, Vec<F::Output>>
+///
+/// Boxed here, where lifetimes are known: the compiler cannot tell that closures over references may be sent when it sees them inside a controller.
+pub(super) fn all<'a, I, F>(work: I) -> BoxFuture<'a, Vec<F::Output>>
 where
+    I: IntoIterator<Item = F, IntoIter: Send + 'a>,
     F: Future<Output: Send> + Send + 'a,
 {
-    let work: Vec<F> = work.into_iter().collect();
     futures::stream::iter(work)
         .buffer_unordered(AT_A_TIME)
         .collect()
@@ -20,11 +22,11 @@ where
 }
 
 /// Runs all of them and gives the results in the order in which they were asked for.
-pub(super) fn ordered<'a, F>(work: impl IntoIterator<Item = F>) -> BoxFuture<'a, Vec<F::Output>>
+pub(super) fn ordered<'a, I, F>(work: I) -> BoxFuture<'a, Vec<F::Output>>
 where
+    I: IntoIterator<Item = F, IntoIter: Send + 'a>,
     F: Future<Output: Send> + Send + 'a,
 {
-    let work: Vec<F> = work.into_iter().collect();
     futures::stream::iter(work)
         .buffered(AT_A_TIME)
         .collect()

@@ -203,7 +203,7 @@ impl Remover<'_> {
     /// Deletes `objects` and does not wait until they have gone.
     pub(super) async fn delete<'a>(
         &self,
-        objects: impl IntoIterator<Item = &'a Present>,
+        objects: impl IntoIterator<Item = &'a Present, IntoIter: Send>,
     ) -> Result<(), Trouble> {
         let results: Vec<_> = super::parallel::all(
             objects
