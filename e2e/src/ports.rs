@@ -1,8 +1,9 @@
 //! Free ports on loopback.
 //! Who listens on them is not here.
 
-use std::collections::HashSet;
+use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail};
@@ -10,16 +11,20 @@ use anyhow::{Result, bail};
 /// Below the range that Linux takes for outgoing connections (32768 and up), so that no client grabs a port between our look and the server's bind.
 const RANGE: std::ops::Range<u16> = 20_000..32_000;
 
-/// A port that nobody listens on now and that this process has not handed out before.
+/// A port that nobody listens on now, and that neither this process nor another of its kind that still lives has been given.
 pub(crate) fn free() -> Result<u16> {
-    static GIVEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let given = given.get_or_insert_default();
-    // Chosen at random, so that two processes that look at the same moment hardly ever choose the same.
+    static CLAIMS: Mutex<Vec<File>> = Mutex::new(Vec::new());
+    let folder = folder();
+    fs_err::create_dir_all(&folder)?;
     for _ in 0..1_000 {
         let port = rand::random_range(RANGE);
-        if !given.contains(&port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            given.insert(port);
+        let claim = fs_err::File::create(folder.join(port.to_string()))?.into_file();
+        // The lock goes with this process. The same process cannot take it twice either: each opening has its own.
+        if claim.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            CLAIMS
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(claim);
             return Ok(port);
         }
     }
@@ -30,13 +35,28 @@ pub(crate) fn free() -> Result<u16> {
     )
 }
 
+/// Where processes of one user tell each other which ports they have taken: an empty, locked file each.
+fn folder() -> PathBuf {
+    let user = rustix::process::getuid().as_raw();
+    std::env::temp_dir().join(format!("kubectl-bundle-ports-{user}"))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
     fn no_port_is_given_twice() {
         let ports: HashSet<_> = (0..50).map(|_| free().unwrap()).collect();
         assert_eq!(ports.len(), 50);
+    }
+
+    #[test]
+    fn a_port_that_is_given_is_locked_for_others() {
+        let port = free().unwrap();
+        let file = fs_err::File::create(folder().join(port.to_string())).unwrap();
+        assert!(file.into_file().try_lock().is_err());
     }
 }

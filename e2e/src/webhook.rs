@@ -66,6 +66,8 @@ impl Cluster {
     /// In a cluster that is somebody's ([`Builder::existing`](crate::cluster::Builder::existing)) it is an error if any of that is there already, and
     /// the admission configuration goes with this process, however it ends; the rest goes with [`Cluster::leave`].
     pub async fn start_webhook(&self, options: WebhookOptions) -> Result<Webhook> {
+        // First: it may have to be built, and a port that was looked up before that is not sure to be free any more.
+        let program = programs::get().await?.webhook.clone();
         let client = self.client().await?;
         let mut product = manifests::read_folder(&deploy_folder().join("manifests"))?;
         self.enter(&mut product).await?;
@@ -105,7 +107,7 @@ impl Cluster {
         }
         flags.extend(options.flags);
         let mut webhook = Webhook {
-            program: programs::get().await?.webhook.clone(),
+            program,
             flags,
             environment: options.environment,
             health,
