@@ -43,10 +43,15 @@ pub(crate) fn finding(finding: &Finding, causes: &[String]) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  caused by: {}", indented(cause));
     }
-    if let Some(hint) = &finding.hint {
-        let _ = writeln!(text, "  {HINT}hint:{HINT:#} {}", indented(hint));
+    if let Some(words) = &finding.hint {
+        text.push_str(&hint(words));
     }
     text
+}
+
+/// What to do, under what it is about.
+pub(crate) fn hint(text: &str) -> String {
+    format!("  {HINT}hint:{HINT:#} {}\n", indented(text))
 }
 
 /// A warning of the API server, as kubectl prints it.

@@ -60,6 +60,12 @@ fn invalid(status: &Status) -> String {
     text
 }
 
+/// What to do about it, where only our own flags can help.
+pub(crate) fn hint(status: &Status) -> Option<&'static str> {
+    (status.reason == "Conflict" && status.message.starts_with("Apply failed"))
+        .then_some("somebody else manages these fields; --force-conflicts takes them over")
+}
+
 /// Whether this is the answer of an admission webhook that said no, rather than one that did not answer.
 fn denied_by_webhook(status: &Status) -> bool {
     status.message.contains("admission webhook \"") && status.message.contains("denied the request")

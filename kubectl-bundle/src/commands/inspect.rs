@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use bundle_core::diagnostic::Finding;
+use bundle_core::diagnostic::Findings;
 use bundle_core::format::{self, Files};
 use bundle_core::package::Facts;
 use bundle_core::reference::Reference;
+use bundle_oci::Limits;
 use bundle_oci::manifest::Manifest;
-use bundle_oci::{Limits, layout};
 use serde::Serialize;
 
 use crate::content;
@@ -44,6 +44,8 @@ pub(crate) struct Inspect {
 struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     reference: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
     digest: String,
     #[serde(flatten)]
     facts: Facts,
@@ -85,8 +87,9 @@ impl Inspect {
                             .map_err(|error| error.finding())?,
                     )
                 };
-                let reference = layout::is_layout(path).then(|| path.display().to_string());
-                report(reference, &packed.manifest, files.as_ref(), None)?
+                let mut report = report(&packed.manifest, files.as_ref())?;
+                report.path = Some(path.display().to_string());
+                report
             }
             Place::Registry(reference) => self.remote(ui, reference).await?,
         };
@@ -113,23 +116,15 @@ impl Inspect {
             )
         };
         let signatures = client.signatures(&pinned).await.map_err(explain)?;
-        Ok(report(
-            Some(pinned.without_tag()),
-            &manifest,
-            files.as_ref(),
-            Some(signatures.len()),
-        )?)
+        let mut report = report(&manifest, files.as_ref())?;
+        report.reference = Some(pinned.without_tag());
+        report.signatures = Some(signatures.len());
+        Ok(report)
     }
 }
 
-fn report(
-    reference: Option<String>,
-    manifest: &Manifest,
-    files: Option<&Files>,
-    signatures: Option<usize>,
-) -> Result<Report, bundle_core::diagnostic::Findings> {
-    let facts =
-        Facts::from_annotations(&manifest.annotations).map_err(|finding: Finding| finding)?;
+fn report(manifest: &Manifest, files: Option<&Files>) -> Result<Report, Findings> {
+    let facts = Facts::from_annotations(&manifest.annotations)?;
     let objects = match files {
         None => None,
         Some(files) => {
@@ -150,7 +145,8 @@ fn report(
         }
     };
     Ok(Report {
-        reference,
+        reference: None,
+        path: None,
         digest: manifest.digest.to_string(),
         facts,
         description: manifest
@@ -167,7 +163,7 @@ fn report(
             })
             .collect(),
         objects,
-        signatures,
+        signatures: None,
     })
 }
 
@@ -180,6 +176,7 @@ fn describe(report: &Report) -> String {
         .map(|kubernetes| format!("{kubernetes} (others: {:?})", kubernetes.unsupported));
     let lines = [
         ("Reference", report.reference.clone()),
+        ("Path", report.path.clone()),
         ("Digest", Some(report.digest.clone())),
         ("Name", facts.name.clone()),
         ("Version", facts.version.as_ref().map(ToString::to_string)),

@@ -155,6 +155,10 @@ fn decide(
             Ok((signers.collect(), Findings::default()))
         }
         Rules::Policies(policies) => {
+            let covers = |policy: &Policy| policy.matches(pinned.reference());
+            if !policies.iter().any(covers) {
+                return Err(uncovered(pinned).into());
+            }
             let decided = proof::decide(
                 pinned.clone(),
                 signatures,
@@ -171,6 +175,18 @@ fn decide(
             Ok((signers.collect(), decided.warnings))
         }
     }
+}
+
+fn uncovered(pinned: &PinnedReference) -> Finding {
+    Finding::error(
+        codes::trust::NO_POLICY,
+        format!(
+            "none of these SignaturePolicies covers {}, so nothing was verified",
+            pinned.reference().name()
+        ),
+    )
+    .about(pinned.without_tag())
+    .hint("check images[].glob in the policies")
 }
 
 fn read_keys(paths: &[PathBuf]) -> Outcome<Vec<(PathBuf, PublicKey)>> {

@@ -122,6 +122,9 @@ impl Ui {
             }
             Failure::Server(status) => {
                 self.say(&format!("{}\n", crate::cluster::refusal::message(status)));
+                if let Some(hint) = crate::cluster::refusal::hint(status) {
+                    self.say(&report::hint(hint));
+                }
             }
             Failure::Said(_) | Failure::BrokenPipe => {}
         }

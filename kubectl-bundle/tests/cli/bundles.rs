@@ -36,7 +36,7 @@ fn builds_the_same_digest_every_time() {
     kb_snapshot!(context, ["inspect", "web-1.4.0.oci"], @r"
     exit code: 0
     ----- stdout -----
-    Reference:   web-1.4.0.oci
+    Path:        web-1.4.0.oci
     Digest:      sha256:4cc7e585...
     Name:        web
     Version:     1.4.0
@@ -62,6 +62,7 @@ fn builds_the_same_digest_every_time() {
       digest: sha256:6a2f0b6f...
       mediaType: application/vnd.oci.image.layer.v1.tar+gzip
     name: web
+    path: web
     version: "1.4.0"
     ----- stderr -----
     "#);

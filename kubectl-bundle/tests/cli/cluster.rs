@@ -269,6 +269,17 @@ fn immutable_is_told_word_for_word() {
                     "admission webhook \"vbundles.core.rukpak.io\" denied the request: BUNDLE-TRUST-007: the registry does not answer",
                 ),
             ),
+            (Method::GET, path, 404, status(404, "NotFound", "not found")),
+            (
+                Method::PATCH,
+                path,
+                409,
+                status(
+                    409,
+                    "Conflict",
+                    "Apply failed with 1 conflict: conflict with \"kubectl\": .spec.source",
+                ),
+            ),
         ],
     );
     kb_snapshot!(context, ["create", "web", PINNED, "-q"], @r#"
@@ -282,6 +293,13 @@ fn immutable_is_told_word_for_word() {
     ----- stdout -----
     ----- stderr -----
     Error from server (ServiceUnavailable): admission webhook "vbundles.core.rukpak.io" denied the request: BUNDLE-TRUST-007: the registry does not answer
+    "#);
+    kb_snapshot!(context, ["create", "web", PINNED, "-q"], @r#"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    Error from server (Conflict): Apply failed with 1 conflict: conflict with "kubectl": .spec.source
+      hint: somebody else manages these fields; --force-conflicts takes them over
     "#);
 }
 
