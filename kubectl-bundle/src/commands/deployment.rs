@@ -1,7 +1,8 @@
 //! What several verbs say about a BundleDeployment.
 //! Not here: the verbs.
 
-use bundle_api::BundleDeployment;
+use bundle_api::{BundleDeployment, BundleDeploymentStatus};
+use bundle_core::reference::Reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// `bundledeployment.core.rukpak.io/web`
@@ -42,20 +43,37 @@ pub(super) fn condition(item: &BundleDeployment, kind: &str) -> String {
     }
 }
 
-/// Whether what `spec` asks for now is installed.
+/// Whether what `spec` asks for now is installed. While new content is on its way, the old one is still installed: so its digest counts too.
 pub(super) fn is_installed(item: &BundleDeployment) -> bool {
-    let observed = item
-        .status
+    let Some(status) = &item.status else {
+        return false;
+    };
+    let generation = item.metadata.generation;
+    let seen = status.observed_generation.is_some() && status.observed_generation >= generation;
+    let condition = find(item, "Installed").is_some_and(|installed| {
+        installed.status == "True"
+            && installed
+                .observed_generation
+                .is_none_or(|seen| Some(seen) >= generation)
+    });
+    seen && condition && is_wanted(item, status)
+}
+
+fn is_wanted(item: &BundleDeployment, status: &BundleDeploymentStatus) -> bool {
+    let wanted = item
+        .spec
+        .template
+        .spec
+        .source
+        .image
         .as_ref()
-        .and_then(|status| status.observed_generation);
-    observed.is_some()
-        && observed >= item.metadata.generation
-        && find(item, "Installed").is_some_and(|installed| {
-            installed.status == "True"
-                && installed
-                    .observed_generation
-                    .is_none_or(|seen| Some(seen) >= item.metadata.generation)
-        })
+        .and_then(|image| image.reference.parse::<Reference>().ok())
+        .and_then(|reference| reference.digest().cloned());
+    match (wanted, &status.installed) {
+        (Some(wanted), Some(installed)) => installed.digest == wanted.as_str(),
+        // A tag, or another kind of source: the conditions are all there is.
+        _ => true,
+    }
 }
 
 /// What stands in the way, as the conditions say it: each message once, and what is false before what is not known yet.
@@ -88,4 +106,32 @@ pub(super) fn obstacles(item: &BundleDeployment) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn old_content_does_not_count_as_installed() {
+        let digest = |first: &str| format!("sha256:{first}{}", "0".repeat(63));
+        let item = |generation: i64, installed: &str| -> BundleDeployment {
+            serde_json::from_value(json!({
+                "metadata": {"name": "web", "generation": generation},
+                "spec": {"provisionerClassName": "c", "template": {"spec": {"provisionerClassName": "c", "source": {
+                    "type": "image", "image": {"ref": format!("registry.example.com/web@{}", digest("2"))}}}}},
+                "status": {
+                    "observedGeneration": 2,
+                    "installed": {"digest": digest(installed)},
+                    "conditions": [{"type": "Installed", "status": "True", "reason": "InstallationSucceeded", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+                }
+            }))
+            .unwrap()
+        };
+        assert!(is_installed(&item(2, "2")));
+        assert!(!is_installed(&item(2, "1")), "other content");
+        assert!(!is_installed(&item(3, "2")), "a spec that nobody looked at");
+    }
 }
