@@ -508,3 +508,209 @@ async fn a_person_gets_what_their_own_rights_allow() {
     installed(&cluster, "greeting").await;
     until(&cluster, "bundledeployment greeting", "Authorized", "True").await;
 }
+
+/// Writes a bundle of just these manifests.
+fn bundle_of(folder: &std::path::Path, name: &str, manifests: &str) -> anyhow::Result<()> {
+    fs_err::create_dir_all(folder.join("manifests"))?;
+    let package = format!(
+        "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: {name}\nversion: 1.0.0\nformat: plain+v0\n"
+    );
+    fs_err::write(folder.join("bundle.yaml"), package)?;
+    fs_err::write(folder.join("manifests").join("all.yaml"), manifests)?;
+    Ok(())
+}
+
+const CONFIG: &str = "apiVersion: v1
+kind: ConfigMap
+metadata: {name: web, namespace: team-a}
+data: {text: hello}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_account_with_rights_in_one_namespace_is_enough() {
+    let (cluster, _webhook) = stage().await;
+    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
+    kubectl(&cluster, "create namespace team-a").await;
+    kubectl(&cluster, "create serviceaccount deployer -n team-a").await;
+    let account = json!({"serviceAccount": {"namespace": "team-a", "name": "deployer"}});
+    apply(&cluster, &deployment("web", &one, &account)).await;
+    let said = until(&cluster, "bundledeployment web", "Installed", "False").await;
+    assert!(
+        said.contains("system:serviceaccount:team-a:deployer") && said.contains("forbidden"),
+        "{said}"
+    );
+    kubectl(
+        &cluster,
+        "create role deployer -n team-a --verb get,list,watch,create,patch,delete --resource configmaps",
+    )
+    .await;
+    kubectl(
+        &cluster,
+        "create rolebinding deployer -n team-a --role deployer --serviceaccount team-a:deployer",
+    )
+    .await;
+    installed(&cluster, "web").await;
+    kubectl(&cluster, "delete configmap web -n team-a").await;
+    within_a_second(&cluster, "configmap web -n team-a", "/data/text", "hello").await;
+
+    // Without its rights nothing can be removed, and that is said; with Orphan it is let go.
+    kubectl(&cluster, "delete rolebinding deployer -n team-a").await;
+    kubectl(&cluster, "delete bundledeployment web --wait=false").await;
+    let said = wait::until(LONG, "the failure is told", || async {
+        let object = get(&cluster, "get bundledeployment web")
+            .await
+            .unwrap_or_default();
+        let found = condition(&object, "Ready");
+        Ok((found["reason"] == "RemovalFailed")
+            .then(|| found["message"].as_str().unwrap_or_default().to_owned()))
+    })
+    .await
+    .unwrap();
+    assert!(
+        said.contains("system:serviceaccount:team-a:deployer"),
+        "{said}"
+    );
+    kubectl(
+        &cluster,
+        "patch bundledeployment web --type merge -p {\"spec\":{\"deletion\":{\"objects\":\"Orphan\"}}}",
+    )
+    .await;
+    wait::until_true(LONG, "it is let go", || async {
+        Ok(get(&cluster, "get bundledeployment web").await.is_none())
+    })
+    .await
+    .unwrap();
+    assert!(get(&cluster, "get configmap web -n team-a").await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_that_is_not_there_yet_is_waited_for() {
+    let (cluster, _webhook) = stage().await;
+    let manifests = "apiVersion: shop.example.com/v1
+kind: Feature
+metadata: {name: early}
+spec: {enabled: true}
+";
+    let early = publish(&cluster, "team/early:1", |f| {
+        bundle_of(f, "early", manifests)
+    })
+    .await;
+    let shop = publish(&cluster, "team/shop:1.0.0", |f| bundles::shop(f, "1.0.0")).await;
+    apply(&cluster, &deployment("early", &early, &json!({}))).await;
+    let said = until(&cluster, "bundledeployment early", "Installed", "False").await;
+    assert_eq!(
+        said,
+        r#"required resource not found: no matches for kind "Feature" in version "shop.example.com/v1""#
+    );
+    apply(&cluster, &deployment("shop", &shop, &json!({}))).await;
+    installed(&cluster, "shop").await;
+    installed(&cluster, "early").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drift_is_only_reported_where_that_is_asked_for() {
+    let (cluster, mut webhook) = stage().await;
+    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
+    kubectl(&cluster, "create namespace team-a").await;
+    let report = json!({"drift": {"mode": "Report"}});
+    apply(&cluster, &deployment("web", &one, &report)).await;
+    installed(&cluster, "web").await;
+    let patch = "patch configmap web -n team-a --type merge -p {\"data\":{\"text\":\"changed\"}}";
+    kubectl(&cluster, patch).await;
+    let said = until(&cluster, "bundledeployment web", "Drifted", "True").await;
+    assert!(said.contains("ConfigMap/team-a/web"), "{said}");
+    // A restart neither forgets nor restores it.
+    webhook.restart().await.unwrap();
+    let began = Instant::now();
+    wait::until_true(LONG, "it is reported after the restart", || async {
+        let object = get(&cluster, "get bundledeployment web")
+            .await
+            .unwrap_or_default();
+        Ok(began.elapsed() > Duration::from_secs(2)
+            && object["status"]["drift"][0]["object"] == "ConfigMap/team-a/web")
+    })
+    .await
+    .unwrap();
+    let object = get(&cluster, "get configmap web -n team-a").await.unwrap();
+    assert_eq!(object["data"]["text"], "changed");
+    apply(&cluster, &deployment("web", &one, &json!({"paused": true}))).await;
+    until(&cluster, "bundledeployment web", "Drifted", "True").await;
+    apply(
+        &cluster,
+        &deployment("web", &one, &json!({"paused": false})),
+    )
+    .await;
+    within_a_second(&cluster, "configmap web -n team-a", "/data/text", "hello").await;
+    until(&cluster, "bundledeployment web", "Drifted", "False").await;
+
+    // Fields that are given to others are neither.
+    let ignore = json!({"drift": {"ignore": [{"kind": "ConfigMap", "name": "web", "fields": ["/data/text"]}]}});
+    apply(&cluster, &deployment("web", &one, &ignore)).await;
+    installed(&cluster, "web").await;
+    kubectl(&cluster, patch).await;
+    kubectl(
+        &cluster,
+        "label configmap web -n team-a core.rukpak.io/owner-name-",
+    )
+    .await;
+    within_a_second(
+        &cluster,
+        "configmap web -n team-a",
+        "/metadata/labels/core.rukpak.io~1owner-name",
+        "web",
+    )
+    .await;
+    let object = get(&cluster, "get configmap web -n team-a").await.unwrap();
+    assert_eq!(object["data"]["text"], "changed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_waits_for_another_person_where_the_class_says_so() {
+    let (cluster, _webhook) = stage().await;
+    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
+    kubectl(&cluster, "create namespace team-a").await;
+    kubectl(
+        &cluster,
+        &format!("patch provisionerclass {CLASS} --type merge -p {{\"spec\":{{\"approval\":{{\"mode\":\"Required\",\"by\":\"AnotherPerson\"}}}}}}"),
+    )
+    .await;
+    apply(&cluster, &deployment("web", &one, &json!({}))).await;
+    let said = until(&cluster, "bundledeployment web", "Approved", "False").await;
+    assert!(said.contains("waiting for approval of sha256:"), "{said}");
+    let object = get(&cluster, "get bundledeployment web").await.unwrap();
+    let digest = one.rsplit('@').next().unwrap();
+    let approval = |name: &str| {
+        json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleApproval", "metadata": {"name": name},
+            "spec": {"bundleDeployment": {"name": "web", "uid": object["metadata"]["uid"]}, "digest": digest},
+        })
+    };
+    apply(&cluster, &approval("by-myself")).await;
+    until(&cluster, "bundleapproval by-myself", "Accepted", "False").await;
+    assert!(get(&cluster, "get configmap web -n team-a").await.is_none());
+    let ben = cluster
+        .kubeconfig_for("ben@example.com", &["system:masters"])
+        .unwrap();
+    let tool = cluster
+        .tool(e2e::Tool::Kubectl)
+        .await
+        .unwrap()
+        .kubeconfig(&ben);
+    let applied = tool
+        .args(["apply", "-f", "-"])
+        .stdin(approval("by-ben").to_string())
+        .output()
+        .await
+        .unwrap();
+    applied.success().unwrap();
+    installed(&cluster, "web").await;
+    let object = get(&cluster, "get bundledeployment web").await.unwrap();
+    assert_eq!(
+        object["status"]["installed"]["approvedBy"],
+        "ben@example.com"
+    );
+    // Withdrawn: that is said, and nothing is torn down.
+    kubectl(&cluster, "delete bundleapproval by-ben").await;
+    until(&cluster, "bundledeployment web", "Approved", "False").await;
+    assert!(get(&cluster, "get configmap web -n team-a").await.is_some());
+}
