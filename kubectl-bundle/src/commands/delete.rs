@@ -36,7 +36,7 @@ impl Delete {
             let answer = match self.dry_run {
                 DryRun::Client => cluster.ask(api.get(name)).await.map(|_| ()),
                 mode => {
-                    let mut parameters = DeleteParams::foreground();
+                    let mut parameters = DeleteParams::background();
                     parameters.dry_run = mode == DryRun::Server;
                     cluster.ask(api.delete(name, &parameters)).await.map(|_| ())
                 }

@@ -213,6 +213,16 @@ fn verifies_against_policies() {
     error: [REGISTRY]/team/web@sha256:4cc7e585...: SignaturePolicy/releases requires a signature by `release-key`, and the registry holds no signature for it [BUNDLE-TRUST-001]
       hint: have it signed by such a key: kubectl bundle sign --key KEY [REGISTRY]/team/web@sha256:4cc7e585...
     ");
+    let policy = std::fs::read_to_string(context.path().join("policy.yaml")).unwrap();
+    context.write("lenient.yaml", format!("{policy}  mode: warn\n"));
+    kb_snapshot!(context, ["verify", web, "--policy", "lenient.yaml"], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
+    error: [REGISTRY]/team/web@sha256:4cc7e585...: SignaturePolicy/releases requires a signature by `release-key`, and the registry holds no signature for it [BUNDLE-TRUST-001]
+      hint: have it signed by such a key: kubectl bundle sign --key KEY [REGISTRY]/team/web@sha256:4cc7e585...
+    ");
     context.stdout(&["sign", &web, "--key", "bundle.key"]);
     name_key(&mut context, &web, "[KEY]");
     kb_snapshot!(context, ["verify", web, "--policy", "policy.yaml"], @r"
@@ -224,7 +234,6 @@ fn verifies_against_policies() {
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
     verified [REGISTRY]/team/web@sha256:4cc7e585...: 1 signature(s) found; each was checked against this digest, its key and its meaning
     ");
-    let policy = std::fs::read_to_string(context.path().join("policy.yaml")).unwrap();
     context.write("others.yaml", policy.replace("/team/**", "/others/**"));
     kb_snapshot!(context, ["verify", web, "--policy", "others.yaml"], @r"
     exit code: 3

@@ -1,25 +1,21 @@
 //! The facts that the judge asks for, looked up with the rights of the person at the keyboard. What they may not see is "cannot tell".
 //! Not here: which facts are needed (bundle_core::review::needs) and what follows from them (judge).
 
-use std::collections::BTreeMap;
-
 use bundle_api::{BundleDeployment, ProvisionerClass, SignaturePolicy};
 use bundle_core::diagnostic::{Code, Finding, codes};
 use bundle_core::package;
-use bundle_core::policy::{Policy, RawSignature, Unavailable};
-use bundle_core::reference::PinnedReference;
+use bundle_core::policy::{Policy, Unavailable};
 use bundle_core::review::{
-    Answer, Class, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts, Image, Kind,
-    Needs, Requester,
+    Class, ClassFact, ConfigMapFact, DeploymentFact, Image, Kind, Needs, Requester,
 };
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::Client;
-use bundle_trust::proof;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use serde_json::Value;
 
 use super::Online;
+use super::gathered::{Gathered, Looked, Seen};
 use super::identity::{Question, may, whoami};
 use super::secrets::with_keys;
 use crate::cluster::Cluster;
@@ -30,33 +26,10 @@ use crate::registry;
 pub(super) struct Lookup {
     cluster: Cluster,
     registry: Client,
-    system_namespace: String,
-    requester: Requester,
-    server: Option<ServerVersion>,
-    policies: Result<Vec<Policy>, Finding>,
-}
-
-/// What was found out for one object.
-#[derive(Default)]
-pub(super) struct Gathered {
-    classes: BTreeMap<String, ClassFact>,
-    may_use: BTreeMap<String, Answer>,
-    may_impersonate: Option<Answer>,
-    may_approve: Option<Answer>,
-    deployment: Option<DeploymentFact>,
-    config_maps: BTreeMap<String, ConfigMapFact>,
-    image: Option<Looked>,
-}
-
-enum Looked {
-    Unavailable(Finding),
-    Found(Box<Seen>),
-}
-
-struct Seen {
-    pinned: PinnedReference,
-    package: Result<Box<package::Facts>, Finding>,
-    signatures: Result<Vec<RawSignature>, Unavailable>,
+    pub(super) system_namespace: String,
+    pub(super) requester: Requester,
+    pub(super) server: Option<ServerVersion>,
+    pub(super) policies: Result<Vec<Policy>, Finding>,
 }
 
 /// A failed lookup as the fact that it could not be told.
@@ -262,49 +235,5 @@ impl Lookup {
             pinned,
             signatures,
         }))
-    }
-}
-
-impl Gathered {
-    /// As the judge wants them.
-    pub(super) fn facts(self, lookup: &Lookup) -> Facts<'_> {
-        let mut facts = Facts {
-            requester: lookup.requester.clone(),
-            classes: self.classes,
-            may_use: self.may_use,
-            may_impersonate: self.may_impersonate,
-            may_approve: self.may_approve,
-            deployment: self.deployment,
-            config_maps: self.config_maps,
-            server: lookup.server.clone(),
-            system_namespace: lookup.system_namespace.clone(),
-            ..Facts::default()
-        };
-        match self.image {
-            None => {}
-            Some(Looked::Unavailable(finding)) => match &lookup.policies {
-                Ok(policies) => {
-                    facts.content = ContentFact::Unavailable(finding);
-                    facts.policies = proof::unexamined(policies);
-                }
-                Err(_) => facts.content = ContentFact::PoliciesUnknown(finding),
-            },
-            Some(Looked::Found(seen)) => {
-                let Seen {
-                    pinned,
-                    package,
-                    signatures,
-                } = *seen;
-                let policies = lookup.policies.as_deref().unwrap_or_default();
-                let examined = proof::examine(&pinned, &signatures, policies);
-                facts.policies = examined.policies;
-                facts.content = ContentFact::Found {
-                    pinned,
-                    package,
-                    signatures: examined.found,
-                };
-            }
-        }
-        facts
     }
 }

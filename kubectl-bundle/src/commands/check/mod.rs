@@ -2,6 +2,7 @@
 //! Not here: the rules (bundle_core::review), looking facts up (lookup).
 
 mod documents;
+mod gathered;
 mod identity;
 mod lookup;
 mod report;

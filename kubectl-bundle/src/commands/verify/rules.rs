@@ -1,134 +1,44 @@
-//! `verify`: who signed a bundle, by public keys or by SignaturePolicies from files.
-//! Not here: the decision (bundle-trust).
+//! What `verify` holds signatures against: keys and policies from files, and what each makes of them.
+//! Not here: the decision itself (bundle-trust), or fetching signatures.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::policy::{ClassSignatures, KeyId, Policy, RawSignature, Unavailable};
-use bundle_core::reference::{PinnedReference, Reference};
+use bundle_core::reference::PinnedReference;
 use bundle_core::yaml;
 use bundle_trust::keys::PublicKey;
 use bundle_trust::{proof, verify};
-use serde::Serialize;
 use serde_json::Value;
 
+use super::{Against, Signer};
 use crate::failure::{Failure, Outcome};
-use crate::registry::{self, RegistrySettings};
-use crate::ui::format::Format;
-use crate::ui::{Table, Ui};
 use crate::{failure, files};
 
-/// What to verify against.
-pub(crate) enum Against {
-    /// Any of these public keys.
-    Keys(Vec<PathBuf>),
-    /// Every SignaturePolicy in these files that matches.
-    Policies(Vec<PathBuf>),
-}
-
-/// What `verify` needs to know.
-pub(crate) struct Verify {
-    /// The bundle.
-    pub(crate) reference: Reference,
-    /// What to verify against.
-    pub(crate) against: Against,
-    /// How to print.
-    pub(crate) format: Option<Format>,
-    /// How to talk to registries.
-    pub(crate) registry: RegistrySettings,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Report {
-    reference: String,
-    digest: String,
-    verified: bool,
-    signatures_found: usize,
-    signed_by: Vec<Signer>,
-    findings: Findings,
-}
-
-#[derive(Serialize)]
-struct Signer {
-    /// The file of the key, or the policy.
-    by: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    authority: Option<String>,
-    key: String,
-    #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
-    annotations: std::collections::BTreeMap<String, String>,
-}
-
-enum Rules {
+/// What was read of the files.
+pub(super) enum Rules {
+    /// Any of these keys, with their files.
     Keys(Vec<(PathBuf, PublicKey)>),
+    /// Every one that matches.
     Policies(Vec<Policy>),
 }
 
-impl Verify {
-    /// Reads keys or policies, fetches signatures, decides, and prints who signed.
-    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        let rules = match &self.against {
-            Against::Keys(paths) => Rules::Keys(read_keys(paths)?),
-            Against::Policies(paths) => Rules::Policies(read_policies(paths)?),
-        };
-        let client = registry::client(&self.registry)?;
-        let pinned = registry::pin(ui, &client, &self.reference).await?;
-        let signatures = {
-            let _progress = ui.progress("fetching signatures");
-            client
-                .signatures(&pinned)
-                .await
-                .map_err(|error| Unavailable(error.finding()))
-        };
-        let decided = decide(&rules, &pinned, &signatures);
-        let found = signatures.as_ref().map_or(0, Vec::len);
-        let (signed_by, findings, failed) = match decided {
-            Ok((signed_by, warnings)) => (signed_by, warnings, false),
-            Err(findings) => (Vec::new(), findings, true),
-        };
-        let report = Report {
-            reference: self.reference.to_string(),
-            digest: pinned.digest().to_string(),
-            verified: !failed,
-            signatures_found: found,
-            signed_by,
-            findings: findings.clone(),
-        };
-        let structured = ui.structured(self.format, &report)?;
-        if failed {
-            return Err(findings.into());
-        }
-        ui.warnings(&findings);
-        if structured {
-            return Ok(());
-        }
-        let mut table = Table::new(["SIGNED BY", "AUTHORITY", "KEY", "SAYS"]);
-        for signer in report.signed_by {
-            table.row([
-                signer.by,
-                signer.authority.unwrap_or_default(),
-                signer.key,
-                signer
-                    .annotations
-                    .iter()
-                    .map(|(key, value)| format!("{key}={value}"))
-                    .collect::<Vec<_>>()
-                    .join(","),
-            ]);
-        }
-        ui.text(&table.render())?;
-        ui.note(format!(
-            "verified {}: {found} signature(s) found; each was checked against this digest, its key and its meaning",
-            pinned.without_tag()
-        ));
-        Ok(())
+impl Rules {
+    /// Reads the files.
+    pub(super) fn read(against: &Against) -> Outcome<Self> {
+        Ok(match against {
+            Against::Keys(paths) => Self::Keys(read_keys(paths)?),
+            Against::Policies(paths) => Self::Policies(read_policies(paths)?),
+        })
     }
 }
 
-type Decision = Result<(Vec<Signer>, Findings), Findings>;
+/// Who signed and what is to be told, or why it is not verified.
+pub(super) type Decision = Result<(Vec<Signer>, Findings), Findings>;
 
-fn decide(
+/// Decides.
+pub(super) fn decide(
     rules: &Rules,
     pinned: &PinnedReference,
     signatures: &Result<Vec<RawSignature>, Unavailable>,
@@ -170,7 +80,7 @@ fn decide(
                 by: one.policy,
                 authority: Some(one.authority),
                 key: one.key.to_string(),
-                annotations: std::collections::BTreeMap::new(),
+                annotations: BTreeMap::new(),
             });
             Ok((signers.collect(), decided.warnings))
         }
