@@ -101,3 +101,18 @@ async fn every_console_block_does_what_it_says() {
     }
     assert!(steps > 20, "only {steps} steps were found");
 }
+
+#[test]
+fn every_link_to_a_file_leads_somewhere() {
+    for path in pages() {
+        let folder = path.parent().unwrap();
+        let text = fs_err::read_to_string(&path).unwrap();
+        for target in text.split("](").skip(1) {
+            let target = target.split([')', '#']).next().unwrap_or_default();
+            if !target.is_empty() && !target.contains("://") {
+                let there = folder.join(target).exists();
+                assert!(there, "{}: {target} is not there", path.display());
+            }
+        }
+    }
+}
