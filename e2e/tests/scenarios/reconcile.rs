@@ -311,7 +311,7 @@ async fn killed_at_any_moment_it_ends_in_the_same_state() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tag_that_moves_changes_nothing_and_is_told() {
-    let (cluster, _webhook) = stage().await;
+    let (cluster, mut webhook) = stage().await;
     publish(&cluster, "team/greeting:1", |f| {
         bundles::greeting(f, "1.0.0", None)
     })
@@ -342,6 +342,20 @@ async fn a_tag_that_moves_changes_nothing_and_is_told() {
         .await
         .unwrap();
     assert_eq!(text["data"]["text"], "Hello from 1.0.0");
+
+    // A lost cache and a restart do not let the new content in either.
+    webhook.kill().unwrap();
+    let cache = format!("webhook-{}", webhook.address().port());
+    fs_err::remove_dir_all(cluster.folder().join("data").join(cache)).unwrap();
+    kubectl(&cluster, "delete configmap greeting -n greeting").await;
+    webhook.start().await.unwrap();
+    wait::until_true(LONG, "the ConfigMap is back", || async {
+        let text = get(&cluster, "get configmap greeting -n greeting").await;
+        Ok(text.is_some_and(|text| text["data"]["text"] == "Hello from 1.0.0"))
+    })
+    .await
+    .unwrap();
+
     publish(&cluster, "team/greeting:1", |f| {
         bundles::greeting(f, "1.0.0", None)
     })
@@ -507,6 +521,61 @@ async fn a_person_gets_what_their_own_rights_allow() {
     .await;
     installed(&cluster, "greeting").await;
     until(&cluster, "bundledeployment greeting", "Authorized", "True").await;
+
+    // What a role hands on has to be the requester's own.
+    let manifests = "apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader, namespace: greeting}
+rules:
+- {apiGroups: [''], resources: [secrets], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: reader, namespace: greeting}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects:
+- {kind: ServiceAccount, name: greeting, namespace: greeting}
+";
+    let roles = publish(&cluster, "team/roles:1", |f| {
+        bundle_of(f, "roles", manifests)
+    })
+    .await;
+    kubectl(
+        &cluster,
+        "create clusterrole roles --verb create,patch,delete --resource roles,rolebindings",
+    )
+    .await;
+    kubectl(
+        &cluster,
+        "create clusterrolebinding ana-roles --clusterrole roles --user ana@example.com",
+    )
+    .await;
+    let tool = cluster
+        .tool(e2e::Tool::Kubectl)
+        .await
+        .unwrap()
+        .kubeconfig(&ana);
+    let applied = tool
+        .args(["apply", "-f", "-"])
+        .stdin(deployment("roles", &roles, &json!({})).to_string())
+        .output()
+        .await
+        .unwrap();
+    applied.success().unwrap();
+    let said = until(&cluster, "bundledeployment roles", "Authorized", "False").await;
+    for missing in [
+        r#"in namespace greeting: {apiGroups: [""], resources: ["secrets"], verbs: ["get"]}"#,
+        r#""pods""#,
+    ] {
+        assert!(said.contains(missing), "{missing} is not in {said}");
+    }
+    assert!(get(&cluster, "get role reader -n greeting").await.is_none());
+    kubectl(
+        &cluster,
+        "create clusterrolebinding ana-admin --clusterrole admin --user ana@example.com",
+    )
+    .await;
+    installed(&cluster, "roles").await;
 }
 
 /// Writes a bundle of just these manifests.

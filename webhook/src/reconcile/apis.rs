@@ -29,10 +29,14 @@ struct List {
     kinds: Arc<Vec<Kind>>,
 }
 
+/// The versions of each group, the preferred one first.
+type Versions = HashMap<String, Vec<String>>;
+
 /// What the server has, by `apiVersion`.
 pub(super) struct Apis {
     client: Client,
     lists: Mutex<HashMap<String, List>>,
+    groups: Mutex<Option<(Instant, Versions)>>,
 }
 
 impl Apis {
@@ -40,6 +44,7 @@ impl Apis {
         Self {
             client,
             lists: Mutex::default(),
+            groups: Mutex::default(),
         }
     }
 
@@ -64,25 +69,48 @@ impl Apis {
         if kind.group.is_empty() {
             return self.find("", "v1", &kind.kind).await;
         }
-        let groups = self.client.list_api_groups().await?;
-        let Some(group) = groups
-            .groups
-            .into_iter()
-            .find(|group| group.name == kind.group)
-        else {
-            return Ok(None);
-        };
-        let versions = group
-            .preferred_version
-            .into_iter()
-            .chain(group.versions)
-            .map(|version| version.version);
-        for version in versions {
+        for version in self.versions(&kind.group).await? {
             if let Some(found) = self.find(&kind.group, &version, &kind.kind).await? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
+    }
+
+    /// The versions of a group, the preferred one first; none if the server does not have it.
+    async fn versions(&self, group: &str) -> Result<Vec<String>, kube::Error> {
+        let mut groups = self.groups.lock().await;
+        let known = groups.as_ref().is_some_and(|(read, versions)| {
+            let youngest = if versions.contains_key(group) {
+                OLD
+            } else {
+                STALE
+            };
+            read.elapsed() < youngest
+        });
+        if !known {
+            let list = self.client.list_api_groups().await?;
+            let versions = list
+                .groups
+                .into_iter()
+                .map(|group| {
+                    let mut versions: Vec<String> = Vec::new();
+                    let all = group.preferred_version.into_iter().chain(group.versions);
+                    for version in all.map(|version| version.version) {
+                        if !versions.contains(&version) {
+                            versions.push(version);
+                        }
+                    }
+                    (group.name, versions)
+                })
+                .collect();
+            *groups = Some((Instant::now(), versions));
+        }
+        Ok(groups
+            .as_ref()
+            .and_then(|(_, versions)| versions.get(group))
+            .cloned()
+            .unwrap_or_default())
     }
 
     async fn list(

@@ -2,27 +2,32 @@
 //! Not here: who may approve, which admission asks when an approval is written.
 
 use bundle_api::class::ReadyStatus;
-use bundle_api::names::{condition, reason};
+use bundle_api::names::{self, condition, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::State;
-use bundle_core::review::Requester;
 use bundle_core::review::class::Approval;
+use bundle_core::review::{Class, Requester};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
 use kube::ResourceExt as _;
-use kube::api::{Api, DynamicObject, ListParams};
+use kube::api::{Api, DynamicObject, ListParams, PostParams};
 
 use super::room::Room;
 use super::said::{self, Said};
 use super::status;
 use super::trouble::{Retry, Trouble};
 
-/// Who approved `digest` for `deployment`; none where the class does not ask.
+/// Who approved `digest` for `deployment`; none where the class does not ask. Admission asked whether they may, and of the class that the deployment had
+/// then; so it is asked again of the class that it has now.
 pub(super) async fn approved(
     room: &Room,
     deployment: &DynamicObject,
-    mode: Approval,
+    class: &Class,
     requester: &Requester,
     digest: &str,
 ) -> Result<Option<String>, Trouble> {
+    let mode = class.approval;
     if mode == Approval::None {
         return Ok(None);
     }
@@ -52,6 +57,10 @@ pub(super) async fn approved(
                     by.user
                 ),
             )),
+            Ok(by) if !may_approve(room, class, &by).await? => Err((
+                reason::NOT_ADMITTED,
+                format!("{} may not approve for class {}", by.user, class.name),
+            )),
             Ok(by) => Ok(by),
         };
         tell(room, &approval, &by).await;
@@ -74,6 +83,35 @@ pub(super) async fn approved(
         message,
         Retry::OnChange,
     ))
+}
+
+/// Whether `by` has verb `approve` on the class; a RoleBinding in the namespace of the pod counts, as at admission.
+async fn may_approve(room: &Room, class: &Class, by: &Requester) -> Result<bool, Trouble> {
+    let review = SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: Some(by.user.clone()),
+            uid: Some(by.uid.clone()).filter(|uid| !uid.is_empty()),
+            groups: Some(by.groups.clone()),
+            resource_attributes: Some(ResourceAttributes {
+                verb: Some(names::verb::APPROVE.to_owned()),
+                group: Some(names::GROUP.to_owned()),
+                resource: Some(room.classes.plural.clone()),
+                namespace: Some(room.shared.settings.namespace.clone()),
+                name: Some(class.name.clone()),
+                ..ResourceAttributes::default()
+            }),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
+    };
+    let api: Api<SubjectAccessReview> = Api::all(room.own.clone());
+    let answer = api
+        .create(&PostParams::default(), &review)
+        .await
+        .map_err(|error| Trouble::api("ask who may approve", reason::INSTALL_FAILED, &error))?;
+    Ok(answer
+        .status
+        .is_some_and(|status| status.allowed && status.denied != Some(true)))
 }
 
 /// Says on an approval whether it counts.

@@ -20,6 +20,7 @@ use tokio::sync::Mutex;
 use super::items::Item;
 use super::object;
 use super::trouble::{Retry, Trouble};
+use crate::cluster::ServiceAccount;
 
 /// How many rules a message lists.
 const RULES: usize = 40;
@@ -30,10 +31,10 @@ struct Asker<'a> {
     answers: Mutex<HashMap<Question, bool>>,
 }
 
-/// Asks for everything that `requester` needs for `items`. `own` asks; `installer` reads the roles that bindings name.
+/// Asks for everything that `requester` needs for `items`. `own` asks; `installer`, who is `account`, reads the roles that bindings name.
 pub(super) async fn authorize(
     own: &Client,
-    installer: &Client,
+    (account, installer): (&ServiceAccount, &Client),
     requester: &Requester,
     items: &[Item],
 ) -> Result<(), Trouble> {
@@ -42,18 +43,21 @@ pub(super) async fn authorize(
         requester,
         answers: Mutex::default(),
     };
-    let missing = asker.missing(installer, items).await.map_err(|error| {
-        Trouble::new(
-            codes::install::RIGHTS_UNKNOWN,
-            reason::INSTALL_FAILED,
-            format!(
-                "cannot ask for the rights of {}: {}",
-                requester.user,
-                object::told(&error)
-            ),
-            Retry::Soon,
-        )
-    })?;
+    let missing = asker
+        .missing(account, installer, items)
+        .await
+        .map_err(|error| {
+            Trouble::new(
+                codes::install::RIGHTS_UNKNOWN,
+                reason::INSTALL_FAILED,
+                format!(
+                    "cannot ask for the rights of {}: {}",
+                    requester.user,
+                    object::told(&error)
+                ),
+                Retry::Soon,
+            )
+        })?;
     if missing.is_empty() {
         return Ok(());
     }
@@ -77,6 +81,7 @@ pub(super) async fn authorize(
 impl Asker<'_> {
     async fn missing(
         &self,
+        account: &ServiceAccount,
         installer: &Client,
         items: &[Item],
     ) -> Result<Vec<Question>, kube::Error> {
@@ -102,6 +107,10 @@ impl Asker<'_> {
                     missing.extend(refused);
                 }
             }
+        }
+        let ids = items.iter().map(|item| &item.id);
+        if let Some(question) = rights::made_as(ids, (&account.namespace, &account.name)) {
+            missing.extend(self.all(&[question]).await?);
         }
         for item in items {
             if let Some(grant) = rights::grant(&manifest(item)) {
@@ -161,17 +170,32 @@ impl Asker<'_> {
                 && item.id.name == role.name
                 && item.id.namespace == role.namespace
         });
-        if let Some(own) = own {
-            return Ok(Some(rights::rules_of(&own.value)));
+        let stated = own.map(|own| rights::rules_of(&own.value));
+        if own.is_some_and(|own| rights::replaces_rules(&own.value)) {
+            return Ok(stated);
+        }
+        if role.name.is_empty() {
+            return Ok(None);
         }
         let found = if let Some(namespace) = &role.namespace {
             let api: Api<Role> = Api::namespaced(installer.clone(), namespace);
-            readable(api.get_opt(&role.name).await)?
+            api.get_opt(&role.name).await.map(text)
         } else {
             let api: Api<ClusterRole> = Api::all(installer.clone());
-            readable(api.get_opt(&role.name).await)?
+            api.get_opt(&role.name).await.map(text)
         };
-        Ok(found.map(|role| rights::rules_of(&role)))
+        match found {
+            // A role that the content brings without rules has those that are there already.
+            Ok(Some(found)) => {
+                let mut rules = rights::rules_held(&found);
+                rules.extend(stated.unwrap_or_default());
+                Ok(Some(rules))
+            }
+            Ok(None) => Ok(stated),
+            // One that may not be read cannot be looked into.
+            Err(error) if object::is_forbidden(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Those of `questions` that are answered with no, in their order.
@@ -250,15 +274,8 @@ fn attributes(question: &Question) -> SubjectAccessReviewSpec {
     }
 }
 
-/// A role that is not there, or may not be read, is none that can be looked into.
-fn readable<T: Serialize>(
-    answer: Result<Option<T>, kube::Error>,
-) -> Result<Option<serde_json::Value>, kube::Error> {
-    match answer {
-        Ok(role) => Ok(role.and_then(|role| serde_json::to_value(role).ok())),
-        Err(error) if object::is_forbidden(&error) => Ok(None),
-        Err(error) => Err(error),
-    }
+fn text<T: Serialize>(role: Option<T>) -> Option<serde_json::Value> {
+    serde_json::to_value(role?).ok()
 }
 
 fn manifest(item: &Item) -> Manifest {

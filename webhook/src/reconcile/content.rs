@@ -7,6 +7,7 @@ use bundle_core::reference::PinnedReference;
 use bundle_oci::registry::{Client, RegistryError};
 
 use super::room::Room;
+use super::store::Origin;
 use super::trouble::{Retry, Trouble};
 
 /// The registry client for one source, with its pull secret if it names one.
@@ -47,7 +48,8 @@ pub(super) async fn files(
     reason: &'static str,
 ) -> Result<Files, Trouble> {
     let key = room.shared.stamp_key();
-    if let Some(files) = room.store.read(reference.digest(), key.bytes()) {
+    let origin = Origin::new(reference, pull_secret);
+    if let Some(files) = room.store.read(&origin, key.bytes()) {
         return Ok(files);
     }
     let registry = registry(room, pull_secret, reason).await?;
@@ -55,7 +57,7 @@ pub(super) async fn files(
         .pull_files(reference, &bundle_oci::Limits::default())
         .await
         .map_err(|error| trouble(error, reason))?;
-    if let Err(error) = room.store.write(reference.digest(), key.bytes(), &files) {
+    if let Err(error) = room.store.write(&origin, key.bytes(), &files) {
         // Without a copy it is pulled each time, which is slow and not wrong.
         tracing::warn!(
             error = crate::chain(&error),

@@ -385,6 +385,10 @@ impl Turn<'_> {
             client,
             reason: reason::RECONCILE_FAILED,
         };
+        // By its name alone it may be another one, made anew by whoever deleted the first: nobody was asked about the content of that.
+        if !self.is_installed(&placing) {
+            return Ok(None);
+        }
         let books = &self.room.books;
         match books.content(&self.name) {
             Some(key) if key.starts_with(placing.digest()) => self.keep(&placing).await,

@@ -22,7 +22,7 @@ pub(super) struct Item {
     pub(super) kind: Kind,
     pub(super) phase: Phase,
     pub(super) value: Value,
-    /// Whether its kind is defined by this same content.
+    /// Whether its kind is brought by this same content, and not served yet.
     pub(super) custom: bool,
 }
 
@@ -51,14 +51,13 @@ pub(super) async fn items(
         let (group, version, kind) = object.gvk();
         let gvk = (group.to_owned(), version.to_owned(), kind.to_owned());
         if !kinds.contains_key(&gvk) {
-            let found = if let Some(kind) = own_kind(&defined, &object.id) {
-                Some((kind, true))
-            } else {
-                let found = apis.find(group, version, kind).await.map_err(|error| {
-                    Trouble::api("ask the API server for its kinds", reason, &error)
-                })?;
-                found.map(|kind| (kind, false))
-            };
+            let served = apis.find(group, version, kind).await.map_err(|error| {
+                Trouble::api("ask the API server for its kinds", reason, &error)
+            })?;
+            // What the server has counts: content cannot say that a kind is something else.
+            let found = served
+                .map(|kind| (kind, false))
+                .or_else(|| own_kind(&defined, &object.id).map(|kind| (kind, true)));
             kinds.insert(gvk.clone(), found);
         }
         let found = kinds.get(&gvk).cloned().flatten();

@@ -46,6 +46,19 @@ impl Turn<'_> {
         ))
     }
 
+    /// Whether the class takes content from there: it may have been narrowed since admission, and the Bundle asked its own class only.
+    pub(super) fn takes_source(&self) -> Result<(), Trouble> {
+        let source = &self.spec.template.bundle.source;
+        let field = "spec.template.spec.source";
+        self.class.takes(source, field).map_or(Ok(()), |finding| {
+            Err(Trouble::findings(
+                self.install_reason(),
+                &finding.into(),
+                Retry::OnChange,
+            ))
+        })
+    }
+
     /// Verifies the content once more before it is first installed: policies may have changed since it was unpacked.
     pub(super) async fn verify(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
         let (pinned, secret) = placing.source()?;
@@ -79,9 +92,13 @@ impl Turn<'_> {
                 ),
             ),
             Authorization::Requester => {
-                let asked =
-                    authorize::authorize(&self.room.own, placing.client, &self.requester, items)
-                        .await;
+                let asked = authorize::authorize(
+                    &self.room.own,
+                    (placing.account, placing.client),
+                    &self.requester,
+                    items,
+                )
+                .await;
                 if let Err(trouble) = asked {
                     let state = if trouble.cannot_tell() {
                         State::Unknown
@@ -119,7 +136,7 @@ impl Turn<'_> {
         let approved = approve::approved(
             self.room,
             self.object,
-            self.class.approval,
+            self.class,
             &self.requester,
             placing.digest(),
         )

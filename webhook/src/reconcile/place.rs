@@ -110,6 +110,7 @@ impl Turn<'_> {
         self.authorize(placing, &items, first).await?;
         self.approve(placing, first).await?;
         if first {
+            self.takes_source()?;
             self.verify(placing).await?;
         }
         self.record_inventory(&items).await?;
@@ -168,13 +169,15 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Content, identity and settings: if one of them changes, everything is applied again.
+    /// Content, identity and settings: if one of them changes, everything is applied again. With the uid: what an earlier object of the same name had
+    /// installed says nothing of what this one may.
     pub(super) fn content_key(&self, placing: &Placing<'_>) -> String {
         format!(
-            "{} {} {}",
+            "{} {} {} {}",
             placing.digest(),
             placing.account,
-            self.spec.digest
+            self.spec.digest,
+            self.object.metadata.uid.as_deref().unwrap_or_default()
         )
     }
 

@@ -23,6 +23,9 @@ use super::trouble::{Retry, Trouble};
 use super::watch::Watches;
 use crate::shared::Shared;
 
+/// Failures that are counted; beyond that all start again, which costs requests and nothing else.
+const REMEMBERED: usize = 10_000;
+
 /// One per process, while it leads.
 pub(super) struct Room {
     pub(super) shared: Arc<Shared>,
@@ -132,6 +135,10 @@ impl Room {
     /// When to try `what` again, counting this failure.
     pub(super) fn again(&self, what: &str, retry: Retry) -> Option<Duration> {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of objects that have gone since are never told again.
+        if failures.len() >= REMEMBERED {
+            failures.clear();
+        }
         let count = failures.entry(what.to_owned()).or_default();
         *count = count.saturating_add(1);
         retry.after(*count)

@@ -1,16 +1,37 @@
-//! Unpacked content on disk, by digest. A copy that is damaged, incomplete or not ours counts as none; losing all of them loses time only.
+//! Unpacked content on disk, by digest and by where it came from: who only knows a digest gets nothing that others pulled. A copy that is damaged, incomplete or not ours counts as none; losing all of them loses time only.
 //! Not here: where content comes from (pull), or what it means (bundle_core::format).
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use bundle_core::format::Files;
-use bundle_core::reference::Digest;
+use bundle_core::reference::{Digest, PinnedReference};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
 /// Length of the seal that each file begins with.
 const SEAL: usize = 32;
+
+/// A content, and the repository and pull secret that it was or would be pulled with. What a registry would not give under another name, or to somebody else, is
+/// not given from here either.
+pub(super) struct Origin<'a> {
+    digest: &'a Digest,
+    place: Digest,
+}
+
+impl<'a> Origin<'a> {
+    pub(super) fn new(reference: &'a PinnedReference, pull_secret: Option<&str>) -> Self {
+        let place = format!(
+            "{} {}",
+            reference.without_tag(),
+            pull_secret.unwrap_or_default()
+        );
+        Self {
+            digest: reference.digest(),
+            place: Digest::of(place.as_bytes()),
+        }
+    }
+}
 
 /// The folder with the copies.
 pub(super) struct Store {
@@ -22,15 +43,18 @@ impl Store {
         Self { folder }
     }
 
-    fn path(&self, digest: &Digest) -> PathBuf {
-        self.folder.join(format!("{}.content", digest.hex()))
+    fn path(&self, origin: &Origin<'_>) -> PathBuf {
+        let hex = origin.digest.hex();
+        self.folder
+            .join(format!("{hex}-{}.content", &origin.place.hex()[..16]))
     }
 
-    /// The files that were kept under `digest`, if the copy is just what was written, with this key.
-    pub(super) fn read(&self, digest: &Digest, key: &[u8]) -> Option<Files> {
-        let bytes = fs_err::read(self.path(digest)).ok()?;
+    /// The files that were kept of `origin`, if the copy is just what was written, with this key.
+    pub(super) fn read(&self, origin: &Origin<'_>, key: &[u8]) -> Option<Files> {
+        let bytes = fs_err::read(self.path(origin)).ok()?;
         let (sealed, body) = bytes.split_at_checked(SEAL)?;
-        if seal(key, digest, body).verify_slice(sealed).is_err() {
+        let digest = origin.digest;
+        if seal(key, origin, body).verify_slice(sealed).is_err() {
             tracing::warn!(%digest, "a copy in the cache is damaged and not used");
             return None;
         }
@@ -38,52 +62,56 @@ impl Store {
     }
 
     /// Keeps a copy. It appears whole or not at all.
-    pub(super) fn write(&self, digest: &Digest, key: &[u8], files: &Files) -> std::io::Result<()> {
+    pub(super) fn write(
+        &self,
+        origin: &Origin<'_>,
+        key: &[u8],
+        files: &Files,
+    ) -> std::io::Result<()> {
         fs_err::create_dir_all(&self.folder)?;
         let body = encode(files);
-        let mut bytes = seal(key, digest, &body).finalize().into_bytes().to_vec();
+        let mut bytes = seal(key, origin, &body).finalize().into_bytes().to_vec();
         bytes.extend(body);
-        let path = self.path(digest);
+        let path = self.path(origin);
         let unfinished = path.with_extension("unfinished");
         fs_err::write(&unfinished, bytes)?;
         fs_err::rename(unfinished, path)
     }
 
-    /// Removes the copy, if there is one.
+    /// Removes all copies of `digest`.
     pub(super) fn remove(&self, digest: &Digest) {
-        fs_err::remove_file(self.path(digest)).ok();
+        self.retain(|name| !name.starts_with(&format!("{}-", digest.hex())));
     }
-}
 
-impl Store {
     /// Removes every copy whose digest is not among `needed`, and what was left unfinished.
     pub(super) fn sweep(&self, needed: &BTreeSet<String>) {
+        self.retain(|name| {
+            name.strip_suffix(".content")
+                .and_then(|stem| stem.split_once('-'))
+                .is_some_and(|(hex, _)| needed.contains(&format!("sha256:{hex}")))
+        });
+    }
+
+    /// Removes every file whose name is not to be kept.
+    fn retain(&self, keep: impl Fn(&str) -> bool) {
         let Ok(entries) = fs_err::read_dir(&self.folder) else {
             return;
         };
         for entry in entries.flatten() {
-            let path = entry.path();
-            let kept = path
-                .extension()
-                .is_some_and(|extension| extension == "content")
-                && path
-                    .file_stem()
-                    .and_then(|stem| stem.to_str())
-                    .is_some_and(|stem| needed.contains(&format!("sha256:{stem}")));
-            if !kept {
-                fs_err::remove_file(path).ok();
+            if !entry.file_name().to_str().is_some_and(&keep) {
+                fs_err::remove_file(entry.path()).ok();
             }
         }
     }
 }
 
-fn seal(key: &[u8], digest: &Digest, body: &[u8]) -> Hmac<Sha256> {
+fn seal(key: &[u8], origin: &Origin<'_>, body: &[u8]) -> Hmac<Sha256> {
     // HMAC takes keys of any length.
     let mut mac = Hmac::<Sha256>::new_from_slice(key)
         .unwrap_or_else(|_| Hmac::<Sha256>::new(&hmac::digest::Key::<Hmac<Sha256>>::default()));
     mac.update(b"content\0");
-    mac.update(digest.as_str().as_bytes());
-    mac.update(&[0]);
+    mac.update(origin.digest.as_str().as_bytes());
+    mac.update(origin.place.as_str().as_bytes());
     mac.update(body);
     mac
 }
@@ -121,6 +149,8 @@ fn decode(mut body: &[u8]) -> Option<Files> {
 
 #[cfg(test)]
 mod tests {
+    use bundle_core::reference::Reference;
+
     use super::*;
 
     fn files() -> Files {
@@ -131,29 +161,59 @@ mod tests {
         .into()
     }
 
+    fn pinned(repository: &str, content: &[u8]) -> PinnedReference {
+        let reference: Reference = format!("registry.example.com/{repository}")
+            .parse()
+            .unwrap();
+        reference.pin(Digest::of(content))
+    }
+
     #[test]
     fn what_was_kept_is_read_again_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path().join("content"));
-        let (digest, other) = (Digest::of(b"1"), Digest::of(b"2"));
-        assert_eq!(store.read(&digest, b"key"), None);
-        store.write(&digest, b"key", &files()).unwrap();
-        assert_eq!(store.read(&digest, b"key"), Some(files()));
-        assert_eq!(store.read(&digest, b"another key"), None);
+        let (one, two) = (pinned("a", b"1"), pinned("a", b"2"));
+        let (origin, other) = (Origin::new(&one, None), Origin::new(&two, None));
+        assert_eq!(store.read(&origin, b"key"), None);
+        store.write(&origin, b"key", &files()).unwrap();
+        assert_eq!(store.read(&origin, b"key"), Some(files()));
+        assert_eq!(store.read(&origin, b"another key"), None);
         // A copy under another digest is not that content.
-        fs_err::copy(store.path(&digest), store.path(&other)).unwrap();
+        fs_err::copy(store.path(&origin), store.path(&other)).unwrap();
         assert_eq!(store.read(&other, b"key"), None);
-        store.remove(&digest);
-        assert_eq!(store.read(&digest, b"key"), None);
+        store.remove(one.digest());
+        assert_eq!(store.read(&origin, b"key"), None);
+    }
+
+    #[test]
+    fn who_knows_a_digest_alone_gets_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path().to_owned());
+        let private = pinned("team/private:1", b"1");
+        let origin = Origin::new(&private, Some("robot"));
+        store.write(&origin, b"key", &files()).unwrap();
+        let (same, elsewhere) = (pinned("team/private", b"1"), pinned("elsewhere", b"1"));
+        assert!(
+            store
+                .read(&Origin::new(&same, Some("robot")), b"key")
+                .is_some()
+        );
+        for (reference, secret) in [(&private, None), (&elsewhere, Some("robot"))] {
+            let other = Origin::new(reference, secret);
+            assert_eq!(store.read(&other, b"key"), None);
+            fs_err::copy(store.path(&origin), store.path(&other)).unwrap();
+            assert_eq!(store.read(&other, b"key"), None);
+        }
     }
 
     #[test]
     fn damaged_copies_count_as_none() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path().to_owned());
-        let digest = Digest::of(b"1");
-        store.write(&digest, b"key", &files()).unwrap();
-        let good = fs_err::read(store.path(&digest)).unwrap();
+        let reference = pinned("a", b"1");
+        let origin = Origin::new(&reference, None);
+        store.write(&origin, b"key", &files()).unwrap();
+        let good = fs_err::read(store.path(&origin)).unwrap();
         for damaged in [
             &good[..good.len() - 1],
             &good[..SEAL],
@@ -161,8 +221,8 @@ mod tests {
             &[0; 64][..],
             b"",
         ] {
-            fs_err::write(store.path(&digest), damaged).unwrap();
-            assert_eq!(store.read(&digest, b"key"), None);
+            fs_err::write(store.path(&origin), damaged).unwrap();
+            assert_eq!(store.read(&origin, b"key"), None);
         }
     }
 
@@ -170,13 +230,14 @@ mod tests {
     fn a_sweep_leaves_what_is_needed() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path().to_owned());
-        let (needed, other) = (Digest::of(b"1"), Digest::of(b"2"));
-        for digest in [&needed, &other] {
-            store.write(digest, b"key", &files()).unwrap();
+        let (needed, other) = (pinned("a", b"1"), pinned("a", b"2"));
+        for reference in [&needed, &other] {
+            let origin = Origin::new(reference, None);
+            store.write(&origin, b"key", &files()).unwrap();
         }
         fs_err::write(folder.path().join("x.unfinished"), b"x").unwrap();
-        store.sweep(&[needed.to_string()].into());
-        assert!(store.read(&needed, b"key").is_some());
+        store.sweep(&[needed.digest().to_string()].into());
+        assert!(store.read(&Origin::new(&needed, None), b"key").is_some());
         assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 1);
         Store::new(folder.path().join("not there")).sweep(&BTreeSet::new());
     }

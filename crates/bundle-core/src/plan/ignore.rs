@@ -23,11 +23,14 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether it is about this object.
+    /// Whether it is about this object. None is about roles and bindings: what the requester may hand on was asked of what the content says, so it is the
+    /// content that has to be applied, and not the rules or the role that stand on the cluster.
     pub fn fits(&self, id: &ObjectId) -> bool {
-        self.kind
-            .as_ref()
-            .is_none_or(|kind| kind.group == id.group && kind.kind == id.kind)
+        id.group != "rbac.authorization.k8s.io"
+            && self
+                .kind
+                .as_ref()
+                .is_none_or(|kind| kind.group == id.group && kind.kind == id.kind)
             && self
                 .namespace
                 .as_ref()
@@ -168,6 +171,12 @@ mod tests {
         };
         assert!(rule.fits(&id()));
         assert!(Rule::default().fits(&id()));
+        // Whoever binds a role shall bind the one that they brought.
+        assert!(!Rule::default().fits(&ObjectId {
+            group: "rbac.authorization.k8s.io".to_owned(),
+            kind: "RoleBinding".to_owned(),
+            ..id()
+        }));
         assert!(!rule.fits(&ObjectId {
             name: "other".to_owned(),
             ..id()

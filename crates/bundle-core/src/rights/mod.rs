@@ -7,7 +7,7 @@ mod roles;
 
 pub use compact::{ScopedRule, compact};
 pub use needs::{Need, Target, VERBS, needs};
-pub use roles::{Grant, RoleRef, Rule, grant, rules_of};
+pub use roles::{Grant, RoleRef, Rule, grant, made_as, replaces_rules, rules_held, rules_of};
 
 /// One question that a SubjectAccessReview can answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

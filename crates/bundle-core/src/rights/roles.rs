@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::object::Manifest;
+use crate::object::{Manifest, ObjectId};
 
 use super::Question;
 
@@ -50,28 +50,10 @@ impl Rule {
     }
 }
 
-/// The rules of a Role or ClusterRole. One that collects the rules of others counts as everything, as it does for the API server.
+/// The rules of a Role or ClusterRole that is to be written. One that collects the rules of others counts as everything, as it does for the API
+/// server: nobody knows yet what it will hold.
 pub fn rules_of(role: &Value) -> Vec<Rule> {
-    let texts = |value: &Value| -> Vec<String> {
-        value
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|text| text.as_str().map(str::to_owned))
-            .collect()
-    };
-    let mut rules: Vec<_> = role["rules"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|rule| Rule {
-            verbs: texts(&rule["verbs"]),
-            groups: texts(&rule["apiGroups"]),
-            resources: texts(&rule["resources"]),
-            names: texts(&rule["resourceNames"]),
-            paths: texts(&rule["nonResourceURLs"]),
-        })
-        .collect();
+    let mut rules = rules_held(role);
     if role["aggregationRule"].is_object() {
         let all = || vec!["*".to_owned()];
         rules.push(Rule {
@@ -83,6 +65,61 @@ pub fn rules_of(role: &Value) -> Vec<Rule> {
         });
     }
     rules
+}
+
+/// The rules that a Role or ClusterRole holds as it stands on a cluster, those collected from others included.
+pub fn rules_held(role: &Value) -> Vec<Rule> {
+    let texts = |value: &Value| -> Vec<String> {
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|text| text.as_str().map(str::to_owned))
+            .collect()
+    };
+    role["rules"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|rule| Rule {
+            verbs: texts(&rule["verbs"]),
+            groups: texts(&rule["apiGroups"]),
+            resources: texts(&rule["resources"]),
+            names: texts(&rule["resourceNames"]),
+            paths: texts(&rule["nonResourceURLs"]),
+        })
+        .collect()
+}
+
+/// Whether applying this role puts its own rules in the place of those that stand on the cluster. One that says nothing of rules leaves them.
+pub fn replaces_rules(role: &Value) -> bool {
+    role["rules"].is_array()
+}
+
+/// What a requester needs who brings objects that record who made them and count for that person: applied by the ServiceAccount `account` (namespace and
+/// name), they would count for it, so only those may bring them who may be it.
+pub fn made_as<'a>(
+    objects: impl IntoIterator<Item = &'a ObjectId>,
+    account: (&str, &str),
+) -> Option<Question> {
+    let records_its_maker = |id: &ObjectId| {
+        matches!(
+            (id.group.as_str(), id.kind.as_str()),
+            (
+                "core.rukpak.io",
+                "Bundle" | "BundleDeployment" | "BundleApproval"
+            ) | ("certificates.k8s.io", "CertificateSigningRequest")
+        )
+    };
+    objects.into_iter().any(records_its_maker).then(|| {
+        Question::resource(
+            "impersonate",
+            "",
+            "serviceaccounts",
+            Some(account.0),
+            Some(account.1),
+        )
+    })
 }
 
 /// The role that a binding names.
@@ -176,7 +213,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::object::ObjectId;
 
     fn object(kind: &str, namespace: Option<&str>, value: Value) -> Manifest {
         Manifest {
@@ -220,6 +256,10 @@ mod tests {
                 .contains(&Question::resource("*", "*", "*", None, None))
         );
         assert_eq!(rules[0].questions(None).len(), 2);
+        // On a cluster it holds what it has collected.
+        let collected = json!({ "aggregationRule": {}, "rules": [{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }] });
+        assert_eq!(rules_held(&collected).len(), 1);
+        assert_eq!(rules_held(&collected)[0].questions(None).len(), 1);
     }
 
     #[test]
@@ -254,6 +294,48 @@ mod tests {
             panic!("no binding");
         };
         assert_eq!(role.namespace.as_deref(), Some("team-a"));
+    }
+
+    #[test]
+    fn who_brings_objects_that_record_their_maker_must_be_allowed_to_be_the_maker() {
+        let id = |group: &str, kind: &str| ObjectId {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            ..object("x", None, Value::Null).id
+        };
+        let installer = ("bundle-system", "installer");
+        let asked = made_as(
+            &[
+                id("", "ConfigMap"),
+                id("core.rukpak.io", "BundleDeployment"),
+            ],
+            installer,
+        );
+        assert_eq!(
+            asked,
+            Some(Question::resource(
+                "impersonate",
+                "",
+                "serviceaccounts",
+                Some("bundle-system"),
+                Some("installer")
+            ))
+        );
+        for harmless in [
+            id("", "ConfigMap"),
+            id("example.com", "Bundle"),
+            id("core.rukpak.io", "ProvisionerClass"),
+        ] {
+            assert_eq!(made_as(&[harmless], installer), None);
+        }
+    }
+
+    #[test]
+    fn a_role_that_says_nothing_of_rules_replaces_none() {
+        assert!(replaces_rules(&json!({ "rules": [] })));
+        for silent in [json!({}), json!({ "rules": null })] {
+            assert!(!replaces_rules(&silent));
+        }
     }
 
     #[test]
