@@ -115,7 +115,8 @@ impl<'a> Teller<'a> {
         let (output, took) = self.type_line(line).await?;
         ensure!(output.is_success(), "{output}");
         self.narrator.ran(&output, took);
-        if self.kills {
+        // Not where a chapter has stopped it on purpose.
+        if self.kills && self.webhook.is_running() {
             self.webhook.kill()?;
             self.webhook.start().await?;
         }
