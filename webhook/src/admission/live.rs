@@ -21,6 +21,7 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::lookups::{Lookups, Policies, Right};
+use super::permits::Permits;
 use super::review::UserInfo;
 use crate::chain;
 use crate::shared::Shared;
@@ -30,6 +31,7 @@ use crate::sources::PullSecretError;
 pub struct Live {
     shared: Arc<Shared>,
     own_user: OnceCell<String>,
+    permits: Permits,
     /// How long any one question may take: shorter than the review, so that its answer can say which question it was.
     patience: Duration,
 }
@@ -40,6 +42,7 @@ impl Live {
         Self {
             shared,
             own_user: OnceCell::new(),
+            permits: Permits::default(),
             patience: deadline / 2,
         }
     }
@@ -160,9 +163,12 @@ impl Lookups for Live {
         };
         let api: Api<SubjectAccessReview> = Api::all(self.shared.client());
         let params = PostParams::default();
-        let asked = api.create(&params, &review);
-        let answer = self.patient("ask what the requester may do", asked).await?;
-        Ok(answer.status.is_some_and(|status| status.allowed))
+        let question = Box::pin(async {
+            let asked = api.create(&params, &review);
+            let answer = self.patient("ask what the requester may do", asked).await?;
+            Ok(answer.status.is_some_and(|status| status.allowed))
+        });
+        self.permits.ask(user, right, question).await
     }
 
     async fn deployment(&self, name: &str) -> Result<Option<Value>, Finding> {

@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::review::UserInfo;
 
 /// A right, as RBAC has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Right {
     /// The verb.
     pub verb: &'static str,

@@ -5,6 +5,7 @@ mod configuration;
 mod live;
 mod lookups;
 mod memory;
+mod permits;
 mod review;
 mod stamping;
 

@@ -35,7 +35,7 @@ pub(super) struct GroupVersionKind {
 }
 
 /// Who asks, as the API server authenticated them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 pub struct UserInfo {
     /// User name.
     #[serde(default)]
