@@ -1,4 +1,5 @@
-//! Unpacked content on disk, by digest and by where it came from: who only knows a digest gets nothing that others pulled. A copy that is damaged, incomplete or not ours counts as none; losing all of them loses time only.
+//! Unpacked content on disk, by digest and by where it came from: who knows a digest alone gets nothing that others pulled. A copy that is damaged or not ours
+//! counts as none; losing all of them loses time only.
 //! Not here: where content comes from (pull), or what it means (bundle_core::format).
 
 use std::collections::BTreeSet;
@@ -172,7 +173,7 @@ mod tests {
     fn what_was_kept_is_read_again_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path().join("content"));
-        let (one, two) = (pinned("a", b"1"), pinned("a", b"2"));
+        let (one, two) = (pinned("a:1", b"1"), pinned("a:1", b"2"));
         let (origin, other) = (Origin::new(&one, None), Origin::new(&two, None));
         assert_eq!(store.read(&origin, b"key"), None);
         store.write(&origin, b"key", &files()).unwrap();
@@ -192,7 +193,7 @@ mod tests {
         let private = pinned("team/private:1", b"1");
         let origin = Origin::new(&private, Some("robot"));
         store.write(&origin, b"key", &files()).unwrap();
-        let (same, elsewhere) = (pinned("team/private", b"1"), pinned("elsewhere", b"1"));
+        let (same, elsewhere) = (pinned("team/private:2", b"1"), pinned("elsewhere:1", b"1"));
         assert!(
             store
                 .read(&Origin::new(&same, Some("robot")), b"key")
@@ -210,7 +211,7 @@ mod tests {
     fn damaged_copies_count_as_none() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path().to_owned());
-        let reference = pinned("a", b"1");
+        let reference = pinned("a:1", b"1");
         let origin = Origin::new(&reference, None);
         store.write(&origin, b"key", &files()).unwrap();
         let good = fs_err::read(store.path(&origin)).unwrap();
@@ -230,7 +231,7 @@ mod tests {
     fn a_sweep_leaves_what_is_needed() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path().to_owned());
-        let (needed, other) = (pinned("a", b"1"), pinned("a", b"2"));
+        let (needed, other) = (pinned("a:1", b"1"), pinned("a:1", b"2"));
         for reference in [&needed, &other] {
             let origin = Origin::new(reference, None);
             store.write(&origin, b"key", &files()).unwrap();

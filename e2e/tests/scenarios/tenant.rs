@@ -1,0 +1,368 @@
+//! What a tenant cannot get out of the pod, though they may write Bundles and BundleDeployments and push what they like: rights that they do not have.
+//! What everybody may do is in `reconcile`; what admission answers in `admission`.
+
+use std::time::Duration;
+
+use e2e::cluster::shared;
+use e2e::{Cluster, Output, Tool, WebhookOptions, bundles, wait};
+use serde_json::{Value, json};
+
+const CLASS: &str = "core-rukpak-io-plain";
+const LONG: Duration = Duration::from_secs(60);
+const MALLORY: &str = "mallory";
+const HOME: &str = "mallory-home";
+
+/// Makes Mallory a tenant: editor of our kinds, user of the shipped classes, administrator of one namespace and of nothing else.
+async fn tenant(cluster: &Cluster) {
+    let subject =
+        json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": MALLORY}]);
+    let binding = |kind: &str, role: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": format!("{MALLORY}-{role}"), "namespace": (kind == "RoleBinding").then_some(HOME)},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": subject,
+        })
+    };
+    for object in [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}),
+        binding("ClusterRoleBinding", "bundle-editor"),
+        binding("ClusterRoleBinding", "bundle-user"),
+        binding("RoleBinding", "admin"),
+    ] {
+        apply(cluster, &object, None).await.success().unwrap();
+    }
+}
+
+async fn apply(cluster: &Cluster, object: &Value, user: Option<&str>) -> Output {
+    let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
+    let user = user.map(|user| format!("--as={user}"));
+    kubectl
+        .args(["apply", "--server-side", "--force-conflicts", "-f", "-"])
+        .args(user)
+        .stdin(object.to_string())
+        .output()
+        .await
+        .unwrap()
+}
+
+async fn by_mallory(cluster: &Cluster, object: &Value) {
+    let written = apply(cluster, object, Some(MALLORY)).await;
+    written.success().unwrap();
+}
+
+async fn kubectl(cluster: &Cluster, line: &str) -> Output {
+    cluster.kubectl(line.split(' ')).await.unwrap()
+}
+
+async fn get(cluster: &Cluster, what: &str) -> Option<Value> {
+    let line = format!("get {what} -o json --ignore-not-found");
+    let found = kubectl(cluster, &line).await.success().unwrap();
+    serde_json::from_str(&found).ok()
+}
+
+/// Waits until a condition of an object has this status for its present generation, and returns its message.
+async fn until(cluster: &Cluster, what: &str, kind: &str, status: &str) -> String {
+    wait::until(LONG, &format!("{what}: {kind}={status}"), || async {
+        let Some(object) = get(cluster, what).await else {
+            anyhow::bail!("it is not there");
+        };
+        let conditions = object["status"]["conditions"].as_array();
+        let found = conditions.into_iter().flatten().find(|found| {
+            found["type"] == kind
+                && found["status"] == status
+                && found["observedGeneration"] == object["metadata"]["generation"]
+        });
+        match found {
+            Some(found) => Ok(Some(
+                found["message"].as_str().unwrap_or_default().to_owned(),
+            )),
+            None => anyhow::bail!("{}", object["status"]["conditions"]),
+        }
+    })
+    .await
+    .unwrap()
+}
+
+/// Pushes these objects as a bundle, and returns its pinned reference.
+async fn publish(cluster: &Cluster, registry: usize, name: &str, objects: &[Value]) -> String {
+    let folder = cluster.folder().join("data").join(name);
+    bundles::greeting(&folder, "1.0.0", None).unwrap();
+    let documents: Vec<_> = objects.iter().map(ToString::to_string).collect();
+    fs_err::write(
+        folder.join("manifests/greeting.yaml"),
+        documents.join("\n---\n"),
+    )
+    .unwrap();
+    let reference = cluster
+        .registry(registry)
+        .unwrap()
+        .reference(&format!("{name}:1.0.0"));
+    let folder = folder.display().to_string();
+    let pushed = cluster
+        .kubectl_bundle(["push", &folder, &reference, "--overwrite-tag"])
+        .await
+        .unwrap();
+    pushed.success().unwrap().lines().last().unwrap().to_owned()
+}
+
+fn note(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": HOME}, "data": {"a": "b"}})
+}
+
+/// What Mallory is after.
+fn crown(name: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": MALLORY}],
+    })
+}
+
+fn bundle(name: &str, class: &str, reference: &str) -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "Bundle",
+        "metadata": {"name": name},
+        "spec": {"provisionerClassName": class, "source": {"type": "image", "image": {"ref": reference}}},
+    })
+}
+
+fn deployment(name: &str, class: &str, reference: &str) -> Value {
+    let template = bundle(name, class, reference);
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment",
+        "metadata": {"name": name},
+        "spec": {"provisionerClassName": class, "template": {"spec": template["spec"]}},
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_deployment_inside_of_a_bundle_is_not_asked_for_by_the_installer() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    tenant(&cluster).await;
+    let loot = publish(&cluster, 0, "nest-loot", &[crown("nest-crown")]).await;
+    let inner = deployment("nest-inner", CLASS, &loot);
+    let outer = publish(&cluster, 0, "nest-outer", &[inner]).await;
+    by_mallory(&cluster, &deployment("nest-outer", CLASS, &outer)).await;
+    let why = until(
+        &cluster,
+        "bundledeployment nest-outer",
+        "Installed",
+        "False",
+    )
+    .await;
+    assert!(
+        why.contains("impersonate") && why.contains("installer"),
+        "{why}"
+    );
+    assert_eq!(get(&cluster, "bundledeployment nest-inner").await, None);
+    assert_eq!(get(&cluster, "clusterrolebinding nest-crown").await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_others_made_is_not_handed_on_through_one_that_looks_empty() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    tenant(&cluster).await;
+    for (name, rules, ignore) in [
+        ("silent", Value::Null, json!([])),
+        (
+            "ignored",
+            json!([]),
+            json!([{"kind": "Role.rbac.authorization.k8s.io", "fields": ["/rules"]}]),
+        ),
+    ] {
+        let vaults = format!("{name}vaults");
+        let mut role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": name, "namespace": HOME},
+            "rules": [{"apiGroups": ["example.com"], "resources": [vaults], "verbs": ["*"]}],
+        });
+        apply(&cluster, &role, None).await.success().unwrap();
+        if let Some(role) = role.as_object_mut() {
+            role.remove("rules");
+        }
+        if !rules.is_null() {
+            role["rules"] = rules;
+        }
+        let mut binding = crown(name);
+        binding["kind"] = "RoleBinding".into();
+        binding["metadata"]["namespace"] = HOME.into();
+        binding["roleRef"]["kind"] = "Role".into();
+        binding["roleRef"]["name"] = name.into();
+        let reference = publish(&cluster, 0, &format!("role-{name}"), &[role, binding]).await;
+        let mut object = deployment(&format!("role-{name}"), CLASS, &reference);
+        object["spec"]["collision"] = "Adopt".into();
+        object["spec"]["drift"] = json!({"ignore": ignore});
+        by_mallory(&cluster, &object).await;
+        let what = format!("bundledeployment role-{name}");
+        if name == "silent" {
+            let why = until(&cluster, &what, "Installed", "False").await;
+            assert!(why.contains(&vaults), "{why}");
+        } else {
+            until(&cluster, &what, "Installed", "True").await;
+        }
+        let may = format!("auth can-i get {vaults}.example.com -n {HOME} --as={MALLORY}");
+        let answer = kubectl(&cluster, &may).await;
+        assert!(!answer.is_success(), "{name}: {answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_that_somebody_pulled_is_not_given_to_whoever_knows_its_digest() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    tenant(&cluster).await;
+    let house = cluster.registry(1).unwrap().host();
+    let class = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "ProvisionerClass",
+        "metadata": {"name": "only-house"},
+        "spec": {
+            "provisioner": "core.rukpak.io/plain",
+            "serviceAccount": {"namespace": "bundle-system", "name": "installer"},
+            "authorization": "Class",
+            "sources": {"hosts": [house]},
+        },
+    });
+    apply(&cluster, &class, None).await.success().unwrap();
+    let mut binding = crown("mallory-only-house");
+    binding["roleRef"]["name"] = "use-only-house".into();
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "use-only-house"},
+        "rules": [{"apiGroups": ["core.rukpak.io"], "resources": ["provisionerclasses"], "resourceNames": ["only-house"], "verbs": ["use"]}],
+    });
+    apply(&cluster, &role, None).await.success().unwrap();
+    apply(&cluster, &binding, None).await.success().unwrap();
+
+    let loot = publish(&cluster, 0, "house-loot", &[crown("house-crown")]).await;
+    by_mallory(&cluster, &bundle("house-loot", CLASS, &loot)).await;
+    until(&cluster, "bundle house-loot", "Unpacked", "True").await;
+    let digest = loot.split('@').next_back().unwrap();
+    let elsewhere = format!("{house}/team/web@{digest}");
+    by_mallory(&cluster, &deployment("house", "only-house", &elsewhere)).await;
+    until(
+        &cluster,
+        "bundledeployment house",
+        "HasValidBundle",
+        "False",
+    )
+    .await;
+    assert_eq!(get(&cluster, "clusterrolebinding house-crown").await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_approve_for_one_class_has_not_approved_for_another() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    tenant(&cluster).await;
+    for (name, verbs) in [
+        ("review-mine", json!(["use", "approve"])),
+        ("review-theirs", json!(["use"])),
+    ] {
+        let class = json!({
+            "apiVersion": "core.rukpak.io/v1alpha1",
+            "kind": "ProvisionerClass",
+            "metadata": {"name": name},
+            "spec": {
+                "provisioner": "core.rukpak.io/plain",
+                "serviceAccount": {"namespace": "bundle-system", "name": "installer"},
+                "approval": {"mode": "Required", "by": "Anyone"},
+            },
+        });
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name},
+            "rules": [
+                {"apiGroups": ["core.rukpak.io"], "resources": ["provisionerclasses"], "resourceNames": [name], "verbs": verbs},
+                {"apiGroups": ["core.rukpak.io"], "resources": ["bundleapprovals"], "verbs": ["create", "get", "patch"]},
+            ],
+        });
+        let mut binding = crown(&format!("mallory-{name}"));
+        binding["roleRef"]["name"] = name.into();
+        for object in [class, role, binding] {
+            apply(&cluster, &object, None).await.success().unwrap();
+        }
+    }
+    let reference = publish(&cluster, 0, "review", &[note("review")]).await;
+    let digest = reference.split('@').next_back().unwrap();
+    let mut object = deployment("review", "review-mine", &reference);
+    object["spec"]["paused"] = true.into();
+    by_mallory(&cluster, &object).await;
+    until(
+        &cluster,
+        "bundledeployment review",
+        "HasValidBundle",
+        "True",
+    )
+    .await;
+    let uid = get(&cluster, "bundledeployment review").await.unwrap()["metadata"]["uid"].clone();
+    let approval = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleApproval",
+        "metadata": {"name": "review"},
+        "spec": {"bundleDeployment": {"name": "review", "uid": uid}, "digest": digest},
+    });
+    by_mallory(&cluster, &approval).await;
+    object["spec"]["paused"] = false.into();
+    object["spec"]["provisionerClassName"] = "review-theirs".into();
+    by_mallory(&cluster, &object).await;
+    let why = until(&cluster, "bundledeployment review", "Approved", "False").await;
+    assert!(
+        why.contains("mallory may not approve for class review-theirs"),
+        "{why}"
+    );
+    assert_eq!(
+        get(&cluster, &format!("configmap review -n {HOME}")).await,
+        None
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_made_anew_under_the_name_of_the_installed_one_is_not_installed() {
+    let cluster = Cluster::builder().registries(1).start().await.unwrap();
+    let mut webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    tenant(&cluster).await;
+    let good = publish(&cluster, 0, "swap-good", &[note("swap")]).await;
+    let loot = publish(&cluster, 0, "swap-loot", &[crown("swap-crown")]).await;
+    by_mallory(&cluster, &deployment("swap", CLASS, &good)).await;
+    until(&cluster, "bundledeployment swap", "Installed", "True").await;
+    let active =
+        get(&cluster, "bundledeployment swap").await.unwrap()["status"]["activeBundle"].clone();
+    let active = active.as_str().unwrap();
+
+    let nowhere = cluster.registry(0).unwrap().reference("nowhere:1");
+    by_mallory(&cluster, &deployment("swap", CLASS, &nowhere)).await;
+    until(&cluster, "bundledeployment swap", "HasValidBundle", "False").await;
+    let delete = format!("delete bundle {active} --as={MALLORY}");
+    kubectl(&cluster, &delete).await.success().unwrap();
+    by_mallory(&cluster, &bundle(active, CLASS, &loot)).await;
+    until(&cluster, &format!("bundle {active}"), "Unpacked", "True").await;
+    // What is remembered of the first one is lost.
+    webhook.restart().await.unwrap();
+    until(&cluster, "bundledeployment swap", "Ready", "False").await;
+    by_mallory(
+        &cluster,
+        &deployment(
+            "swap-after",
+            CLASS,
+            &publish(&cluster, 0, "swap-after", &[note("swap-after")]).await,
+        ),
+    )
+    .await;
+    until(&cluster, "bundledeployment swap-after", "Installed", "True").await;
+    assert_eq!(get(&cluster, "clusterrolebinding swap-crown").await, None);
+}
