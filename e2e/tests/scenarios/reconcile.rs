@@ -294,6 +294,26 @@ async fn killed_at_any_moment_it_ends_in_the_same_state() {
         after["status"]["installed"]["fieldsDigest"]
     );
 
+    // In the middle of a pivot.
+    let two = publish(&cluster, "team/shop:2.0.0", |f| bundles::shop(f, "2.0.0")).await;
+    apply(&cluster, &deployment("shop", &two, &json!({}))).await;
+    for moment in [300, 700] {
+        tokio::time::sleep(Duration::from_millis(moment)).await;
+        webhook.kill().unwrap();
+        webhook.start().await.unwrap();
+    }
+    installed(&cluster, "shop").await;
+    assert!(
+        get(&cluster, "get deployment wishlist -n shop")
+            .await
+            .is_some()
+    );
+    assert!(
+        get(&cluster, "get deployment coupons -n shop")
+            .await
+            .is_none()
+    );
+
     // In the middle of the removal, too.
     kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -782,4 +802,40 @@ async fn content_waits_for_another_person_where_the_class_says_so() {
     kubectl(&cluster, "delete bundleapproval by-ben").await;
     until(&cluster, "bundledeployment web", "Approved", "False").await;
     assert!(get(&cluster, "get configmap web -n team-a").await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_old_content_is_kept_while_the_new_cannot_be_had() {
+    let (cluster, mut webhook) = stage().await;
+    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
+    kubectl(&cluster, "create namespace team-a").await;
+    apply(&cluster, &deployment("web", &one, &json!({}))).await;
+    installed(&cluster, "web").await;
+    let before = get(&cluster, "get bundledeployment web").await.unwrap();
+    let missing = cluster.registry(0).unwrap().reference("team/web:not-there");
+    apply(&cluster, &deployment("web", &missing, &json!({}))).await;
+    let said = until(&cluster, "bundledeployment web", "HasValidBundle", "False").await;
+    assert!(said.contains("to unpack"), "{said}");
+    for restart in [false, true] {
+        if restart {
+            webhook.restart().await.unwrap();
+        }
+        kubectl(&cluster, "delete configmap web -n team-a").await;
+        wait::until_true(LONG, "the ConfigMap is back", || async {
+            Ok(get(&cluster, "get configmap web -n team-a").await.is_some())
+        })
+        .await
+        .unwrap();
+    }
+    let now = get(&cluster, "get bundledeployment web").await.unwrap();
+    assert_eq!(
+        now["status"]["activeBundle"],
+        before["status"]["activeBundle"]
+    );
+    assert_eq!(condition(&now, "Installed")["status"], "True");
+    assert_eq!(condition(&now, "Ready")["status"], "False");
+    // Back to what is installed: nothing has to be made.
+    apply(&cluster, &deployment("web", &one, &json!({}))).await;
+    installed(&cluster, "web").await;
+    until(&cluster, "bundledeployment web", "Ready", "True").await;
 }

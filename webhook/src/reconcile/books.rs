@@ -243,6 +243,13 @@ impl Books {
         }
     }
 
+    /// Something has changed about how these deployments are seen.
+    pub(super) fn look_again(&self, deployments: &[String]) {
+        for deployment in deployments {
+            self.wake(deployment);
+        }
+    }
+
     fn wake(&self, deployment: &str) {
         // Nobody listens only while the process ends.
         self.wake.send(deployment.to_owned()).ok();

@@ -29,7 +29,12 @@ pub(super) async fn reconcile(
     room: Arc<Room>,
 ) -> Result<Action, ReconcileError> {
     let begun = Instant::now();
-    let result = once(&object, &room).await;
+    // What woke us may be older than our own last write, and a status made from that would undo it.
+    let result = match room.get(&room.bundles, &object.name_any()).await {
+        Ok(Some(now)) => once(&now, &room).await,
+        Ok(None) => Ok(Action::await_change()),
+        Err(error) => Err(error.into()),
+    };
     room.shared
         .metrics
         .reconcile("Bundle", result.is_ok(), begun.elapsed());

@@ -101,10 +101,20 @@ impl Turn<'_> {
     pub(super) async fn place(&mut self, placing: &Placing<'_>) -> Result<bool, Trouble> {
         let key = self.content_key(placing);
         let known = self.room.books.content(&self.name);
-        if known.as_deref() == Some(&key) {
+        let applied = known.as_deref() == Some(&key);
+        let recorded = self.is_installed(placing)
+            && self.status.active_bundle.as_deref() == Some(&placing.child.name);
+        if applied && recorded {
             return Ok(false);
         }
         let items = self.items(placing).await?;
+        if applied {
+            // The last time it went wrong after everything had been applied.
+            self.prune(placing, &items).await?;
+            let fields = self.room.books.fields_digest(&self.name);
+            self.record(placing, &items, fields);
+            return Ok(true);
+        }
         let first = !self.is_installed(placing);
         self.within_targets(&items)?;
         self.authorize(placing, &items, first).await?;

@@ -129,6 +129,13 @@ impl Turn<'_> {
             };
             self.said
                 .set(condition::DRIFTED, State::True, "OutOfLine", &message);
+        } else if let Some(why) = self.room.watches.blind(&self.name) {
+            self.said.set(
+                condition::DRIFTED,
+                State::Unknown,
+                reason::CREATE_DYNAMIC_WATCH_FAILED,
+                &why,
+            );
         } else if self.room.books.content(&self.name).is_some() {
             self.said.set(
                 condition::DRIFTED,

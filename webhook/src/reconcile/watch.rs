@@ -32,11 +32,15 @@ pub(super) struct Subject {
     pub(super) namespace: Option<String>,
 }
 
+/// Failures in a row after which a watch that has worked counts as blind; single ones are part of a long life.
+const BLIND: u32 = 3;
+
 /// How far a watch is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Progress {
     Listing,
     Synced,
+    /// It does not see what happens. Before the first listing, or after several failures in a row.
     Failed(String),
 }
 
@@ -148,6 +152,25 @@ impl Watches {
         });
     }
 
+    /// Why drift of `deployment` may go unseen now, if one of its watches fails.
+    pub(super) fn blind(&self, deployment: &str) -> Option<String> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.iter().find_map(|(subject, watch)| {
+            let used = watch
+                .users
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .contains(deployment);
+            match &*watch.progress.borrow() {
+                Progress::Failed(why) if used => Some(format!(
+                    "cannot watch {} as {}: {why}",
+                    subject.kind.resource.plural, subject.account
+                )),
+                _ => None,
+            }
+        })
+    }
+
     /// What the watches of `deployment` see with its labels, as far as they have been told.
     pub(super) fn seen_of(&self, deployment: &str) -> BTreeMap<String, Seen> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,6 +236,7 @@ async fn follow(
     let events = watcher(api, watcher::Config::default().labels(&selector)).default_backoff();
     let mut events = std::pin::pin!(events);
     let mut listing = HashMap::new();
+    let mut failures = 0;
     while let Some(event) = events.next().await {
         let users = || -> Vec<String> {
             users
@@ -234,7 +258,9 @@ async fn follow(
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .clone_from(&listed);
-                told.send_replace(Progress::Synced);
+                if matches!(told.send_replace(Progress::Synced), Progress::Failed(_)) {
+                    books.look_again(&users());
+                }
                 books.listed(
                     &users(),
                     &subject.kind,
@@ -259,18 +285,28 @@ async fn follow(
                 books.changed(&users(), &key, None);
             }
             Err(error) => {
+                failures += 1;
                 let why = crate::chain(&error);
                 tracing::warn!(kind = %subject.kind.resource.plural, account = %subject.account, error = %why, "a watch on installed objects fails");
-                // Once it has worked, it is tried again for ever; before that, the installation says that it cannot see.
-                told.send_if_modified(|progress| {
-                    let first = *progress == Progress::Listing;
-                    if first {
+                // It is tried again for ever; that it fails is told at once before it has ever worked, and later if it goes on.
+                let told_now = told.send_if_modified(|progress| {
+                    let tell = match progress {
+                        Progress::Listing => true,
+                        Progress::Synced => failures >= BLIND,
+                        Progress::Failed(_) => false,
+                    };
+                    if tell {
                         *progress = Progress::Failed(why);
                     }
-                    first
+                    tell
                 });
+                if told_now {
+                    books.look_again(&users());
+                }
+                continue;
             }
         }
+        failures = 0;
     }
 }
 
