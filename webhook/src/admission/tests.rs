@@ -6,11 +6,12 @@ use axum::body::Body;
 use axum::http::Request as HttpRequest;
 use base64::Engine as _;
 use bundle_api::names::{ANNOTATION_STAMP, LABEL_TEMPLATE_HASH};
-use bundle_core::review::{Class, ClassFact, Image, template_hash};
+use bundle_core::diagnostic::Finding;
+use bundle_core::review::{Class, ClassFact, Image, Kind, template_hash};
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::Looked;
 use http_body_util::BodyExt as _;
-use serde_json::json;
+use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;

@@ -209,5 +209,4 @@ fn leaves_alone(spec: &Spec, facts: &Facts<'_>) -> bool {
 }
 
 #[cfg(test)]
-#[path = "judge_tests.rs"]
 mod tests;

@@ -1,0 +1,99 @@
+use serde_json::json;
+
+use super::*;
+
+fn with(more: &Value) -> Value {
+    let mut spec = json!({
+        "provisionerClassName": "plain",
+        "template": {"spec": {"provisionerClassName": "plain", "source": {"type": "image", "image": {"ref": "registry.example.com/web:1"}}}},
+    });
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    spec
+}
+
+#[test]
+fn rukpaks_form_has_the_defaults() {
+    let spec = CheckedDeploymentSpec::parse(&with(&json!({}))).unwrap();
+    assert!(spec.correct_drift && !spec.adopt && !spec.paused && !spec.accept_unsupported);
+    assert_eq!(spec.rollout.deadline, Duration::from_secs(600));
+    assert_eq!(spec.rollout.history, 5);
+    assert_eq!(spec.deletion.custom_resources, CustomResources::Refuse);
+    assert_eq!(spec.template.hash.len(), 6);
+}
+
+#[test]
+fn everything_can_be_said() {
+    let spec = CheckedDeploymentSpec::parse(&with(&json!({
+        "serviceAccount": {"namespace": "team-a", "name": "deployer"},
+        "paused": true,
+        "collision": "Adopt",
+        "drift": {"mode": "Report", "ignore": [{"kind": "Deployment.apps", "name": "web", "fields": ["/spec/replicas"]}, {"manager": "keda"}]},
+        "rollout": {"deadline": "1h30m", "onFailure": "RollBack", "history": 0, "allowDowngrade": true},
+        "deletion": {"objects": "Orphan", "customResources": "Delete"},
+        "kubernetes": {"unsupported": "Accept"},
+        "crdUpgrades": {"exceptions": [{"crd": "widgets.example.com", "check": "NoExistingFieldRemoved", "reason": "unused"}]},
+        "config": {"values": "a: 1"},
+    })))
+    .unwrap();
+    assert!(spec.paused && spec.adopt && !spec.correct_drift && spec.accept_unsupported);
+    assert_eq!(spec.service_account.unwrap().to_string(), "team-a/deployer");
+    assert_eq!(spec.drift_ignore.len(), 2);
+    assert_eq!(spec.rollout.deadline, Duration::from_secs(5400));
+    assert!(spec.deletion.orphan && spec.rollout.roll_back);
+    assert_eq!(spec.crd_exceptions[0].crd, "widgets.example.com");
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    let findings = CheckedDeploymentSpec::parse(&json!({
+        "provisionerClassName": "Bad",
+        "template": {"spec": {"source": {"type": "image"}}},
+        "collision": "Steal",
+        "rollout": {"deadline": "soon", "history": -1},
+        "serviceAccount": {"name": "x"},
+        "drift": {"ignore": [{"kind": "Deployment.apps"}]},
+    }))
+    .unwrap_err();
+    let fields: Vec<_> = findings
+        .0
+        .iter()
+        .filter_map(|f| f.place.field.as_deref())
+        .collect();
+    assert_eq!(
+        fields,
+        [
+            "spec.provisionerClassName",
+            "spec.template.spec.provisionerClassName",
+            "spec.template.spec.source.image",
+            "spec.serviceAccount.namespace",
+            "spec.collision",
+            "spec.drift.ignore[0]",
+            "spec.rollout.deadline",
+            "spec.rollout.history",
+        ]
+    );
+    assert!(
+        findings.0[2]
+            .message
+            .starts_with("bundledeployment.spec.template.spec.source.image must be set")
+    );
+}
+
+#[test]
+fn durations() {
+    for (text, expected) in [
+        ("10m", Some(600_000)),
+        ("1h30m", Some(5_400_000)),
+        ("250ms", Some(250)),
+        ("0s", None),
+        ("", None),
+        ("5", None),
+        ("m", None),
+        ("1d", None),
+        ("99999999999999999999h", None),
+    ] {
+        assert_eq!(duration(text).map(|d| d.as_millis()), expected, "{text}");
+    }
+}

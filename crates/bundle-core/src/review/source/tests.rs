@@ -1,0 +1,169 @@
+use serde_json::json;
+
+use super::*;
+
+fn parse(source: &Value) -> Result<Source, Vec<String>> {
+    CheckedBundleSpec::parse(&json!({"provisionerClassName": "plain", "source": source}))
+        .map(|spec| spec.source)
+        .map_err(|findings| {
+            let verbatim = |f: &Finding| f.message.starts_with("bundle.spec");
+            findings
+                .0
+                .into_iter()
+                .map(|f| {
+                    if verbatim(&f) {
+                        f.message
+                    } else {
+                        f.to_string()
+                    }
+                })
+                .collect()
+        })
+}
+
+fn refused(source: &Value) -> String {
+    parse(source).unwrap_err().join("; ")
+}
+
+#[test]
+fn every_type_is_read() {
+    assert_eq!(
+        parse(
+            &json!({"type": "image", "image": {"ref": "registry.example.com/web:1", "pullSecret": "cred"}})
+        ),
+        Ok(Source::Image {
+            reference: "registry.example.com/web:1".parse().unwrap(),
+            pull_secret: Some("cred".into())
+        })
+    );
+    let git = parse(&json!({"type": "git", "git": {"repository": "https://git.example.com/a", "ref": {"tag": "v1"}, "directory": "./a/../b/"}})).unwrap();
+    assert_eq!(git.host(), Some("git.example.com"));
+    assert!(
+        matches!(git, Source::Git { directory, checkout: GitRef::Tag(_), .. } if directory == "b")
+    );
+    assert!(matches!(
+        parse(&json!({"type": "git", "git": {"repository": "git@git.example.com:a", "ref": {"branch": "main"}}})),
+        Ok(Source::Git { directory, .. }) if directory == "manifests"
+    ));
+    assert!(matches!(
+        parse(&json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "manifests"}, {"configMap": {"name": "b"}}]})),
+        Ok(Source::ConfigMaps(files)) if files.len() == 2 && files[1].path.is_empty()
+    ));
+    assert!(
+        parse(&json!({"type": "http", "http": {"url": "https://files.example.com/a.tgz"}})).is_ok()
+    );
+    assert_eq!(
+        parse(&json!({"type": "upload", "upload": {}})),
+        Ok(Source::Upload)
+    );
+}
+
+#[test]
+fn rukpaks_texts_are_kept() {
+    for (source, text) in [
+        (
+            json!({"type": "image"}),
+            "bundle.spec.source.image must be set for source type \"image\"",
+        ),
+        (
+            json!({"type": "git"}),
+            "bundle.spec.source.git must be set for source type \"git\"",
+        ),
+        (
+            json!({"type": "configMaps"}),
+            "bundle.spec.source.configmaps must be set for source type \"configmaps\"",
+        ),
+        (
+            json!({"type": "configMaps", "configMaps": []}),
+            "bundle.spec.source.configmaps must be set for source type \"configmaps\"",
+        ),
+        (
+            json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}}, {"configMap": {"name": "a"}, "path": "../x"}]}),
+            "bundle.spec.source.configmaps[1].path is invalid: \"../x\" is outside bundle root",
+        ),
+    ] {
+        assert_eq!(refused(&source), text);
+    }
+    for directory in ["..", "../", "../x", "a/../../b", "./.."] {
+        assert_eq!(
+            refused(
+                &json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": directory}})
+            ),
+            "bundle.spec.source.git.directory begins with \"../\": directory must define path within the repository"
+        );
+    }
+}
+
+#[test]
+fn rukpaks_faults_are_not() {
+    // Shorter than the prefix that it cut off without looking.
+    for directory in [".", "a", "ab"] {
+        assert!(parse(&json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": directory}})).is_ok());
+    }
+    assert!(refused(&json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": "/etc"}})).contains("is absolute"));
+    assert!(
+        refused(&json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "/etc"}]}))
+            .contains("\"/etc\" is outside bundle root")
+    );
+    assert!(refused(&json!({"type": "http"})).contains("source.http must be set"));
+    assert!(
+        refused(&json!({"type": "http", "http": {"url": "file:///etc/passwd"}}))
+            .contains("is not an http or https URL")
+    );
+}
+
+#[test]
+fn wrong_shapes_are_told_with_their_field() {
+    for (source, text) in [
+        (json!(null), "spec.source: this field is required"),
+        (json!(3), "spec.source: must be an object"),
+        (json!({}), "spec.source.type: this field is required"),
+        (
+            json!({"type": "oci"}),
+            "spec.source.type: `oci` is not one of image, git, configMaps, http, upload",
+        ),
+        (
+            json!({"type": "image", "image": {}}),
+            "spec.source.image.ref: this field is required",
+        ),
+        (
+            json!({"type": "image", "image": []}),
+            "bundle.spec.source.image must be set for source type \"image\"",
+        ),
+        (
+            json!({"type": "image", "image": "x"}),
+            "spec.source.image.ref: this field is required",
+        ),
+        (
+            json!({"type": "image", "image": {"ref": 1}}),
+            "spec.source.image.ref: must be text",
+        ),
+        (
+            json!({"type": "image", "image": {"ref": "web"}}),
+            "spec.source.image.ref: `web` is not a reference: it names no registry",
+        ),
+        (
+            json!({"type": "image", "image": {"ref": "registry.example.com/a:1"}, "upload": {}}),
+            "bundle.spec.source must validate one and only one schema (oneOf). Found 2 valid alternatives (image, upload)",
+        ),
+        (
+            json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "a", "branch": "b"}}}),
+            "bundle.spec.source.git.ref must validate one and only one schema (oneOf). Found 2 valid alternatives (branch, tag)",
+        ),
+        (
+            json!({"type": "git", "git": {"repository": "r", "ref": {}}}),
+            "bundle.spec.source.git.ref must validate one and only one schema (oneOf). Found none valid",
+        ),
+    ] {
+        assert_eq!(refused(&source), text, "{source}");
+    }
+}
+
+#[test]
+fn class_names_follow_the_pattern() {
+    for name in ["invalid/class-name", "-a", "a-", "A", "a.b", ""] {
+        let spec =
+            json!({"provisionerClassName": name, "source": {"type": "upload", "upload": {}}});
+        assert!(CheckedBundleSpec::parse(&spec).is_err(), "{name}");
+    }
+}
