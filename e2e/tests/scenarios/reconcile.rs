@@ -814,8 +814,17 @@ async fn the_old_content_is_kept_while_the_new_cannot_be_had() {
     let before = get(&cluster, "get bundledeployment web").await.unwrap();
     let missing = cluster.registry(0).unwrap().reference("team/web:not-there");
     apply(&cluster, &deployment("web", &missing, &json!({}))).await;
-    let said = until(&cluster, "bundledeployment web", "HasValidBundle", "False").await;
-    assert!(said.contains("to unpack"), "{said}");
+    wait::until_true(LONG, "the failure is told", || async {
+        let object = get(&cluster, "get bundledeployment web")
+            .await
+            .unwrap_or_default();
+        let said = condition(&object, "HasValidBundle")["message"].clone();
+        Ok(said
+            .as_str()
+            .is_some_and(|said| said.starts_with("Failed to unpack the web-")))
+    })
+    .await
+    .unwrap();
     for restart in [false, true] {
         if restart {
             webhook.restart().await.unwrap();
