@@ -261,6 +261,42 @@ async fn content_that_somebody_pulled_is_not_given_to_whoever_knows_its_digest()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_object_of_others_with_our_labels_is_not_pruned_for_somebody_who_may_not_delete_it() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    tenant(&cluster).await;
+    let mut treasure = note("treasure");
+    treasure["metadata"]["namespace"] = "default".into();
+    treasure["metadata"]["labels"] = json!({"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "pruner"});
+    apply(&cluster, &treasure, None).await.success().unwrap();
+    let mut old = note("pruner-old");
+    old["metadata"]["labels"] = treasure["metadata"]["labels"].clone();
+    by_mallory(&cluster, &old).await;
+    let reference = publish(&cluster, 0, "pruner", &[note("pruner")]).await;
+    by_mallory(&cluster, &deployment("pruner", CLASS, &reference)).await;
+    until(&cluster, "bundledeployment pruner", "Installed", "True").await;
+    assert_eq!(
+        get(&cluster, &format!("configmap pruner-old -n {HOME}")).await,
+        None
+    );
+    assert!(
+        get(&cluster, "configmap treasure -n default")
+            .await
+            .is_some()
+    );
+    let warnings =
+        get(&cluster, "bundledeployment pruner").await.unwrap()["status"]["warnings"].to_string();
+    assert!(warnings.contains("mallory may not delete it"), "{warnings}");
+    kubectl(
+        &cluster,
+        "label configmap treasure -n default core.rukpak.io/owner-name-",
+    )
+    .await
+    .success()
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_may_approve_for_one_class_has_not_approved_for_another() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();

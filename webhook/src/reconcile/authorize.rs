@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
-use bundle_core::object::Manifest;
+use bundle_core::object::{Manifest, ObjectId};
 use bundle_core::review::Requester;
 use bundle_core::rights::{self, Grant, Question, RoleRef, Rule, Target};
 use k8s_openapi::api::authorization::v1::{
@@ -19,6 +19,7 @@ use tokio::sync::Mutex;
 
 use super::items::Item;
 use super::object;
+use super::remove::Present;
 use super::trouble::{Retry, Trouble};
 use crate::cluster::ServiceAccount;
 
@@ -46,18 +47,7 @@ pub(super) async fn authorize(
     let missing = asker
         .missing(account, installer, items)
         .await
-        .map_err(|error| {
-            Trouble::new(
-                codes::install::RIGHTS_UNKNOWN,
-                reason::INSTALL_FAILED,
-                format!(
-                    "cannot ask for the rights of {}: {}",
-                    requester.user,
-                    object::told(&error)
-                ),
-                Retry::Soon,
-            )
-        })?;
+        .map_err(|error| unknown(requester, &error))?;
     if missing.is_empty() {
         return Ok(());
     }
@@ -76,6 +66,46 @@ pub(super) async fn authorize(
         ),
         Retry::Slowly,
     ))
+}
+
+/// Those of `objects` that `requester` may not delete. They bear our labels, and labels can be written by whoever may patch an object.
+pub(super) async fn undeletable(
+    own: &Client,
+    requester: &Requester,
+    objects: &[Present],
+) -> Result<Vec<ObjectId>, Trouble> {
+    let asker = Asker {
+        own,
+        requester,
+        answers: Mutex::default(),
+    };
+    let mut refused = Vec::new();
+    for Present { id, kind, .. } in objects {
+        let question = |name| {
+            let resource = &kind.resource.plural;
+            Question::resource("delete", &id.group, resource, id.namespace.as_deref(), name)
+        };
+        let asked = async {
+            Ok(asker.ask(&question(None)).await? || asker.ask(&question(Some(&id.name))).await?)
+        };
+        if !asked.await.map_err(|error| unknown(requester, &error))? {
+            refused.push(id.clone());
+        }
+    }
+    Ok(refused)
+}
+
+fn unknown(requester: &Requester, error: &kube::Error) -> Trouble {
+    Trouble::new(
+        codes::install::RIGHTS_UNKNOWN,
+        reason::INSTALL_FAILED,
+        format!(
+            "cannot ask for the rights of {}: {}",
+            requester.user,
+            object::told(error)
+        ),
+        Retry::Soon,
+    )
 }
 
 impl Asker<'_> {

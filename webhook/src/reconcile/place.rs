@@ -10,6 +10,7 @@ use bundle_core::plan::conditions::State;
 use bundle_core::plan::inventory;
 use bundle_core::plan::phases::Phase;
 use bundle_core::reference::{Digest, PinnedReference, Reference};
+use bundle_core::review::class::Authorization;
 use kube::Client;
 
 use super::books::{self, Left};
@@ -18,9 +19,9 @@ use super::deployment::Turn;
 use super::install::{Done, Install};
 use super::items::{self, Item, Owner};
 use super::record::{kinds_of, namespaces_of};
-use super::remove::{self, Remover};
+use super::remove::{self, Kept, Remover};
 use super::trouble::{Retry, Trouble};
-use super::{bundle, content, keep};
+use super::{authorize, bundle, content, keep};
 use crate::cluster::ServiceAccount;
 
 /// What will be put in place, and as whom.
@@ -336,14 +337,23 @@ impl Turn<'_> {
             .filter(|present| unwanted.contains(&present.id.to_string()))
             .collect();
         let mut left_kinds = kinds_of(items);
-        let left_namespaces = namespaces_of(items);
-        let kept = remover.in_use(&going).await?;
+        let mut left_namespaces = namespaces_of(items);
+        let mut kept = remover.in_use(&going).await?;
+        if self.class.authorization == Authorization::Requester {
+            let user = &self.requester.user;
+            let refused = authorize::undeletable(&self.room.own, &self.requester, &going).await?;
+            kept.extend(refused.into_iter().map(|id| Kept {
+                why: format!("{user} may not delete it"),
+                id,
+            }));
+        }
         for kept in kept {
             self.warnings.insert(format!(
                 "{} is no longer part of the content and stays: {}",
                 kept.id, kept.why
             ));
             left_kinds.insert(GroupKind::new(&kept.id.group, &kept.id.kind));
+            left_namespaces.extend(kept.id.namespace.clone());
             going.retain(|present| present.id != kept.id);
         }
         let mut rest = going;

@@ -174,9 +174,12 @@ async fn remove(object: &DynamicObject, room: &Room) -> Result<(), Trouble> {
             other => other,
         };
     }
-    let policy = deletion.map_or(CustomResources::Refuse, |deletion| {
-        deletion.custom_resources
-    });
+    // To leave something behind harms nobody, whoever wrote it; to lose other people's resources has to be asked for by somebody.
+    let policy = deletion
+        .filter(|_| super::stamped(room, object, super::DEPLOYMENT).is_ok())
+        .map_or(CustomResources::Refuse, |deletion| {
+            deletion.custom_resources
+        });
     tear_down(&remover, &kinds, &namespaces, policy).await
 }
 
