@@ -150,6 +150,7 @@ spec:
   - glob: {registry}/shop
   - glob: {registry}/bundle-webhook
   mode: enforce
+  versions: {{allowDowngrade: false}}
   authorities:
   - name: release-key
     key:
@@ -396,6 +397,22 @@ async fn refusals(t: &mut Teller<'_>) -> Result<()> {
         &format!("kubectl bundle deploy shop {registry}/shop:1.2.0 --class production"),
         &["denied the request", "BUNDLE-TRUST-"],
     )
+    .await?;
+
+    t.say("Signed, but older than what is installed:");
+    t.run(&format!(
+        "kubectl bundle deploy shop {registry}/shop:1.0.0 --class production"
+    ))
+    .await?;
+    t.until(
+        "going back is refused, and 1.1.0 stays",
+        "kubectl get bundledeployment shop -o jsonpath='{.status.installed.version} stays: {range .status.conditions[?(@.type==\"Ready\")]}{.message}{\"\\n\"}{end}'",
+        |out| out.starts_with("1.1.0 stays") && out.contains("forbids to go back"),
+    )
+    .await?;
+    t.run(&format!(
+        "kubectl bundle deploy shop {registry}/shop:1.1.0 --class production --wait"
+    ))
     .await?;
 
     t.say("A user without the verb `use` on the class; a binding alone lets her in:");

@@ -5,7 +5,7 @@ use bundle_api::names::condition;
 use bundle_core::diagnostic::codes;
 use bundle_core::object::Manifest;
 use bundle_core::plan::conditions::{State, some_of};
-use bundle_core::plan::targets;
+use bundle_core::plan::{downgrade, targets};
 use bundle_core::review::class::Authorization;
 use serde_json::Value;
 
@@ -63,13 +63,27 @@ impl Turn<'_> {
     pub(super) async fn verify(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
         let (pinned, secret) = placing.source()?;
         let registry = content::registry(self.room, secret.as_deref(), placing.reason).await?;
-        verify::verify(self.room, self.class, &registry, pinned)
+        let decided = verify::verify(self.room, self.class, &registry, pinned)
             .await
-            .map(drop)
             .map_err(|trouble| Trouble {
                 reason: placing.reason,
                 ..trouble
-            })
+            })?;
+        let installed = self.status.installed.as_ref();
+        let wanted = placing.child.status.content.as_ref();
+        let refusal = downgrade::refusal(
+            installed.and_then(|installed| installed.version.as_deref()),
+            wanted.and_then(|content| content.version.as_deref()),
+            &decided.no_downgrade,
+        );
+        match refusal {
+            Some(finding) => Err(Trouble::findings(
+                placing.reason,
+                &finding.into(),
+                Retry::Slowly,
+            )),
+            None => Ok(()),
+        }
     }
 
     pub(super) async fn authorize(

@@ -23,4 +23,5 @@ area! {
     CHILD_TAKEN = "BUNDLE-INSTALL-019", Refused, "the Bundle of a template belongs to somebody else", "A Bundle of the name that the template leads to exists and was not made by this BundleDeployment. Delete it, or change the template.";
     DRIFT = "BUNDLE-INSTALL-020", Failed, "installed objects are out of line", "Somebody changed or deleted them. They are restored at once, unless the BundleDeployment is paused or says drift.mode: Report.";
     CLASS_GONE = "BUNDLE-INSTALL-021", CannotTell, "the ProvisionerClass is gone", "What was installed under it stays, and nothing further is changed until the class is there again.";
+    DOWNGRADE = "BUNDLE-INSTALL-022", Refused, "a policy forbids to go back to a lower version", "A SignaturePolicy that covers the content has versions without allowDowngrade: true, and what is installed has a higher version. The versions compared are those inside the signed content, not tags.";
 }
