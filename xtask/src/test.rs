@@ -55,6 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     step(&mut steps, "generated files unchanged", || {
         crate::generate::run(&crate::generate::Arguments { check: true })
     });
+    step(&mut steps, "one TLS provider in the tree", one_provider);
     if arguments.quick {
         step(&mut steps, "unit and doc tests", || {
             cargo(
@@ -119,9 +120,36 @@ fn step(steps: &mut Vec<Step>, name: &'static str, work: impl FnOnce() -> Result
     });
 }
 
+/// With `ring` beside aws-lc-rs, rustls would not know which of the two to take, and panic when it first connects.
+fn one_provider() -> Result<()> {
+    let tree = Command::new(cargo_program())
+        .args([
+            "tree",
+            "--workspace",
+            "--locked",
+            "--target",
+            "all",
+            "--invert",
+            "ring",
+        ])
+        .output()
+        .context("cannot start cargo")?;
+    // Cargo fails where the lock file does not know the package at all, which is as well.
+    if tree.stdout.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "`ring` is in the tree:\n{}",
+        String::from_utf8_lossy(&tree.stdout)
+    )
+}
+
+fn cargo_program() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
 fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
-    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(program)
+    let status = Command::new(cargo_program())
         .args(arguments)
         .envs(environment.iter().copied())
         .stdin(Stdio::null())
