@@ -85,10 +85,10 @@ pub(super) async fn undeletable(
             let resource = &kind.resource.plural;
             Question::resource("delete", &id.group, resource, id.namespace.as_deref(), name)
         };
-        let asked = async {
+        let may = async {
             Ok(asker.ask(&question(None)).await? || asker.ask(&question(Some(&id.name))).await?)
         };
-        if !asked.await.map_err(|error| unknown(requester, &error))? {
+        if !may.await.map_err(|error| unknown(requester, &error))? {
             refused.push(id.clone());
         }
     }

@@ -142,6 +142,12 @@ impl Books {
         });
     }
 
+    /// The deployments that something is known of.
+    pub(super) fn names(&self) -> Vec<String> {
+        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        books.keys().cloned().collect()
+    }
+
     /// Forgets everything about `deployment`.
     pub(super) fn close(&self, deployment: &str) {
         self.books

@@ -30,6 +30,7 @@ mod trouble;
 mod verify;
 mod watch;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,10 +83,20 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
     }
 }
 
-/// Removes content that no Bundle needs any more from the cache, from time to time.
+/// Removes content that no Bundle needs any more from the cache, and forgets deployments that went without a word, from time to time.
 async fn sweep(room: Arc<Room>) {
     loop {
         tokio::time::sleep(spread(SWEEP)).await;
+        // Somebody may take our finalizer off: then there is no end that we see. The names first: what comes after them is not asked about.
+        let known = room.books.names();
+        let deployments = api(&room, &room.deployments);
+        if let Ok(list) = deployments.list_metadata(&ListParams::default()).await {
+            let there: HashSet<String> = list.items.iter().map(ResourceExt::name_any).collect();
+            for gone in known.iter().filter(|name| !there.contains(*name)) {
+                room.books.close(gone);
+                room.watches.leave(gone);
+            }
+        }
         // Without a list nothing is known to be needless.
         if let Ok(list) = api(&room, &room.bundles).list(&ListParams::default()).await {
             let needed = list
