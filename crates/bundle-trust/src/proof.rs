@@ -106,9 +106,7 @@ pub fn examine<'a>(
 }
 
 /// Policies, for an image of which nothing could be seen: enough to say whether one asks for its signatures.
-pub fn unexamined<'a>(
-    policies: impl IntoIterator<Item = &'a Policy>,
-) -> Vec<ReadyPolicy<'a>> {
+pub fn unexamined<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Vec<ReadyPolicy<'a>> {
     policies
         .into_iter()
         .map(|policy| policy.ready(|pem| PublicKey::parse(pem).map(|key| key.id().clone())))
