@@ -8,12 +8,14 @@ use serde_json::{Value, json};
 const CLASS: &str = "core-rukpak-io-plain";
 
 fn bundle(name: &str, class: &str, source: Value) -> Value {
-    json!({
+    let mut object = json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
         "kind": "Bundle",
         "metadata": {"name": name},
-        "spec": {"provisionerClassName": class, "source": source}
-    })
+        "spec": {"provisionerClassName": class}
+    });
+    object["spec"]["source"] = source;
+    object
 }
 
 fn image(reference: &str) -> Value {
@@ -21,15 +23,17 @@ fn image(reference: &str) -> Value {
 }
 
 fn deployment(name: &str, class: &str, source: Value) -> Value {
-    json!({
+    let mut object = json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
         "kind": "BundleDeployment",
         "metadata": {"name": name},
         "spec": {
             "provisionerClassName": class,
-            "template": {"spec": {"provisionerClassName": class, "source": source}}
+            "template": {"spec": {"provisionerClassName": class}}
         }
-    })
+    });
+    object["spec"]["template"]["spec"]["source"] = source;
+    object
 }
 
 /// Pushes a greeting and returns its pinned reference.
