@@ -91,7 +91,8 @@ async fn sweep(room: Arc<Room>) {
         let known = room.books.names();
         let deployments = api(&room, &room.deployments);
         if let Ok(list) = deployments.list_metadata(&ListParams::default()).await {
-            let there: HashSet<String> = list.items.iter().map(ResourceExt::name_any).collect();
+            let there: HashSet<String> =
+                list.items.iter().map(kube::ResourceExt::name_any).collect();
             for gone in known.iter().filter(|name| !there.contains(*name)) {
                 room.books.close(gone);
                 room.watches.leave(gone);

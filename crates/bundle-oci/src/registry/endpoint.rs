@@ -62,8 +62,9 @@ impl Endpoints {
         };
         let endpoint = Arc::new(endpoint);
         if sure {
-            self.lock()
-                .insert(registry.to_owned(), Arc::clone(&endpoint));
+            let mut known = self.lock();
+            make_room(&mut known);
+            known.insert(registry.to_owned(), Arc::clone(&endpoint));
         }
         Ok(endpoint)
     }
@@ -82,6 +83,16 @@ impl Endpoints {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Endpoint>>> {
         // The map is whole at every moment, whoever panicked.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is remembered of registries and repositories at most. Whoever names references names as many hosts as they like; to ask again costs a request.
+const REMEMBERED: usize = 1000;
+
+/// Forgets everything where one more would be too much.
+pub(super) fn make_room<K, V>(known: &mut HashMap<K, V>) {
+    if known.len() >= REMEMBERED {
+        known.clear();
     }
 }
 

@@ -13,7 +13,7 @@ use url::form_urlencoded::Serializer;
 
 use super::auth::{Login, Logins};
 use super::challenge::Challenge;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, make_room};
 use super::http::{Pools, authority};
 use super::transport::said;
 use super::{Reason, Repository};
@@ -113,7 +113,9 @@ impl Tokens {
                 let realm = trusted_realm(realm, endpoint)?;
                 let (token, until) =
                     buy(pools, realm, service.as_deref(), &scope, login.as_ref()).await?;
-                lock(&self.bought).insert(key, (token.clone(), until));
+                let mut bought = lock(&self.bought);
+                make_room(&mut bought);
+                bought.insert(key, (token.clone(), until));
                 Ok(Some(token))
             }
         }
@@ -132,7 +134,9 @@ impl Tokens {
                 registry: registry.to_owned(),
                 cause,
             })?;
-        lock(&self.logins).insert(registry.to_owned(), found.clone());
+        let mut logins = lock(&self.logins);
+        make_room(&mut logins);
+        logins.insert(registry.to_owned(), found.clone());
         Ok(found)
     }
 }
