@@ -356,7 +356,24 @@ pub(super) fn service_account(
     if !field.object(findings) {
         return None;
     }
-    let mut part = |name: &str| field.get(name).required(findings).map(str::to_owned);
+    // As the API server names them: what stands here comes back in commands for administrators, and in headers.
+    let mut part = |name: &str| {
+        let part = field.get(name);
+        let text = part.required(findings)?;
+        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let fits = text.len() <= 253
+            && text.bytes().all(|b| inner(b) || matches!(b, b'-' | b'.'))
+            && text.bytes().next().is_some_and(inner)
+            && text.bytes().last().is_some_and(inner);
+        if !fits {
+            part.bad(
+                findings,
+                format_args!("Invalid value: {text:?}: a name has lower-case letters, digits, dashes and dots"),
+            );
+            return None;
+        }
+        Some(text.to_owned())
+    };
     let (namespace, name) = (part("namespace"), part("name"));
     Some(ServiceAccount {
         namespace: namespace?,

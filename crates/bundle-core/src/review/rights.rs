@@ -122,7 +122,8 @@ pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &
         Finding::error(codes::review::APPROVAL_TARGET, message)
             .at_field(field)
             .hint(format!(
-                "look at the one that there is now: kubectl get bundledeployment {name} -o yaml"
+                "look at the one that there is now: kubectl get bundledeployment {} -o yaml",
+                quoted(name)
             ))
     };
     let class = match &facts.deployment {
@@ -267,9 +268,11 @@ fn grant(facts: &Facts<'_>, right: &Right<'_>) -> String {
         })
         .collect();
     format!(
-        "echo {} | kubectl apply -f - && kubectl create rolebinding -n {namespace} {role}-{} --role={role} {subject}",
+        "echo {} | kubectl apply -f - && kubectl create rolebinding -n {} {} --role={} {subject}",
         quoted(&manifest.to_string()),
-        short.trim_matches('-')
+        quoted(namespace),
+        quoted(&format!("{role}-{}", short.trim_matches('-'))),
+        quoted(&role)
     )
 }
 

