@@ -297,6 +297,33 @@ async fn an_object_of_others_with_our_labels_is_not_pruned_for_somebody_who_may_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_moves_a_tag_and_deletes_the_bundle_installs_nothing_in_the_name_of_others() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    tenant(&cluster).await;
+    publish(&cluster, 0, "moved", &[note("moved")]).await;
+    let tag = cluster.registry(0).unwrap().reference("moved:1.0.0");
+    let admins = deployment("moved", CLASS, &tag);
+    apply(&cluster, &admins, None).await.success().unwrap();
+    until(&cluster, "bundledeployment moved", "Installed", "True").await;
+    let active = get(&cluster, "bundledeployment moved").await.unwrap()["status"]["activeBundle"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    publish(&cluster, 0, "moved", &[crown("moved-crown")]).await;
+    let delete = format!("delete bundle {active} --as={MALLORY}");
+    kubectl(&cluster, &delete).await.success().unwrap();
+    let why = until(&cluster, "bundledeployment moved", "Installed", "False").await;
+    assert!(why.contains("was made anew"), "{why}");
+    assert_eq!(get(&cluster, "clusterrolebinding moved-crown").await, None);
+    assert!(
+        get(&cluster, &format!("configmap moved -n {HOME}"))
+            .await
+            .is_some()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_may_approve_for_one_class_has_not_approved_for_another() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();

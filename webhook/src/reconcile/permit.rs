@@ -46,6 +46,26 @@ impl Turn<'_> {
         ))
     }
 
+    /// Whether the Bundle of the template is the content that was installed from it: one that was deleted and made anew may be what a moved tag names now, and
+    /// for that nobody asked.
+    pub(super) fn is_what_it_was(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
+        let bundle = &placing.child.name;
+        let mut revisions = self.status.revisions.iter();
+        match revisions.find(|revision| revision.bundle == *bundle) {
+            Some(revision) if revision.digest != placing.digest() => Err(Trouble::new(
+                codes::install::CONTENT_CHANGED,
+                placing.reason,
+                format!(
+                    "Bundle {bundle} was made anew and is {} now; {} was installed from this template and stays: to install what the source names now, change the template",
+                    placing.digest(),
+                    revision.digest
+                ),
+                Retry::OnChange,
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the class takes content from there: it may have been narrowed since admission, and the Bundle asked its own class only.
     pub(super) fn takes_source(&self) -> Result<(), Trouble> {
         let source = &self.spec.template.bundle.source;

@@ -108,6 +108,7 @@ impl Turn<'_> {
         if applied && recorded {
             return Ok(false);
         }
+        self.is_what_it_was(placing)?;
         let items = self.items(placing).await?;
         if applied {
             // The last time it went wrong after everything had been applied.
