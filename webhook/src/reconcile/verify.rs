@@ -4,7 +4,7 @@
 use bundle_api::bundle::SignedBy as ApiSignedBy;
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
-use bundle_core::policy::{self, Policy, SignedBy, Unavailable};
+use bundle_core::policy::{self, SignedBy, Unavailable};
 use bundle_core::reference::PinnedReference;
 use bundle_core::review::Class;
 use bundle_oci::registry::Client;
@@ -30,14 +30,9 @@ pub(super) async fn verify(
             Retry::Soon,
         ));
     }
-    let policies: Vec<Policy> = room
-        .shared
-        .policies
-        .all()
-        .values()
-        .map(|policy| Policy::clone(policy))
-        .collect();
-    let signatures = if policy::needs_signatures(pinned.reference(), &policies) {
+    let stored = room.shared.policies.all();
+    let policies = || stored.values().map(|policy| &**policy);
+    let signatures = if policy::needs_signatures(pinned.reference(), policies()) {
         registry
             .signatures(&pinned)
             .await
@@ -45,7 +40,7 @@ pub(super) async fn verify(
     } else {
         Ok(Vec::new())
     };
-    proof::decide(pinned, &signatures, &policies, class.signatures).map_err(|refusal| {
+    proof::decide(pinned, &signatures, policies(), class.signatures).map_err(|refusal| {
         // A signature may be pushed later, and a policy may change: neither tells us by itself.
         Trouble::findings(
             reason::UNPACK_FAILED,
