@@ -16,6 +16,8 @@ const DEADLINE: Duration = Duration::from_mins(2);
 /// A command line that is being put together.
 #[derive(Debug, Clone)]
 pub struct Command {
+    /// Words before the program: another program that starts it.
+    through: Vec<OsString>,
     program: PathBuf,
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
@@ -41,6 +43,7 @@ impl Command {
     /// `program` with nothing of our own environment.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
+            through: Vec::new(),
             program: program.into(),
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -93,6 +96,13 @@ impl Command {
         self
     }
 
+    /// Lets another program start it: these words come before the command line. The line in messages stays the same.
+    #[must_use]
+    pub(crate) fn through(mut self, words: Vec<OsString>) -> Self {
+        self.through = words;
+        self
+    }
+
     /// Kills the program after this time.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
@@ -113,9 +123,15 @@ impl Command {
     /// Runs it. That the program fails is an answer; an error is that it cannot be run or does not end.
     pub async fn output(self) -> Result<Output> {
         let line = self.line();
-        let mut command = tokio::process::Command::new(&self.program);
+        let mut words = self
+            .through
+            .iter()
+            .map(OsString::as_os_str)
+            .chain(std::iter::once(self.program.as_os_str()))
+            .chain(self.arguments.iter().map(OsString::as_os_str));
+        let mut command = tokio::process::Command::new(words.next().unwrap_or_default());
         command
-            .args(&self.arguments)
+            .args(words)
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some(folder) = &self.folder {

@@ -9,7 +9,9 @@ pub mod bundles;
 pub mod certs;
 pub mod cluster;
 pub mod command;
+pub mod island;
 pub mod manifests;
+pub mod packages;
 pub mod peer;
 pub mod prerequisites;
 pub mod programs;
@@ -26,6 +28,7 @@ mod process;
 
 pub use cluster::Cluster;
 pub use command::Output;
+pub use island::Island;
 pub use registry::Registry;
 pub use tools::Tool;
 pub use webhook::{Webhook, WebhookOptions};

@@ -1,5 +1,5 @@
 //! The programs that a machine must bring along (Go, git, a C compiler), and how to get each where it is missing.
-//! What we build ourselves is in `tools` and `programs`.
+//! What we build ourselves is in `tools` and `programs`; what is installed on the way in `packages`.
 
 use std::io;
 use std::process::{Command, Stdio};
@@ -15,6 +15,12 @@ pub enum Program {
     Git,
     /// A C compiler, for the TLS library.
     CCompiler,
+    /// util-linux' `unshare` (with `nsenter` beside it), for networks without a way out.
+    Unshare,
+    /// Debian's skopeo: another reader and writer of registries, layouts and archives.
+    Skopeo,
+    /// iproute2's `ip`, which switches loopback on in such a network.
+    Ip,
 }
 
 impl Program {
@@ -30,11 +36,38 @@ impl Program {
                 "fetches bundles from repositories",
                 "install the package `git`",
             ),
+            Self::Unshare => (
+                "unshare",
+                "makes a network without a way out",
+                "install the package `util-linux`; this works on Linux alone",
+            ),
+            Self::Skopeo => (
+                "skopeo",
+                "reads what we write and writes what we read",
+                "install the package `skopeo`",
+            ),
+            Self::Ip => (
+                "ip",
+                "switches loopback on in a network of its own",
+                "install the package `iproute2`; this works on Linux alone",
+            ),
             Self::CCompiler => (
                 "cc",
                 "compiles the TLS library",
                 "install the package `gcc` or `clang` (Debian: `build-essential`, macOS: `xcode-select --install`)",
             ),
+        }
+    }
+}
+
+impl Program {
+    /// The package of Debian that has it, for those that `packages` may install.
+    pub(crate) const fn debian(self) -> Option<&'static str> {
+        match self {
+            Self::Unshare => Some("util-linux"),
+            Self::Ip => Some("iproute2"),
+            Self::Skopeo => Some("skopeo"),
+            Self::Go | Self::Git | Self::CCompiler => None,
         }
     }
 }

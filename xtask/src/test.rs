@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use e2e::Tool;
+use e2e::prerequisites::Program;
 
 /// The tools that the tests need; what is missing is built first.
 const TOOLS: &[Tool] = &[
@@ -18,6 +19,9 @@ const TOOLS: &[Tool] = &[
     Tool::Crane,
     Tool::Cosign3,
 ];
+
+/// The programs that the tests need and that systems have packages of.
+const PACKAGES: &[Program] = &[Program::Skopeo, Program::Unshare, Program::Ip];
 
 /// What to run.
 #[derive(Debug, Args)]
@@ -65,6 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         });
     } else {
         step(&mut steps, "tools for the tests", || {
+            e2e::packages::ensure(PACKAGES)?;
             e2e::tools::folder(TOOLS).map(drop)
         });
         step(&mut steps, "unit, doc and end-to-end tests", || {

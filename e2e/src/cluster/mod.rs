@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use crate::certs::Authority;
 use crate::command::{Command, Output};
+use crate::island::Island;
 use crate::janitor::Janitor;
 use crate::kubeconfig::{self, Credential};
 use crate::process::Process;
@@ -144,6 +145,11 @@ impl Cluster {
             &self.endpoint,
             &Credential::Token(&token),
         )
+    }
+
+    /// A network without a way out, that ends with this cluster at the latest.
+    pub async fn island(&self, name: &str) -> Result<Island> {
+        Island::start(&self.root, name, &self.janitor).await
     }
 
     /// Registry number `n`, from 0; an error where the builder was asked for fewer.

@@ -251,3 +251,31 @@ async fn a_scenario_that_panics_leaves_its_logs_and_nothing_else() {
     );
     fs_err::remove_dir_all(&folder).unwrap();
 }
+
+/// The proof of everything that is said to work without a network rests on this.
+#[tokio::test]
+async fn an_island_has_its_own_loopback_and_no_way_out() {
+    let cluster = e2e::cluster::shared().await.unwrap();
+    let island = cluster.island("harness-island").await.unwrap();
+    let reference = cluster.registry(0).unwrap().reference("nobody/nothing:1");
+    let look = || async {
+        let plugin = cluster.plugin().await.unwrap();
+        plugin.args(["inspect", reference.as_str()])
+    };
+    let here = look().await.output().await.unwrap();
+    assert!(here.stderr.contains("does not have it"), "{here}");
+    let there = island.inside(look().await).output().await.unwrap();
+    assert!(there.stderr.contains("Connection refused"), "{there}");
+
+    let show = |what: [&'static str; 2]| {
+        island.inside(
+            e2e::command::Command::new("ip")
+                .args(["-oneline"])
+                .args(what),
+        )
+    };
+    let routes = show(["route", "show"]).output().await.unwrap();
+    assert_eq!(routes.success().unwrap(), "");
+    let links = show(["link", "show"]).output().await.unwrap();
+    assert_eq!(links.success().unwrap().lines().count(), 1);
+}

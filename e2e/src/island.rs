@@ -1,0 +1,71 @@
+//! A network of its own without a way out: only loopback, as a site without internet has it. Programs are run inside it.
+//! What is carried there, and what must come out of it, is the scenario's.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::command;
+use crate::janitor::Janitor;
+use crate::prerequisites::{self, Program};
+use crate::process::Process;
+use crate::wait;
+
+const START: Duration = Duration::from_secs(10);
+
+/// What keeps the network alive: it belongs to the process that made it.
+const KEEPER: &str = r#"ip link set lo up && : > "$1" && exec sleep 2147483647"#;
+
+/// A network namespace with nothing but loopback in it; ends when dropped.
+pub struct Island {
+    keeper: Process,
+}
+
+impl Island {
+    /// Makes one. No rights are needed where the system lets people make user namespaces.
+    pub(crate) async fn start(root: &Path, name: &str, janitor: &Janitor) -> Result<Self> {
+        prerequisites::check(&[Program::Unshare, Program::Ip])?;
+        let ready = root.join("data").join(format!("{name}.up"));
+        fs_err::create_dir_all(root.join("data"))?;
+        let mut command = std::process::Command::new("unshare");
+        command
+            .args(["--user", "--map-root-user", "--net", "sh", "-c", KEEPER])
+            .arg(name)
+            .arg(&ready);
+        let log = root.join("logs").join(format!("{name}.log"));
+        let mut keeper = Process::start(name, command, &log, janitor)?;
+        wait::until_true(START, &format!("{name} has its loopback"), || {
+            let alive = keeper.check_alive();
+            let is_up = ready.exists();
+            async move {
+                alive?;
+                Ok(is_up)
+            }
+        })
+        .await?;
+        Ok(Self { keeper })
+    }
+
+    /// The same command, run inside.
+    pub fn inside(&self, command: command::Command) -> command::Command {
+        command.through(self.way_in())
+    }
+
+    /// The words before a command line that take it inside.
+    pub(crate) fn way_in(&self) -> Vec<OsString> {
+        let target = self.keeper.pid().to_string();
+        [
+            "nsenter",
+            "--target",
+            &target,
+            "--user",
+            "--net",
+            "--preserve-credentials",
+            "--",
+        ]
+        .map(OsString::from)
+        .into()
+    }
+}
