@@ -8,10 +8,11 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Digest;
 use bytes::Bytes;
 
+use crate::blob::{Blob, BlobContent};
 use crate::limits::{Limits, MANIFEST_BYTES, human};
 use crate::manifest::{Descriptor, Index, Manifest, write as document};
 use crate::media;
-use crate::pack::{Blob, Packed};
+use crate::pack::Packed;
 
 /// Names the folder as a layout; its content is fixed by the specification.
 const MARK: &str = "oci-layout";
@@ -61,7 +62,8 @@ fn put(folder: &Path, packed: &Packed, name: Option<&str>) -> std::io::Result<()
     let blobs = new.join("blobs/sha256");
     fs_err::create_dir_all(&blobs)?;
     for blob in packed.blobs() {
-        fs_err::write(blobs.join(blob.descriptor.digest.hex()), &blob.bytes)?;
+        let mut file = fs_err::File::create(blobs.join(blob.descriptor.digest.hex()))?;
+        std::io::copy(&mut blob.reader()?, &mut file)?;
     }
     fs_err::write(blobs.join(packed.digest.hex()), &packed.manifest.bytes)?;
     let mut descriptor = packed.manifest.descriptor();
@@ -202,7 +204,7 @@ impl Layout<'_> {
 
     fn take(&self, descriptor: &Descriptor, limit: u64) -> Result<Blob, Finding> {
         Ok(Blob {
-            bytes: self.blob(descriptor, limit)?,
+            content: BlobContent::Memory(self.blob(descriptor, limit)?),
             descriptor: descriptor.clone(),
         })
     }

@@ -1,12 +1,15 @@
 //! Bundles as OCI artifacts: packing, safe unpacking, layouts, and registries as they are.
 //! Not here: what the manifests inside mean (bundle-core) and who signed them (bundle-trust).
 
+pub mod blob;
 pub mod folder;
+pub mod hash;
 pub mod layout;
 pub mod limits;
 pub mod manifest;
 pub mod media;
 pub mod pack;
+pub mod progress;
 pub mod registry;
 pub mod unpack;
 

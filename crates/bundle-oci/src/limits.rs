@@ -9,6 +9,10 @@ pub const SIGNATURE_BYTES: u64 = 1 << 20;
 pub const REFERRERS: usize = 256;
 /// Most pages of a referrers list that are followed.
 pub const REFERRER_PAGES: usize = 32;
+/// Most tags of one repository that are listed.
+pub const TAGS: usize = 20_000;
+/// Most pages of a list of tags that are followed.
+pub const TAG_PAGES: usize = 200;
 /// Most of an error answer that is read for its message, in bytes.
 pub(crate) const ERROR_BYTES: u64 = 8 << 10;
 /// Most of a token answer that is read, in bytes.

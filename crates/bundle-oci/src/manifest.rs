@@ -2,6 +2,8 @@
 //! Not here: where they come from (registry, layout).
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 
 use bundle_core::reference::Digest;
 use bytes::Bytes;
@@ -25,6 +27,72 @@ pub struct Descriptor {
     /// Free annotations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
+    /// What machines it is for; in the entries of an index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform: Option<Platform>,
+}
+
+/// A kind of machine.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Platform {
+    /// `amd64`, `arm64`.
+    pub architecture: String,
+    /// `linux`, `windows`.
+    pub os: String,
+    /// `v7` of `arm`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+    /// Of Windows: the build that it is for.
+    #[serde(
+        default,
+        rename = "os.version",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub os_version: Option<String>,
+}
+
+impl Platform {
+    /// Whether it is what a person means by `wanted`, who may have left out the variant and the version.
+    pub fn is(&self, wanted: &Self) -> bool {
+        let fits =
+            |own: &Option<String>, wanted: &Option<String>| wanted.is_none() || own == wanted;
+        self.os == wanted.os
+            && self.architecture == wanted.architecture
+            && fits(&self.variant, &wanted.variant)
+            && fits(&self.os_version, &wanted.os_version)
+    }
+}
+
+impl fmt::Display for Platform {
+    /// As it is written everywhere: `linux/arm/v7`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.os, self.architecture)?;
+        match &self.variant {
+            Some(variant) => write!(f, "/{variant}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Platform {
+    type Err = String;
+
+    /// Reads `OS/ARCHITECTURE[/VARIANT]`; the error is one sentence.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split('/').map(str::to_owned);
+        let whole = text.split('/').all(|part| !part.is_empty());
+        match (parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some(os), Some(architecture), variant, None) if whole => Ok(Self {
+                architecture,
+                os,
+                variant,
+                os_version: None,
+            }),
+            _ => Err(format!(
+                "`{text}` is not a platform: write OS/ARCHITECTURE, such as linux/amd64"
+            )),
+        }
+    }
 }
 
 impl Descriptor {
@@ -36,6 +104,7 @@ impl Descriptor {
             size: bytes.len() as u64,
             artifact_type: None,
             annotations: BTreeMap::new(),
+            platform: None,
         }
     }
 }
@@ -104,21 +173,8 @@ impl Manifest {
         if document.manifests.is_some() {
             return Err("it is a manifest and an index at once".to_owned());
         }
-        if document.schema_version != 2 {
-            return Err(format!(
-                "its schemaVersion is {}, not 2",
-                document.schema_version
-            ));
-        }
-        let media_type = match (document.media_type, content_type) {
-            (Some(inside), Some(outside)) if inside != outside => {
-                return Err(format!(
-                    "it was sent as {outside} and calls itself {inside}"
-                ));
-            }
-            (Some(inside), _) => inside,
-            (None, outside) => outside.unwrap_or(media::MANIFEST).to_owned(),
-        };
+        let media_type = agreed(document.schema_version, document.media_type, content_type)?
+            .unwrap_or_else(|| media::MANIFEST.to_owned());
         if !media::is_manifest(&media_type) {
             return Err(format!("it is a {media_type}, not an image manifest"));
         }
@@ -152,6 +208,192 @@ impl Manifest {
     /// The descriptor that names it, for a `subject`.
     pub fn descriptor(&self) -> Descriptor {
         Descriptor::of(&self.media_type, &self.bytes)
+    }
+}
+
+/// A manifest or an index as it is carried: its digest is about exactly these bytes, and nothing of them is lost by not understanding it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawManifest {
+    /// The digest of `bytes`.
+    pub digest: Digest,
+    /// What its carrier says it is.
+    pub media_type: String,
+    /// The document.
+    pub bytes: Bytes,
+}
+
+/// What a [`RawManifest`] says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Parsed {
+    /// One image, or another artifact in the form of one.
+    Image(Box<Manifest>),
+    /// Several of them under one name.
+    Index(ImageIndex),
+}
+
+/// An index that was read, with what copying and choosing need of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageIndex {
+    /// Its media type.
+    pub media_type: String,
+    /// What it is for, if it says so.
+    pub artifact_type: Option<String>,
+    /// What it names, in its order.
+    pub manifests: Vec<Descriptor>,
+    /// What it refers to, if it is a referrer.
+    pub subject: Option<Descriptor>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct IndexDocument {
+    schema_version: u32,
+    #[serde(default)]
+    media_type: Option<String>,
+    #[serde(default)]
+    artifact_type: Option<String>,
+    manifests: Vec<Descriptor>,
+    #[serde(default)]
+    subject: Option<Descriptor>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    /// A document that is an index and a manifest at once is neither.
+    #[serde(default)]
+    config: Option<serde::de::IgnoredAny>,
+    #[serde(default)]
+    layers: Option<serde::de::IgnoredAny>,
+}
+
+/// The fields that say what kind of document it is, and what it refers to.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Kind {
+    #[serde(default)]
+    media_type: Option<String>,
+    #[serde(default)]
+    manifests: Option<serde::de::IgnoredAny>,
+}
+
+impl RawManifest {
+    /// The document with its digest. Where the carrier does not say what it is, the document does.
+    pub fn new(media_type: Option<&str>, bytes: impl Into<Bytes>) -> Result<Self, String> {
+        let bytes = bytes.into();
+        let media_type = match media_type {
+            Some(media_type) => media_type.to_owned(),
+            None => Self::own_type(&bytes)?,
+        };
+        Ok(Self {
+            digest: Digest::of(&bytes),
+            media_type,
+            bytes,
+        })
+    }
+
+    fn own_type(bytes: &Bytes) -> Result<String, String> {
+        let kind: Kind = serde_json::from_slice(bytes)
+            .map_err(|error| format!("it is neither a manifest nor an index: {error}"))?;
+        Ok(match (kind.media_type, kind.manifests) {
+            (Some(media_type), _) => media_type,
+            (None, Some(_)) => media::INDEX.to_owned(),
+            (None, None) => media::MANIFEST.to_owned(),
+        })
+    }
+
+    /// The descriptor that names it.
+    pub fn descriptor(&self) -> Descriptor {
+        Descriptor::of(&self.media_type, &self.bytes)
+    }
+
+    /// Reads it. The error is one sentence.
+    pub fn parse(&self) -> Result<Parsed, String> {
+        if media::is_index(&self.media_type) {
+            ImageIndex::parse(&self.bytes, Some(&self.media_type)).map(Parsed::Index)
+        } else {
+            Manifest::parse(self.bytes.clone(), Some(&self.media_type))
+                .map(|manifest| Parsed::Image(Box::new(manifest)))
+        }
+    }
+}
+
+impl From<&Manifest> for RawManifest {
+    fn from(manifest: &Manifest) -> Self {
+        Self {
+            digest: manifest.digest.clone(),
+            media_type: manifest.media_type.clone(),
+            bytes: manifest.bytes.clone(),
+        }
+    }
+}
+
+impl Parsed {
+    /// What it refers to, if it is a referrer.
+    pub fn subject(&self) -> Option<&Descriptor> {
+        match self {
+            Self::Image(manifest) => manifest.subject.as_ref(),
+            Self::Index(index) => index.subject.as_ref(),
+        }
+    }
+
+    /// What it is for: what it says, or what its configuration is.
+    pub fn artifact_type(&self) -> Option<&str> {
+        match self {
+            Self::Image(manifest) => manifest
+                .artifact_type
+                .as_deref()
+                .or(Some(&manifest.config.media_type)),
+            Self::Index(index) => index.artifact_type.as_deref(),
+        }
+    }
+
+    /// Its annotations.
+    pub fn annotations(&self) -> &BTreeMap<String, String> {
+        match self {
+            Self::Image(manifest) => &manifest.annotations,
+            Self::Index(index) => &index.annotations,
+        }
+    }
+}
+
+impl ImageIndex {
+    /// Reads an index. `content_type` is what its carrier said it is; the document must not say otherwise. The error is one sentence.
+    pub fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, String> {
+        let document: IndexDocument = serde_json::from_slice(bytes)
+            .map_err(|error| format!("it is not an index: {error}"))?;
+        if document.config.is_some() || document.layers.is_some() {
+            return Err("it is a manifest and an index at once".to_owned());
+        }
+        let media_type = agreed(document.schema_version, document.media_type, content_type)?
+            .unwrap_or_else(|| media::INDEX.to_owned());
+        if !media::is_index(&media_type) {
+            return Err(format!("it is a {media_type}, not an index"));
+        }
+        Ok(Self {
+            media_type,
+            artifact_type: document.artifact_type,
+            manifests: document.manifests,
+            subject: document.subject,
+            annotations: document.annotations,
+        })
+    }
+}
+
+/// What a document is, if it and its carrier say the same or only one of them says something.
+fn agreed(
+    schema_version: u32,
+    inside: Option<String>,
+    outside: Option<&str>,
+) -> Result<Option<String>, String> {
+    if schema_version != 2 {
+        return Err(format!("its schemaVersion is {schema_version}, not 2"));
+    }
+    match (inside, outside) {
+        (Some(inside), Some(outside)) if inside != outside => Err(format!(
+            "it was sent as {outside} and calls itself {inside}"
+        )),
+        (Some(inside), _) => Ok(Some(inside)),
+        (None, outside) => Ok(outside.map(str::to_owned)),
     }
 }
 

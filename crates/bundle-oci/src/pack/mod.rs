@@ -4,39 +4,20 @@
 mod archive;
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 
 use bundle_core::diagnostic::Finding;
 use bundle_core::format::Files;
 use bundle_core::package::{Package, annotations};
 use bundle_core::reference::Digest;
-use bytes::Bytes;
 
-use crate::limits::Limits;
-use crate::manifest::{Descriptor, Document, Manifest};
+use crate::blob::Blob;
+use crate::limits::{Limits, MANIFEST_BYTES};
+use crate::manifest::{Document, Manifest};
 use crate::media;
 use crate::unpack::{UnpackError, Unpacking};
 
-/// A piece of content with its name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Blob {
-    /// What it is, its digest and its size.
-    pub descriptor: Descriptor,
-    /// The bytes.
-    pub bytes: Bytes,
-}
-
-impl Blob {
-    /// `bytes` as content of that kind.
-    pub fn new(media_type: &str, bytes: impl Into<Bytes>) -> Self {
-        let bytes = bytes.into();
-        Self {
-            descriptor: Descriptor::of(media_type, &bytes),
-            bytes,
-        }
-    }
-}
-
-/// A whole image in memory: what a layout holds, and what is pushed.
+/// A whole image: what a layout holds, and what is pushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packed {
     /// The manifest.
@@ -63,14 +44,24 @@ impl Packed {
 
     /// The files in it, unpacked as if they had come from anywhere.
     pub fn files(&self, limits: Limits) -> Result<Files, UnpackError> {
+        let unreadable = |blob: &Blob, error: std::io::Error| UnpackError::Malformed {
+            what: blob.descriptor.digest.to_string(),
+            why: error.to_string(),
+        };
+        let mut config = Vec::new();
+        self.config
+            .reader()
+            .and_then(|reader| reader.take(MANIFEST_BYTES).read_to_end(&mut config))
+            .map_err(|error| unreadable(&self.config, error))?;
         let mut unpacking = Unpacking::new(
             &self.manifest.config,
-            &self.config.bytes,
+            &config,
             &self.manifest.layers,
             limits,
         )?;
         for (index, layer) in self.layers.iter().enumerate() {
-            unpacking.layer(index, layer.bytes.as_ref())?;
+            let reader = layer.reader().map_err(|error| unreadable(layer, error))?;
+            unpacking.layer(index, reader)?;
         }
         Ok(unpacking.finish())
     }

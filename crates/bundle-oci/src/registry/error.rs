@@ -92,6 +92,14 @@ pub enum Reason {
         /// The digest of what arrived.
         found: Digest,
     },
+    /// Another number of bytes than was announced.
+    #[error("the registry lies about a size: {expected} bytes were named, and {found} arrive")]
+    SizeMismatch {
+        /// What was named.
+        expected: u64,
+        /// What arrives, or at least that much.
+        found: u64,
+    },
     /// More than is read.
     #[error("{what} is larger than the limit of {}", human(*.limit))]
     TooLarge {
@@ -99,6 +107,14 @@ pub enum Reason {
         what: String,
         /// The limit in bytes.
         limit: u64,
+    },
+    /// More of something than is read.
+    #[error("there are more than {limit} {what}")]
+    TooMany {
+        /// What there is too much of.
+        what: String,
+        /// The limit.
+        limit: usize,
     },
     /// Something else than was asked for.
     #[error("the registry sent {found}, not {wanted}")]
@@ -133,8 +149,8 @@ pub enum Reason {
         /// What the tag names.
         found: Digest,
     },
-    /// Others kept overwriting the list of signatures.
-    #[error("other writers kept overwriting the list of signatures, {tag}")]
+    /// Others kept overwriting the list of referrers.
+    #[error("other writers kept overwriting the list of referrers, {tag}")]
     SignatureLost {
         /// The tag that is the list.
         tag: String,
@@ -142,6 +158,9 @@ pub enum Reason {
     /// The client itself cannot be made.
     #[error("{0}")]
     Settings(String),
+    /// What was to be sent cannot be had.
+    #[error("{}", .0.message)]
+    Source(Finding),
     /// The content does not unpack.
     #[error(transparent)]
     Content(UnpackError),
@@ -194,11 +213,11 @@ impl RegistryError {
                 code::REFUSED,
                 "the registry's log says more".to_owned(),
             ),
-            Reason::DigestMismatch { .. } => (
+            Reason::DigestMismatch { .. } | Reason::SizeMismatch { .. } => (
                 code::DIGEST_MISMATCH,
                 "the registry, its storage or a proxy between is at fault; nothing was used".to_owned(),
             ),
-            Reason::TooLarge { .. } => (
+            Reason::TooLarge { .. } | Reason::TooMany { .. } => (
                 code::TOO_LARGE,
                 "check that the reference names a bundle".to_owned(),
             ),
@@ -227,6 +246,12 @@ impl RegistryError {
                 codes::usage::BAD_ARGUMENT,
                 "check the settings for registries".to_owned(),
             ),
+            Reason::Source(inner) => {
+                return Finding {
+                    message: self.to_string(),
+                    ..inner.clone()
+                };
+            }
             Reason::Content(error) => {
                 let inner = error.finding();
                 return Finding {

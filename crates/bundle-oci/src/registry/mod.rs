@@ -8,29 +8,37 @@
 
 mod auth;
 mod challenge;
+mod download;
 mod endpoint;
 mod error;
 mod http;
 mod look;
+mod manifests;
 mod pull;
 mod push;
 mod read;
 mod referrers;
+mod repository;
 mod token;
 mod transport;
+mod upload;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bundle_core::reference::Reference;
+use crate::progress::{Progress, Silent};
 
 pub use auth::{Login, Logins};
+pub use download::BlobReader;
 pub use error::{Reason, RegistryError};
 pub use look::Looked;
+pub use manifests::ManifestStored;
 pub use push::{Pushed, TagPolicy};
 pub use referrers::SignatureStored;
+pub use repository::Repository;
+pub use upload::Upload;
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +49,10 @@ pub struct Deadlines {
     pub stall: Duration,
     /// A whole call that reads or writes documents: resolving, manifests, signatures.
     pub call: Duration,
-    /// A whole call that transfers content: pull and push.
+    /// A whole call that transfers content: pull and push. Large content gets more, by `rate`.
     pub transfer: Duration,
+    /// Bytes a second: what a blob needs at this rate is added to `transfer`.
+    pub rate: u64,
     /// First pause before a busy registry (429, 5xx) is asked again; it grows, and is asked three times at most. `Retry-After` comes before it.
     pub pause: Duration,
 }
@@ -54,6 +64,7 @@ impl Default for Deadlines {
             stall: Duration::from_secs(15),
             call: Duration::from_secs(30),
             transfer: Duration::from_secs(600),
+            rate: 256 << 10,
             pause: Duration::from_millis(200),
         }
     }
@@ -81,6 +92,7 @@ pub struct Client {
     endpoints: Arc<endpoint::Endpoints>,
     tokens: Arc<token::Tokens>,
     deadlines: Deadlines,
+    progress: Arc<dyn Progress>,
 }
 
 impl Client {
@@ -91,6 +103,7 @@ impl Client {
             endpoints: Arc::new(endpoint::Endpoints::new(options.plain_http)),
             tokens: Arc::new(token::Tokens::new(options.logins)),
             deadlines: options.deadlines,
+            progress: Arc::new(Silent),
         })
     }
 
@@ -110,10 +123,26 @@ impl Client {
             deadlines: Deadlines {
                 call: deadline,
                 transfer: deadline,
+                rate: u64::MAX,
                 ..self.deadlines
             },
             ..self.clone()
         }
+    }
+
+    /// The same client, telling somebody of the bytes that it transfers.
+    #[must_use]
+    pub fn with_progress(&self, progress: Arc<dyn Progress>) -> Self {
+        Self {
+            progress,
+            ..self.clone()
+        }
+    }
+
+    /// How long a blob of that size may take.
+    fn allowance(&self, size: u64) -> Duration {
+        let Deadlines { transfer, rate, .. } = self.deadlines;
+        transfer.saturating_add(Duration::from_secs(size / rate.max(1)))
     }
 
     /// Runs `work` within `deadline` and says what it was about if it fails.
@@ -132,22 +161,6 @@ impl Client {
             subject: subject.to_string(),
             reason,
         })
-    }
-}
-
-/// One repository in one registry: what every request is about.
-#[derive(Debug, Clone, Copy)]
-struct Repository<'a> {
-    registry: &'a str,
-    path: &'a str,
-}
-
-impl<'a> From<&'a Reference> for Repository<'a> {
-    fn from(reference: &'a Reference) -> Self {
-        Self {
-            registry: reference.registry(),
-            path: reference.repository(),
-        }
     }
 }
 

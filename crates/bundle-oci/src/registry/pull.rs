@@ -25,7 +25,7 @@ impl Client {
         pinned: &PinnedReference,
         limits: &Limits,
     ) -> Result<Files, RegistryError> {
-        let repository = Repository::from(pinned.reference());
+        let repository = &Repository::from(pinned.reference());
         self.run("pull", pinned, self.deadlines.transfer, async {
             let manifest = self.get_manifest(repository, pinned.digest()).await?;
             self.unpack(repository, &manifest, limits).await
@@ -40,7 +40,7 @@ impl Client {
         manifest: &Manifest,
         limits: &Limits,
     ) -> Result<Files, RegistryError> {
-        let repository = Repository::from(pinned.reference());
+        let repository = &Repository::from(pinned.reference());
         let work = self.unpack(repository, manifest, limits);
         self.run("pull", pinned, self.deadlines.transfer, work)
             .await
@@ -48,7 +48,7 @@ impl Client {
 
     async fn unpack(
         &self,
-        repository: Repository<'_>,
+        repository: &Repository,
         manifest: &Manifest,
         limits: &Limits,
     ) -> Result<Files, Reason> {

@@ -2,15 +2,10 @@
 //! Not here: signatures (referrers).
 
 use bundle_core::reference::{PinnedReference, Reference};
-use bytes::Bytes;
-use reqwest::Method;
-use reqwest::header::LOCATION;
 
-use super::read::said_digest;
-use super::transport::{Ask, Target};
 use super::{Client, Reason, RegistryError, Repository};
-use crate::manifest::Manifest;
-use crate::pack::{Blob, Packed};
+use crate::manifest::RawManifest;
+use crate::pack::Packed;
 
 /// What to do with a tag that names other content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +40,7 @@ impl Client {
                     found: packed.digest.clone(),
                 });
             }
-            let repository = Repository::from(to);
+            let repository = &Repository::from(to);
             let pinned = to.pin(packed.digest.clone());
             let name = to.tag().unwrap_or(packed.digest.as_str());
             let there = self.head_manifest(repository, name).await?;
@@ -57,80 +52,12 @@ impl Client {
                 _ => {}
             }
             for blob in packed.blobs() {
-                self.put_blob(repository, blob).await?;
+                self.put_blob(repository, blob, None).await?;
             }
-            self.put_manifest(repository, name, &packed.manifest)
+            self.put_manifest(repository, name, &RawManifest::from(&packed.manifest))
                 .await?;
             Ok(Pushed { pinned, new: true })
         })
         .await
-    }
-
-    /// Uploads a blob that is not there yet, in one piece.
-    pub(super) async fn put_blob(
-        &self,
-        repository: Repository<'_>,
-        blob: &Blob,
-    ) -> Result<(), Reason> {
-        let digest = &blob.descriptor.digest;
-        let ask = Ask::head(repository, format!("blobs/{digest}")).writing();
-        match self.send(&ask).await {
-            Ok(_) => return Ok(()),
-            Err(Reason::NotFound) => {}
-            Err(reason) => return Err(reason),
-        }
-        let begin = Ask {
-            method: Method::POST,
-            content: Some(("application/octet-stream", Bytes::new())),
-            ..Ask::get(repository, "blobs/uploads/".to_owned()).writing()
-        };
-        let answer = self.send(&begin).await?;
-        let mut place = answer
-            .headers()
-            .get(LOCATION)
-            .and_then(|value| value.to_str().ok())
-            .and_then(|text| answer.url().join(text).ok())
-            .ok_or_else(|| {
-                Reason::Malformed("the registry names no place for an upload".to_owned())
-            })?;
-        if answer.url().scheme() == "https" && place.scheme() != "https" {
-            return Err(Reason::Redirect {
-                to: super::http::authority(&place),
-                why: "away from TLS, for an upload",
-            });
-        }
-        place
-            .query_pairs_mut()
-            .append_pair("digest", digest.as_str());
-        let upload = Ask {
-            method: Method::PUT,
-            target: Target::Url(place),
-            content: Some(("application/octet-stream", blob.bytes.clone())),
-            ..begin
-        };
-        self.send(&upload).await?;
-        Ok(())
-    }
-
-    /// Writes a manifest under a tag or its digest, and looks at what the registry makes of it.
-    pub(super) async fn put_manifest(
-        &self,
-        repository: Repository<'_>,
-        name: &str,
-        manifest: &Manifest,
-    ) -> Result<reqwest::Response, Reason> {
-        let ask = Ask {
-            method: Method::PUT,
-            content: Some((&manifest.media_type, manifest.bytes.clone())),
-            ..Ask::get(repository, format!("manifests/{name}")).writing()
-        };
-        let response = self.send(&ask).await?;
-        match said_digest(&response)? {
-            Some(found) if found != manifest.digest => Err(Reason::DigestMismatch {
-                expected: manifest.digest.clone(),
-                found,
-            }),
-            _ => Ok(response),
-        }
     }
 }

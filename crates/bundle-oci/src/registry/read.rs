@@ -2,12 +2,13 @@
 //! Not here: layers (pull).
 
 use bundle_core::reference::{Digest, PinnedReference, Reference};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 
 use super::transport::Ask;
 use super::{Client, Reason, RegistryError, Repository};
+use crate::hash::Hasher;
 use crate::limits::MANIFEST_BYTES;
 use crate::manifest::{Descriptor, Manifest};
 use crate::media;
@@ -24,7 +25,7 @@ impl Client {
         }
         let tag = reference.tag().unwrap_or_default();
         self.run("resolve", reference, self.deadlines.call, async {
-            match self.head_manifest(reference.into(), tag).await? {
+            match self.head_manifest(&reference.into(), tag).await? {
                 Some(digest) => Ok(digest),
                 None => Err(Reason::NotFound),
             }
@@ -34,7 +35,8 @@ impl Client {
 
     /// The manifest, at most 4 MiB of it, checked against the digest.
     pub async fn manifest(&self, pinned: &PinnedReference) -> Result<Manifest, RegistryError> {
-        let work = self.get_manifest(pinned.reference().into(), pinned.digest());
+        let repository = Repository::from(pinned.reference());
+        let work = self.get_manifest(&repository, pinned.digest());
         self.run("read the manifest of", pinned, self.deadlines.call, work)
             .await
     }
@@ -42,7 +44,7 @@ impl Client {
     /// The digest of a manifest by tag or digest; `None` if there is none.
     pub(super) async fn head_manifest(
         &self,
-        repository: Repository<'_>,
+        repository: &Repository,
         name: &str,
     ) -> Result<Option<Digest>, Reason> {
         let path = format!("manifests/{name}");
@@ -68,38 +70,24 @@ impl Client {
 
     pub(super) async fn get_manifest(
         &self,
-        repository: Repository<'_>,
+        repository: &Repository,
         digest: &Digest,
     ) -> Result<Manifest, Reason> {
-        let ask =
-            Ask::get(repository, format!("manifests/{digest}")).accepting(media::ACCEPT_MANIFEST);
-        let response = self.send(&ask).await?;
-        let media_type = expect_manifest(&response)?;
-        let body = self
-            .pools
-            .body(response, MANIFEST_BYTES, "the manifest")
-            .await?;
-        let found = Digest::of(&body);
-        if found != *digest {
-            return Err(Reason::DigestMismatch {
-                expected: digest.clone(),
-                found,
-            });
-        }
-        if media::is_index(&media_type) {
+        let raw = self.get_raw(repository, digest.as_str()).await?;
+        if media::is_index(&raw.media_type) {
             return Err(Reason::WrongMediaType {
                 found: "an index of several images".to_owned(),
                 wanted: "one image manifest",
             });
         }
-        Manifest::parse(body, Some(&media_type))
+        Manifest::parse(raw.bytes, Some(&raw.media_type))
             .map_err(|why| Reason::Malformed(format!("the manifest cannot be used: {why}")))
     }
 
     /// A small blob, whole and checked.
     pub(super) async fn get_blob(
         &self,
-        repository: Repository<'_>,
+        repository: &Repository,
         blob: &Descriptor,
         limit: u64,
         what: &str,
@@ -110,18 +98,12 @@ impl Client {
                 limit,
             });
         }
-        let ask = Ask::get(repository, format!("blobs/{}", blob.digest));
-        let response = self.send(&ask).await?;
-        let body = self.pools.body(response, limit, what).await?;
-        let found = Digest::of(&body);
-        if found == blob.digest {
-            Ok(body)
-        } else {
-            Err(Reason::DigestMismatch {
-                expected: blob.digest.clone(),
-                found,
-            })
+        let mut transfer = self.transfer(repository, blob, 0, Some(Hasher::new()));
+        let mut all = BytesMut::new();
+        while let Some(piece) = transfer.piece().await? {
+            all.extend_from_slice(&piece);
         }
+        Ok(all.freeze())
     }
 }
 
@@ -136,7 +118,7 @@ pub(super) fn media_type(response: &Response) -> String {
 }
 
 /// The media type, if it is that of a manifest or an index.
-fn expect_manifest(response: &Response) -> Result<String, Reason> {
+pub(super) fn expect_manifest(response: &Response) -> Result<String, Reason> {
     let media_type = media_type(response);
     if media::is_manifest(&media_type) || media::is_index(&media_type) {
         return Ok(media_type);

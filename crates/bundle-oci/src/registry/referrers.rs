@@ -15,10 +15,10 @@ use super::challenge::next_page;
 use super::read::media_type;
 use super::transport::{Ask, Target};
 use super::{Client, Reason, RegistryError, Repository};
+use crate::blob::Blob;
 use crate::limits::{MANIFEST_BYTES, REFERRER_PAGES, REFERRERS, SIGNATURE_BYTES};
-use crate::manifest::{Descriptor, Document, Index, Manifest, write};
+use crate::manifest::{Descriptor, Document, Index, Manifest, RawManifest, write};
 use crate::media;
-use crate::pack::Blob;
 
 /// Requests under way at once while referrers are read.
 const AT_ONCE: usize = 8;
@@ -50,27 +50,13 @@ impl Client {
         &self,
         pinned: &PinnedReference,
     ) -> Result<Vec<RawSignature>, RegistryError> {
-        let repository = Repository::from(pinned.reference());
+        let repository = &Repository::from(pinned.reference());
         self.run(
             "read the signatures of",
             pinned,
             self.deadlines.call,
             async {
-                let api = self.list(repository, pinned.digest()).await?;
-                let mut listed = api.unwrap_or_default();
-                if listed.is_empty() {
-                    // No API, or one that came after the signatures did.
-                    listed = match self.tagged_list(repository, pinned.digest()).await? {
-                        Some(index) => index.descriptors().collect(),
-                        None => Vec::new(),
-                    };
-                }
-                if listed.len() > REFERRERS {
-                    return Err(Reason::TooLarge {
-                        what: format!("the list of {} referrers", listed.len()),
-                        limit: REFERRERS as u64,
-                    });
-                }
+                let listed = self.referrers_of(repository, pinned.digest()).await?;
                 let found: Vec<Vec<RawSignature>> = stream::iter(listed)
                     .map(|entry| self.referrer(repository, pinned.digest(), entry))
                     .buffered(AT_ONCE)
@@ -88,7 +74,7 @@ impl Client {
         pinned: &PinnedReference,
         bundle: Vec<u8>,
     ) -> Result<SignatureStored, RegistryError> {
-        let repository = Repository::from(pinned.reference());
+        let repository = &Repository::from(pinned.reference());
         self.run("sign", pinned, self.deadlines.call, async {
             if bundle.len() as u64 > SIGNATURE_BYTES {
                 return Err(Reason::TooLarge {
@@ -99,32 +85,50 @@ impl Client {
             let subject = self.get_manifest(repository, pinned.digest()).await?;
             let layer = Blob::new(media::SIGSTORE_BUNDLE, bundle);
             let config = Blob::new(media::EMPTY, "{}");
-            self.put_blob(repository, &layer).await?;
-            self.put_blob(repository, &config).await?;
-            let manifest = referrer_of(&subject, &config, &layer);
-            let response = self
+            self.put_blob(repository, &layer, None).await?;
+            self.put_blob(repository, &config, None).await?;
+            let manifest = RawManifest::from(&referrer_of(&subject, &config, &layer));
+            let stored = self
                 .put_manifest(repository, manifest.digest.as_str(), &manifest)
                 .await?;
-            let tag = if response.headers().contains_key("oci-subject") {
-                None
-            } else {
-                Some(
-                    self.add_to_list(repository, &subject.digest, &manifest)
-                        .await?,
-                )
-            };
             Ok(SignatureStored {
-                digest: manifest.digest,
-                tag,
+                digest: stored.digest,
+                tag: stored.list,
             })
         })
         .await
     }
 
+    /// What the referrers API and the list under the tag name together: an API may have come after the list was written, or know only what was
+    /// written since.
+    pub(super) async fn referrers_of(
+        &self,
+        repository: &Repository,
+        subject: &Digest,
+    ) -> Result<Vec<Descriptor>, Reason> {
+        let (api, list) = futures::try_join!(
+            self.list(repository, subject),
+            self.tagged_list(repository, subject),
+        )?;
+        let mut listed = api.unwrap_or_default();
+        for entry in list.iter().flat_map(Index::descriptors) {
+            if listed.iter().all(|known| known.digest != entry.digest) {
+                listed.push(entry);
+            }
+        }
+        if listed.len() > REFERRERS {
+            return Err(Reason::TooMany {
+                what: format!("referrers of {subject}"),
+                limit: REFERRERS,
+            });
+        }
+        Ok(listed)
+    }
+
     /// The referrers API; `None` where there is none.
     async fn list(
         &self,
-        repository: Repository<'_>,
+        repository: &Repository,
         subject: &Digest,
     ) -> Result<Option<Vec<Descriptor>>, Reason> {
         let mut listed: Vec<Descriptor> = Vec::new();
@@ -149,16 +153,16 @@ impl Client {
                 _ => return Ok(Some(listed)),
             }
         }
-        Err(Reason::TooLarge {
-            what: "the list of referrers".to_owned(),
-            limit: REFERRERS as u64,
+        Err(Reason::TooMany {
+            what: format!("referrers of {subject}"),
+            limit: REFERRERS,
         })
     }
 
     /// The list under the tag `sha256-…`; `None` where there is none.
     async fn tagged_list(
         &self,
-        repository: Repository<'_>,
+        repository: &Repository,
         subject: &Digest,
     ) -> Result<Option<Index>, Reason> {
         let ask = Ask::get(repository, format!("manifests/{}", list_tag(subject)))
@@ -190,7 +194,7 @@ impl Client {
     /// The signatures in one referrer. What the list says it is for is not asked: cosign 3 writes something else there.
     async fn referrer(
         &self,
-        repository: Repository<'_>,
+        repository: &Repository,
         subject: &Digest,
         entry: Descriptor,
     ) -> Result<Vec<RawSignature>, Reason> {
@@ -216,9 +220,9 @@ impl Client {
                 continue;
             }
             if found.len() == REFERRERS {
-                return Err(Reason::TooLarge {
-                    what: format!("the number of signatures in {}", manifest.digest),
-                    limit: REFERRERS as u64,
+                return Err(Reason::TooMany {
+                    what: format!("signatures in {}", manifest.digest),
+                    limit: REFERRERS,
                 });
             }
             let bytes = self
@@ -233,26 +237,21 @@ impl Client {
     }
 
     /// Adds an entry to the list under the tag. There is no compare-and-swap in a registry: it is read again after writing, until it holds ours.
-    async fn add_to_list(
+    pub(super) async fn add_to_list(
         &self,
-        repository: Repository<'_>,
+        repository: &Repository,
         subject: &Digest,
-        manifest: &Manifest,
+        referrer: &Descriptor,
     ) -> Result<String, Reason> {
         let tag = list_tag(subject);
-        let entry = Descriptor {
-            artifact_type: manifest.artifact_type.clone(),
-            annotations: manifest.annotations.clone(),
-            ..manifest.descriptor()
-        };
         let entry =
-            serde_json::to_value(&entry).map_err(|error| Reason::Malformed(error.to_string()))?;
+            serde_json::to_value(referrer).map_err(|error| Reason::Malformed(error.to_string()))?;
         for attempt in 0..TRIES {
             let mut index = self
                 .tagged_list(repository, subject)
                 .await?
                 .unwrap_or_else(Index::empty);
-            if index.names(&manifest.digest) {
+            if index.names(&referrer.digest) {
                 return Ok(tag);
             }
             index.manifests.push(entry.clone());
@@ -263,11 +262,11 @@ impl Client {
             };
             self.send(&ask).await?;
             // Writers that collide wait unequally long, so that one of them is last.
-            let own = u32::from(manifest.digest.hex().as_bytes()[attempt as usize]) % 16;
+            let own = u32::from(referrer.digest.hex().as_bytes()[attempt as usize]) % 16;
             tokio::time::sleep(SETTLE + Duration::from_millis(10) * own * attempt).await;
         }
         let listed = self.tagged_list(repository, subject).await?;
-        if listed.is_some_and(|index| index.names(&manifest.digest)) {
+        if listed.is_some_and(|index| index.names(&referrer.digest)) {
             return Ok(tag);
         }
         Err(Reason::SignatureLost { tag })
@@ -290,7 +289,7 @@ fn referrer_of(subject: &Manifest, config: &Blob, layer: &Blob) -> Manifest {
 }
 
 /// The next page, which has to be of the same registry.
-fn next_url(response: &reqwest::Response) -> Result<Option<Url>, Reason> {
+pub(super) fn next_url(response: &reqwest::Response) -> Result<Option<Url>, Reason> {
     let Some(target) = response
         .headers()
         .get(LINK)
@@ -302,7 +301,7 @@ fn next_url(response: &reqwest::Response) -> Result<Option<Url>, Reason> {
     let next = response
         .url()
         .join(target)
-        .map_err(|_| Reason::Malformed("the next page of referrers has no address".to_owned()))?;
+        .map_err(|_| Reason::Malformed("the next page of a list has no address".to_owned()))?;
     if next.origin() == response.url().origin() {
         Ok(Some(next))
     } else {

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use bundle_core::diagnostic::codes;
 use bundle_core::format::Files;
-use bundle_core::reference::{Digest, PinnedReference};
+use bundle_core::reference::{Digest, PinnedReference, Reference};
 use bundle_testkit::{Fault, Registry, Settings};
 
 use super::*;
@@ -147,9 +147,9 @@ async fn each_fault_has_its_own_answer_and_none_is_a_success() {
         (
             Fault::TruncatedBlob,
             format!(
-                "BUNDLE-REGISTRY-004 cannot pull HOST/team/web@{}: the registry lies about a digest: {}",
+                "BUNDLE-REGISTRY-004 cannot pull HOST/team/web@{}: the registry lies about a size: {} bytes were named",
                 pinned.digest(),
-                config.digest
+                config.size
             ),
         ),
         (

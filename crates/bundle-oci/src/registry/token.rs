@@ -65,7 +65,7 @@ impl Tokens {
     }
 
     /// Drops the token for a repository, which the registry did not take.
-    pub(super) fn forget(&self, repository: Repository<'_>, push: bool) {
+    pub(super) fn forget(&self, repository: &Repository, push: bool) {
         lock(&self.bought).remove(&key(repository, push));
     }
 
@@ -74,13 +74,13 @@ impl Tokens {
         &self,
         pools: &Pools,
         endpoint: &Endpoint,
-        repository: Repository<'_>,
+        repository: &Repository,
         push: bool,
     ) -> Result<Option<HeaderValue>, Reason> {
         let Some(challenge) = &endpoint.challenge else {
             return Ok(None);
         };
-        let login = self.login(repository.registry).await?;
+        let login = self.login(&repository.registry).await?;
         match (challenge, login) {
             (_, Some(Login::Bearer(token))) => secret(&format!("Bearer {token}")).map(Some),
             (Challenge::Basic, login) => login
@@ -141,12 +141,8 @@ impl Tokens {
     }
 }
 
-fn key(repository: Repository<'_>, push: bool) -> Key {
-    (
-        repository.registry.to_owned(),
-        repository.path.to_owned(),
-        push,
-    )
+fn key(repository: &Repository, push: bool) -> Key {
+    (repository.registry.clone(), repository.path.clone(), push)
 }
 
 fn secret(text: &str) -> Result<HeaderValue, Reason> {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable as _};
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION, RANGE, RETRY_AFTER,
+};
 use reqwest::{Method, Request, Response, StatusCode};
 use serde::Deserialize;
 use url::Url;
@@ -20,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A request.
 pub(super) struct Ask<'a> {
-    pub(super) repository: Repository<'a>,
+    pub(super) repository: &'a Repository,
     pub(super) method: Method,
     pub(super) target: Target,
     pub(super) accept: Option<&'static str>,
@@ -28,6 +30,8 @@ pub(super) struct Ask<'a> {
     pub(super) content: Option<(&'a str, Bytes)>,
     /// Whether it writes.
     pub(super) push: bool,
+    /// How many bytes are there already: only those after them are wanted.
+    pub(super) from: u64,
 }
 
 /// Where a request goes.
@@ -40,7 +44,7 @@ pub(super) enum Target {
 }
 
 impl<'a> Ask<'a> {
-    pub(super) fn get(repository: Repository<'a>, path: String) -> Self {
+    pub(super) fn get(repository: &'a Repository, path: String) -> Self {
         Self {
             repository,
             method: Method::GET,
@@ -48,10 +52,11 @@ impl<'a> Ask<'a> {
             accept: None,
             content: None,
             push: false,
+            from: 0,
         }
     }
 
-    pub(super) fn head(repository: Repository<'a>, path: String) -> Self {
+    pub(super) fn head(repository: &'a Repository, path: String) -> Self {
         Self {
             method: Method::HEAD,
             ..Self::get(repository, path)
@@ -103,7 +108,7 @@ impl Client {
     }
 
     async fn attempt(&self, ask: &Ask<'_>) -> Result<Response, Failed> {
-        let registry = ask.repository.registry;
+        let registry = ask.repository.registry.as_str();
         let endpoint = self.endpoints.get(&self.pools, registry).await?;
         let response = self.authorized(ask, &endpoint).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
@@ -139,6 +144,11 @@ impl Client {
             let headers = request.headers_mut();
             if let Some(accept) = ask.accept {
                 headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            }
+            if ask.from > 0
+                && let Ok(value) = HeaderValue::from_str(&format!("bytes={}-", ask.from))
+            {
+                headers.insert(RANGE, value);
             }
             // Credentials go to the registry alone, never to where it sends us.
             if let Some(value) = &authorization
@@ -177,7 +187,7 @@ impl Client {
         let status = status.as_u16();
         let reason = match status {
             401 | 403 => Reason::Denied {
-                who: self.tokens.who(ask.repository.registry),
+                who: self.tokens.who(&ask.repository.registry),
                 status,
                 detail,
             },

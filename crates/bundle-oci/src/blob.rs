@@ -1,0 +1,344 @@
+//! A piece of content with its name, wherever its bytes are: in memory, in a part of a file, or somewhere that can be opened again.
+//! Not here: how it got there (pack, store) and where it goes (registry).
+
+use std::fmt;
+use std::io::{self, Read, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::reference::Digest;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use tempfile::TempPath;
+use tokio::sync::mpsc;
+
+use crate::limits::human;
+use crate::manifest::Descriptor;
+
+/// Bytes that come one piece after the other.
+pub type Pieces = BoxStream<'static, Result<Bytes, Finding>>;
+
+/// How much of a file is read at once, and at most how many such pieces wait to be taken.
+const PIECE: usize = 1 << 20;
+const AHEAD: usize = 2;
+
+/// A piece of content with its name. Two are equal if their names are: the digest says what the bytes are.
+#[derive(Debug, Clone)]
+pub struct Blob {
+    /// What it is, its digest and its size.
+    pub descriptor: Descriptor,
+    /// Where its bytes are.
+    pub content: BlobContent,
+}
+
+/// Where the bytes of a blob are. Cheap to clone.
+#[derive(Debug, Clone)]
+pub enum BlobContent {
+    /// Here.
+    Memory(Bytes),
+    /// In a file.
+    File(FilePart),
+    /// Somewhere else, such as another registry.
+    Elsewhere(Arc<dyn Open>),
+}
+
+/// Content that can be read more than once.
+pub trait Open: fmt::Debug + Send + Sync {
+    /// The bytes from `offset` on, to the end of the content.
+    fn open(&self, offset: u64) -> Pieces;
+}
+
+/// A part of a file: all of it, or an entry of an archive.
+#[derive(Debug, Clone)]
+pub struct FilePart {
+    place: Arc<Place>,
+    offset: u64,
+}
+
+#[derive(Debug)]
+enum Place {
+    Kept(PathBuf),
+    /// Goes away with the last of its blobs.
+    Temporary(TempPath),
+}
+
+impl FilePart {
+    /// The part of the file at `path` that begins at `offset`; the blob's descriptor says how long it is.
+    pub fn new(path: impl Into<PathBuf>, offset: u64) -> Self {
+        Self {
+            place: Arc::new(Place::Kept(path.into())),
+            offset,
+        }
+    }
+
+    /// A whole temporary file, which is removed when the last clone of this is.
+    pub fn temporary(path: TempPath) -> Self {
+        Self {
+            place: Arc::new(Place::Temporary(path)),
+            offset: 0,
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        match &*self.place {
+            Place::Kept(path) => path,
+            Place::Temporary(path) => path,
+        }
+    }
+
+    /// Where in the file it begins.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    fn reader(&self, offset: u64, length: u64) -> io::Result<impl Read + Send + use<>> {
+        let mut file = fs_err::File::open(self.path())?;
+        let from = self
+            .offset
+            .checked_add(offset)
+            .ok_or_else(|| io::Error::other("its offset is past every file"))?;
+        if from > 0 {
+            file.seek(SeekFrom::Start(from))?;
+        }
+        Ok(file.take(length))
+    }
+}
+
+impl Blob {
+    /// `bytes` as content of that kind.
+    pub fn new(media_type: &str, bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        Self {
+            descriptor: Descriptor::of(media_type, &bytes),
+            content: BlobContent::Memory(bytes),
+        }
+    }
+
+    /// Content in a part of a file.
+    pub fn file(descriptor: Descriptor, part: FilePart) -> Self {
+        Self {
+            descriptor,
+            content: BlobContent::File(part),
+        }
+    }
+
+    /// The bytes, if they are in memory.
+    pub fn in_memory(&self) -> Option<&Bytes> {
+        match &self.content {
+            BlobContent::Memory(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The bytes from `offset` on. What comes is as long as the descriptor says, or ends in an error; whether it is what the digest says is for
+    /// the one to find out who has all of it.
+    pub fn open(&self, offset: u64) -> Pieces {
+        let length = self.descriptor.size.saturating_sub(offset);
+        let digest = self.descriptor.digest.clone();
+        let pieces = match &self.content {
+            BlobContent::Memory(bytes) => {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX);
+                let rest = bytes.slice(from.min(bytes.len())..);
+                stream::iter((!rest.is_empty()).then_some(Ok(rest))).boxed()
+            }
+            BlobContent::File(part) => file_pieces(part.clone(), offset, length),
+            BlobContent::Elsewhere(place) => place.open(offset),
+        };
+        measured(pieces, length, digest)
+    }
+
+    /// The bytes for reading on a thread that may wait; only of blobs in memory and in files.
+    pub fn reader(&self) -> io::Result<Box<dyn Read + Send>> {
+        match &self.content {
+            BlobContent::Memory(bytes) => Ok(Box::new(io::Cursor::new(bytes.clone()))),
+            BlobContent::File(part) => Ok(Box::new(part.reader(0, self.descriptor.size)?)),
+            BlobContent::Elsewhere(_) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the content is somewhere else",
+            )),
+        }
+    }
+
+    /// All bytes of a small blob.
+    pub async fn bytes(&self, limit: u64) -> Result<Bytes, Finding> {
+        if let BlobContent::Memory(bytes) = &self.content {
+            return Ok(bytes.clone());
+        }
+        if self.descriptor.size > limit {
+            return Err(Finding::error(
+                codes::registry::TOO_LARGE,
+                format!(
+                    "{} is {} large, and at most {} of it are read",
+                    self.descriptor.digest,
+                    human(self.descriptor.size),
+                    human(limit)
+                ),
+            ));
+        }
+        let mut all = Vec::new();
+        let mut pieces = self.open(0);
+        while let Some(piece) = pieces.next().await {
+            all.extend_from_slice(&piece?);
+        }
+        let found = Digest::of(&all);
+        if found == self.descriptor.digest {
+            Ok(all.into())
+        } else {
+            Err(changed(&self.descriptor.digest, &found.to_string()))
+        }
+    }
+}
+
+impl PartialEq for Blob {
+    fn eq(&self, other: &Self) -> bool {
+        self.descriptor == other.descriptor
+    }
+}
+
+impl Eq for Blob {}
+
+/// What is said of content that is not what its name says.
+pub(crate) fn changed(expected: &Digest, found: &str) -> Finding {
+    Finding::error(
+        codes::registry::DIGEST_MISMATCH,
+        format!("the content of {expected} is {found}"),
+    )
+    .hint("it changed after it was looked at; build or pull it again")
+}
+
+/// Reads a file ahead of whoever takes its pieces, on a thread that may wait.
+fn file_pieces(part: FilePart, offset: u64, length: u64) -> Pieces {
+    stream::once(async move { ahead(part, offset, length) })
+        .flatten()
+        .boxed()
+}
+
+fn ahead(part: FilePart, offset: u64, length: u64) -> Pieces {
+    let (pieces, source) = mpsc::channel(AHEAD);
+    tokio::task::spawn_blocking(move || {
+        let sent = part.reader(offset, length).and_then(|mut reader| {
+            let mut left = length;
+            while left > 0 {
+                let next = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
+                let mut piece = Vec::with_capacity(next);
+                let read = reader.by_ref().take(next as u64).read_to_end(&mut piece)?;
+                left -= read as u64;
+                // Nobody takes them any more, or the file has ended early, which the other side notices.
+                if read == 0 || pieces.blocking_send(Ok(Bytes::from(piece))).is_err() {
+                    return Ok(());
+                }
+            }
+            Ok(())
+        });
+        if let Err(error) = sent {
+            let finding = Finding::error(
+                codes::usage::FILE_UNREADABLE,
+                format!("cannot read `{}`: {error}", part.path().display()),
+            );
+            // The receiver is gone: then nobody wants to know.
+            let _ = pieces.blocking_send(Err(finding));
+        }
+    });
+    stream::unfold(source, |mut source| async move {
+        source.recv().await.map(|piece| (piece, source))
+    })
+    .boxed()
+}
+
+/// Stops at `length` bytes, and says so where fewer come.
+fn measured(pieces: Pieces, length: u64, digest: Digest) -> Pieces {
+    stream::unfold(Some((pieces, length)), move |state| {
+        let digest = digest.clone();
+        async move {
+            let (mut pieces, left) = state?;
+            if left == 0 {
+                return None;
+            }
+            match pieces.next().await {
+                Some(Ok(mut piece)) => {
+                    piece.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+                    let left = left - piece.len() as u64;
+                    Some((Ok(piece), Some((pieces, left))))
+                }
+                Some(Err(finding)) => Some((Err(finding), None)),
+                None => {
+                    let short = format!("{left} bytes shorter than it is said to be");
+                    Some((Err(changed(&digest, &short)), None))
+                }
+            }
+        }
+    })
+    .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::media;
+
+    async fn read(blob: &Blob, offset: u64) -> Result<Vec<u8>, Finding> {
+        let mut all = Vec::new();
+        let mut pieces = blob.open(offset);
+        while let Some(piece) = pieces.next().await {
+            all.extend_from_slice(&piece?);
+        }
+        Ok(all)
+    }
+
+    #[tokio::test]
+    async fn a_part_of_a_file_is_the_same_content_as_its_bytes() {
+        let content: Vec<u8> = (0..3 * PIECE + 5).map(|i| (i % 251) as u8).collect();
+        let memory = Blob::new(media::LAYER_TAR, content.clone());
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"before").unwrap();
+        file.write_all(&content).unwrap();
+        file.write_all(b"after").unwrap();
+        let part = Blob::file(memory.descriptor.clone(), FilePart::new(file.path(), 6));
+        assert_eq!(part, memory);
+        for offset in [0, 1, PIECE as u64, content.len() as u64] {
+            let expected = &content[usize::try_from(offset).unwrap()..];
+            assert_eq!(read(&memory, offset).await.unwrap(), expected);
+            assert_eq!(read(&part, offset).await.unwrap(), expected);
+        }
+        assert_eq!(part.bytes(1 << 30).await.unwrap(), content);
+        let small = part.bytes(10).await.unwrap_err();
+        assert_eq!(small.code, codes::registry::TOO_LARGE);
+        let mut whole = Vec::new();
+        part.reader().unwrap().read_to_end(&mut whole).unwrap();
+        assert_eq!(whole, content);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_short_gone_or_other_is_an_error() {
+        let blob = Blob::new(media::LAYER_TAR, "twelve bytes");
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"twelve").unwrap();
+        let part = Blob::file(blob.descriptor.clone(), FilePart::new(file.path(), 0));
+        let short = read(&part, 0).await.unwrap_err();
+        assert_eq!(short.code, codes::registry::DIGEST_MISMATCH);
+        file.write_all(b" bites").unwrap();
+        assert_eq!(read(&part, 0).await.unwrap(), b"twelve bites");
+        let other = part.bytes(100).await.unwrap_err();
+        assert_eq!(other.code, codes::registry::DIGEST_MISMATCH);
+        drop(file);
+        let gone = read(&part, 0).await.unwrap_err();
+        assert_eq!(gone.code, codes::usage::FILE_UNREADABLE);
+    }
+
+    #[test]
+    fn a_temporary_file_goes_with_its_last_blob() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let part = FilePart::temporary(file.into_temp_path());
+        let path = part.path().to_owned();
+        let other = part.clone();
+        drop(part);
+        assert!(path.exists());
+        drop(other);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,350 @@
+//! Fetching a blob of any size: counted and hashed while it streams, taken up again where the connection broke, and never held as a whole.
+//! Not here: what is done with the bytes (pull, store).
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bundle_core::diagnostic::Finding;
+use bytes::{Bytes, BytesMut};
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt as _, TryStreamExt as _};
+use reqwest::header::CONTENT_RANGE;
+use reqwest::{Response, StatusCode};
+use tokio::time::Instant;
+
+use super::transport::Ask;
+use super::{Client, Reason, RegistryError, Repository};
+use crate::blob::{Blob, BlobContent, Open, Pieces};
+use crate::hash::Hasher;
+use crate::manifest::Descriptor;
+
+/// How often in a row a transfer that breaks off is taken up again.
+const TRIES: u32 = 5;
+/// How much has to arrive before earlier breaks are forgotten.
+const PROGRESS: u64 = 4 << 20;
+
+/// The bytes of a blob as they arrive. The last piece comes when all of them are known to be what the descriptor says, and not before: whoever
+/// has read to the end without an error has the content.
+pub struct BlobReader {
+    pieces: BoxStream<'static, Result<Bytes, RegistryError>>,
+}
+
+impl std::fmt::Debug for BlobReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlobReader").finish_non_exhaustive()
+    }
+}
+
+impl BlobReader {
+    /// The bytes with errors as people are told of them.
+    pub fn into_pieces(self) -> Pieces {
+        self.pieces.map_err(Finding::from).boxed()
+    }
+
+    /// All of them, for small blobs: the caller has looked at the size.
+    pub async fn bytes(mut self) -> Result<Bytes, RegistryError> {
+        let mut all = BytesMut::new();
+        while let Some(piece) = self.pieces.next().await {
+            all.extend_from_slice(&piece?);
+        }
+        Ok(all.freeze())
+    }
+}
+
+impl Stream for BlobReader {
+    type Item = Result<Bytes, RegistryError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.pieces.poll_next_unpin(cx)
+    }
+}
+
+impl Client {
+    /// The bytes of a blob. Nothing is asked before the first of them is.
+    pub fn blob(&self, repository: &Repository, descriptor: &Descriptor) -> BlobReader {
+        self.blob_after(repository, descriptor, 0, Some(Hasher::new()))
+    }
+
+    /// The bytes of a blob after those that are there already, from an attempt that was given up; `hasher` has seen them.
+    pub fn blob_from(
+        &self,
+        repository: &Repository,
+        descriptor: &Descriptor,
+        offset: u64,
+        hasher: Hasher,
+    ) -> BlobReader {
+        self.blob_after(repository, descriptor, offset, Some(hasher))
+    }
+
+    fn blob_after(
+        &self,
+        repository: &Repository,
+        descriptor: &Descriptor,
+        offset: u64,
+        hasher: Option<Hasher>,
+    ) -> BlobReader {
+        let subject = format!("{repository}@{}", descriptor.digest);
+        let transfer = self.transfer(repository, descriptor, offset, hasher);
+        let pieces = stream::try_unfold(transfer, move |mut transfer| {
+            let subject = subject.clone();
+            async move {
+                match transfer.piece().await {
+                    Ok(piece) => Ok(piece.map(|piece| (piece, transfer))),
+                    Err(reason) => Err(RegistryError {
+                        doing: "download",
+                        subject,
+                        reason,
+                    }),
+                }
+            }
+        });
+        BlobReader {
+            pieces: pieces.boxed(),
+        }
+    }
+
+    /// The same, as a part of something larger. Without a hasher, whoever takes the bytes hashes them.
+    pub(super) fn transfer(
+        &self,
+        repository: &Repository,
+        descriptor: &Descriptor,
+        offset: u64,
+        hasher: Option<Hasher>,
+    ) -> Transfer {
+        Transfer {
+            client: self.clone(),
+            repository: repository.clone(),
+            descriptor: descriptor.clone(),
+            hasher,
+            offset,
+            response: None,
+            begun: false,
+            skip: 0,
+            failures: 0,
+            since: 0,
+            until: None,
+            held: None,
+            done: false,
+        }
+    }
+
+    /// A blob whose bytes stay in the registry until they are wanted; for sending it on.
+    pub fn remote_blob(&self, repository: &Repository, descriptor: &Descriptor) -> Blob {
+        Blob {
+            descriptor: descriptor.clone(),
+            content: BlobContent::Elsewhere(std::sync::Arc::new(Remote {
+                client: self.clone(),
+                repository: repository.clone(),
+                descriptor: descriptor.clone(),
+            })),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Remote {
+    client: Client,
+    repository: Repository,
+    descriptor: Descriptor,
+}
+
+impl Open for Remote {
+    fn open(&self, offset: u64) -> Pieces {
+        // Only the whole can be hashed; whoever takes a part of it has begun with the beginning.
+        let hasher = (offset == 0).then(Hasher::new);
+        self.client
+            .blob_after(&self.repository, &self.descriptor, offset, hasher)
+            .into_pieces()
+    }
+}
+
+/// A blob on its way.
+pub(super) struct Transfer {
+    client: Client,
+    repository: Repository,
+    descriptor: Descriptor,
+    hasher: Option<Hasher>,
+    /// Bytes that have been taken.
+    offset: u64,
+    response: Option<Response>,
+    /// Whether the registry has begun to send, at least once.
+    begun: bool,
+    /// Bytes that come again because the registry does not send parts.
+    skip: u64,
+    /// Breaks in a row, and bytes since the last of them.
+    failures: u32,
+    since: u64,
+    until: Option<Instant>,
+    /// The last piece, until the answer is known to end with it.
+    held: Option<Bytes>,
+    done: bool,
+}
+
+impl Transfer {
+    /// The next piece; `None` after the last.
+    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, Reason> {
+        let allowance = self.client.allowance(self.descriptor.size);
+        let until = *self.until.get_or_insert_with(|| Instant::now() + allowance);
+        loop {
+            let step = tokio::time::timeout_at(until, self.step())
+                .await
+                .unwrap_or(Err(Reason::Stalled { after: allowance }));
+            match step {
+                Ok(piece) => return Ok(piece),
+                Err(reason) if self.may_go_on(&reason, until) => {
+                    let pause = self.client.deadlines.pause * self.failures;
+                    tokio::time::sleep(pause).await;
+                }
+                Err(reason) => return Err(reason),
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<Option<Bytes>, Reason> {
+        if self.done {
+            return Ok(None);
+        }
+        if self.held.is_some() {
+            // Everything came, and the connection broke before its end was said.
+            return self.finish();
+        }
+        // Taken out, so that an answer which failed or was given up is not read on.
+        let mut response = match self.response.take() {
+            Some(response) => response,
+            None => self.open().await?,
+        };
+        self.begun = true;
+        loop {
+            match self.client.pools.piece(&mut response).await? {
+                Some(piece) => {
+                    if let Some(piece) = self.take(piece)? {
+                        self.response = Some(response);
+                        return Ok(Some(piece));
+                    }
+                }
+                None if self.offset < self.descriptor.size => {
+                    return Err(Reason::SizeMismatch {
+                        expected: self.descriptor.size,
+                        found: self.offset,
+                    });
+                }
+                None => return self.finish(),
+            }
+        }
+    }
+
+    /// The last piece, if all of them are what they should be.
+    fn finish(&mut self) -> Result<Option<Bytes>, Reason> {
+        if let Some(hasher) = self.hasher.take() {
+            let found = hasher.finish();
+            if found != self.descriptor.digest {
+                return Err(Reason::DigestMismatch {
+                    expected: self.descriptor.digest.clone(),
+                    found,
+                });
+            }
+        }
+        self.done = true;
+        Ok(self.held.take())
+    }
+
+    /// Counts and hashes a piece; `None` if there is nothing in it to pass on yet.
+    fn take(&mut self, mut piece: Bytes) -> Result<Option<Bytes>, Reason> {
+        if self.skip > 0 {
+            let skipped = piece
+                .len()
+                .min(usize::try_from(self.skip).unwrap_or(usize::MAX));
+            let _ = piece.split_to(skipped);
+            self.skip -= skipped as u64;
+        }
+        if piece.is_empty() {
+            return Ok(None);
+        }
+        let size = self.descriptor.size;
+        if piece.len() as u64 > size - self.offset {
+            return Err(Reason::SizeMismatch {
+                expected: size,
+                found: self.offset + piece.len() as u64,
+            });
+        }
+        self.offset += piece.len() as u64;
+        self.since += piece.len() as u64;
+        if self.since >= PROGRESS {
+            self.failures = 0;
+        }
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(&piece);
+        }
+        self.client.progress.moved(piece.len() as u64);
+        if self.offset == size {
+            self.held = Some(piece);
+            return Ok(None);
+        }
+        Ok(Some(piece))
+    }
+
+    /// Asks for the bytes that are missing.
+    async fn open(&mut self) -> Result<Response, Reason> {
+        let ask = Ask {
+            from: self.offset,
+            ..Ask::get(
+                &self.repository,
+                format!("blobs/{}", self.descriptor.digest),
+            )
+        };
+        let response = self.client.send(&ask).await?;
+        let missing = self.descriptor.size - self.offset;
+        self.skip = 0;
+        let expected = if self.offset == 0 {
+            missing
+        } else if response.status() == StatusCode::PARTIAL_CONTENT {
+            let range = content_range(&response);
+            if range != Some((self.offset, self.descriptor.size)) {
+                return Err(Reason::Malformed(format!(
+                    "the registry sent another part of the blob than the one after {} bytes that it was asked for",
+                    self.offset
+                )));
+            }
+            missing
+        } else {
+            // It does not do parts: what is there already comes again. The hash over all of it finds out if it is something else now.
+            self.skip = self.offset;
+            self.descriptor.size
+        };
+        match response.content_length() {
+            Some(length) if length != expected => Err(Reason::SizeMismatch {
+                expected: self.descriptor.size,
+                found: length + self.descriptor.size - expected,
+            }),
+            _ => Ok(response),
+        }
+    }
+
+    /// Whether what went wrong is no reason to give up what has arrived. A registry that does not even begin is not asked again.
+    fn may_go_on(&mut self, reason: &Reason, until: Instant) -> bool {
+        let passing = matches!(
+            reason,
+            Reason::Cut { .. }
+                | Reason::Stalled { .. }
+                | Reason::Unreachable { .. }
+                | Reason::Busy { .. }
+        );
+        self.failures += 1;
+        self.since = 0;
+        passing && self.begun && self.failures <= TRIES && Instant::now() < until
+    }
+}
+
+/// The first byte of a part and the size of the whole; `None` if the header is missing or says something else than the rest of the content.
+fn content_range(response: &Response) -> Option<(u64, u64)> {
+    let text = response.headers().get(CONTENT_RANGE)?.to_str().ok()?;
+    let (range, size) = text.trim().strip_prefix("bytes")?.trim().split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    let end = last.checked_add(1)?;
+    let size = match size.trim() {
+        "*" => end,
+        size => size.parse().ok()?,
+    };
+    (end == size).then_some((first, size))
+}

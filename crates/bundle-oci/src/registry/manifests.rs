@@ -1,0 +1,246 @@
+//! Manifests and indexes as they are: read and written byte for byte, listed with those that refer to them. And the tags of a repository.
+//! Not here: what is in them (crate::manifest), and the content that they name (download, upload).
+
+use bundle_core::reference::Digest;
+use reqwest::Method;
+
+use super::read::{expect_manifest, said_digest};
+use super::transport::{Ask, Target};
+use super::{Client, Reason, RegistryError, Repository};
+use crate::limits::{MANIFEST_BYTES, TAG_PAGES, TAGS};
+use crate::manifest::{Descriptor, RawManifest};
+use crate::media;
+
+/// What became of a manifest that was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManifestStored {
+    /// Its digest.
+    pub digest: Digest,
+    /// The tag under which it is listed for its subject, where the registry has no referrers API and it has a subject.
+    pub list: Option<String>,
+}
+
+#[derive(serde::Deserialize)]
+struct Tags {
+    #[serde(default)]
+    tags: Option<Vec<String>>,
+}
+
+impl Client {
+    /// The manifest or index of that name, a tag or a digest; at most 4 MiB of it, checked against the digest.
+    pub async fn raw_manifest(
+        &self,
+        repository: &Repository,
+        name: &str,
+    ) -> Result<RawManifest, RegistryError> {
+        let work = self.get_raw(repository, name);
+        self.run(
+            "read the manifest of",
+            &named(repository, name),
+            self.deadlines.call,
+            work,
+        )
+        .await
+    }
+
+    /// Whether there is a manifest or index of that name; its digest if so.
+    pub async fn manifest_exists(
+        &self,
+        repository: &Repository,
+        name: &str,
+    ) -> Result<Option<Digest>, RegistryError> {
+        let work = self.head_manifest(repository, name);
+        self.run(
+            "look for",
+            &named(repository, name),
+            self.deadlines.call,
+            work,
+        )
+        .await
+    }
+
+    /// Whether the repository has that blob.
+    pub async fn blob_exists(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+    ) -> Result<bool, RegistryError> {
+        let work = self.has_blob(repository, digest, false);
+        self.run(
+            "look for",
+            &named(repository, digest.as_str()),
+            self.deadlines.call,
+            work,
+        )
+        .await
+    }
+
+    /// Writes a manifest or index under a tag or its digest, and lists it among the referrers of its subject if it has one.
+    pub async fn put_raw_manifest(
+        &self,
+        repository: &Repository,
+        name: &str,
+        manifest: &RawManifest,
+    ) -> Result<ManifestStored, RegistryError> {
+        let work = self.put_manifest(repository, name, manifest);
+        self.run(
+            "write the manifest of",
+            &named(repository, name),
+            self.deadlines.call,
+            work,
+        )
+        .await
+    }
+
+    /// Everything that refers to that digest, of whatever kind: what the referrers API lists and what is listed under the tag that stands in for
+    /// it. An empty list means that the registry was asked for both, answered, and has nothing; everything else is an error.
+    pub async fn referrers(
+        &self,
+        repository: &Repository,
+        subject: &Digest,
+    ) -> Result<Vec<Descriptor>, RegistryError> {
+        let work = self.referrers_of(repository, subject);
+        self.run(
+            "list what refers to",
+            &named(repository, subject.as_str()),
+            self.deadlines.call,
+            work,
+        )
+        .await
+    }
+
+    /// The tags of the repository, in the registry's order.
+    pub async fn tags(&self, repository: &Repository) -> Result<Vec<String>, RegistryError> {
+        self.run("list the tags of", repository, self.deadlines.call, async {
+            let mut all = Vec::new();
+            let mut target = Target::Path("tags/list?n=1000".to_owned());
+            for _ in 0..TAG_PAGES {
+                let ask = Ask {
+                    target,
+                    ..Ask::get(repository, String::new())
+                };
+                let response = self.send(&ask).await?;
+                let next = super::referrers::next_url(&response)?;
+                let body = self
+                    .pools
+                    .body(response, MANIFEST_BYTES, "the list of tags")
+                    .await?;
+                let page: Tags = serde_json::from_slice(&body).map_err(|error| {
+                    Reason::Malformed(format!("the list of tags cannot be read: {error}"))
+                })?;
+                all.extend(page.tags.unwrap_or_default());
+                match next {
+                    Some(next) if all.len() <= TAGS => target = Target::Url(next),
+                    None if all.len() <= TAGS => return Ok(all),
+                    _ => break,
+                }
+            }
+            Err(Reason::TooMany {
+                what: "tags of the repository".to_owned(),
+                limit: TAGS,
+            })
+        })
+        .await
+    }
+
+    pub(super) async fn has_blob(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        push: bool,
+    ) -> Result<bool, Reason> {
+        let ask = Ask {
+            push,
+            ..Ask::head(repository, format!("blobs/{digest}"))
+        };
+        match self.send(&ask).await {
+            Ok(_) => Ok(true),
+            Err(Reason::NotFound) => Ok(false),
+            Err(reason) => Err(reason),
+        }
+    }
+
+    pub(super) async fn get_raw(
+        &self,
+        repository: &Repository,
+        name: &str,
+    ) -> Result<RawManifest, Reason> {
+        let ask =
+            Ask::get(repository, format!("manifests/{name}")).accepting(media::ACCEPT_MANIFEST);
+        let response = self.send(&ask).await?;
+        let media_type = expect_manifest(&response)?;
+        // What was asked for by its digest is that; what was asked for by a tag is at least what the registry says it is.
+        let expected = match name.parse::<Digest>() {
+            Ok(digest) => Some(digest),
+            Err(_) => said_digest(&response)?,
+        };
+        let bytes = self
+            .pools
+            .body(response, MANIFEST_BYTES, "the manifest")
+            .await?;
+        let found = Digest::of(&bytes);
+        match expected {
+            Some(expected) if expected != found => Err(Reason::DigestMismatch { expected, found }),
+            _ => Ok(RawManifest {
+                digest: found,
+                media_type,
+                bytes,
+            }),
+        }
+    }
+
+    /// Writes a manifest under a tag or its digest, looks at what the registry makes of it, and lists it for its subject.
+    pub(super) async fn put_manifest(
+        &self,
+        repository: &Repository,
+        name: &str,
+        manifest: &RawManifest,
+    ) -> Result<ManifestStored, Reason> {
+        if manifest.bytes.len() as u64 > MANIFEST_BYTES {
+            return Err(Reason::TooLarge {
+                what: "the manifest".to_owned(),
+                limit: MANIFEST_BYTES,
+            });
+        }
+        let parsed = manifest
+            .parse()
+            .map_err(|why| Reason::Malformed(format!("the manifest cannot be used: {why}")))?;
+        let ask = Ask {
+            method: Method::PUT,
+            content: Some((&manifest.media_type, manifest.bytes.clone())),
+            ..Ask::get(repository, format!("manifests/{name}")).writing()
+        };
+        let response = self.send(&ask).await?;
+        if let Some(found) = said_digest(&response)?
+            && found != manifest.digest
+        {
+            return Err(Reason::DigestMismatch {
+                expected: manifest.digest.clone(),
+                found,
+            });
+        }
+        let list = match parsed.subject() {
+            Some(subject) if !response.headers().contains_key("oci-subject") => {
+                let entry = Descriptor {
+                    artifact_type: parsed.artifact_type().map(str::to_owned),
+                    annotations: parsed.annotations().clone(),
+                    ..manifest.descriptor()
+                };
+                Some(
+                    self.add_to_list(repository, &subject.digest, &entry)
+                        .await?,
+                )
+            }
+            _ => None,
+        };
+        Ok(ManifestStored {
+            digest: manifest.digest.clone(),
+            list,
+        })
+    }
+}
+
+fn named(repository: &Repository, name: &str) -> String {
+    let separator = if name.contains(':') { '@' } else { ':' };
+    format!("{repository}{separator}{name}")
+}
