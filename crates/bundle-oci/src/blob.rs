@@ -292,7 +292,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_part_of_a_file_is_the_same_content_as_its_bytes() {
-        let content: Vec<u8> = (0..3 * PIECE + 5).map(|i| (i % 251) as u8).collect();
+        let content: Vec<u8> = (0..=250).cycle().take(3 * PIECE + 5).collect();
         let memory = Blob::new(media::LAYER_TAR, content.clone());
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"before").unwrap();

@@ -228,7 +228,7 @@ pub enum Parsed {
     /// One image, or another artifact in the form of one.
     Image(Box<Manifest>),
     /// Several of them under one name.
-    Index(ImageIndex),
+    Index(Box<ImageIndex>),
 }
 
 /// An index that was read, with what copying and choosing need of it.
@@ -309,7 +309,8 @@ impl RawManifest {
     /// Reads it. The error is one sentence.
     pub fn parse(&self) -> Result<Parsed, String> {
         if media::is_index(&self.media_type) {
-            ImageIndex::parse(&self.bytes, Some(&self.media_type)).map(Parsed::Index)
+            ImageIndex::parse(&self.bytes, Some(&self.media_type))
+                .map(|index| Parsed::Index(Box::new(index)))
         } else {
             Manifest::parse(self.bytes.clone(), Some(&self.media_type))
                 .map(|manifest| Parsed::Image(Box::new(manifest)))
