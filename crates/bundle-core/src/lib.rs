@@ -3,6 +3,7 @@
 
 pub mod diagnostic;
 pub mod format;
+pub mod images;
 pub mod object;
 pub mod package;
 pub mod plan;

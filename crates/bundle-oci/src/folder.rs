@@ -1,4 +1,4 @@
-//! A folder on disk to the files of a bundle: `bundle.yaml`, what lies below `manifests/`, and what `bundle.yaml` names. Regular files only.
+//! A folder on disk to the files of a bundle: `bundle.yaml`, the lock of its images, what lies below `manifests/`, and what `bundle.yaml` names. Regular files only.
 //! Not here: whether they make a bundle (bundle_core::format), and packing them (pack).
 
 use std::io::Read;
@@ -6,6 +6,7 @@ use std::path::Path;
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::format::Files;
+use bundle_core::images;
 use bundle_core::package;
 
 use crate::limits::{Limits, human};
@@ -32,6 +33,7 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
         Err(error) => return Err(unreadable(folder, error.kind()).into()),
     }
     reading.take(package::FILE);
+    reading.take(images::LOCK_FILE);
     reading.take(MANIFESTS);
     for path in named(&reading.files) {
         reading.take(path.trim_end_matches('/'));

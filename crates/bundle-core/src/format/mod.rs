@@ -6,7 +6,8 @@ mod plain;
 use std::collections::BTreeMap;
 
 use crate::{
-    diagnostic::Findings,
+    diagnostic::{Findings, Severity},
+    images::{self, FoundImage, Lock},
     object::Manifest,
     package::{self, Format, Package},
 };
@@ -22,7 +23,13 @@ pub struct Content {
     /// How the files are laid out.
     pub format: Format,
     /// Its objects, in the order of files and of documents within them.
+    ///
+    /// Images that the lock has are pinned to its digests already.
     pub objects: Vec<Manifest>,
+    /// The images in them and in `bundle.yaml`, as they are written.
+    pub images: Vec<FoundImage>,
+    /// The digests of the images, where there is a lock.
+    pub lock: Option<Lock>,
     /// What is worth saying and stops nothing.
     pub warnings: Findings,
 }
@@ -44,13 +51,33 @@ pub fn read(files: &Files) -> Result<Content, Findings> {
     let objects = match format {
         Format::PlainV0 => plain::read(files, &mut findings),
     };
+    let lock = match files.get(images::LOCK_FILE).map(|text| Lock::parse(text)) {
+        Some(Ok(lock)) => Some(lock),
+        Some(Err(errors)) => {
+            findings.0.extend(errors.0);
+            None
+        }
+        None => None,
+    };
     if findings.has_errors() {
         return Err(findings);
+    }
+    let mut objects = objects;
+    let images = images::find(&objects, package.as_ref());
+    if let Some(lock) = &lock {
+        let mut disagrees = lock.disagrees(&images);
+        for finding in &mut disagrees.0 {
+            finding.severity = Severity::Warning;
+        }
+        findings.0.extend(disagrees.0);
+        images::deploy(&mut objects, lock);
     }
     Ok(Content {
         package,
         format,
         objects,
+        images,
+        lock,
         warnings: findings,
     })
 }
@@ -98,6 +125,36 @@ mod tests {
         assert_eq!(ids, ["ConfigMap/a/web", "Namespace/a"]);
         assert_eq!(content.package.unwrap().title(), "bundle web 1.4.0");
         assert_eq!(content.warnings, Findings::default());
+    }
+
+    #[test]
+    fn images_of_the_lock_are_deployed_with_their_digests() {
+        let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: 'nginx:1.25'}, {name: b, image: 'nginx:1.26'}]}\n";
+        let digest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        let lock = format!(
+            "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: ImageLock\nimages:\n- image: nginx:1.25\n  resolved: docker.io/library/nginx:1.25@{digest}\n  digest: {digest}\n  mediaType: m\n"
+        );
+        let read_with = |lock: &str| {
+            read(&files(&[
+                ("bundle.yaml", PACKAGE),
+                ("images.lock.yaml", lock),
+                ("manifests/a.yaml", pod),
+            ]))
+        };
+        let content = read_with(&lock).unwrap();
+        let containers = &content.objects[0].value["spec"]["containers"];
+        assert_eq!(containers[0]["image"], format!("nginx:1.25@{digest}"));
+        assert_eq!(containers[1]["image"], "nginx:1.26");
+        assert_eq!(content.images[0].image, "nginx:1.25", "as it is written");
+        assert!(!content.warnings.has_errors());
+        assert!(
+            content
+                .warnings
+                .to_string()
+                .contains("no digest for `nginx:1.26`")
+        );
+        let said = read_with(&lock.replace("library/nginx", "evil/nginx")).unwrap_err();
+        assert!(said.to_string().contains("is said to be"), "{said}");
     }
 
     #[test]

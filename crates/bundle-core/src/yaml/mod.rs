@@ -68,6 +68,14 @@ pub fn to_string(value: &Value) -> String {
     serde_saphyr::to_string_with_options(value, options).unwrap_or_else(|_| format!("{value}\n"))
 }
 
+/// Writes a document of ours with its fields in the order of its type. Such types hold text, numbers, lists and maps, which cannot fail.
+pub fn write(document: &impl serde::Serialize) -> String {
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: 1 << 20 };
+    serde_saphyr::to_string_with_options(document, options)
+        .or_else(|_| serde_json::to_string(document))
+        .unwrap_or_default()
+}
+
 /// The line on which a top-level key of a document stands, from 1, for findings about it.
 pub fn line_of(text: &[u8], key: &str) -> Option<usize> {
     let text = std::str::from_utf8(text).ok()?;

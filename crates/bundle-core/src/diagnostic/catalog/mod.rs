@@ -80,6 +80,7 @@ macro_rules! area {
 pub mod codes {
     pub mod cluster;
     pub mod format;
+    pub mod images;
     pub mod install;
     pub mod reference;
     pub mod registry;
@@ -91,6 +92,7 @@ pub mod codes {
         usage::ALL,
         reference::ALL,
         format::ALL,
+        images::ALL,
         registry::ALL,
         trust::ALL,
         review::ALL,

@@ -1,0 +1,37 @@
+//! Puts the digests of a lock into objects: at the fields in which images were found, and nowhere else.
+//! Not here: which images a lock must have (lock).
+
+use serde_json::Value;
+
+use super::{Evidence, ImageReference, Lock, find::of_object};
+use crate::object::Manifest;
+
+/// Gives each image that the lock has its digest: `web:1.4.0` becomes `web:1.4.0@sha256:…`, with name and tag as they are. A place where an
+/// image is only probable changes if the lock names that place. Everything else stays as it is. Doing it twice is doing it once.
+pub fn deploy(objects: &mut [Manifest], lock: &Lock) {
+    if lock.images.is_empty() {
+        return;
+    }
+    for object in objects {
+        let name = object.id.to_string();
+        for hit in of_object(object) {
+            let Some(locked) = lock.get(&hit.image) else {
+                continue;
+            };
+            let listed = || locked.is_found_in(Some(&name), &hit.field.to_string());
+            if hit.evidence != Evidence::Field && !listed() {
+                continue;
+            }
+            let Ok(image) = ImageReference::parse(&hit.image) else {
+                continue;
+            };
+            if image.digest().is_some() {
+                continue;
+            }
+            if let Some(field) = hit.field.of(&mut object.value) {
+                let pinned = image.pinned(&locked.digest);
+                *field = Value::String(format!("{}{pinned}", hit.field.before()));
+            }
+        }
+    }
+}

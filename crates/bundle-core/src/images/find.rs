@@ -1,0 +1,280 @@
+//! Walks objects for images: pod specs wherever they are, known fields of custom resources, and texts that are probably images.
+//! Not here: what is probable (looks) and which fields are known (known).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::{Evidence, FieldPath, FoundImage, Place, Step, known, looks};
+use crate::{
+    object::Manifest,
+    package::{self, Package},
+};
+
+/// The lists of containers in a pod spec.
+const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+/// API groups of Kubernetes itself that have no dot in their names.
+const BUILT_IN: [&str; 5] = ["", "apps", "batch", "autoscaling", "policy"];
+
+/// Every image of the objects, and of the list in `bundle.yaml`, in the order in which they are found; the same text is one image.
+pub fn find(objects: &[Manifest], package: Option<&Package>) -> Vec<FoundImage> {
+    let mut images = Vec::<FoundImage>::new();
+    let mut known = BTreeMap::<String, usize>::new();
+    let mut add = |image: String, place: Place| {
+        let index = *known.entry(image.clone()).or_insert_with(|| {
+            images.push(FoundImage {
+                image,
+                places: Vec::new(),
+            });
+            images.len() - 1
+        });
+        images[index].places.push(place);
+    };
+    for object in objects {
+        for hit in of_object(object) {
+            let place = Place {
+                object: Some(object.id.to_string()),
+                field: hit.field,
+                file: object.file.clone(),
+                line: object.line,
+                evidence: hit.evidence,
+            };
+            add(hit.image, place);
+        }
+    }
+    for (index, image) in package.iter().flat_map(|p| p.images.iter()).enumerate() {
+        let place = Place {
+            object: None,
+            field: FieldPath(vec![
+                Step::Key("images".to_owned()),
+                Step::Item(index),
+                Step::Key("image".to_owned()),
+            ]),
+            file: package::FILE.to_owned(),
+            line: 1,
+            evidence: Evidence::Field,
+        };
+        add(image.image.clone(), place);
+    }
+    images
+}
+
+/// One image in one field of an object.
+pub(super) struct Hit {
+    pub(super) image: String,
+    pub(super) field: FieldPath,
+    pub(super) evidence: Evidence,
+}
+
+/// The images of one object, in the order of its fields; no field twice.
+pub(super) fn of_object(object: &Manifest) -> Vec<Hit> {
+    let (group, kind) = (object.id.group.as_str(), object.id.kind.as_str());
+    if known::PATTERNS.contains(&group)
+        || (group.is_empty() && matches!(kind, "ConfigMap" | "Secret"))
+    {
+        return Vec::new();
+    }
+    let built_in = BUILT_IN.contains(&group) || group.ends_with(".k8s.io");
+    let mut walk = Walk {
+        built_in,
+        path: Vec::new(),
+        hits: Vec::new(),
+    };
+    for field in known::fields(group, kind) {
+        let steps: Vec<&'static str> = field.split('.').collect();
+        walk.known(&object.value, &steps);
+    }
+    if let Value::Object(map) = &object.value {
+        for (key, value) in map {
+            // What a cluster says, and what only names the object.
+            if key != "status" && key != "metadata" {
+                walk.key(key, value);
+            }
+        }
+    }
+    walk.hits
+}
+
+#[derive(Clone, Copy)]
+enum At<'v> {
+    Key(&'v str),
+    Item(usize),
+}
+
+struct Walk<'v> {
+    built_in: bool,
+    path: Vec<At<'v>>,
+    hits: Vec<Hit>,
+}
+
+impl<'v> Walk<'v> {
+    /// A known field, by its steps.
+    fn known(&mut self, value: &'v Value, steps: &[&'static str]) {
+        let Some((first, rest)) = steps.split_first() else {
+            if let Value::String(text) = value
+                && is_literal(text)
+            {
+                self.add(text, Evidence::Field, None);
+            }
+            return;
+        };
+        match (value, *first) {
+            (Value::Array(items), "*") => {
+                for (index, item) in items.iter().enumerate() {
+                    self.path.push(At::Item(index));
+                    self.known(item, rest);
+                    self.path.pop();
+                }
+            }
+            (Value::Object(map), key) => {
+                if let Some(value) = map.get(key) {
+                    self.path.push(At::Key(key));
+                    self.known(value, rest);
+                    self.path.pop();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn key(&mut self, key: &'v str, value: &'v Value) {
+        self.path.push(At::Key(key));
+        match value {
+            Value::Array(items) if CONTAINERS.contains(&key) => {
+                self.items(items, Self::container);
+            }
+            Value::Array(items) if key == "volumes" => self.items(items, Self::volume),
+            Value::Array(items) if key == "env" => self.items(items, Self::variable),
+            Value::Array(items) if matches!(key, "args" | "command") => self.arguments(items),
+            Value::String(text) if !self.built_in => {
+                if let Some(evidence) = looks::field(key, text) {
+                    self.add(text, evidence, None);
+                }
+            }
+            _ => {}
+        }
+        self.down(value);
+        self.path.pop();
+    }
+
+    fn down(&mut self, value: &'v Value) {
+        match value {
+            Value::Object(map) => {
+                for (key, value) in map {
+                    self.key(key, value);
+                }
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.path.push(At::Item(index));
+                    self.down(item);
+                    self.path.pop();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn items(&mut self, items: &'v [Value], one: impl Fn(&mut Self, &'v Map<String, Value>)) {
+        for (index, item) in items.iter().enumerate() {
+            if let Value::Object(map) = item {
+                self.path.push(At::Item(index));
+                one(self, map);
+                self.path.pop();
+            }
+        }
+    }
+
+    fn container(&mut self, map: &'v Map<String, Value>) {
+        let name = map.get("name").and_then(Value::as_str);
+        let Some(image) = map.get("image").and_then(Value::as_str) else {
+            return;
+        };
+        // Istio's injection puts the image in; this word is no name of one.
+        let injected = image == "auto" && name == Some("istio-proxy");
+        // An empty one is filled in by whoever wanted it empty. In other kinds the word `containers` may mean anything.
+        if image.is_empty() || injected || (!self.built_in && !is_literal(image)) {
+            return;
+        }
+        self.path.push(At::Key("image"));
+        self.add(image, Evidence::Field, None);
+        self.path.pop();
+    }
+
+    fn volume(&mut self, map: &'v Map<String, Value>) {
+        let Some(Value::Object(image)) = map.get("image") else {
+            return;
+        };
+        let Some(reference) = image.get("reference").and_then(Value::as_str) else {
+            return;
+        };
+        if reference.is_empty() || (!self.built_in && !is_literal(reference)) {
+            return;
+        }
+        self.path.push(At::Key("image"));
+        self.path.push(At::Key("reference"));
+        self.add(reference, Evidence::Field, None);
+        self.path.truncate(self.path.len() - 2);
+    }
+
+    fn variable(&mut self, map: &'v Map<String, Value>) {
+        let text = |key| map.get(key).and_then(Value::as_str);
+        if let (Some(name), Some(value)) = (text("name"), text("value"))
+            && let Some(evidence) = looks::variable(name, value)
+        {
+            self.path.push(At::Key("value"));
+            self.add(value, evidence, None);
+            self.path.pop();
+        }
+    }
+
+    /// `--image=web:1.4.0`, and `--image` followed by `web:1.4.0`.
+    fn arguments(&mut self, items: &'v [Value]) {
+        let mut flag_before = None;
+        for (index, item) in items.iter().enumerate() {
+            let flag = flag_before.take();
+            let Value::String(text) = item else {
+                continue;
+            };
+            self.path.push(At::Item(index));
+            if !text.starts_with('-') {
+                let evidence = flag.and_then(|flag: &str| looks::argument(flag, text));
+                if let Some(evidence @ Evidence::Name) = evidence {
+                    self.add(text, evidence, None);
+                }
+            } else if let Some((flag, value)) = text.split_once('=') {
+                if let Some(evidence) = looks::argument(flag, value) {
+                    self.add(value, evidence, Some(&text[..=flag.len()]));
+                }
+            } else {
+                flag_before = Some(text.as_str());
+            }
+            self.path.pop();
+        }
+    }
+
+    fn add(&mut self, image: &str, evidence: Evidence, before: Option<&str>) {
+        let steps = self.path.iter().map(|at| match at {
+            At::Key(key) => Step::Key((*key).to_owned()),
+            At::Item(index) => Step::Item(*index),
+        });
+        let field = FieldPath(
+            steps
+                .chain(before.map(|text| Step::After(text.to_owned())))
+                .collect(),
+        );
+        // A known field comes first, and may be found by its shape as well.
+        if self.hits.iter().all(|hit| hit.field != field) {
+            self.hits.push(Hit {
+                image: image.to_owned(),
+                field,
+                evidence,
+            });
+        }
+    }
+}
+
+/// Whether it is an image as it stands, and not a template of one.
+fn is_literal(text: &str) -> bool {
+    super::ImageReference::parse(text).is_ok()
+}

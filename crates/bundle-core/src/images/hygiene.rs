@@ -1,0 +1,118 @@
+//! Names of images that mean something else tomorrow: refused at build, with every place.
+//! Not here: the digests that make them mean one thing (lock).
+
+use super::{Evidence, FoundImage, ImageReference, Place};
+use crate::{
+    diagnostic::{Code, Finding, Findings, codes},
+    policy::glob,
+};
+
+/// Tags that are moved by custom. Others are taken at their word.
+const MUTABLE: &[&str] = &[
+    "latest", "main", "master", "head", "trunk", "dev", "devel", "develop", "edge", "nightly",
+    "canary", "snapshot", "stable", "unstable",
+];
+/// Places that are named in one finding.
+const PLACES: usize = 5;
+
+/// For which images a tag may move.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// Patterns over `registry/repository`, as signature policies have them.
+    pub patterns: Vec<String>,
+}
+
+impl Allowed {
+    fn takes(&self, image: &ImageReference) -> bool {
+        let name = image.reference().name();
+        self.patterns
+            .iter()
+            .any(|pattern| glob::matches(pattern, &name))
+    }
+}
+
+/// What is wrong with the names of these images. Where it is not certain that an image is meant, it is a warning.
+pub fn hygiene(found: &[FoundImage], allowed: &Allowed) -> Findings {
+    let mut findings = Findings::default();
+    for one in found {
+        let image = match ImageReference::parse(&one.image) {
+            Ok(image) => image,
+            Err(finding) => {
+                findings.push(placed(finding, &one.places, true));
+                continue;
+            }
+        };
+        let Some((code, why)) = trouble(&image, &one.image) else {
+            continue;
+        };
+        if allowed.takes(&image) {
+            continue;
+        }
+        let certain = one
+            .places
+            .iter()
+            .any(|place| place.evidence != Evidence::Look);
+        let finding = Finding::error(code, why).hint(format!(
+            "write the tag of a version, or the digest; to take it as it is: --allow-mutable-tags={}",
+            image.reference().name()
+        ));
+        findings.push(placed(finding, &one.places, certain));
+    }
+    findings
+}
+
+fn trouble(image: &ImageReference, written: &str) -> Option<(Code, String)> {
+    let tag = image.effective_tag()?;
+    if image.tag().is_none() {
+        return Some((
+            codes::images::NO_TAG,
+            format!(
+                "image `{written}` is missing a tag: no tag or digest found, and without one it is `latest`"
+            ),
+        ));
+    }
+    MUTABLE
+        .contains(&tag.to_ascii_lowercase().as_str())
+        .then(|| {
+            (
+                codes::images::MUTABLE_TAG,
+                format!(
+                    "image tag is disallowed ({tag}): `{written}` means another image tomorrow"
+                ),
+            )
+        })
+}
+
+/// The finding at the first place, with the other places in its words.
+pub(super) fn placed(mut finding: Finding, places: &[Place], certain: bool) -> Finding {
+    if !certain {
+        finding.severity = crate::diagnostic::Severity::Warning;
+    }
+    let Some(first) = places.first() else {
+        return finding;
+    };
+    let others: Vec<String> = places
+        .iter()
+        .skip(1)
+        .take(PLACES)
+        .map(|place| match &place.object {
+            Some(object) => format!("{object}: {}", place.field),
+            None => format!("{}: {}", place.file, place.field),
+        })
+        .collect();
+    if !others.is_empty() {
+        let more = match places.len() - 1 - others.len() {
+            0 => String::new(),
+            more => format!(" and {more} more places"),
+        };
+        finding.message = format!("{}; also at {}{more}", finding.message, others.join(", "));
+    }
+    finding = finding
+        .in_file(&first.file)
+        .at_field(first.field.to_string());
+    if first.object.is_some() {
+        finding = finding.at_line(first.line);
+    }
+    finding.place.subject.clone_from(&first.object);
+    finding
+}

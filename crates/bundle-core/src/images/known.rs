@@ -1,0 +1,181 @@
+//! Fields of custom resources that hold images by their definition, each with the page that defines it.
+//! Not here: pod specs inside of custom resources, which are found by their shape (find).
+
+/// A kind of custom resource and its fields. `*` stands for each item of a list.
+pub(super) struct Known {
+    pub(super) group: &'static str,
+    pub(super) kinds: &'static [&'static str],
+    pub(super) fields: &'static [&'static str],
+}
+
+/// Lists of `containers` and the like need no entry.
+pub(super) const KNOWN: &[Known] = &[
+    // https://prometheus-operator.dev/docs/api-reference/api/
+    Known {
+        group: "monitoring.coreos.com",
+        kinds: &[
+            "Prometheus",
+            "PrometheusAgent",
+            "Alertmanager",
+            "ThanosRuler",
+        ],
+        fields: &["spec.image", "spec.thanos.image"],
+    },
+    // https://argo-workflows.readthedocs.io/en/latest/fields/
+    Known {
+        group: "argoproj.io",
+        kinds: &["Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate"],
+        fields: &[
+            "spec.templates.*.container.image",
+            "spec.templates.*.script.image",
+            "spec.templates.*.sidecars.*.image",
+            "spec.templateDefaults.container.image",
+            "spec.templateDefaults.script.image",
+        ],
+    },
+    Known {
+        group: "argoproj.io",
+        kinds: &["CronWorkflow"],
+        fields: &[
+            "spec.workflowSpec.templates.*.container.image",
+            "spec.workflowSpec.templates.*.script.image",
+            "spec.workflowSpec.templates.*.sidecars.*.image",
+        ],
+    },
+    // https://tekton.dev/docs/pipelines/pipeline-api/
+    Known {
+        group: "tekton.dev",
+        kinds: &["Task", "ClusterTask"],
+        fields: &[
+            "spec.steps.*.image",
+            "spec.sidecars.*.image",
+            "spec.stepTemplate.image",
+        ],
+    },
+    Known {
+        group: "tekton.dev",
+        kinds: &["StepAction"],
+        fields: &["spec.image"],
+    },
+    Known {
+        group: "tekton.dev",
+        kinds: &["Pipeline"],
+        fields: &[
+            "spec.tasks.*.taskSpec.steps.*.image",
+            "spec.tasks.*.taskSpec.sidecars.*.image",
+            "spec.tasks.*.taskSpec.stepTemplate.image",
+            "spec.finally.*.taskSpec.steps.*.image",
+            "spec.finally.*.taskSpec.sidecars.*.image",
+        ],
+    },
+    // https://olm.operatorframework.io/docs/concepts/crds/clusterserviceversion/ and catalogsource/
+    Known {
+        group: "operators.coreos.com",
+        kinds: &["ClusterServiceVersion"],
+        fields: &["spec.relatedImages.*.image"],
+    },
+    Known {
+        group: "operators.coreos.com",
+        kinds: &["CatalogSource"],
+        fields: &["spec.image"],
+    },
+    // https://docs.crossplane.io/latest/packages/
+    Known {
+        group: "pkg.crossplane.io",
+        kinds: &["Provider", "Configuration", "Function"],
+        fields: &["spec.package"],
+    },
+    // https://cloudnative-pg.io/documentation/current/cloudnative-pg.v1/
+    Known {
+        group: "postgresql.cnpg.io",
+        kinds: &["Cluster"],
+        fields: &["spec.imageName"],
+    },
+    Known {
+        group: "postgresql.cnpg.io",
+        kinds: &["ImageCatalog", "ClusterImageCatalog"],
+        fields: &["spec.images.*.image"],
+    },
+    // https://strimzi.io/docs/operators/latest/configuring
+    Known {
+        group: "kafka.strimzi.io",
+        kinds: &["Kafka"],
+        fields: &[
+            "spec.kafka.image",
+            "spec.zookeeper.image",
+            "spec.entityOperator.topicOperator.image",
+            "spec.entityOperator.userOperator.image",
+            "spec.cruiseControl.image",
+            "spec.kafkaExporter.image",
+        ],
+    },
+    Known {
+        group: "kafka.strimzi.io",
+        kinds: &["KafkaConnect", "KafkaMirrorMaker2", "KafkaBridge"],
+        fields: &["spec.image"],
+    },
+    // https://opentelemetry.io/docs/platforms/kubernetes/operator/
+    Known {
+        group: "opentelemetry.io",
+        kinds: &["OpenTelemetryCollector"],
+        fields: &["spec.image", "spec.targetAllocator.image"],
+    },
+    Known {
+        group: "opentelemetry.io",
+        kinds: &["Instrumentation"],
+        fields: &[
+            "spec.java.image",
+            "spec.nodejs.image",
+            "spec.python.image",
+            "spec.dotnet.image",
+            "spec.go.image",
+        ],
+    },
+    // https://www.elastic.co/docs/reference/cloud-on-k8s/k8s-api-reference
+    Known {
+        group: "elasticsearch.k8s.elastic.co",
+        kinds: &["Elasticsearch"],
+        fields: &["spec.image"],
+    },
+    Known {
+        group: "kibana.k8s.elastic.co",
+        kinds: &["Kibana"],
+        fields: &["spec.image"],
+    },
+    // https://www.rabbitmq.com/kubernetes/operator/using-operator
+    Known {
+        group: "rabbitmq.com",
+        kinds: &["RabbitmqCluster"],
+        fields: &["spec.image"],
+    },
+    // https://kubevirt.io/user-guide/storage/disks_and_volumes/
+    Known {
+        group: "kubevirt.io",
+        kinds: &["VirtualMachine"],
+        fields: &["spec.template.spec.volumes.*.containerDisk.image"],
+    },
+    Known {
+        group: "kubevirt.io",
+        kinds: &["VirtualMachineInstance"],
+        fields: &["spec.volumes.*.containerDisk.image"],
+    },
+];
+
+/// Groups whose objects hold images as patterns or schemas: nothing in them is pulled.
+pub(super) const PATTERNS: &[&str] = &[
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "constraints.gatekeeper.sh",
+    "kyverno.io",
+    "policies.kyverno.io",
+    "policy.sigstore.dev",
+    "templates.gatekeeper.sh",
+];
+
+/// The fields of a kind.
+pub(super) fn fields<'a>(group: &'a str, kind: &'a str) -> impl Iterator<Item = &'static str> + 'a {
+    KNOWN
+        .iter()
+        .filter(move |known| known.group == group && known.kinds.contains(&kind))
+        .flat_map(|known| known.fields.iter().copied())
+}

@@ -1,0 +1,248 @@
+//! The lock: which digest each image had when its author looked, as a document that is committed and packed.
+//! Not here: looking (commands), and putting digests into objects (deploy).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Evidence, FoundImage, ImageReference, Spot, hygiene::placed};
+use crate::{
+    diagnostic::{Finding, Findings, codes},
+    format::Files,
+    package::API_VERSION,
+    reference::Digest,
+    yaml,
+};
+
+/// Name of the file, beside `bundle.yaml`.
+pub const FILE: &str = "images.lock.yaml";
+/// The `kind` of a lock.
+const KIND: &str = "ImageLock";
+/// What a person reads first.
+const HEAD: &str = "# Written by `kubectl bundle build --lock`. Commit it: every build installs these digests until it is written again.\n";
+/// Hint of everything that writing the lock again mends.
+const AGAIN: &str = "run `kubectl bundle build --lock`, and look at what changes";
+
+/// The digests of a bundle's images.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lock {
+    /// By image, sorted.
+    pub images: Vec<Locked>,
+}
+
+/// One image and its digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Locked {
+    /// As it is written in the manifests.
+    pub image: String,
+    /// Where to pull it from, with everything written out: `docker.io/library/nginx:1.25@sha256:…`.
+    pub resolved: String,
+    /// The digest: that of the index where the image is one for several platforms.
+    pub digest: Digest,
+    /// Whether that is an index or one image's manifest.
+    pub media_type: String,
+    /// The platforms of an index: `linux/amd64`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub platforms: Vec<String>,
+    /// Bytes of the image without its configuration, where it is for one platform.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// The places that were found, for readers; where an image is only probable, also the places that get the digest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub found_in: Vec<Spot>,
+}
+
+impl Locked {
+    /// The image as a reference; the lock has been read, so there is one.
+    pub fn reference(&self) -> Result<ImageReference, Finding> {
+        ImageReference::parse(&self.resolved)
+    }
+
+    pub(super) fn is_found_in(&self, object: Option<&str>, field: &str) -> bool {
+        self.found_in
+            .iter()
+            .any(|spot| spot.object.as_deref() == object && spot.field == field)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Document {
+    api_version: String,
+    kind: String,
+    #[serde(default)]
+    images: Vec<Locked>,
+}
+
+impl Lock {
+    /// A lock of these images, each once, in the order of their names.
+    pub fn new(mut images: Vec<Locked>) -> Self {
+        for image in &mut images {
+            image.found_in.sort();
+            image.found_in.dedup();
+        }
+        images.sort_by(|a, b| a.image.cmp(&b.image));
+        images.dedup_by(|a, b| a.image == b.image);
+        Self { images }
+    }
+
+    /// Reads the file, and says everything that is wrong with it.
+    pub fn parse(text: &[u8]) -> Result<Self, Findings> {
+        let bad = |why: String| {
+            Finding::error(codes::images::BAD_LOCK, why)
+                .in_file(FILE)
+                .hint(AGAIN)
+        };
+        let documents = yaml::documents(text, FILE)?;
+        let [document] = &documents[..] else {
+            return Err(bad("a second document follows, and a lock is one".to_owned()).into());
+        };
+        let document: Document = serde_json::from_value(document.value.clone())
+            .map_err(|error| bad(format!("it is not a lock of images: {error}")))?;
+        let mut findings = Findings::default();
+        if document.api_version != API_VERSION || document.kind != KIND {
+            findings.push(bad(format!(
+                "it is a {} of {}, and a lock is a {KIND} of {API_VERSION}",
+                document.kind, document.api_version
+            )));
+        }
+        let mut seen = BTreeSet::new();
+        for (index, locked) in document.images.iter().enumerate() {
+            let mut say = |why: String| {
+                findings.push(bad(why).at_field(format!("images[{index}]")));
+            };
+            if !seen.insert(&locked.image) {
+                say(format!("`{}` is there twice", locked.image));
+            }
+            match ImageReference::parse(&locked.image) {
+                Err(finding) => say(finding.message),
+                Ok(image) => {
+                    let resolved = image.reference().pin(locked.digest.clone());
+                    if image
+                        .digest()
+                        .is_some_and(|digest| *digest != locked.digest)
+                    {
+                        say(format!(
+                            "`{}` names another digest than the lock, {}",
+                            locked.image, locked.digest
+                        ));
+                    } else if resolved.reference().to_string() != locked.resolved {
+                        say(format!(
+                            "`{}` is said to be `{}`, and is `{}`",
+                            locked.image,
+                            locked.resolved,
+                            resolved.reference()
+                        ));
+                    }
+                }
+            }
+        }
+        if findings.has_errors() {
+            return Err(findings);
+        }
+        Ok(Self::new(document.images))
+    }
+
+    /// The text of the file: the same lock is the same bytes.
+    pub fn to_yaml(&self) -> String {
+        let document = Document {
+            api_version: API_VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            images: self.images.clone(),
+        };
+        format!("{HEAD}{}", yaml::write(&document))
+    }
+
+    /// The entry of an image as it is written.
+    pub fn get(&self, image: &str) -> Option<&Locked> {
+        let found = self
+            .images
+            .binary_search_by(|locked| locked.image.as_str().cmp(image));
+        self.images.get(found.ok()?)
+    }
+
+    /// Where this lock and what was found disagree: images without a digest, and digests without an image. A build refuses that. What is built
+    /// already is installed as it is: a later version of this program may find images that the one which built it did not.
+    pub fn disagrees(&self, found: &[FoundImage]) -> Findings {
+        let mut findings = Findings::default();
+        let mut used = BTreeSet::new();
+        for one in found {
+            let Some(locked) = self.get(&one.image) else {
+                if !one.is_probable() {
+                    let finding = Finding::error(
+                        codes::images::NOT_LOCKED,
+                        format!("{FILE} has no digest for `{}`", one.image),
+                    );
+                    findings.push(placed(finding.hint(AGAIN), &one.places, true));
+                }
+                continue;
+            };
+            used.insert(&locked.image);
+            let unlisted: Vec<_> = one
+                .places
+                .iter()
+                .filter(|place| {
+                    place.evidence != Evidence::Field
+                        && !locked.is_found_in(place.object.as_deref(), &place.field.to_string())
+                })
+                .cloned()
+                .collect();
+            if !unlisted.is_empty() {
+                let finding = Finding::error(
+                    codes::images::NOT_LOCKED,
+                    format!(
+                        "{FILE} has a digest for `{}`, and does not list this place, which would keep the tag",
+                        one.image
+                    ),
+                );
+                findings.push(placed(finding.hint(AGAIN), &unlisted, true));
+            }
+        }
+        for locked in &self.images {
+            if !used.contains(&locked.image) {
+                findings.push(
+                    Finding::error(
+                        codes::images::UNKNOWN_LOCKED,
+                        format!(
+                            "no manifest names `{}`, for which there is a digest",
+                            locked.image
+                        ),
+                    )
+                    .in_file(FILE)
+                    .hint(AGAIN),
+                );
+            }
+        }
+        findings
+    }
+}
+
+/// Every image of a bundle's lock, for copying and saving them: its `resolved` is where to pull it. Empty where there is no lock.
+pub fn locked(files: &Files) -> Result<Vec<Locked>, Findings> {
+    match files.get(FILE) {
+        Some(text) => Ok(Lock::parse(text)?.images),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The lock in an annotation of the OCI manifest: every `resolved` as a compact JSON list, if it is short enough for everybody who reads manifests.
+pub fn annotation(lock: &Lock) -> BTreeMap<String, String> {
+    let resolved: Vec<&str> = lock
+        .images
+        .iter()
+        .map(|locked| locked.resolved.as_str())
+        .collect();
+    serde_json::to_string(&resolved)
+        .ok()
+        .filter(|text| text.len() <= MAX_ANNOTATION)
+        .map(|text| (ANNOTATION.to_owned(), text))
+        .into_iter()
+        .collect()
+}
+
+/// Key of the annotation that lists the images.
+pub const ANNOTATION: &str = "io.rukpak.core.bundle.images";
+/// Its largest size in bytes: about 80 images. Longer lists stand in the lock alone.
+const MAX_ANNOTATION: usize = 16 << 10;

@@ -1,0 +1,138 @@
+//! Whether a text that may be anything is probably an image: by the name of what holds it, or by how it looks.
+//! Not here: fields that hold images for sure (find, known).
+
+use super::{Evidence, ImageReference};
+
+/// Texts longer than any reference are not looked at.
+const LONGEST: usize = 512;
+
+/// What a value of an environment variable is taken for.
+pub(super) fn variable(name: &str, value: &str) -> Option<Evidence> {
+    judge(names_image(name, '_'), value)
+}
+
+/// What the value of an argument is taken for.
+pub(super) fn argument(flag: &str, value: &str) -> Option<Evidence> {
+    let flag = flag.trim_start_matches('-').replace(['-', '.'], "_");
+    judge(names_image(&flag, '_') || names_image_camel(&flag), value)
+}
+
+/// What the text of a field of an unknown kind is taken for.
+pub(super) fn field(name: &str, value: &str) -> Option<Evidence> {
+    // The name alone is too weak here: in many kinds, `image` is a name without registry or tag, or a picture.
+    if names_image_camel(name) && looks(value) {
+        Some(Evidence::Name)
+    } else {
+        None
+    }
+}
+
+fn judge(named: bool, value: &str) -> Option<Evidence> {
+    if looks(value) {
+        return Some(if named {
+            Evidence::Name
+        } else {
+            Evidence::Look
+        });
+    }
+    // The name says image, so that less is asked of the text: but it has a tag, a digest or a path.
+    let more = value.contains(['/', ':', '@']);
+    (named
+        && more
+        && value.len() <= LONGEST
+        && !is_address(value)
+        && ImageReference::parse(value).is_ok())
+    .then_some(Evidence::Name)
+}
+
+/// A registry with a dot or port, a path, and a tag or a digest, and nothing that a runtime would not take.
+fn looks(value: &str) -> bool {
+    if value.len() > LONGEST || is_address(value) {
+        return false;
+    }
+    ImageReference::parse(value).is_ok_and(|image| {
+        let tag_or_digest = image.tag().is_some() || image.digest().is_some();
+        // `example.com/path:8080` is an address with its port misplaced, or a pattern of some kind, at least as often as an image.
+        let port = image.digest().is_none()
+            && image
+                .tag()
+                .is_some_and(|tag| tag.len() > 3 && tag.bytes().all(|b| b.is_ascii_digit()));
+        image.names_registry() && tag_or_digest && !port
+    })
+}
+
+/// A port on some host, which `host:8080` without a path is.
+fn is_address(value: &str) -> bool {
+    !value.contains('/')
+        && value
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| port.parse::<u16>().is_ok() && host.contains('.'))
+}
+
+/// `RELATED_IMAGE_PROXY`, `IMAGE`, `SIDECAR_IMAGE`: the last or first word is image, or `RELATED_IMAGE` begins it. `IMAGE_PULL_POLICY` is not.
+fn names_image(name: &str, separator: char) -> bool {
+    let name = name.to_ascii_lowercase();
+    let mut words = name.split(separator);
+    let last = words.next_back().unwrap_or_default();
+    last == "image" || name.starts_with("related_image_")
+}
+
+/// `image`, `imageName`, `sidecarImage`, `dockerImage`.
+fn names_image_camel(name: &str) -> bool {
+    name == "image" || name == "imageName" || name.ends_with("Image")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables() {
+        use Evidence::{Look, Name};
+        for (name, value, expected) in [
+            ("RELATED_IMAGE_PROXY", "quay.io/a/proxy:v1", Some(Name)),
+            ("SIDECAR_IMAGE", "grafana/agent:v0.40", Some(Name)),
+            ("IMAGE", "busybox:1.36", Some(Name)),
+            ("SIDECAR_IMAGE", "busybox", None),
+            ("IMAGE_PULL_POLICY", "Always", None),
+            ("IMAGE_REGISTRY", "quay.io", None),
+            ("COLLECTOR", "ghcr.io/o/collector:0.1.0", Some(Look)),
+            ("COLLECTOR", "collector:0.1.0", None),
+            ("LISTEN", "0.0.0.0:8080", None),
+            ("MY_IMAGE", "db.example.com:5432", None),
+            ("URL", "https://example.com/a:1", None),
+            ("UPSTREAM", "example.com/path:8080", None),
+            ("DSN", "user:pass@tcp(db.example.com:3306)/x", None),
+            ("BUCKET", "s3.example.com/bucket/key", None),
+            ("IMAGE", "$(BASE)/web:1", None),
+            ("MODULE", "k8s.io/api/core", None),
+        ] {
+            assert_eq!(variable(name, value), expected, "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn arguments_and_fields() {
+        use Evidence::{Look, Name};
+        for (flag, value, expected) in [
+            (
+                "--acme-http01-solver-image",
+                "quay.io/jetstack/cert-manager-acmesolver:v1.14.0",
+                Some(Name),
+            ),
+            ("--sidecarImage", "grafana/agent:v1", Some(Name)),
+            (
+                "--prometheus-config-reloader",
+                "quay.io/prometheus-operator/prometheus-config-reloader:v0.75.0",
+                Some(Look),
+            ),
+            ("--metrics-bind-address", "0.0.0.0:8080", None),
+            ("--image-pull-policy", "IfNotPresent", None),
+        ] {
+            assert_eq!(argument(flag, value), expected, "{flag}={value}");
+        }
+        assert_eq!(field("image", "quay.io/a/b:1"), Some(Name));
+        assert_eq!(field("image", "logo.png"), None);
+        assert_eq!(field("name", "quay.io/a/b:1"), None);
+    }
+}

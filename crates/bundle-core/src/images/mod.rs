@@ -1,0 +1,92 @@
+//! The container images that objects will pull: finding them, refusing names that move, the lock of their digests, and deploying what is locked.
+//! Not here: asking a registry what a name means (bundle-oci), and who may build what (commands).
+
+mod deploy;
+mod find;
+mod hygiene;
+mod known;
+mod lock;
+mod looks;
+mod path;
+mod reference;
+
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+pub use deploy::deploy;
+pub use find::find;
+pub use hygiene::{Allowed, hygiene};
+pub use lock::{ANNOTATION, FILE as LOCK_FILE, Lock, Locked, annotation, locked};
+pub use path::{FieldPath, Step};
+pub use reference::ImageReference;
+
+/// One image, as it is written, and every place where it is written like that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FoundImage {
+    /// The text.
+    pub image: String,
+    /// Where it stands, in the order of objects and fields.
+    pub places: Vec<Place>,
+}
+
+impl FoundImage {
+    /// Whether no place says for sure that this is an image.
+    pub fn is_probable(&self) -> bool {
+        self.places
+            .iter()
+            .all(|place| place.evidence != Evidence::Field)
+    }
+}
+
+/// Where an image is named.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Place {
+    /// The object, as messages name it: `Deployment.apps/team-a/web`. None for the list in `bundle.yaml`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// The field.
+    pub field: FieldPath,
+    /// The file within the bundle.
+    pub file: String,
+    /// The line on which the object starts, from 1.
+    pub line: usize,
+    /// How it is known that an image stands there.
+    pub evidence: Evidence,
+}
+
+impl Place {
+    /// Object and field: what a lock remembers of it.
+    pub fn spot(&self) -> Spot {
+        Spot {
+            object: self.object.clone(),
+            field: self.field.to_string(),
+        }
+    }
+}
+
+/// A place as a lock has it: it stays the same when files are renamed or lines move.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Spot {
+    /// The object; none for the list in `bundle.yaml`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// The field.
+    pub field: String,
+}
+
+/// How it is known that an image stands in a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Evidence {
+    /// The field holds images by the definition of its kind.
+    Field,
+    /// The name of the variable, argument or field says image: `RELATED_IMAGE_PROXY`, `--sidecar-image=`. Probable.
+    Name,
+    /// The text looks like one: it has a registry, a path, and a tag or digest. Probable.
+    Look,
+}

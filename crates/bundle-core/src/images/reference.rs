@@ -1,0 +1,225 @@
+//! References as container runtimes read them: `nginx` means `docker.io/library/nginx:latest`.
+//! Not here: references of bundles, whose registry is never guessed (crate::reference).
+
+use std::fmt;
+
+use crate::{
+    diagnostic::{Finding, codes},
+    reference::{Digest, Reference},
+};
+
+/// The registry that is meant where none is named.
+const DEFAULT_REGISTRY: &str = "docker.io";
+/// The folder of images there that have no owner.
+const OFFICIAL: &str = "library/";
+/// The tag that is meant where neither tag nor digest is named.
+const DEFAULT_TAG: &str = "latest";
+
+/// What a container runtime understands by the text of an `image` field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageReference {
+    name: String,
+    explicit_registry: bool,
+    tag: Option<String>,
+    digest: Option<Digest>,
+    /// The whole of it, which was checked when it was made.
+    reference: Reference,
+}
+
+impl ImageReference {
+    /// Reads what stands in a manifest, as containerd and docker do.
+    pub fn parse(text: &str) -> Result<Self, Finding> {
+        let (rest, digest) = match text.split_once('@') {
+            Some((rest, digest)) => (rest, Some(digest.parse::<Digest>()?)),
+            None => (text, None),
+        };
+        let (name, tag) = match rest.rsplit_once(':') {
+            // A port of the registry has a path after it.
+            Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
+            _ => (rest, None),
+        };
+        if is_hash(name) {
+            return Err(unreadable(
+                text,
+                "64 hexadecimal digits are an ID of one machine, not a name",
+            ));
+        }
+        let (registry, path) = match name.split_once('/') {
+            Some((first, path)) if is_registry(first) => (Some(first), path),
+            _ => (None, name),
+        };
+        let host = match registry {
+            None | Some("index.docker.io") => DEFAULT_REGISTRY,
+            Some(host) => host,
+        };
+        let official = if host == DEFAULT_REGISTRY && !path.contains('/') {
+            OFFICIAL
+        } else {
+            ""
+        };
+        let full = match (tag, &digest) {
+            (Some(tag), Some(digest)) => format!("{host}/{official}{path}:{tag}@{digest}"),
+            (Some(tag), None) => format!("{host}/{official}{path}:{tag}"),
+            (None, Some(digest)) => format!("{host}/{official}{path}@{digest}"),
+            (None, None) => format!("{host}/{official}{path}:{DEFAULT_TAG}"),
+        };
+        let reference: Reference = full.parse().map_err(|finding: Finding| {
+            // It speaks of the completed text, and this is about what was written.
+            let why = finding.message.split("not a reference: ").nth(1);
+            let why = why.unwrap_or(&finding.message);
+            unreadable(text, &why.replacen(official, "", 1))
+        })?;
+        Ok(Self {
+            name: name.to_owned(),
+            explicit_registry: registry.is_some(),
+            tag: tag.map(str::to_owned),
+            digest,
+            reference,
+        })
+    }
+
+    /// The tag that is written.
+    pub fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
+    /// The digest that is written.
+    pub fn digest(&self) -> Option<&Digest> {
+        self.digest.as_ref()
+    }
+
+    /// The tag that a runtime asks for: none where a digest decides.
+    pub fn effective_tag(&self) -> Option<&str> {
+        if self.digest.is_some() {
+            None
+        } else {
+            Some(self.tag.as_deref().unwrap_or(DEFAULT_TAG))
+        }
+    }
+
+    /// Whether the registry is written, and not guessed.
+    pub fn names_registry(&self) -> bool {
+        self.explicit_registry
+    }
+
+    /// The same with everything written out, for the registry client: `docker.io/library/nginx:1.25`.
+    pub fn reference(&self) -> &Reference {
+        &self.reference
+    }
+
+    /// The same image pinned, with the name and tag that are written: `nginx:1.25@sha256:…`.
+    pub fn pinned(&self, digest: &Digest) -> String {
+        match &self.tag {
+            Some(tag) => format!("{}:{tag}@{digest}", self.name),
+            None => format!("{}@{digest}", self.name),
+        }
+    }
+}
+
+impl fmt::Display for ImageReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reference.fmt(f)
+    }
+}
+
+/// Whether the first component of a name is a registry, as docker decides it.
+fn is_registry(first: &str) -> bool {
+    first.contains(['.', ':'])
+        || first == "localhost"
+        || first.bytes().any(|b| b.is_ascii_uppercase())
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn unreadable(text: &str, why: &str) -> Finding {
+    let short: String = text.chars().take(200).collect();
+    Finding::error(
+        codes::images::UNREADABLE,
+        format!("`{}` is not an image: {why}", short.escape_debug()),
+    )
+    .hint("write NAME:TAG, such as registry.example.com/team/web:1.4.0; a container runtime takes nothing else")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGEST: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+    #[test]
+    fn reads_what_runtimes_read() {
+        for (text, full) in [
+            ("nginx", "docker.io/library/nginx:latest"),
+            ("nginx:1.25", "docker.io/library/nginx:1.25"),
+            ("docker.io/nginx:1.25", "docker.io/library/nginx:1.25"),
+            ("index.docker.io/nginx:1.25", "docker.io/library/nginx:1.25"),
+            ("grafana/grafana:11.1.0", "docker.io/grafana/grafana:11.1.0"),
+            ("localhost/web:1", "localhost/web:1"),
+            ("registry:5000/web", "registry:5000/web:latest"),
+            ("registry:5000/web:1", "registry:5000/web:1"),
+            ("quay.io/a/b:v1.0_rc.1", "quay.io/a/b:v1.0_rc.1"),
+            ("REGISTRY/web:1", "REGISTRY/web:1"),
+            ("[::1]:5000/web:1", "[::1]:5000/web:1"),
+        ] {
+            match ImageReference::parse(text) {
+                Ok(found) => assert_eq!(found.to_string(), full, "{text}"),
+                // The first component is a registry for docker, and our client wants more of one.
+                Err(_) => assert_eq!(text, "REGISTRY/web:1"),
+            }
+        }
+        let both = ImageReference::parse(&format!("nginx:1.25@{DIGEST}")).unwrap();
+        assert_eq!(
+            both.to_string(),
+            format!("docker.io/library/nginx:1.25@{DIGEST}")
+        );
+        assert_eq!((both.tag(), both.effective_tag()), (Some("1.25"), None));
+        assert!(!both.names_registry());
+    }
+
+    #[test]
+    fn pins_what_is_written() {
+        let digest: Digest = DIGEST.parse().unwrap();
+        for (text, pinned) in [
+            ("nginx", "nginx@"),
+            ("nginx:1.25", "nginx:1.25@"),
+            ("reg:5000/a/b:1", "reg:5000/a/b:1@"),
+        ] {
+            let image = ImageReference::parse(text).unwrap();
+            assert_eq!(image.pinned(&digest), format!("{pinned}{DIGEST}"));
+            let again = ImageReference::parse(&image.pinned(&digest)).unwrap();
+            assert_eq!(again.pinned(&digest), image.pinned(&digest));
+        }
+    }
+
+    #[test]
+    fn refuses_what_no_runtime_takes() {
+        for text in [
+            "",
+            " nginx",
+            "nginx ",
+            "Nginx:1",
+            "nginx:",
+            "nginx@",
+            "nginx@sha256:abc",
+            "a//b",
+            "*:*",
+            "$(IMAGE)",
+            "{{inputs.parameters.image}}",
+            "https://registry.example.com/web:1",
+            "quay.io/",
+            "/web",
+            "web:a:b",
+            "web\n:1",
+            &"a".repeat(64),
+            &"a/".repeat(400),
+        ] {
+            let finding = ImageReference::parse(text).unwrap_err();
+            assert!(
+                finding.hint.is_some() && !finding.message.is_empty(),
+                "{text}"
+            );
+        }
+    }
+}
