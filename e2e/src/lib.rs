@@ -16,10 +16,12 @@ pub mod peer;
 pub mod prerequisites;
 pub mod programs;
 pub mod registry;
+pub mod sigstore;
 pub mod story;
 pub mod tools;
 pub mod wait;
 pub mod webhook;
+pub mod workbench;
 
 mod janitor;
 mod kubeconfig;
@@ -30,8 +32,10 @@ pub use cluster::Cluster;
 pub use command::Output;
 pub use island::Island;
 pub use registry::Registry;
+pub use sigstore::Sigstore;
 pub use tools::Tool;
 pub use webhook::{Webhook, WebhookOptions};
+pub use workbench::Workbench;
 
 /// Every TLS connection of this process uses the one provider of the workspace; safe to call often.
 pub(crate) fn use_own_tls_provider() {

@@ -1,4 +1,4 @@
-//! The programs that a machine must bring along (Go, git, a C compiler), and how to get each where it is missing.
+//! The programs that a machine must bring along (Go, git, a C compiler, Node, openssl, …), and how to get each where it is missing.
 //! What we build ourselves is in `tools` and `programs`; what is installed on the way in `packages`.
 
 use std::io;
@@ -21,6 +21,12 @@ pub enum Program {
     Skopeo,
     /// iproute2's `ip`, which switches loopback on in such a network.
     Ip,
+    /// Node, for the sigstore of tests.
+    Node,
+    /// Node's package manager.
+    Npm,
+    /// OpenSSL's command, for timestamps.
+    OpenSsl,
 }
 
 impl Program {
@@ -56,6 +62,21 @@ impl Program {
                 "compiles the TLS library",
                 "install the package `gcc` or `clang` (Debian: `build-essential`, macOS: `xcode-select --install`)",
             ),
+            Self::Node => (
+                "node",
+                "runs the sigstore that signatures are tested with",
+                "install Node 20 or newer: https://nodejs.org, `brew install node`, or your distribution's package `nodejs`",
+            ),
+            Self::Npm => (
+                "npm",
+                "installs the packages of the sigstore that signatures are tested with",
+                "it comes with Node (Debian: the package `npm`)",
+            ),
+            Self::OpenSsl => (
+                "openssl",
+                "answers as the timestamp authority that signatures are tested with",
+                "install the package `openssl`",
+            ),
         }
     }
 }
@@ -67,6 +88,9 @@ impl Program {
             Self::Unshare => Some("util-linux"),
             Self::Ip => Some("iproute2"),
             Self::Skopeo => Some("skopeo"),
+            Self::Node => Some("nodejs"),
+            Self::Npm => Some("npm"),
+            Self::OpenSsl => Some("openssl"),
             Self::Go | Self::Git | Self::CCompiler => None,
         }
     }
@@ -80,10 +104,9 @@ pub fn check(programs: &[Program]) -> Result<()> {
             let (name, _, _) = program.facts();
             // Any answer will do, also a complaint about the flag: what counts is that something answers to the name.
             let tried = Command::new(name)
-                .arg(if *program == Program::Go {
-                    "version"
-                } else {
-                    "--version"
+                .arg(match program {
+                    Program::Go | Program::OpenSsl => "version",
+                    _ => "--version",
                 })
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())

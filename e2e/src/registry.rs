@@ -1,18 +1,20 @@
-//! An OCI registry as a process on loopback: CNCF distribution, files in the cluster's folder, deletion allowed.
-//! Registries that lie or stall are in `bundle-testkit`.
+//! An OCI registry as a process on loopback: CNCF distribution with files in a folder and deletion allowed, or go-containerregistry's own.
+//! Registries that lie or stall are in `bundle-testkit`; the token server that one of them may send its clients to is in `token_server`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::certs::Authority;
 use crate::janitor::Janitor;
 use crate::ports;
 use crate::process::Process;
+use crate::tools::{self, Tool};
 use crate::wait;
 
 /// The one user of a registry that asks for a password.
@@ -25,10 +27,65 @@ const HTPASSWD: &str = "e2e:$2b$04$Xr.j/M06a/z3g6e90FOXM.y0hBc3AdcI806stka9zkh/W
 const START: Duration = Duration::from_secs(20);
 
 /// What a registry asks of its clients.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Terms {
-    pub(crate) tls: bool,
-    pub(crate) password: bool,
+#[derive(Debug, Clone, Default)]
+pub struct Terms {
+    /// TLS, with a certificate of the place's authority.
+    pub tls: bool,
+    /// TLS, and a client certificate of the same authority.
+    pub client_certificate: bool,
+    /// Who may come.
+    pub access: Access,
+    /// Which program it is.
+    pub program: Program,
+}
+
+/// Whom a registry lets in.
+#[derive(Debug, Clone, Default)]
+pub enum Access {
+    /// Everybody.
+    #[default]
+    Anyone,
+    /// [`USER`] with [`PASSWORD`].
+    Password,
+    /// Whoever brings a token of this issuer.
+    Token(TokenIssuer),
+}
+
+/// Whose tokens a registry takes.
+#[derive(Debug, Clone)]
+pub struct TokenIssuer {
+    /// Where clients are sent for a token.
+    pub realm: String,
+    /// The issuer's name for itself.
+    pub issuer: String,
+    /// The registry's name in tokens.
+    pub service: String,
+    /// A file with the issuer's public keys (JWKS).
+    pub keys: PathBuf,
+}
+
+/// Which registry.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Program {
+    /// CNCF distribution. It has no referrers API.
+    #[default]
+    Distribution,
+    /// `crane registry serve`. It has the referrers API, and asks nothing of its clients.
+    Crane,
+}
+
+/// Where a registry keeps its files, who signs its certificate, who ends it.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) root: &'a Path,
+    pub(crate) authority: &'a Authority,
+    pub(crate) janitor: &'a Janitor,
+}
+
+/// A name that no other registry of this process has.
+pub(crate) fn unique_name() -> String {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    format!("registry-x{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A running registry; ends when dropped.
@@ -40,47 +97,18 @@ pub struct Registry {
 }
 
 impl Registry {
-    pub(crate) async fn start(
-        name: &str,
-        terms: Terms,
-        root: &Path,
-        program: &Path,
-        authority: &Authority,
-        janitor: &Janitor,
-    ) -> Result<Self> {
+    pub(crate) async fn start(name: &str, terms: &Terms, place: Place<'_>) -> Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
-        let data = root.join("data").join(name);
-        fs_err::create_dir_all(&data)?;
-        let mut http = json!({ "addr": address.to_string(), "secret": "e2e" });
-        if terms.tls {
-            let identity = authority.server(&root.join("pki"), name)?;
-            http["tls"] = json!({ "certificate": identity.certificate, "key": identity.key });
-        }
-        let mut config = json!({
-            "version": "0.1",
-            "log": { "level": "info", "accesslog": { "disabled": false } },
-            "storage": { "filesystem": { "rootdirectory": data }, "delete": { "enabled": true } },
-            "http": http,
-        });
-        if terms.password {
-            let file = root.join("pki").join(format!("{name}.htpasswd"));
-            fs_err::write(&file, HTPASSWD)?;
-            config["auth"] = json!({ "htpasswd": { "realm": name, "path": file } });
-        }
-        let file = root.join("pki").join(format!("{name}.yml"));
-        fs_err::write(
-            &file,
-            serde_json::to_string_pretty(&config)
-                .context("cannot write the registry's configuration")?,
-        )?;
-        let log = root.join("logs").join(format!("{name}.log"));
-        let mut command = Command::new(program);
-        command
-            .env_clear()
-            .env("OTEL_TRACES_EXPORTER", "none")
-            .arg("serve")
-            .arg(&file);
-        let mut process = Process::start(name, command, &log, janitor)?;
+        let command = match terms.program {
+            Program::Distribution => distribution(name, terms, address, place).await?,
+            Program::Crane => {
+                let mut command = Command::new(tools::path_async(Tool::Crane, None).await?);
+                command.args(["registry", "serve", "--address", &address.to_string()]);
+                command
+            }
+        };
+        let log = place.root.join("logs").join(format!("{name}.log"));
+        let mut process = Process::start(name, command, &log, place.janitor)?;
         wait::until_true(START, &format!("{name} listens on {address}"), || {
             let alive = process.check_alive();
             async move {
@@ -89,7 +117,8 @@ impl Registry {
             }
         })
         .await?;
-        let ca = terms.tls.then(|| authority.certificate().to_owned());
+        let ca = (terms.tls || terms.client_certificate)
+            .then(|| place.authority.certificate().to_owned());
         Ok(Self {
             address,
             ca,
@@ -122,4 +151,63 @@ impl Registry {
     pub fn kill(&mut self) -> Result<()> {
         self.process.kill()
     }
+}
+
+/// The command line of CNCF distribution, whose configuration is written first.
+async fn distribution(
+    name: &str,
+    terms: &Terms,
+    address: SocketAddr,
+    place: Place<'_>,
+) -> Result<Command> {
+    let pki = place.root.join("pki");
+    let data = place.root.join("data").join(name);
+    fs_err::create_dir_all(&data)?;
+    let mut http = json!({ "addr": address.to_string(), "secret": "e2e" });
+    if terms.tls || terms.client_certificate {
+        let identity = place.authority.server(&pki, name)?;
+        http["tls"] = json!({ "certificate": identity.certificate, "key": identity.key });
+        if terms.client_certificate {
+            http["tls"]["clientcas"] = json!([place.authority.certificate()]);
+        }
+    }
+    let mut config = json!({
+        "version": "0.1",
+        "log": { "level": "info", "accesslog": { "disabled": false } },
+        "storage": { "filesystem": { "rootdirectory": data }, "delete": { "enabled": true } },
+        "http": http,
+    });
+    if let Some(auth) = auth(name, &terms.access, &pki)? {
+        config["auth"] = auth;
+    }
+    let file = pki.join(format!("{name}.yml"));
+    fs_err::write(
+        &file,
+        serde_json::to_string_pretty(&config)
+            .context("cannot write the registry's configuration")?,
+    )?;
+    let mut command = Command::new(tools::path_async(Tool::Registry, None).await?);
+    command
+        .env_clear()
+        .env("OTEL_TRACES_EXPORTER", "none")
+        .arg("serve")
+        .arg(&file);
+    Ok(command)
+}
+
+fn auth(name: &str, access: &Access, pki: &Path) -> Result<Option<Value>> {
+    Ok(match access {
+        Access::Anyone => None,
+        Access::Password => {
+            let file = pki.join(format!("{name}.htpasswd"));
+            fs_err::write(&file, HTPASSWD)?;
+            Some(json!({ "htpasswd": { "realm": name, "path": file } }))
+        }
+        Access::Token(issuer) => Some(json!({ "token": {
+            "realm": issuer.realm,
+            "service": issuer.service,
+            "issuer": issuer.issuer,
+            "jwks": issuer.keys,
+        } })),
+    })
 }

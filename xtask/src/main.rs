@@ -9,6 +9,7 @@
 mod bench;
 mod cluster;
 mod demo;
+mod fixtures;
 mod generate;
 mod test;
 mod tools;
@@ -34,6 +35,8 @@ enum Command {
     Cluster(cluster::Command),
     /// Tell the whole story on a real Kubernetes, each line as a person would type it.
     Demo(demo::Arguments),
+    /// Sign the fixtures of unit tests anew, with real cosign at a sigstore of our own.
+    Fixtures(fixtures::Arguments),
     /// Write the files that follow from the code: CRDs and the catalogue of diagnostics.
     Gen(generate::Arguments),
     /// Run everything that must hold: formatting, clippy, generated files, unit, doc and end-to-end tests.
@@ -60,6 +63,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Command::Bench(arguments) => bench::run(&arguments).await,
             Command::Cluster(command) => cluster::run(command).await,
             Command::Demo(arguments) => demo::run(arguments).await,
+            Command::Fixtures(arguments) => fixtures::run(arguments).await,
             Command::Gen(arguments) => generate::run(&arguments),
             Command::Test(arguments) => test::run(&arguments),
             Command::Tools(arguments) => tools::run(&arguments),

@@ -21,7 +21,14 @@ const TOOLS: &[Tool] = &[
 ];
 
 /// The programs that the tests need and that systems have packages of.
-const PACKAGES: &[Program] = &[Program::Skopeo, Program::Unshare, Program::Ip];
+const PACKAGES: &[Program] = &[
+    Program::Skopeo,
+    Program::Unshare,
+    Program::Ip,
+    Program::Node,
+    Program::Npm,
+    Program::OpenSsl,
+];
 
 /// What to run.
 #[derive(Debug, Args)]

@@ -11,7 +11,7 @@ use super::existing::{self, Existing};
 use super::guest::Guest;
 use crate::certs::Authority;
 use crate::janitor::Janitor;
-use crate::registry::{Registry, Terms};
+use crate::registry::{Access, Place, Registry, Terms};
 use crate::tools::{self, ServerVersion, Tool};
 
 /// Describes a cluster; [`Builder::start`] makes it.
@@ -43,7 +43,6 @@ impl Default for Builder {
 /// The programs that a description asks for.
 struct Paths {
     plane: Plane,
-    registry: Option<PathBuf>,
 }
 
 /// Where the API server comes from.
@@ -84,7 +83,11 @@ impl Builder {
     /// Whether the registries ask for [`crate::registry::USER`] and its password; default no.
     #[must_use]
     pub fn registry_password(mut self, password: bool) -> Self {
-        self.terms.password = password;
+        self.terms.access = if password {
+            Access::Password
+        } else {
+            Access::Anyone
+        };
         self
     }
 
@@ -144,11 +147,9 @@ impl Builder {
     async fn paths(&self) -> Result<Paths> {
         let version: Option<ServerVersion> =
             self.server_version.as_deref().map(str::parse).transpose()?;
-        let registry = if self.registries == 0 {
-            None
-        } else {
-            Some(tools::path_async(Tool::Registry, None).await?)
-        };
+        if self.registries > 0 {
+            tools::path_async(Tool::Registry, None).await?;
+        }
         let plane = if let Some(context) = &self.existing {
             Plane::Existing {
                 kubectl: tools::path_async(Tool::Kubectl, None).await?,
@@ -165,7 +166,7 @@ impl Builder {
                 },
             }
         };
-        Ok(Paths { plane, registry })
+        Ok(Paths { plane })
     }
 
     async fn start_in(&self, root: &Path, paths: &Paths, janitor: &Janitor) -> Result<Cluster> {
@@ -182,9 +183,7 @@ impl Builder {
                 let mut plane = ControlPlane::new(root, &authority, janitor)?;
                 plane.start_store(etcd)?;
                 plane.start_api_server(api_server, self.audit)?;
-                let registries = self
-                    .start_registries(root, paths, &authority, janitor)
-                    .await?;
+                let registries = self.start_registries(root, &authority, janitor).await?;
                 plane.wait_ready().await?;
                 if let Some(program) = controller_manager {
                     plane.start_controllers(program)?;
@@ -215,9 +214,7 @@ impl Builder {
                     server,
                     endpoint,
                 } = existing::find(root, kubectl, self.kubeconfig.as_deref(), context).await?;
-                let registries = self
-                    .start_registries(root, paths, &authority, janitor)
-                    .await?;
+                let registries = self.start_registries(root, &authority, janitor).await?;
                 Ok(Cluster {
                     root: root.to_owned(),
                     server,
@@ -236,18 +233,18 @@ impl Builder {
     async fn start_registries(
         &self,
         root: &Path,
-        paths: &Paths,
         authority: &Authority,
         janitor: &Janitor,
     ) -> Result<Vec<Registry>> {
         let mut registries = Vec::new();
-        if let Some(program) = &paths.registry {
-            for n in 0..self.registries {
-                let name = format!("registry-{n}");
-                registries.push(
-                    Registry::start(&name, self.terms, root, program, authority, janitor).await?,
-                );
-            }
+        let place = Place {
+            root,
+            authority,
+            janitor,
+        };
+        for n in 0..self.registries {
+            let name = format!("registry-{n}");
+            registries.push(Registry::start(&name, &self.terms, place).await?);
         }
         Ok(registries)
     }

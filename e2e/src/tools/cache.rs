@@ -11,7 +11,7 @@ use super::build::Recipe;
 use crate::janitor::Janitor;
 
 /// `$XDG_CACHE_HOME/kubectl-bundle/tools`, or what this system has in its place.
-fn root() -> Result<PathBuf> {
+pub(super) fn root() -> Result<PathBuf> {
     let base = etcetera::choose_base_strategy().context("cannot find the user's cache folder")?;
     Ok(base.cache_dir().join("kubectl-bundle").join("tools"))
 }
@@ -76,7 +76,7 @@ pub(super) fn folder_of(programs: &[(&str, PathBuf)]) -> Result<PathBuf> {
 }
 
 /// Waits for the exclusive lock on `path`; dropping the file gives it back, also when the process dies.
-fn lock(path: &Path, tool: &str) -> Result<std::fs::File> {
+pub(super) fn lock(path: &Path, tool: &str) -> Result<std::fs::File> {
     let file = fs_err::OpenOptions::new()
         .create(true)
         .truncate(false)

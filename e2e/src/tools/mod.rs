@@ -4,6 +4,7 @@
 mod build;
 mod cache;
 mod catalogue;
+mod node;
 mod version;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 pub use catalogue::Tool;
+pub(crate) use node::sigstore;
 pub use version::ServerVersion;
 
 /// The path of `tool`, built first where the cache does not have it yet.

@@ -8,5 +8,6 @@ mod page;
 mod pod;
 mod readme;
 mod reconcile;
+mod sigstore;
 mod story;
 mod tenant;

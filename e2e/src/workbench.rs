@@ -1,0 +1,113 @@
+//! A folder with registries, a sigstore and the tools of others in a clean environment, and no cluster: for scenarios of packages and signatures.
+//! Scenarios that need a Kubernetes take a `Cluster`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::certs::Authority;
+use crate::command::Command;
+use crate::janitor::Janitor;
+use crate::registry::{Registry, Terms};
+use crate::sigstore::Sigstore;
+use crate::tools::{self, Tool};
+use crate::{programs, registry};
+
+/// The folder; it vanishes with the value. A scenario that panics leaves its logs and says where.
+pub struct Workbench {
+    root: PathBuf,
+    authority: Authority,
+    janitor: Janitor,
+}
+
+impl Workbench {
+    /// An empty one. Nothing runs yet.
+    pub fn new() -> Result<Self> {
+        crate::use_own_tls_provider();
+        let root = tempfile::Builder::new()
+            .prefix("kubectl-bundle-bench-")
+            .tempdir()
+            .context("cannot make the folder")?
+            .keep();
+        let janitor = Janitor::start(&root)?;
+        for name in ["data", "home", "logs", "pki"] {
+            fs_err::create_dir(root.join(name))?;
+        }
+        let authority = Authority::new(&root.join("pki"), "ca")?;
+        Ok(Self {
+            root,
+            authority,
+            janitor,
+        })
+    }
+
+    /// Its folder. What a scenario puts there vanishes with it.
+    pub fn folder(&self) -> &Path {
+        &self.root
+    }
+
+    /// The authority that signs the certificates of its registries, and of their clients.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// Where certificates and keys are.
+    pub fn pki(&self) -> PathBuf {
+        self.root.join("pki")
+    }
+
+    /// A registry that asks nothing of its clients.
+    pub async fn registry(&self) -> Result<Registry> {
+        self.registry_with(Terms::default()).await
+    }
+
+    /// A registry with these terms.
+    pub async fn registry_with(&self, terms: Terms) -> Result<Registry> {
+        let place = registry::Place {
+            root: &self.root,
+            authority: &self.authority,
+            janitor: &self.janitor,
+        };
+        Registry::start(&registry::unique_name(), &terms, place).await
+    }
+
+    /// A sigstore of its own.
+    pub async fn sigstore(&self) -> Result<Sigstore> {
+        Sigstore::start(&self.root, &self.janitor).await
+    }
+
+    /// One of the tools of others, in a clean environment.
+    pub async fn tool(&self, tool: Tool) -> Result<Command> {
+        let program = tools::path_async(tool, None).await?;
+        Ok(self.clean(Command::new(program)))
+    }
+
+    /// `kubectl-bundle`, in a clean environment.
+    pub async fn plugin(&self) -> Result<Command> {
+        Ok(self.clean(Command::new(&programs::get().await?.plugin)))
+    }
+
+    /// `command` with the folder's own home and Docker configuration, and of our environment only the search path.
+    pub fn clean(&self, command: Command) -> Command {
+        let home = self.root.join("home");
+        command
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", &home)
+            .env("DOCKER_CONFIG", home.join(".docker"))
+            .env("NO_COLOR", "1")
+            .env("TZ", "UTC")
+            .env("LC_ALL", "C.UTF-8")
+            .current_dir(&self.root)
+    }
+}
+
+impl Drop for Workbench {
+    fn drop(&mut self) {
+        if std::thread::panicking() && self.janitor.spare_logs().is_ok() {
+            eprintln!(
+                "e2e: logs of the workbench are kept in {}",
+                self.root.join("logs").display()
+            );
+        }
+    }
+}
