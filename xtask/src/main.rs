@@ -10,6 +10,7 @@ mod bench;
 mod cluster;
 mod demo;
 mod fixtures;
+mod fuzz;
 mod generate;
 mod test;
 mod tools;
@@ -37,6 +38,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Sign the fixtures of unit tests anew, with real cosign at a sigstore of our own.
     Fixtures(fixtures::Arguments),
+    /// Run one fuzz target for a number of executions; needs what fuzz/README.md says.
+    Fuzz(fuzz::Arguments),
     /// Write the files that follow from the code: CRDs and the catalogue of diagnostics.
     Gen(generate::Arguments),
     /// Run everything that must hold: formatting, clippy, generated files, unit, doc and end-to-end tests.
@@ -64,6 +67,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Command::Cluster(command) => cluster::run(command).await,
             Command::Demo(arguments) => demo::run(arguments).await,
             Command::Fixtures(arguments) => fixtures::run(arguments).await,
+            Command::Fuzz(arguments) => fuzz::run(&arguments),
             Command::Gen(arguments) => generate::run(&arguments),
             Command::Test(arguments) => test::run(&arguments),
             Command::Tools(arguments) => tools::run(&arguments),

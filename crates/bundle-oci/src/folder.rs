@@ -51,10 +51,10 @@ fn named(files: &Files) -> Vec<String> {
         return Vec::new();
     };
     let config = package.config.unwrap_or_default();
+    // Not resources: each is a layer of its own, of any size (pack).
     [config.schema, config.default]
         .into_iter()
         .flatten()
-        .chain(package.resources.into_iter().map(|resource| resource.path))
         .collect()
 }
 

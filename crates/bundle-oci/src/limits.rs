@@ -51,6 +51,20 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// For images of others, which hold whole systems: they are written to disk as they arrive and never stand in memory.
+    pub fn of_images() -> Self {
+        Self {
+            layer: 64 << 30,
+            layers: 256,
+            file: 64 << 30,
+            total: 64 << 30,
+            entries: 300_000,
+            ratio: 200,
+        }
+    }
+}
+
 /// Below this many unpacked bytes the ratio is not looked at.
 pub(crate) const RATIO_FLOOR: u64 = 8 << 20;
 

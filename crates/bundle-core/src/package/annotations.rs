@@ -36,6 +36,10 @@ pub mod keys {
     pub const LICENSES: &str = "org.opencontainers.image.licenses";
     /// Where to read more.
     pub const URL: &str = "org.opencontainers.image.url";
+    /// Of a layer: it holds a resource of this name, and nothing for Kubernetes.
+    pub const RESOURCE_NAME: &str = "io.rukpak.core.bundle.resource.name";
+    /// Of a layer: what its resource is.
+    pub const RESOURCE_TYPE: &str = "io.rukpak.core.bundle.resource.type";
 }
 
 /// The annotations of the OCI manifest of a package. A function of the package alone.

@@ -1,82 +1,111 @@
-//! The layer's bytes: a tar with nothing in it that differs between machines, and gzip the same way.
-//! Not here: the documents around it.
+//! A layer's tar: entries in one order, and nothing in them that differs between machines.
+//! Not here: compression (gzip), and which files a layer holds (layer).
 
-use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{self, Read, Write};
 
 use bundle_core::diagnostic::{Finding, codes};
-use bundle_core::format::Files;
-use flate2::{Compression, GzBuilder};
 use tar::{EntryType, Header};
 
-use crate::unpack::check_path;
+/// Writes entries; owner and group 0, modes 0644 and 0755, and one time for all.
+pub(super) struct Archive<W> {
+    inner: W,
+    time: u64,
+}
 
-/// An archive of `files` and the folders above them, sorted by path; owner and group 0, time 0, modes 0644 and 0755.
-pub(super) fn tar(files: &Files) -> Result<Vec<u8>, Finding> {
-    let mut paths = BTreeSet::new();
-    for path in files.keys() {
-        check_path(path).map_err(|why| refused(path, why))?;
-        paths.insert(path.as_str());
-        let mut rest = path.as_str();
-        while let Some((folder, _)) = rest.rsplit_once('/') {
-            if files.contains_key(folder) {
-                return Err(refused(path, "lies inside a file"));
+/// Why an entry was not written.
+#[derive(Debug)]
+pub(super) enum NotWritten {
+    /// The path has no room in a header.
+    Path(Finding),
+    /// What is archived cannot be read, or is not as long as it was said to be.
+    Read(io::Error),
+    /// The archive cannot be written.
+    Write(io::Error),
+}
+
+impl<W: Write> Archive<W> {
+    pub(super) fn new(inner: W, time: u64) -> Self {
+        Self { inner, time }
+    }
+
+    pub(super) fn folder(&mut self, path: &str) -> Result<(), NotWritten> {
+        let header = self.header(path, None).map_err(NotWritten::Path)?;
+        self.inner
+            .write_all(header.as_bytes())
+            .map_err(NotWritten::Write)
+    }
+
+    /// A file of `size` bytes. It is an error if `content` is longer or shorter: it changes while it is read.
+    pub(super) fn file(
+        &mut self,
+        path: &str,
+        size: u64,
+        mut content: impl Read,
+    ) -> Result<(), NotWritten> {
+        let header = self.header(path, Some(size)).map_err(NotWritten::Path)?;
+        let write = |result: io::Result<()>| result.map_err(NotWritten::Write);
+        write(self.inner.write_all(header.as_bytes()))?;
+        let mut buffer = vec![
+            0;
+            usize::try_from(size)
+                .unwrap_or(usize::MAX)
+                .clamp(1, 64 << 10)
+        ];
+        let mut left = size;
+        loop {
+            let read = match content.read(&mut buffer) {
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(NotWritten::Read(error)),
+            };
+            left = match left.checked_sub(read as u64) {
+                Some(left) if read > 0 || left == 0 => left,
+                _ => {
+                    return Err(NotWritten::Read(io::Error::other(
+                        "it changes while it is read",
+                    )));
+                }
+            };
+            if read == 0 {
+                break;
             }
-            paths.insert(folder);
-            rest = folder;
+            write(self.inner.write_all(&buffer[..read]))?;
         }
+        let padding = usize::try_from(size.next_multiple_of(512) - size).unwrap_or(0);
+        write(self.inner.write_all(&[0; 512][..padding]))
     }
-    let mut archive = Vec::new();
-    for path in paths {
-        let content = files.get(path);
-        let header = header(path, content.map(Vec::len))?;
-        archive.extend_from_slice(header.as_bytes());
-        if let Some(content) = content {
-            archive.extend_from_slice(content);
-            archive.resize(archive.len().next_multiple_of(512), 0);
-        }
+
+    /// Ends the archive, and gives back where it was written.
+    pub(super) fn finish(mut self) -> io::Result<W> {
+        self.inner.write_all(&[0; 1024])?;
+        Ok(self.inner)
     }
-    archive.resize(archive.len() + 1024, 0);
-    Ok(archive)
+
+    fn header(&self, path: &str, size: Option<u64>) -> Result<Header, Finding> {
+        let mut header = Header::new_ustar();
+        let name = match size {
+            Some(_) => path.to_owned(),
+            None => format!("{path}/"),
+        };
+        header
+            .set_path(&name)
+            .map_err(|_| refused(path, "has a path that is too long for an archive"))?;
+        header.set_entry_type(match size {
+            Some(_) => EntryType::Regular,
+            None => EntryType::Directory,
+        });
+        header.set_mode(if size.is_some() { 0o644 } else { 0o755 });
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(self.time);
+        header.set_size(size.unwrap_or(0));
+        header.set_cksum();
+        Ok(header)
+    }
 }
 
-fn header(path: &str, size: Option<usize>) -> Result<Header, Finding> {
-    let mut header = Header::new_ustar();
-    let name = match size {
-        Some(_) => path.to_owned(),
-        None => format!("{path}/"),
-    };
-    header
-        .set_path(&name)
-        .map_err(|_| refused(path, "has a path that is too long for an archive"))?;
-    header.set_entry_type(match size {
-        Some(_) => EntryType::Regular,
-        None => EntryType::Directory,
-    });
-    header.set_mode(if size.is_some() { 0o644 } else { 0o755 });
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mtime(0);
-    header.set_size(size.unwrap_or(0) as u64);
-    header.set_cksum();
-    Ok(header)
-}
-
-fn refused(path: &str, why: &str) -> Finding {
+pub(super) fn refused(path: &str, why: &str) -> Finding {
     Finding::error(codes::registry::UNSAFE_ENTRY, format!("`{path}` {why}"))
         .in_file(path)
         .hint("rename or move the file")
-}
-
-/// gzip with a fixed header. The level and the pure Rust compressor are part of every digest.
-pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut writer = GzBuilder::new()
-        .mtime(0)
-        .operating_system(255)
-        .write(Vec::new(), Compression::new(6));
-    #[expect(clippy::expect_used, reason = "writing into memory cannot fail")]
-    {
-        writer.write_all(bytes).expect("memory takes every byte");
-        writer.finish().expect("memory takes every byte")
-    }
 }

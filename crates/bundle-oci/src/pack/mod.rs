@@ -2,20 +2,27 @@
 //! Not here: reading folders (folder) and whether the manifests are any good (bundle_core::format).
 
 mod archive;
+mod base;
+mod gzip;
+mod layer;
+mod plan;
+mod resource;
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use bundle_core::diagnostic::Finding;
+use bundle_core::diagnostic::Findings;
 use bundle_core::format::Files;
 use bundle_core::package::{Package, annotations};
 use bundle_core::reference::Digest;
 
 use crate::blob::Blob;
 use crate::limits::{Limits, MANIFEST_BYTES};
-use crate::manifest::{Document, Manifest};
-use crate::media;
+use crate::manifest::Manifest;
 use crate::unpack::{UnpackError, Unpacking};
+pub use base::Base;
+pub use plan::{Plan, SourceDate};
+pub use resource::Resource;
 
 /// A whole image: what a layout holds, and what is pushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +49,7 @@ impl Packed {
         self.layers.iter().chain(std::iter::once(&self.config))
     }
 
-    /// The files in it, unpacked as if they had come from anywhere.
+    /// The files of its content, unpacked as if they had come from anywhere; those of resources are not among them.
     pub fn files(&self, limits: Limits) -> Result<Files, UnpackError> {
         let unreadable = |blob: &Blob, error: std::io::Error| UnpackError::Malformed {
             what: blob.descriptor.digest.to_string(),
@@ -60,46 +67,34 @@ impl Packed {
             limits,
         )?;
         for (index, layer) in self.layers.iter().enumerate() {
-            let reader = layer.reader().map_err(|error| unreadable(layer, error))?;
-            unpacking.layer(index, reader)?;
+            if unpacking.wants(index) {
+                let reader = layer.reader().map_err(|error| unreadable(layer, error))?;
+                unpacking.layer(index, reader)?;
+            }
         }
         Ok(unpacking.finish())
     }
 }
 
 /// Packs a bundle: all of `files` in one layer, and what `package` says of itself in the manifest's annotations.
-pub fn pack(files: &Files, package: &Package) -> Result<Packed, Finding> {
+pub fn pack(files: &Files, package: &Package) -> Result<Packed, Findings> {
     image(files, annotations(package))
 }
 
 /// Packs files with these annotations: what [`pack`] does once it has read the package.
-pub fn image(files: &Files, annotations: BTreeMap<String, String>) -> Result<Packed, Finding> {
-    let tar = archive::tar(files)?;
-    let layer = Blob::new(media::LAYER_GZIP, archive::gzip(&tar));
-    let config = Blob::new(media::CONFIG, config(&Digest::of(&tar)));
-    let mut document = Document::new(config.descriptor.clone(), vec![layer.descriptor.clone()]);
-    document.annotations = annotations;
-    let manifest = Manifest::written(&document);
-    Ok(Packed {
-        digest: manifest.digest.clone(),
-        manifest,
-        config,
-        layers: vec![layer],
-    })
-}
-
-/// The configuration of an image that is never run. The specification asks for a platform, and tools that unpack images ask for theirs: it is
-/// the commonest one. There is no `created`: it would make every build another digest.
-fn config(diff_id: &Digest) -> Vec<u8> {
-    format!(
-        r#"{{"architecture":"amd64","os":"linux","config":{{}},"rootfs":{{"type":"layers","diff_ids":["{diff_id}"]}}}}"#
-    )
-    .into_bytes()
+pub fn image(files: &Files, annotations: BTreeMap<String, String>) -> Result<Packed, Findings> {
+    let plan = Plan {
+        files: Some(files),
+        annotations,
+        ..Plan::default()
+    };
+    plan.pack()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::media;
 
     fn files(paths: &[&str]) -> Files {
         paths
@@ -162,11 +157,11 @@ mod tests {
             ("a//b", "empty component"),
             ("", "no name"),
         ] {
-            let finding = image(&files(&[path]), BTreeMap::new()).unwrap_err();
-            assert!(finding.message.contains(why), "{finding}");
+            let findings = image(&files(&[path]), BTreeMap::new()).unwrap_err();
+            assert!(findings.to_string().contains(why), "{findings}");
         }
-        let finding = image(&files(&[&"n".repeat(300)]), BTreeMap::new()).unwrap_err();
-        assert!(finding.message.contains("too long"), "{finding}");
+        let findings = image(&files(&[&"n".repeat(300)]), BTreeMap::new()).unwrap_err();
+        assert!(findings.to_string().contains("too long"), "{findings}");
     }
 
     proptest::proptest! {

@@ -63,6 +63,9 @@ impl Client {
         let mut unpacking = Unpacking::new(&manifest.config, &config, &manifest.layers, *limits)
             .map_err(Reason::Content)?;
         for (index, layer) in manifest.layers.iter().enumerate() {
+            if !unpacking.wants(index) {
+                continue;
+            }
             let ask = Ask::get(repository, format!("blobs/{}", layer.digest));
             let response = self.send(&ask).await?;
             let (pieces, source) = mpsc::channel(PIECES);

@@ -8,10 +8,30 @@ use tar::{Entry, EntryType};
 
 use super::UnpackError;
 
-/// Longest path that is taken, in bytes.
-const LONGEST: usize = 1024;
-/// Deepest path that is taken, in components.
-const DEEPEST: usize = 32;
+/// What paths may look like.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    /// Longest path that is taken, in bytes.
+    longest: usize,
+    /// Deepest path that is taken, in components.
+    deepest: usize,
+    /// Whether `\\` is an ordinary character.
+    backslash: bool,
+}
+
+/// Paths of a bundle are the same on every system.
+const BUNDLE: Rules = Rules {
+    longest: 1024,
+    deepest: 32,
+    backslash: false,
+};
+
+/// Images of others hold whole systems, with names such as `system-systemd\\x2dcryptsetup.slice`.
+pub(super) const IMAGE: Rules = Rules {
+    longest: 4096,
+    deepest: 128,
+    backslash: cfg!(unix),
+};
 
 /// An entry that is taken.
 pub(super) struct Taken {
@@ -44,14 +64,9 @@ pub(super) fn refused(entry: &str, why: impl Into<String>) -> UnpackError {
 }
 
 /// Looks at one entry's header.
-pub(super) fn take<R: Read>(entry: &Entry<'_, R>) -> Result<Taken, UnpackError> {
-    let name = entry.path_bytes();
-    let Ok(name) = std::str::from_utf8(&name) else {
-        return Err(refused(
-            &String::from_utf8_lossy(&name),
-            "has a name that is not UTF-8",
-        ));
-    };
+pub(super) fn take<R: Read>(entry: &mut Entry<'_, R>) -> Result<Taken, UnpackError> {
+    let name = name(entry)?;
+    let name = name.as_str();
     let header = entry.header();
     let kind = header.entry_type();
     let folder = match kind {
@@ -63,28 +78,15 @@ pub(super) fn take<R: Read>(entry: &Entry<'_, R>) -> Result<Taken, UnpackError> 
     if !folder && mode & 0o6000 != 0 {
         return Err(refused(name, "is setuid or setgid"));
     }
-    let path = normalise(name, folder).map_err(|why| refused(name, why))?;
+    let path = normalise(name, folder, BUNDLE).map_err(|why| refused(name, why))?;
     if folder {
         return Ok(Taken {
             path,
             kind: Kind::Folder,
         });
     }
-    let (parent, base) = path.rsplit_once('/').unwrap_or(("", &path));
-    if let Some(gone) = base.strip_prefix(".wh.") {
-        let below = gone == ".wh..opq";
-        let path = match (below, parent) {
-            (true, parent) => parent.to_owned(),
-            (false, "") => gone.to_owned(),
-            (false, parent) => format!("{parent}/{gone}"),
-        };
-        if !below && (gone.is_empty() || gone.starts_with(".wh.")) {
-            return Err(refused(name, "is not a whiteout that means anything"));
-        }
-        return Ok(Taken {
-            path,
-            kind: Kind::Removal { below },
-        });
+    if let Some(removal) = removal(name, &path)? {
+        return Ok(removal);
     }
     let size = entry.size();
     Ok(Taken {
@@ -93,18 +95,69 @@ pub(super) fn take<R: Read>(entry: &Entry<'_, R>) -> Result<Taken, UnpackError> 
     })
 }
 
-fn describe(kind: EntryType) -> &'static str {
+/// The entry's name; an error where it is no text, or where the content is not what a plain reader would take it for.
+pub(super) fn name<R: Read>(entry: &mut Entry<'_, R>) -> Result<String, UnpackError> {
+    let name = match std::str::from_utf8(&entry.path_bytes()) {
+        Ok(name) => name.to_owned(),
+        Err(_) => {
+            return Err(refused(
+                &String::from_utf8_lossy(&entry.path_bytes()),
+                "has a name that is not UTF-8",
+            ));
+        }
+    };
+    if entry.header().entry_type() == EntryType::XGlobalHeader {
+        return Ok(name);
+    }
+    let records = entry
+        .pax_extensions()
+        .map_err(|_| refused(&name, "has PAX records that cannot be read"))?;
+    for record in records.into_iter().flatten() {
+        let record = record.map_err(|_| refused(&name, "has PAX records that cannot be read"))?;
+        if record.key_bytes().starts_with(b"GNU.sparse.") {
+            return Err(refused(&name, SPARSE));
+        }
+    }
+    Ok(name)
+}
+
+/// What is said of a sparse file.
+pub(super) const SPARSE: &str = "is a sparse file";
+
+/// What a file of that path removes, if its name says that it does.
+pub(super) fn removal(name: &str, path: &str) -> Result<Option<Taken>, UnpackError> {
+    let (parent, base) = path.rsplit_once('/').unwrap_or(("", path));
+    let Some(gone) = base.strip_prefix(".wh.") else {
+        return Ok(None);
+    };
+    let below = gone == ".wh..opq";
+    let path = match (below, parent) {
+        (true, parent) => parent.to_owned(),
+        (false, "") => gone.to_owned(),
+        (false, parent) => format!("{parent}/{gone}"),
+    };
+    if !below && (matches!(gone, "" | "." | "..") || gone.starts_with(".wh.")) {
+        return Err(refused(name, "is not a whiteout that means anything"));
+    }
+    Ok(Some(Taken {
+        path,
+        kind: Kind::Removal { below },
+    }))
+}
+
+pub(super) fn describe(kind: EntryType) -> &'static str {
     match kind {
         EntryType::Symlink => "is a symbolic link",
         EntryType::Link => "is a hard link",
         EntryType::Char | EntryType::Block => "is a device",
         EntryType::Fifo => "is a named pipe",
+        EntryType::GNUSparse => SPARSE,
         _ => "is neither a file nor a folder",
     }
 }
 
 /// The path under which a name is kept; `./` before it and, for folders, `/` behind it are usual and dropped.
-fn normalise(name: &str, folder: bool) -> Result<String, &'static str> {
+pub(super) fn normalise(name: &str, folder: bool, rules: Rules) -> Result<String, &'static str> {
     let mut rest = name;
     while let Some(shorter) = rest.strip_prefix("./") {
         rest = shorter;
@@ -115,22 +168,27 @@ fn normalise(name: &str, folder: bool) -> Result<String, &'static str> {
             return Ok(String::new());
         }
     }
-    check(rest)?;
+    within(rest, rules)?;
     Ok(rest.to_owned())
 }
 
 /// The rule for paths in a bundle: relative, plain components, nothing that another system would read as something else.
 pub(crate) fn check(path: &str) -> Result<(), &'static str> {
+    within(path, BUNDLE)
+}
+
+/// Relative, plain components, and no longer or deeper than these rules have it.
+fn within(path: &str, rules: Rules) -> Result<(), &'static str> {
     if path.is_empty() {
         return Err("has no name");
     }
     if path.starts_with('/') {
         return Err("has an absolute path");
     }
-    if path.len() > LONGEST {
-        return Err("has a path of more than 1024 bytes");
+    if path.len() > rules.longest {
+        return Err("has a path that is too long");
     }
-    if path.contains('\\') {
+    if !rules.backslash && path.contains('\\') {
         return Err("has a backslash in its path");
     }
     if path.chars().any(char::is_control) {
@@ -149,8 +207,8 @@ pub(crate) fn check(path: &str) -> Result<(), &'static str> {
     if drive.len() > 1 && drive[1] == b':' && drive[0].is_ascii_alphabetic() {
         return Err("has an absolute path");
     }
-    if depth > DEEPEST {
-        return Err("lies deeper than 32 folders");
+    if depth > rules.deepest {
+        return Err("lies in too many folders");
     }
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! Readers that count, hash and stop: the bytes as they arrive, and the bytes that they inflate to.
 //! Not here: what the bytes are.
 
+use std::cell::Cell;
 use std::io::{self, BufReader, Read};
+use std::rc::Rc;
 
 use bundle_core::reference::Digest;
 use flate2::bufread::MultiGzDecoder;
@@ -64,17 +66,25 @@ pub(super) struct Inflated<R> {
     count: u64,
     most: u64,
     ratio: u64,
+    /// What is left for headers, while they are read.
+    headers: Rc<Cell<Option<u64>>>,
     overrun: Option<String>,
 }
 
 impl<R: Read> Inflated<R> {
-    pub(super) fn new(decoder: Decoder<R>, most: u64, ratio: u64) -> Self {
+    pub(super) fn new(
+        decoder: Decoder<R>,
+        most: u64,
+        ratio: u64,
+        headers: Rc<Cell<Option<u64>>>,
+    ) -> Self {
         Self {
             decoder,
             hash: Sha256::new(),
             count: 0,
             most,
             ratio,
+            headers,
             overrun: None,
         }
     }
@@ -129,10 +139,17 @@ impl<R: Read> Read for Inflated<R> {
         };
         self.hash.update(&buffer[..read]);
         self.count += read as u64;
+        let headers = self.headers.get().map(|left| left.checked_sub(read as u64));
+        if let Some(left) = headers {
+            self.headers.set(left);
+        }
         if self.count > self.most {
             self.overrun = Some(human(self.most));
         } else if self.count > RATIO_FLOOR && self.count / self.arrived().max(1) > self.ratio {
             self.overrun = Some(format!("{} times what was transferred", self.ratio));
+        }
+        if headers == Some(None) && self.overrun.is_none() {
+            self.overrun = Some("1 MiB of headers for one entry".to_owned());
         }
         match &self.overrun {
             Some(limit) => Err(io::Error::other(format!("it is past {limit}"))),

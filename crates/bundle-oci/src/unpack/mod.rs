@@ -1,24 +1,25 @@
-//! Layers to files, without trusting a byte of them: everything streams through counters and hashes, and nothing is written to disk.
+//! Layers to files, without trusting a byte of them: everything streams through counters and hashes, into memory here, and onto disks in `disk`.
 //! Not here: where layers come from (registry, layout), and what the files mean (bundle_core::format).
 
+pub mod disk;
 mod entry;
 mod meter;
+mod stream;
 
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::io::{BufReader, Read};
+use std::io::Read;
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::format::Files;
+use bundle_core::package::keys;
 use bundle_core::reference::Digest;
-use flate2::bufread::MultiGzDecoder;
 
 use crate::limits::{Limits, human};
 use crate::manifest::{Descriptor, ImageConfig};
 use crate::media;
 pub(crate) use entry::check as check_path;
 use entry::{Kind, Taken};
-use meter::{Decoder, Inflated, Metered};
+use stream::Entries;
 
 /// Why content was not unpacked. Nothing of it is used then.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +58,14 @@ pub enum UnpackError {
         /// What the bytes hash to, or how many there were.
         found: String,
     },
+    /// The disk does not take it.
+    #[error("`{path}` cannot be written: {why}")]
+    Unwritable {
+        /// The path within the image.
+        path: String,
+        /// The system's words.
+        why: String,
+    },
     /// A kind of content that is not read.
     #[error("{what} is {found}, and {wanted} is read")]
     WrongMediaType {
@@ -89,6 +98,10 @@ impl UnpackError {
                 codes::registry::DIGEST_MISMATCH,
                 "the registry, its storage or something between is at fault; nothing was used",
             ),
+            Self::Unwritable { .. } => (
+                codes::usage::FILE_UNWRITABLE,
+                "make room, or choose a folder that may be written to; nothing was left behind",
+            ),
             Self::WrongMediaType { .. } => (
                 codes::registry::WRONG_MEDIA_TYPE,
                 "a bundle is an OCI image with layers of tar or gzip over tar",
@@ -104,14 +117,13 @@ impl From<UnpackError> for Finding {
     }
 }
 
-/// One image being unpacked: the files so far and what is left of its limits.
+/// One image being unpacked in memory: the files so far and what is left of its limits.
 pub struct Unpacking {
     files: Files,
     limits: Limits,
     bytes: u64,
     entries: usize,
-    diff_ids: Vec<Digest>,
-    layers: Vec<Descriptor>,
+    image: Image,
 }
 
 impl Unpacking {
@@ -121,6 +133,100 @@ impl Unpacking {
         config_bytes: &[u8],
         layers: &[Descriptor],
         limits: Limits,
+    ) -> Result<Self, UnpackError> {
+        Ok(Self {
+            files: Files::new(),
+            bytes: limits.total,
+            entries: limits.entries,
+            image: Image::new(config, config_bytes, layers, &limits)?,
+            limits,
+        })
+    }
+
+    /// Whether layer `index` holds files of the content. A resource is not for Kubernetes, may be of any size, and need not be fetched.
+    pub fn wants(&self, index: usize) -> bool {
+        let layer = self.image.layers.get(index);
+        layer.is_none_or(|layer| !is_resource(layer))
+    }
+
+    /// Reads layer `index` from `input`, over what the layers below it left. `input` may be longer or shorter than it should be: that is found out.
+    /// An error of the input itself shows as content that ends early; whoever feeds it knows better and says so instead.
+    pub fn layer(&mut self, index: usize, input: impl Read) -> Result<(), UnpackError> {
+        let (layer, diff_id) = self.image.layer(index)?;
+        let (bytes, ratio) = (self.bytes, self.limits.ratio);
+        let count = stream::layer(&layer, &diff_id, input, bytes, ratio, |entries| {
+            self.walk(entries)
+        })?;
+        self.bytes = self.bytes.saturating_sub(count);
+        Ok(())
+    }
+
+    /// The files, after every layer has been read.
+    pub fn finish(self) -> Files {
+        self.files
+    }
+
+    fn walk<R: Read>(&mut self, entries: &mut Entries<'_, R>) -> Result<(), UnpackError> {
+        let mut seen = BTreeSet::new();
+        let mut files = Files::new();
+        let mut removed = Vec::new();
+        while let Some(mut item) = entries.next()? {
+            self.entries = self
+                .entries
+                .checked_sub(1)
+                .ok_or_else(|| UnpackError::TooLarge {
+                    what: "the number of entries".to_owned(),
+                    limit: self.limits.entries.to_string(),
+                })?;
+            let Taken { path, kind } = entry::take(&mut item)?;
+            match kind {
+                Kind::Folder => {
+                    if files.contains_key(&path) {
+                        return Err(entry::refused(&path, "is a file and a folder at once"));
+                    }
+                }
+                Kind::Removal { below } => removed.push((path, below)),
+                Kind::File { size } => {
+                    if size > self.limits.file {
+                        return Err(UnpackError::TooLarge {
+                            what: format!("the file `{path}` ({})", human(size)),
+                            limit: human(self.limits.file),
+                        });
+                    }
+                    if !seen.insert(path.clone()) {
+                        return Err(entry::refused(&path, "appears twice"));
+                    }
+                    let mut content = Vec::new();
+                    stream::content(&path, size, item, &mut content)?;
+                    files.insert(path, content);
+                }
+            }
+        }
+        for (path, below) in removed {
+            let prefix = format!("{path}/");
+            let whole = path.is_empty();
+            self.files.retain(|name, _| {
+                !(whole || name.starts_with(&prefix) || (!below && *name == path))
+            });
+        }
+        self.files.extend(files);
+        entry::no_file_is_a_folder(&self.files)
+    }
+}
+
+/// The parts of an image that unpacking needs: its layers, and what each of them is when it is inflated.
+#[derive(Debug)]
+struct Image {
+    layers: Vec<Descriptor>,
+    diff_ids: Vec<Digest>,
+}
+
+impl Image {
+    fn new(
+        config: &Descriptor,
+        config_bytes: &[u8],
+        layers: &[Descriptor],
+        limits: &Limits,
     ) -> Result<Self, UnpackError> {
         if !media::is_config(&config.media_type) {
             return Err(UnpackError::WrongMediaType {
@@ -150,173 +256,37 @@ impl Unpacking {
             });
         }
         for layer in layers {
-            if layer.size > limits.layer {
+            if layer.size > limits.layer && !is_resource(layer) {
                 return Err(UnpackError::TooLarge {
                     what: format!("layer {} ({})", layer.digest, human(layer.size)),
                     limit: human(limits.layer),
                 });
             }
-            compression(layer)?;
+            stream::is_compressed(layer)?;
         }
         Ok(Self {
-            files: Files::new(),
-            limits,
-            bytes: limits.total,
-            entries: limits.entries,
-            diff_ids,
             layers: layers.to_vec(),
+            diff_ids,
         })
     }
 
-    /// Reads layer `index` from `input`, over what the layers below it left. `input` may be longer or shorter than it should be: that is found out.
-    /// An error of the input itself shows as content that ends early; whoever feeds it knows better and says so instead.
-    pub fn layer(&mut self, index: usize, input: impl Read) -> Result<(), UnpackError> {
-        let (Some(layer), Some(diff_id)) = (
-            self.layers.get(index).cloned(),
-            self.diff_ids.get(index).cloned(),
-        ) else {
-            return Err(UnpackError::Malformed {
+    fn layer(&self, index: usize) -> Result<(Descriptor, Digest), UnpackError> {
+        match (self.layers.get(index), self.diff_ids.get(index)) {
+            (Some(layer), Some(diff_id)) => Ok((layer.clone(), diff_id.clone())),
+            _ => Err(UnpackError::Malformed {
                 what: "the image".to_owned(),
                 why: format!("it has no layer {index}"),
-            });
-        };
-        let what = format!("layer {}", layer.digest);
-        let metered = BufReader::new(Metered::new(input, layer.size));
-        let decoder = if compression(&layer)? {
-            Decoder::Gzip(MultiGzDecoder::new(metered))
-        } else {
-            Decoder::Plain(metered)
-        };
-        let mut archive = tar::Archive::new(Inflated::new(decoder, self.bytes, self.limits.ratio));
-        let walked = self.walk(&mut archive);
-        let mut inflated = archive.into_inner();
-        let padded = walked.is_ok().then(|| inflated.rest_is_zero());
-        let (overrun, diff) = (inflated.overrun(), inflated.digest());
-        let count = inflated.count();
-
-        // Bytes that are not the named ones are the first thing to say: what they unpack to is beside the point.
-        let mut metered = inflated.into_source();
-        let arrived = metered.drain();
-        if arrived != layer.size || metered.digest() != layer.digest {
-            let found = match arrived.cmp(&layer.size) {
-                Ordering::Equal => metered.digest().to_string(),
-                Ordering::Greater => format!("more than its {} bytes", layer.size),
-                Ordering::Less => format!("only {arrived} of {} bytes", layer.size),
-            };
-            return Err(UnpackError::DigestMismatch {
-                what,
-                expected: layer.digest,
-                found,
-            });
+            }),
         }
-        if let Some(limit) = overrun {
-            return Err(UnpackError::TooLarge {
-                what: format!("{what}, unpacked,"),
-                limit,
-            });
-        }
-        walked?;
-        match padded {
-            Some(Ok(true)) | None => {}
-            Some(Ok(false)) => {
-                return Err(UnpackError::Malformed {
-                    what,
-                    why: "there is data after the end of the archive".to_owned(),
-                });
-            }
-            Some(Err(error)) => {
-                return Err(UnpackError::Malformed {
-                    what,
-                    why: error.to_string(),
-                });
-            }
-        }
-        if diff != diff_id {
-            return Err(UnpackError::DigestMismatch {
-                what: format!("{what}, unpacked,"),
-                expected: diff_id,
-                found: diff.to_string(),
-            });
-        }
-        self.bytes = self.bytes.saturating_sub(count);
-        Ok(())
-    }
-
-    /// The files, after every layer has been read.
-    pub fn finish(self) -> Files {
-        self.files
-    }
-
-    fn walk<R: Read>(&mut self, archive: &mut tar::Archive<R>) -> Result<(), UnpackError> {
-        let malformed = |error: std::io::Error| UnpackError::Malformed {
-            what: "the layer's archive".to_owned(),
-            why: error.to_string(),
-        };
-        let mut seen = BTreeSet::new();
-        let mut files = Files::new();
-        let mut removed = Vec::new();
-        for item in archive.entries().map_err(malformed)? {
-            let mut item = item.map_err(malformed)?;
-            self.entries = self
-                .entries
-                .checked_sub(1)
-                .ok_or_else(|| UnpackError::TooLarge {
-                    what: "the number of entries".to_owned(),
-                    limit: self.limits.entries.to_string(),
-                })?;
-            let Taken { path, kind } = entry::take(&item)?;
-            match kind {
-                Kind::Folder => {
-                    if files.contains_key(&path) {
-                        return Err(entry::refused(&path, "is a file and a folder at once"));
-                    }
-                }
-                Kind::Removal { below } => removed.push((path, below)),
-                Kind::File { size } => {
-                    if size > self.limits.file {
-                        return Err(UnpackError::TooLarge {
-                            what: format!("the file `{path}` ({})", human(size)),
-                            limit: human(self.limits.file),
-                        });
-                    }
-                    if !seen.insert(path.clone()) {
-                        return Err(entry::refused(&path, "appears twice"));
-                    }
-                    let mut content = Vec::new();
-                    item.read_to_end(&mut content).map_err(malformed)?;
-                    if content.len() as u64 != size {
-                        return Err(malformed(std::io::Error::other(format!(
-                            "it ends inside `{path}`"
-                        ))));
-                    }
-                    files.insert(path, content);
-                }
-            }
-        }
-        for (path, below) in removed {
-            let prefix = format!("{path}/");
-            let whole = path.is_empty();
-            self.files.retain(|name, _| {
-                !(whole || name.starts_with(&prefix) || (!below && *name == path))
-            });
-        }
-        self.files.extend(files);
-        entry::no_file_is_a_folder(&self.files)
     }
 }
 
-/// Whether the layer is compressed; an error if it is of a kind that is not read.
-fn compression(layer: &Descriptor) -> Result<bool, UnpackError> {
-    match layer.media_type.as_str() {
-        media::LAYER_GZIP | media::DOCKER_LAYER_GZIP => Ok(true),
-        media::LAYER_TAR => Ok(false),
-        other => Err(UnpackError::WrongMediaType {
-            what: format!("layer {}", layer.digest),
-            found: other.to_owned(),
-            wanted: media::LAYER_GZIP,
-        }),
-    }
+/// Whether a layer holds a resource, which is not for Kubernetes.
+pub fn is_resource(layer: &Descriptor) -> bool {
+    layer.annotations.contains_key(keys::RESOURCE_NAME)
 }
 
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use tar::{EntryType, Header};
 use super::*;
 
 /// An entry written byte by byte: the `tar` crate would refuse to make most of these.
-fn entry(name: &[u8], kind: EntryType, mode: u32, content: &[u8]) -> Vec<u8> {
+pub(super) fn entry(name: &[u8], kind: EntryType, mode: u32, content: &[u8]) -> Vec<u8> {
     let mut header = Header::new_ustar();
     header.as_mut_bytes()[..name.len()].copy_from_slice(name);
     header.set_entry_type(kind);
@@ -28,17 +28,17 @@ fn entry(name: &[u8], kind: EntryType, mode: u32, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn file(name: &str, content: &[u8]) -> Vec<u8> {
+pub(super) fn file(name: &str, content: &[u8]) -> Vec<u8> {
     entry(name.as_bytes(), EntryType::Regular, 0o644, content)
 }
 
-fn archive(entries: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn archive(entries: &[Vec<u8>]) -> Vec<u8> {
     let mut tar = entries.concat();
     tar.resize(tar.len() + 1024, 0);
     tar
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut writer = GzEncoder::new(Vec::new(), flate2::Compression::fast());
     writer.write_all(bytes).unwrap();
     writer.finish().unwrap()

@@ -1,0 +1,73 @@
+//! An image that another is built upon: its layers stay as they are, byte for byte.
+//! Not here: reading it from a registry, layout or archive (store).
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::reference::Digest;
+use serde_json::Value;
+
+use crate::blob::Blob;
+use crate::limits::Limits;
+use crate::manifest::Manifest;
+use crate::media;
+use crate::unpack::{UnpackError, Unpacking};
+
+/// An image to build upon.
+#[derive(Debug, Clone)]
+pub struct Base {
+    /// Its name, where it has one that others can use.
+    pub(super) name: Option<String>,
+    pub(super) digest: Digest,
+    pub(super) config: Value,
+    pub(super) layers: Vec<Blob>,
+}
+
+impl Base {
+    /// Takes the image whose manifest, configuration and layers these are, in this order. Whoever read them has checked their digests; what kind
+    /// of layers they are and that they fit each other is checked here.
+    pub fn new(
+        name: Option<String>,
+        manifest: &Manifest,
+        config: &[u8],
+        layers: Vec<Blob>,
+    ) -> Result<Self, Finding> {
+        let unusable = |why: &str| unusable(&manifest.digest, why);
+        Unpacking::new(
+            &manifest.config,
+            config,
+            &manifest.layers,
+            Limits::default(),
+        )
+        .map_err(|error: UnpackError| unusable(&error.to_string()))?;
+        let named = manifest.layers.iter().map(|layer| &layer.digest);
+        if !named.eq(layers.iter().map(|layer| &layer.descriptor.digest)) {
+            return Err(unusable("its layers are not those of its manifest"));
+        }
+        let config: Value = serde_json::from_slice(config)
+            .map_err(|error| unusable(&format!("its configuration is not JSON: {error}")))?;
+        let layers = layers.into_iter().map(|mut layer| {
+            // The bytes are the same under both names, and a manifest of one kind names layers of that kind.
+            if layer.descriptor.media_type == media::DOCKER_LAYER_GZIP {
+                media::LAYER_GZIP.clone_into(&mut layer.descriptor.media_type);
+            }
+            layer
+        });
+        Ok(Self {
+            name,
+            digest: manifest.digest.clone(),
+            config,
+            layers: layers.collect(),
+        })
+    }
+
+    pub(super) fn unusable(&self, why: &str) -> Finding {
+        unusable(&self.digest, why)
+    }
+}
+
+fn unusable(digest: &Digest, why: &str) -> Finding {
+    Finding::error(
+        codes::registry::MALFORMED,
+        format!("the base {digest} cannot be built upon: {why}"),
+    )
+    .hint("name an image with layers of tar or gzip over tar, such as another bundle")
+}

@@ -1,0 +1,262 @@
+//! gzip on several threads, whose bytes do not depend on how many there are: one member, made of chunks that are deflated independently.
+//! Not here: what is compressed (archive).
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use flate2::write::DeflateEncoder;
+use flate2::{Compression, Crc};
+
+/// What is deflated at once. Part of every digest of content that is larger than this; smaller content is as one stream would be.
+pub(super) const CHUNK: usize = 1 << 20;
+/// The level and the pure Rust compressor are part of every digest.
+const LEVEL: u32 = 6;
+/// More threads than this wait for the disk.
+const THREADS: usize = 8;
+/// gzip, deflate, no flags, no time, no level, no system.
+const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+
+/// A chunk that was deflated: its bytes and the checksum of what they stand for.
+type Deflated = io::Result<(Vec<u8>, Crc)>;
+
+/// One chunk on its way to a thread, and where it comes back.
+struct Job {
+    chunk: Vec<u8>,
+    back: SyncSender<Deflated>,
+}
+
+/// Compresses what is written to it. [`finish`](Self::finish) ends the member; what is dropped before is no gzip.
+pub(super) struct Gzip<W> {
+    inner: W,
+    chunk: Vec<u8>,
+    checksum: Crc,
+    /// Chunks that are being deflated, in the order of their content.
+    pending: VecDeque<Receiver<Deflated>>,
+    pool: Option<Pool>,
+    threads: usize,
+    begun: bool,
+}
+
+impl<W: Write> Gzip<W> {
+    /// With as many threads as this machine has to give.
+    pub(super) fn new(inner: W) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::with_threads(inner, threads.min(THREADS))
+    }
+
+    /// With this many threads; content of one chunk starts none.
+    pub(super) fn with_threads(inner: W, threads: usize) -> Self {
+        Self {
+            inner,
+            chunk: Vec::new(),
+            checksum: Crc::new(),
+            pending: VecDeque::new(),
+            pool: None,
+            threads: threads.max(1),
+            begun: false,
+        }
+    }
+
+    /// Ends the member, and gives back where it was written.
+    pub(super) fn finish(mut self) -> io::Result<W> {
+        let last = std::mem::take(&mut self.chunk);
+        while !self.pending.is_empty() {
+            self.collect()?;
+        }
+        let deflated = deflate(&last, true)?;
+        self.put(&deflated)?;
+        self.inner.write_all(&self.checksum.sum().to_le_bytes())?;
+        self.inner
+            .write_all(&self.checksum.amount().to_le_bytes())?;
+        Ok(self.inner)
+    }
+
+    /// Hands a full chunk to the threads, after making room.
+    fn dispatch(&mut self) -> io::Result<()> {
+        if self.pending.len() > self.threads {
+            self.collect()?;
+        }
+        let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK));
+        let (back, deflated) = sync_channel(1);
+        if self.pool.is_none() {
+            self.pool = Some(Pool::start(self.threads)?);
+        }
+        if let Some(pool) = &self.pool {
+            pool.take(Job { chunk, back })?;
+        }
+        self.pending.push_back(deflated);
+        Ok(())
+    }
+
+    /// Writes the oldest chunk that is being deflated.
+    fn collect(&mut self) -> io::Result<()> {
+        let Some(oldest) = self.pending.pop_front() else {
+            return Ok(());
+        };
+        let deflated = oldest
+            .recv()
+            .map_err(|_| io::Error::other("a thread that compresses ended early"))??;
+        self.put(&deflated)
+    }
+
+    fn put(&mut self, (bytes, checksum): &(Vec<u8>, Crc)) -> io::Result<()> {
+        if !self.begun {
+            self.inner.write_all(&HEADER)?;
+            self.begun = true;
+        }
+        self.inner.write_all(bytes)?;
+        self.checksum.combine(checksum);
+        Ok(())
+    }
+}
+
+impl<W: Write> Write for Gzip<W> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        // A full chunk waits until it is known not to be the last one, which ends differently.
+        if self.chunk.len() == CHUNK && !buffer.is_empty() {
+            self.dispatch()?;
+        }
+        let taken = buffer.len().min(CHUNK - self.chunk.len());
+        self.chunk.extend_from_slice(&buffer[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One chunk on its own. All but the last end on a byte boundary and go on.
+fn deflate(chunk: &[u8], last: bool) -> Deflated {
+    let mut checksum = Crc::new();
+    checksum.update(chunk);
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
+    encoder.write_all(chunk)?;
+    let bytes = if last {
+        encoder.finish()?
+    } else {
+        encoder.flush()?;
+        std::mem::take(encoder.get_mut())
+    };
+    Ok((bytes, checksum))
+}
+
+/// Threads that deflate; they end when it is dropped.
+struct Pool {
+    jobs: Option<Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Pool {
+    fn start(count: usize) -> io::Result<Self> {
+        let (jobs, queue) = channel::<Job>();
+        let queue = Arc::new(Mutex::new(queue));
+        let mut pool = Self {
+            jobs: Some(jobs),
+            threads: Vec::new(),
+        };
+        for _ in 0..count {
+            let queue = Arc::clone(&queue);
+            pool.threads.push(
+                std::thread::Builder::new()
+                    .name("deflate".to_owned())
+                    .spawn(move || work(&queue))?,
+            );
+        }
+        Ok(pool)
+    }
+
+    fn take(&self, job: Job) -> io::Result<()> {
+        let gone = || io::Error::other("no thread compresses any more");
+        let jobs = self.jobs.as_ref().ok_or_else(gone)?;
+        jobs.send(job).map_err(|_| gone())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has told so already: its chunk never came back.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(queue: &Mutex<Receiver<Job>>) {
+    loop {
+        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(Job { chunk, back }) = job else {
+            return;
+        };
+        // Nobody waits for it after an error elsewhere.
+        let _ = back.send(deflate(&chunk, false));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    /// Text that compresses, and does not repeat within a chunk.
+    fn content(length: usize) -> Vec<u8> {
+        let mut state = 1_u64;
+        std::iter::repeat_with(|| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            b'a' + u8::try_from(state >> 60).unwrap_or(0)
+        })
+        .take(length)
+        .collect()
+    }
+
+    fn gzip(bytes: &[u8], threads: usize, piece: usize) -> Vec<u8> {
+        let mut writer = Gzip::with_threads(Vec::new(), threads);
+        for piece in bytes.chunks(piece) {
+            writer.write_all(piece).unwrap();
+        }
+        writer.finish().unwrap()
+    }
+
+    #[test]
+    fn the_bytes_depend_neither_on_threads_nor_on_pieces_and_are_one_member() {
+        for length in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7] {
+            let bytes = content(length);
+            let one = gzip(&bytes, 1, usize::MAX);
+            for (threads, piece) in [(2, 4096), (7, 100_003), (3, CHUNK)] {
+                assert!(gzip(&bytes, threads, piece) == one, "{length} {threads}");
+            }
+            // Not the reader of several members: the first must be all of it.
+            let mut read = Vec::new();
+            let mut decoder = flate2::read::GzDecoder::new(one.as_slice());
+            decoder.read_to_end(&mut read).unwrap();
+            assert!(read == bytes, "{length}");
+        }
+    }
+
+    #[test]
+    fn one_chunk_is_what_one_stream_would_be() {
+        let bytes = content(CHUNK);
+        let mut stream = flate2::GzBuilder::new()
+            .operating_system(255)
+            .write(Vec::new(), Compression::new(LEVEL));
+        stream.write_all(&bytes).unwrap();
+        assert!(gzip(&bytes, 4, 999) == stream.finish().unwrap());
+    }
+
+    /// If this changes, so does every digest of large content that anybody has written down.
+    #[test]
+    fn the_golden_digest_of_several_chunks() {
+        let sent = gzip(&content(5 * CHUNK / 2), 2, 8192);
+        assert_eq!(
+            bundle_core::reference::Digest::of(&sent).as_str(),
+            "sha256:11cbfea2542eb38d553dc3dc4c537dc11b5f49fc528cd97abf238863de8a2a8d"
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! What an entry of anybody's image is, and under which path.
+//! Not here: whether its place is free and its link leads anywhere (tree).
+
+use std::io::Read;
+
+use tar::{Entry, EntryType};
+
+use super::super::UnpackError;
+use super::super::entry::{self, IMAGE, Kind as Plain, SPARSE, refused};
+
+/// Longest target of a link, in bytes.
+const LONGEST: u64 = 4096;
+
+/// What an entry asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// A folder with these permissions.
+    Folder { mode: u32 },
+    /// A file with these permissions; `marked` if it was setuid or setgid.
+    File { size: u64, mode: u32, marked: bool },
+    /// A symbolic link, with its target as it stands there.
+    Link { target: String },
+    /// Another name for a file of this path.
+    Same { path: String },
+    /// A path of lower layers is gone, or only what is below it.
+    Removal { below: bool },
+    /// Something that is not made: the end of a sentence.
+    Special(&'static str),
+}
+
+/// Looks at an entry; `None` if it says nothing about any path.
+pub(super) fn look<R: Read>(
+    item: &mut Entry<'_, R>,
+) -> Result<Option<(String, Wish)>, UnpackError> {
+    let name = entry::name(item)?;
+    let kind = item.header().entry_type();
+    if kind == EntryType::XGlobalHeader {
+        return global(item, &name).map(|()| None);
+    }
+    let folder = kind == EntryType::Directory;
+    let path = entry::normalise(&name, folder, IMAGE).map_err(|why| refused(&name, why))?;
+    let mode = item
+        .header()
+        .mode()
+        .map_err(|_| refused(&name, "has no mode"))?;
+    let wish = match kind {
+        EntryType::Directory => Wish::Folder {
+            mode: mode & 0o755 | 0o700,
+        },
+        EntryType::Regular | EntryType::Continuous => {
+            if let Some(removal) = entry::removal(&name, &path)? {
+                let Plain::Removal { below } = removal.kind else {
+                    return Ok(None);
+                };
+                return Ok(Some((removal.path, Wish::Removal { below })));
+            }
+            Wish::File {
+                size: item.size(),
+                mode: mode & 0o755 | 0o600,
+                marked: mode & 0o6000 != 0,
+            }
+        }
+        EntryType::Symlink => Wish::Link {
+            target: target(item, &name)?,
+        },
+        EntryType::Link => {
+            // Some tools write these from the image's root.
+            let target = target(item, &name)?;
+            let path = entry::normalise(target.trim_start_matches('/'), false, IMAGE)
+                .map_err(|why| refused(&name, format!("is a hard link whose target {why}")))?;
+            Wish::Same { path }
+        }
+        EntryType::Char | EntryType::Block | EntryType::Fifo => {
+            Wish::Special(entry::describe(kind))
+        }
+        EntryType::GNUSparse => return Err(refused(&name, SPARSE)),
+        other => return Err(refused(&name, entry::describe(other))),
+    };
+    Ok(Some((path, wish)))
+}
+
+fn target<R: Read>(item: &mut Entry<'_, R>, name: &str) -> Result<String, UnpackError> {
+    let target = item
+        .link_name_bytes()
+        .ok_or_else(|| refused(name, "is a link without a target"))?;
+    let target = std::str::from_utf8(&target)
+        .map_err(|_| refused(name, "is a link to a name that is not UTF-8"))?;
+    if target.is_empty() || target.len() as u64 > LONGEST {
+        return Err(refused(name, "is a link whose target is too long or empty"));
+    }
+    if target.chars().any(char::is_control) || cfg!(windows) && target.contains(['\\', ':']) {
+        return Err(refused(
+            name,
+            "is a link with a character in its target that no path has",
+        ));
+    }
+    Ok(target.to_owned())
+}
+
+/// Records for all entries that follow. Readers differ on whether they count: those that would make a difference are refused.
+fn global<R: Read>(item: &mut Entry<'_, R>, name: &str) -> Result<(), UnpackError> {
+    let mut records = Vec::new();
+    let unreadable = || refused(name, "has PAX records that cannot be read");
+    item.by_ref()
+        .take(64 << 10)
+        .read_to_end(&mut records)
+        .map_err(|_| unreadable())?;
+    for record in tar::PaxExtensions::new(&records) {
+        let record = record.map_err(|_| unreadable())?;
+        let key = record.key_bytes();
+        if matches!(key, b"path" | b"linkpath" | b"size") || key.starts_with(b"GNU.sparse.") {
+            return Err(refused(name, "sets the path or size of all files at once"));
+        }
+    }
+    Ok(())
+}

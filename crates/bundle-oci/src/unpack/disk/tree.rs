@@ -1,0 +1,183 @@
+//! What stands where in the folder that grows: every decision about a path is taken here, from memory, and never by asking the disk.
+//! Not here: the disk (the module above).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::super::UnpackError;
+use super::super::entry::refused;
+
+/// Most links that are followed to find where one leads, and most steps on the way.
+const HOPS: usize = 40;
+const STEPS: usize = 4096;
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Node {
+    Folder,
+    File,
+    /// A symbolic link with its target as the image has it. It is made last, so that nothing is ever written through it.
+    Link(String),
+    /// Something that was left out.
+    Nothing,
+}
+
+#[derive(Debug)]
+struct Placed {
+    node: Node,
+    layer: usize,
+}
+
+/// The paths so far, and which layer they came from.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    nodes: BTreeMap<String, Placed>,
+}
+
+impl Tree {
+    pub(super) fn get(&self, path: &str) -> Option<&Node> {
+        self.nodes.get(path).map(|placed| &placed.node)
+    }
+
+    pub(super) fn put(&mut self, path: &str, node: Node, layer: usize) {
+        self.nodes.insert(path.to_owned(), Placed { node, layer });
+    }
+
+    /// The folders above `path` that are not there yet, highest first; an error if something else stands in the way.
+    pub(super) fn missing_folders(&self, path: &str) -> Result<Vec<String>, UnpackError> {
+        let mut missing = Vec::new();
+        for (end, _) in path.match_indices('/') {
+            let folder = &path[..end];
+            match self.get(folder) {
+                Some(Node::Folder) => {}
+                None => missing.push(folder.to_owned()),
+                Some(other) => {
+                    let what = match other {
+                        Node::Link(_) => "a symbolic link",
+                        _ => "not a folder",
+                    };
+                    return Err(refused(
+                        path,
+                        format!("lies inside `{folder}`, which is {what}"),
+                    ));
+                }
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Makes room at `path` for something of this layer. What is to be removed from the disk, deepest first; an error if this layer has put
+    /// something there itself.
+    pub(super) fn clear(
+        &mut self,
+        path: &str,
+        layer: usize,
+    ) -> Result<Vec<(String, Node)>, UnpackError> {
+        let own = self
+            .below(path)
+            .chain(self.nodes.get_key_value(path))
+            .any(|(_, placed)| placed.layer == layer);
+        if own {
+            return Err(refused(path, "appears twice"));
+        }
+        Ok(self.remove(path, false, layer))
+    }
+
+    /// Removes what lower layers put at and below `path`, or only below it. A folder stays if this layer has put something into it.
+    pub(super) fn remove(&mut self, path: &str, below: bool, layer: usize) -> Vec<(String, Node)> {
+        let mut paths: Vec<String> = self
+            .below(path)
+            .filter(|(_, placed)| placed.layer < layer)
+            .map(|(path, _)| path.clone())
+            .collect();
+        paths.reverse();
+        let own = self.nodes.get(path).filter(|own| own.layer < layer);
+        if !below && own.is_some() {
+            paths.push(path.to_owned());
+        }
+        paths
+            .into_iter()
+            .filter_map(|path| {
+                if self.below(&path).next().is_some() {
+                    return None;
+                }
+                let gone = self.nodes.remove(&path)?;
+                Some((path, gone.node))
+            })
+            .collect()
+    }
+
+    fn below(&self, path: &str) -> impl Iterator<Item = (&String, &Placed)> {
+        let prefix = if path.is_empty() {
+            String::new()
+        } else {
+            format!("{path}/")
+        };
+        self.nodes
+            .range(prefix.clone()..)
+            .take_while(move |(path, _)| path.starts_with(&prefix))
+    }
+
+    /// The links, in the order of their paths.
+    pub(super) fn links(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.nodes
+            .iter()
+            .filter_map(|(path, placed)| match &placed.node {
+                Node::Link(target) => Some((path.as_str(), target.as_str())),
+                _ => None,
+            })
+    }
+
+    /// Whether the link at `path` ends inside, also through other links. What does not exist is inside as far as its path says so.
+    pub(super) fn stays_inside(&self, path: &str, target: &str) -> bool {
+        let mut at: Vec<&str> = path.split('/').collect();
+        at.pop();
+        if target.starts_with('/') {
+            at.clear();
+        }
+        let mut left: VecDeque<&str> = target.split('/').collect();
+        let (mut hops, mut steps) = (0, 0);
+        while let Some(component) = left.pop_front() {
+            steps += 1;
+            if steps > STEPS {
+                return false;
+            }
+            match component {
+                "" | "." => continue,
+                ".." => {
+                    if at.pop().is_none() {
+                        return false;
+                    }
+                    continue;
+                }
+                name => at.push(name),
+            }
+            if let Some(Node::Link(further)) = self.get(&at.join("/")) {
+                hops += 1;
+                if hops > HOPS {
+                    return false;
+                }
+                at.pop();
+                if further.starts_with('/') {
+                    at.clear();
+                }
+                for component in further.split('/').rev() {
+                    left.push_front(component);
+                }
+            }
+        }
+        true
+    }
+}
+
+/// The target of a link as it is made: one that begins at the image's root begins at the folder instead.
+pub(super) fn relative(path: &str, target: &str) -> String {
+    let Some(from_root) = target.strip_prefix('/') else {
+        return target.to_owned();
+    };
+    let up = "../".repeat(path.matches('/').count());
+    let made = format!("{up}{}", from_root.trim_start_matches('/'));
+    match made.trim_end_matches('/') {
+        "" => ".".to_owned(),
+        made => made.to_owned(),
+    }
+}

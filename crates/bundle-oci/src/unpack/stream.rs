@@ -1,0 +1,176 @@
+//! One layer from its first byte to its last: counted, hashed, inflated, and read as an archive.
+//! Not here: what becomes of the entries (memory: the module above, disk).
+
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::io::{self, BufReader, Read, Write};
+use std::rc::Rc;
+
+use bundle_core::reference::Digest;
+use flate2::bufread::MultiGzDecoder;
+
+use super::UnpackError;
+use super::meter::{Decoder, Inflated, Metered};
+use crate::manifest::Descriptor;
+use crate::media;
+
+/// Most bytes of headers before one entry: long names and PAX records are read into memory by the `tar` crate.
+const HEADERS: u64 = 1 << 20;
+
+/// An entry as the `tar` crate gives it.
+pub(super) type Item<'a, R> = tar::Entry<'a, Inflated<R>>;
+
+/// The entries of one layer, each to be taken before the next.
+pub(super) struct Entries<'a, R: Read> {
+    inner: tar::Entries<'a, Inflated<R>>,
+    /// What may be read before the next entry's content; none while content is read.
+    headers: Rc<Cell<Option<u64>>>,
+}
+
+impl<'a, R: Read> Entries<'a, R> {
+    /// The next entry.
+    pub(super) fn next(&mut self) -> Result<Option<Item<'a, R>>, UnpackError> {
+        self.headers.set(Some(HEADERS));
+        let item = self
+            .inner
+            .next()
+            .transpose()
+            .map_err(|error| malformed(&error));
+        self.headers.set(None);
+        item
+    }
+}
+
+/// The whole content of a file of `size` bytes.
+pub(super) fn content<R: Read>(
+    path: &str,
+    size: u64,
+    mut item: Item<'_, R>,
+    sink: &mut impl Write,
+) -> Result<(), UnpackError> {
+    let mut buffer = vec![
+        0;
+        usize::try_from(size)
+            .unwrap_or(usize::MAX)
+            .clamp(512, 64 << 10)
+    ];
+    let mut count = 0;
+    loop {
+        let read = item.read(&mut buffer).map_err(|error| malformed(&error))?;
+        if read == 0 {
+            break;
+        }
+        count += read as u64;
+        sink.write_all(&buffer[..read])
+            .map_err(|error| unwritable(path, &error))?;
+    }
+    if count == size {
+        Ok(())
+    } else {
+        Err(malformed(&io::Error::other(format!(
+            "it ends inside `{path}`"
+        ))))
+    }
+}
+
+fn malformed(error: &io::Error) -> UnpackError {
+    UnpackError::Malformed {
+        what: "the layer's archive".to_owned(),
+        why: error.to_string(),
+    }
+}
+
+pub(super) fn unwritable(path: &str, error: &io::Error) -> UnpackError {
+    UnpackError::Unwritable {
+        path: path.to_owned(),
+        why: error.to_string(),
+    }
+}
+
+/// Reads a whole layer, and lets `walk` have its entries. The number of bytes that it inflates to.
+pub(super) fn layer<R: Read>(
+    layer: &Descriptor,
+    diff_id: &Digest,
+    input: R,
+    most: u64,
+    ratio: u64,
+    walk: impl FnOnce(&mut Entries<'_, R>) -> Result<(), UnpackError>,
+) -> Result<u64, UnpackError> {
+    let what = format!("layer {}", layer.digest);
+    let metered = BufReader::new(Metered::new(input, layer.size));
+    let decoder = if is_compressed(layer)? {
+        Decoder::Gzip(MultiGzDecoder::new(metered))
+    } else {
+        Decoder::Plain(metered)
+    };
+    let headers = Rc::new(Cell::new(None));
+    let inflated = Inflated::new(decoder, most, ratio, Rc::clone(&headers));
+    let mut archive = tar::Archive::new(inflated);
+    let walked = match archive.entries() {
+        Ok(inner) => walk(&mut Entries { inner, headers }),
+        Err(error) => Err(malformed(&error)),
+    };
+    let mut inflated = archive.into_inner();
+    let padded = walked.is_ok().then(|| inflated.rest_is_zero());
+    let (overrun, diff) = (inflated.overrun(), inflated.digest());
+    let count = inflated.count();
+
+    // Bytes that are not the named ones are the first thing to say: what they unpack to is beside the point.
+    let mut metered = inflated.into_source();
+    let arrived = metered.drain();
+    if arrived != layer.size || metered.digest() != layer.digest {
+        let found = match arrived.cmp(&layer.size) {
+            Ordering::Equal => metered.digest().to_string(),
+            Ordering::Greater => format!("more than its {} bytes", layer.size),
+            Ordering::Less => format!("only {arrived} of {} bytes", layer.size),
+        };
+        return Err(UnpackError::DigestMismatch {
+            what,
+            expected: layer.digest.clone(),
+            found,
+        });
+    }
+    if let Some(limit) = overrun {
+        return Err(UnpackError::TooLarge {
+            what: format!("{what}, unpacked,"),
+            limit,
+        });
+    }
+    walked?;
+    match padded {
+        Some(Ok(true)) | None => {}
+        Some(Ok(false)) => {
+            return Err(UnpackError::Malformed {
+                what,
+                why: "there is data after the end of the archive".to_owned(),
+            });
+        }
+        Some(Err(error)) => {
+            return Err(UnpackError::Malformed {
+                what,
+                why: error.to_string(),
+            });
+        }
+    }
+    if diff != *diff_id {
+        return Err(UnpackError::DigestMismatch {
+            what: format!("{what}, unpacked,"),
+            expected: diff_id.clone(),
+            found: diff.to_string(),
+        });
+    }
+    Ok(count)
+}
+
+/// Whether the layer is compressed; an error if it is of a kind that is not read.
+pub(super) fn is_compressed(layer: &Descriptor) -> Result<bool, UnpackError> {
+    match layer.media_type.as_str() {
+        media::LAYER_GZIP | media::DOCKER_LAYER_GZIP => Ok(true),
+        media::LAYER_TAR => Ok(false),
+        other => Err(UnpackError::WrongMediaType {
+            what: format!("layer {}", layer.digest),
+            found: other.to_owned(),
+            wanted: media::LAYER_GZIP,
+        }),
+    }
+}

@@ -1,0 +1,16 @@
+//! `bundle.yaml`: a package or findings, and what a package says of itself in annotations is read back.
+//! Not here: manifests.
+#![no_main]
+
+use bundle_core::package;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    match package::parse(data) {
+        Ok(package) => {
+            let annotations = package::annotations(&package);
+            assert_eq!(annotations[package::keys::TITLE], package.name);
+        }
+        Err(findings) => assert!(findings.has_errors()),
+    }
+});

@@ -1,0 +1,83 @@
+//! `cargo xtask fuzz TARGET`: runs one of the fuzz targets for a number of executions.
+//! The targets themselves and what they need are in `fuzz/`.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+
+/// Which target, and for how long.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// What is read.
+    #[arg(value_enum)]
+    target: Target,
+    /// Executions.
+    #[arg(long, default_value_t = 10_000_000)]
+    runs: u64,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Target {
+    Tar,
+    Manifest,
+    Reference,
+    Package,
+}
+
+impl Target {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tar => "tar",
+            Self::Manifest => "manifest",
+            Self::Reference => "reference",
+            Self::Package => "package",
+        }
+    }
+
+    /// Longer inputs find little more, and cost executions.
+    fn longest(self) -> u32 {
+        match self {
+            Self::Tar => 4096,
+            Self::Package => 1024,
+            Self::Manifest | Self::Reference => 512,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
+    let name = arguments.target.name();
+    let corpus = Path::new("corpus").join(name);
+    std::fs::create_dir_all(folder.join(&corpus)).context("cannot make the folder of inputs")?;
+    // The code is safe Rust: without an address sanitizer it runs a few times faster, and overflows are still found.
+    let status = Command::new("cargo")
+        .args([
+            "+nightly",
+            "fuzz",
+            "run",
+            "--fuzz-dir",
+            ".",
+            "--sanitizer",
+            "none",
+            name,
+        ])
+        .arg(&corpus)
+        .arg(Path::new("seeds").join(name))
+        .args([
+            "--",
+            "-timeout=10",
+            "-rss_limit_mb=1024",
+            "-print_final_stats=1",
+        ])
+        .arg(format!("-runs={}", arguments.runs))
+        .arg(format!("-max_len={}", arguments.target.longest()))
+        .current_dir(&folder)
+        .status()
+        .context("cannot run cargo; fuzz/README.md says what fuzzing needs")?;
+    if !status.success() {
+        bail!("{name}: {status}; fuzz/README.md says what fuzzing needs");
+    }
+    Ok(())
+}
