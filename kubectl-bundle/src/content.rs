@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use bundle_core::check;
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::format::{self, Content};
 use bundle_core::package::{self, Package};
@@ -33,10 +34,14 @@ pub(crate) fn build(ui: &mut Ui, path: &Path) -> Outcome<Built> {
     is_folder(path)?;
     let files = folder::read(path, &Limits::default()).map_err(located)?;
     let content = format::read(&files).map_err(located)?;
-    for warning in &content.warnings.0 {
-        let mut warning = warning.clone();
-        locate(&mut warning, path);
-        ui.finding(&warning);
+    let mut found = content.warnings.clone();
+    found.0.extend(check::all(&content, &files).0);
+    let found = located(found);
+    if found.has_errors() {
+        return Err(found.into());
+    }
+    for warning in &found.0 {
+        ui.finding(warning);
     }
     let Some(package) = content.package.clone() else {
         return Err(Finding::error(

@@ -39,6 +39,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         std::fs::write(&full, text).with_context(|| format!("cannot write {}", full.display()))?;
         println!("{}", path.display());
     }
+    if let Some(why) = crate::apis::stale()? {
+        bail!(why);
+    }
     if !stale.is_empty() {
         bail!(
             "not what the code says: {}\nhint: run `cargo xtask gen` and commit what it writes",

@@ -6,6 +6,7 @@
     reason = "a chore's results go to stdout and its talk to stderr; it has no printer"
 )]
 
+mod apis;
 mod bench;
 mod cluster;
 mod demo;
@@ -29,6 +30,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Write the table of Kubernetes' own APIs from the Go modules that the tests build.
+    Apis,
     /// Measure speed and memory against floors and peers of the same run.
     Bench(bench::Arguments),
     /// Start a real Kubernetes on loopback and keep it until Ctrl-C.
@@ -63,6 +66,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     let ended = runtime.block_on(async {
         match arguments.command {
+            Command::Apis => apis::run(),
             Command::Bench(arguments) => bench::run(&arguments).await,
             Command::Cluster(command) => cluster::run(command).await,
             Command::Demo(arguments) => demo::run(arguments).await,

@@ -1,6 +1,7 @@
 //! The rules of bundles, as pure functions over plain data: what is admitted, what fits, what to do next.
 //! Not here: files, clocks, networks, randomness, Kubernetes clients. What a rule needs of them it gets as an argument.
 
+pub mod check;
 pub mod diagnostic;
 pub mod format;
 pub mod images;

@@ -41,6 +41,8 @@ fn nothing_below_the_rules_can_do_io() {
     assert!(tree.contains("serde-saphyr "), "{tree}");
     let found: Vec<&str> = tree
         .lines()
+        // An evaluator of expressions, from kube's family by name alone.
+        .filter(|line| !line.starts_with("kube-cel "))
         .filter(|line| FORBIDDEN.iter().any(|name| line.starts_with(name)))
         .collect();
     assert!(found.is_empty(), "bundle-core must stay free of {found:?}");

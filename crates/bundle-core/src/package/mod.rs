@@ -20,6 +20,7 @@ use crate::{
 
 pub use annotations::{Facts, annotations, keys};
 pub use parse::{API_VERSION, KIND, parse};
+pub(crate) use suggest::nearest;
 
 /// Name of the file at the root of a bundle's folder.
 pub const FILE: &str = "bundle.yaml";

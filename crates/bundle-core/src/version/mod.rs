@@ -1,6 +1,7 @@
-//! Versions: of servers as they report themselves, ranges of them, and whether a bundle fits a server.
-//! Not here: which APIs a version serves.
+//! Versions: of servers as they report themselves, ranges of them, whether a bundle fits a server, and which APIs a version serves.
+//! Not here: what versions other packages have.
 
+pub mod apis;
 mod compat;
 mod range;
 mod server;

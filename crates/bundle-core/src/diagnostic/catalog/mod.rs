@@ -78,6 +78,7 @@ macro_rules! area {
 
 /// The codes by area: `codes::format::NO_MANIFESTS`.
 pub mod codes {
+    pub mod check;
     pub mod cluster;
     pub mod format;
     pub mod images;
@@ -93,6 +94,7 @@ pub mod codes {
         reference::ALL,
         format::ALL,
         images::ALL,
+        check::ALL,
         registry::ALL,
         trust::ALL,
         review::ALL,

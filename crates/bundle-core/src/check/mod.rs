@@ -1,0 +1,81 @@
+//! What a cluster would say to the objects of a bundle, told at build: APIs, definitions, custom resources, configuration, namespaces.
+//! Not here: whether objects can be read (format, object), what a particular cluster has, and who may install (review).
+
+mod apis;
+mod scope;
+
+use crate::{
+    diagnostic::{Code, Finding, Findings},
+    format::{Content, Files},
+    object::Manifest,
+};
+
+/// Checks everything, and says all of it in the order of files and lines.
+pub fn all(content: &Content, files: &Files) -> Findings {
+    let mut findings = Findings::default();
+    let _ = files;
+    apis::check(content, &mut findings);
+    scope::check(&content.objects, &mut findings);
+    findings.0.sort_by(|left, right| {
+        let place = |finding: &Finding| (finding.place.file.clone(), finding.place.line);
+        place(left).cmp(&place(right))
+    });
+    findings
+}
+
+/// An error about an object.
+fn error(object: &Manifest, code: Code, message: impl Into<String>) -> Finding {
+    at(object, Finding::error(code, message))
+}
+
+/// A warning about an object.
+fn warning(object: &Manifest, code: Code, message: impl Into<String>) -> Finding {
+    at(object, Finding::warning(code, message))
+}
+
+fn at(object: &Manifest, finding: Finding) -> Finding {
+    finding
+        .in_file(&object.file)
+        .at_line(object.line)
+        .about(object.id.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{diagnostic::Severity, format};
+
+    /// What is said of a bundle that supports these versions of Kubernetes (any, if empty).
+    pub(super) fn said(kubernetes: &str, manifests: &[(&str, &str)]) -> Vec<String> {
+        let kubernetes = if kubernetes.is_empty() {
+            String::new()
+        } else {
+            format!("kubernetes: {{supported: \"{kubernetes}\"}}\n")
+        };
+        let package = format!(
+            "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\n{kubernetes}"
+        );
+        told(&package, manifests)
+    }
+
+    /// The same with a bundle.yaml of one's own.
+    pub(super) fn told(package: &str, files: &[(&str, &str)]) -> Vec<String> {
+        let files: Files = files
+            .iter()
+            .chain(&[(crate::package::FILE, package)])
+            .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
+            .collect();
+        let content = format::read(&files).unwrap();
+        let findings = all(&content, &files);
+        findings.0.iter().map(line).collect()
+    }
+
+    fn line(finding: &Finding) -> String {
+        let severity = match finding.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let hint = finding.hint.as_deref().unwrap();
+        format!("{severity}: {finding} ({hint})")
+    }
+}

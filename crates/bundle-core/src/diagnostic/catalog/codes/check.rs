@@ -1,0 +1,17 @@
+//! Diagnostic codes: whether a cluster would take what is inside a bundle.
+//! Not here: whether it can be read at all (format).
+
+area! {
+    API_NOT_SERVED = "BUNDLE-CHECK-001", Refused, "an API is not served by every supported version", "bundle.yaml says which versions of Kubernetes the bundle supports, and some of them do not serve an API that one of its objects has: it was removed before, or came later. Use the API that replaces it, or change kubernetes.supported.";
+    API_DEPRECATED = "BUNDLE-CHECK-002", Refused, "an API is deprecated", "A warning: the API is still served by the supported versions, and will be removed. Also told of APIs that servers serve only where an administrator turned them on (alpha, and beta since 1.24).";
+    UNKNOWN_API = "BUNDLE-CHECK-003", Refused, "an API is not known", "The group is one of Kubernetes' own, and none of its versions has that kind; or it is another's, and neither a CustomResourceDefinition of the bundle nor requires.apis in bundle.yaml has it. Check the spelling, put the definition into the bundle, or name the API in requires.apis.";
+    BAD_CRD = "BUNDLE-CHECK-004", Refused, "the API server would refuse a CustomResourceDefinition", "The rules are those of apiextensions.k8s.io/v1: names, versions, a structural schema, defaults that fit it, a conversion that can be called, columns and rules that can be evaluated.";
+    BAD_CUSTOM_RESOURCE = "BUNDLE-CHECK-005", Refused, "a custom resource does not fit its definition", "The object was defaulted and then compared with the schema of its version and the rules in it, as the API server would. Fields that the schema does not have would be dropped in silence, so they are refused here.";
+    NO_CRD = "BUNDLE-CHECK-006", Refused, "there is no definition for a default custom resource", "A resource of type default-cr in bundle.yaml is an object of an API that the bundle defines; its CustomResourceDefinition is not in the manifests.";
+    NOT_CHECKED = "BUNDLE-CHECK-007", CannotTell, "something could not be checked", "A warning: a rule or pattern uses what only the API server can evaluate. It counts neither as fine nor as wrong; a server-side dry run tells (kubectl apply --dry-run=server).";
+    BAD_CONFIG_SCHEMA = "BUNDLE-CHECK-008", Refused, "the schema of the configuration cannot be used", "config.schema in bundle.yaml names a JSON Schema in JSON or YAML. It stands for itself: references to other files or addresses are not followed.";
+    BAD_CONFIG = "BUNDLE-CHECK-009", Refused, "the default configuration does not meet its schema", "config.default in bundle.yaml was compared with config.schema. Change the one or the other.";
+    SCOPE = "BUNDLE-CHECK-010", Refused, "a namespace stands where none belongs, or is missing", "Objects of cluster-scoped kinds have no metadata.namespace; the API server refuses it. Objects of namespaced kinds without one are installed where the installing ServiceAccount lives, which is told when others of the bundle name theirs.";
+    FOREIGN_NAMESPACE = "BUNDLE-CHECK-011", Refused, "a namespace is not of the bundle", "A warning: an object lands in a namespace that the bundle does not create, or that belongs to Kubernetes (kube-system, kube-public, kube-node-lease). It must be there before the bundle is installed.";
+    STATUS = "BUNDLE-CHECK-012", Refused, "an object has a status", "A warning: the status of an object is written by its controller. In a manifest it is ignored at best; it usually shows that the object was copied from a cluster.";
+}

@@ -1,0 +1,153 @@
+//! Kubernetes' own APIs: since when each is served, until when, and what replaces it.
+//! Not here: what that means for an object of a bundle (check), and APIs that others define.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use super::Minor;
+
+/// Written by `cargo xtask apis`.
+const SERVED: &str = include_str!("served.tsv");
+/// Kept by hand: what the sources of today no longer know.
+const GONE: &str = include_str!("gone.tsv");
+
+/// One API of Kubernetes itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Api {
+    /// The first minor version that serves it, where the sources say so.
+    pub introduced: Option<Minor>,
+    /// The minor version in which it became deprecated, or will.
+    pub deprecated: Option<Minor>,
+    /// The first minor version that does not serve it any more.
+    pub removed: Option<Minor>,
+    /// What to use instead: `apps/v1/Deployment`.
+    pub replacement: Option<&'static str>,
+    /// Whether its objects are in namespaces.
+    pub namespaced: bool,
+}
+
+/// An API with its version and kind.
+type Entry = (&'static str, &'static str, Api);
+
+/// By group; the core group is `core`.
+static TABLE: LazyLock<BTreeMap<&'static str, Vec<Entry>>> = LazyLock::new(|| {
+    let mut table: BTreeMap<&'static str, Vec<Entry>> = BTreeMap::new();
+    for (group, entry) in SERVED.lines().chain(GONE.lines()).filter_map(line) {
+        table.entry(group).or_default().push(entry);
+    }
+    table
+});
+
+/// One line of a table. That all of them can be read is tested below.
+fn line(text: &'static str) -> Option<(&'static str, Entry)> {
+    if text.starts_with('#') {
+        return None;
+    }
+    let cells: Vec<&str> = text.split('\t').collect();
+    let [
+        group,
+        version,
+        kind,
+        introduced,
+        deprecated,
+        removed,
+        replacement,
+        scope,
+    ] = cells[..]
+    else {
+        return None;
+    };
+    let api = Api {
+        introduced: introduced.parse().ok(),
+        deprecated: deprecated.parse().ok(),
+        removed: removed.parse().ok(),
+        replacement: (replacement != "-").then_some(replacement),
+        namespaced: scope == "Namespaced",
+    };
+    Some((group, (version, kind, api)))
+}
+
+/// All APIs of a group (empty for the core group), with version and kind; none if the group is not Kubernetes' own.
+pub fn of(group: &str) -> &'static [(&'static str, &'static str, Api)] {
+    let group = if group.is_empty() { "core" } else { group };
+    TABLE.get(group).map_or(&[], Vec::as_slice)
+}
+
+/// The API of this group (empty for the core group), version and kind.
+pub fn api(group: &str, version: &str, kind: &str) -> Option<&'static Api> {
+    of(group)
+        .iter()
+        .find(|(own, named, _)| *own == version && *named == kind)
+        .map(|(_, _, api)| api)
+}
+
+/// The newest minor version that the table knows.
+pub fn newest() -> Minor {
+    let first = SERVED.lines().next().unwrap_or_default();
+    let version = first.rsplit(' ').next().unwrap_or_default();
+    let minor = version.split('.').nth(1).and_then(|text| text.parse().ok());
+    Minor(1, minor.unwrap_or_default())
+}
+
+/// Whether objects of a kind of Kubernetes' own are in namespaces; none if it is not known. All versions of a kind agree.
+pub fn is_namespaced(group: &str, kind: &str) -> Option<bool> {
+    of(group)
+        .iter()
+        .find(|(_, own, _)| *own == kind)
+        .map(|(_, _, api)| api.namespaced)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_read_and_no_api_stands_twice() {
+        let mut seen = std::collections::BTreeSet::new();
+        for text in SERVED.lines().chain(GONE.lines()) {
+            if text.starts_with('#') {
+                continue;
+            }
+            let (group, (version, kind, api)) = line(text).unwrap();
+            assert!(seen.insert((group, version, kind)), "{text}");
+            for cell in text.split('\t').skip(3).take(3) {
+                assert!(cell == "-" || cell.parse::<Minor>().is_ok(), "{text}");
+            }
+            assert!(
+                api.introduced < api.removed || api.removed.is_none(),
+                "{text}"
+            );
+            assert_eq!(is_namespaced(group, kind), Some(api.namespaced), "{text}");
+        }
+        assert!(seen.len() > 150);
+        assert!(newest() >= Minor(1, 36), "{}", newest());
+    }
+
+    #[test]
+    fn knows_what_became_of_old_apis() {
+        let removed = |group, version, kind| api(group, version, kind).unwrap().removed;
+        for (group, version, kind, minor) in [
+            ("extensions", "v1beta1", "Ingress", 22),
+            ("networking.k8s.io", "v1beta1", "Ingress", 22),
+            ("policy", "v1beta1", "PodSecurityPolicy", 25),
+            ("batch", "v1beta1", "CronJob", 25),
+            ("autoscaling", "v2beta2", "HorizontalPodAutoscaler", 26),
+            (
+                "apiextensions.k8s.io",
+                "v1beta1",
+                "CustomResourceDefinition",
+                22,
+            ),
+            ("apps", "v1beta2", "Deployment", 16),
+        ] {
+            assert_eq!(
+                removed(group, version, kind),
+                Some(Minor(1, minor)),
+                "{kind}"
+            );
+        }
+        assert_eq!(removed("", "v1", "ConfigMap"), None);
+        assert_eq!(api("example.com", "v1", "ConfigMap"), None);
+        assert!(!of("apps").is_empty() && of("example.com").is_empty());
+        assert_eq!(is_namespaced("", "Namespace"), Some(false));
+    }
+}
