@@ -10,10 +10,14 @@ use bytes::{Bytes, BytesMut};
 use reqwest::{Certificate, redirect};
 use url::{Host, Url};
 
+use super::feed::Part;
 use super::{ClientOptions, Deadlines, Reason, RegistryError};
 
 /// Bytes per second below which sending counts as stalled.
 const SLOWEST: u64 = 64 << 10;
+
+/// Bytes per second below which a registry that has everything counts as stalled.
+const STORING: u64 = 4 << 20;
 
 /// The two connection pools, made when first used: reading the system's authorities takes milliseconds that `--help` need not pay.
 pub(super) struct Pools {
@@ -122,6 +126,40 @@ impl Pools {
             .await
             .map_err(|_| Reason::Stalled { after: patience })?
             .map_err(|error| self.explain(&registry, &error))
+    }
+
+    /// Sends one request with a part of a blob in it. It has all the time that it needs while it moves.
+    pub(super) async fn send_watched(
+        &self,
+        request: reqwest::Request,
+        part: &Part<'_>,
+    ) -> Result<reqwest::Response, Reason> {
+        let registry = authority(request.url());
+        let client = self.client(request.url())?;
+        let mut answer = std::pin::pin!(client.execute(request));
+        loop {
+            let before = part.watch.taken();
+            let sent = before == part.length;
+            let mut after = self.deadlines.stall;
+            if sent {
+                // It has everything, and puts it where it stays.
+                after += Duration::from_secs(part.length / STORING);
+            }
+            match tokio::time::timeout(after, answer.as_mut()).await {
+                Ok(Ok(response)) => return Ok(response),
+                Ok(Err(error)) => {
+                    return Err(part
+                        .watch
+                        .failure()
+                        .map_or_else(|| self.explain(&registry, &error), Reason::Source));
+                }
+                Err(_) if sent => return Err(Reason::Stalled { after }),
+                Err(_) if part.watch.taken() == before && !part.watch.is_waiting() => {
+                    return Err(Reason::Stalled { after });
+                }
+                Err(_) => {}
+            }
+        }
     }
 
     /// The next piece of an answer; `None` at its end.

@@ -11,6 +11,7 @@ mod challenge;
 mod download;
 mod endpoint;
 mod error;
+mod feed;
 mod http;
 mod look;
 mod manifests;

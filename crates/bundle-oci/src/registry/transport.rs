@@ -1,21 +1,25 @@
 //! One request to a registry: authorization, redirects, patience with 429 and 5xx, and statuses turned into reasons.
 //! Not here: what is asked for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable as _};
 use bytes::Bytes;
 use reqwest::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION, RANGE, RETRY_AFTER,
+    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderValue, LOCATION,
+    RANGE, RETRY_AFTER,
 };
 use reqwest::{Method, Request, Response, StatusCode};
 use serde::Deserialize;
 use url::Url;
 
 use super::endpoint::{Endpoint, challenge_of};
+use super::feed::Part;
 use super::http::{Pools, authority};
 use super::{Client, Reason, Repository};
 use crate::limits::{ERROR_BYTES, REDIRECTS};
+use crate::progress::Progress;
 
 /// The longest wait that a registry can talk us into.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,6 +32,8 @@ pub(super) struct Ask<'a> {
     pub(super) accept: Option<&'static str>,
     /// Media type and bytes to send.
     pub(super) content: Option<(&'a str, Bytes)>,
+    /// Content to send that is too large for that.
+    pub(super) part: Option<Part<'a>>,
     /// Whether it writes.
     pub(super) push: bool,
     /// How many bytes are there already: only those after them are wanted.
@@ -51,6 +57,7 @@ impl<'a> Ask<'a> {
             target: Target::Path(path),
             accept: None,
             content: None,
+            part: None,
             push: false,
             from: 0,
         }
@@ -97,7 +104,9 @@ impl Client {
         (|| self.attempt(ask))
             .retry(backoff)
             .when(|failed: &Failed| {
-                matches!(failed.reason, Reason::Busy { status, .. } if status != 501)
+                // What has been sent in part may have arrived in part: whoever sends it looks at that first, unless it was not even wanted.
+                let clean = ask.part.is_none() || failed.wait.is_some();
+                clean && matches!(failed.reason, Reason::Busy { status, .. } if status != 501)
             })
             .adjust(|failed: &Failed, planned| match (planned, failed.wait) {
                 (Some(_), Some(wait)) => (wait <= PATIENCE).then_some(wait),
@@ -162,7 +171,13 @@ impl Client {
                 }
                 *request.body_mut() = Some(bytes.clone().into());
             }
-            let response = self.pools.send(request).await?;
+            let response = match &ask.part {
+                Some(part) => {
+                    carry(&mut request, part, &self.progress);
+                    self.pools.send_watched(request, part).await?
+                }
+                None => self.pools.send(request).await?,
+            };
             if !response.status().is_redirection() {
                 return Ok(response);
             }
@@ -196,6 +211,23 @@ impl Client {
         };
         Err(Failed { reason, wait })
     }
+}
+
+/// Makes the part what the request carries.
+fn carry(request: &mut Request, part: &Part<'_>, progress: &Arc<dyn Progress>) {
+    let headers = request.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(part.length));
+    if request.method() == Method::PATCH
+        && let Some(last) = (part.from + part.length).checked_sub(1)
+        && let Ok(value) = HeaderValue::from_str(&format!("{}-{last}", part.from))
+    {
+        request.headers_mut().insert(CONTENT_RANGE, value);
+    }
+    *request.body_mut() = Some(part.body(progress));
 }
 
 /// Where a redirect leads, if we go there.

@@ -1,13 +1,27 @@
-//! Sending a blob: not at all if it is there, by a mount if it is next door, and in one stream otherwise.
+//! Sending a blob: not at all if it is there, by a mount if it is next door, in one stream otherwise, and in parts where a registry wants parts or
+//! the line broke.
 //! Not here: manifests, which come last (manifests).
 
 use bytes::Bytes;
-use reqwest::Method;
-use reqwest::header::LOCATION;
+use reqwest::header::{HeaderMap, LOCATION, RANGE};
+use reqwest::{Method, Response, StatusCode};
+use url::Url;
 
+use super::feed::Part;
+use super::read::said_digest;
 use super::transport::{Ask, Target};
 use super::{Client, Reason, RegistryError, Repository};
 use crate::blob::Blob;
+
+/// How often a transfer that broke off is taken up again, or begun again.
+const TRIES: u32 = 5;
+/// Bytes in one part, where content is sent in parts; and where the registry, or a proxy before it, takes less than that.
+const PART: u64 = 32 << 20;
+const SMALL_PART: u64 = 1 << 20;
+/// The largest part that a registry can ask for: it costs nothing but what is sent again after a break.
+const LARGEST_PART: u64 = 1 << 30;
+
+const OCTETS: &str = "application/octet-stream";
 
 /// What became of a blob that was to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +34,15 @@ pub enum Upload {
     Sent,
 }
 
+/// An upload that has begun.
+#[derive(Debug, Clone)]
+struct Begun {
+    /// Where its bytes go.
+    place: Url,
+    /// The least that it takes in one part, except for the last.
+    least: u64,
+}
+
 impl Client {
     /// Sees to it that the repository has the blob. `from` is another repository that may have it: in the same registry it need not be sent then.
     pub async fn upload(
@@ -30,13 +53,8 @@ impl Client {
     ) -> Result<Upload, RegistryError> {
         let subject = format!("{repository}@{}", blob.descriptor.digest);
         let work = self.put_blob(repository, blob, from);
-        self.run(
-            "upload",
-            &subject,
-            self.allowance(blob.descriptor.size),
-            work,
-        )
-        .await
+        let allowance = self.allowance(blob.descriptor.size);
+        self.run("upload", &subject, allowance, work).await
     }
 
     /// The same, as a part of something larger.
@@ -44,44 +62,358 @@ impl Client {
         &self,
         repository: &Repository,
         blob: &Blob,
-        _from: Option<&Repository>,
+        from: Option<&Repository>,
     ) -> Result<Upload, Reason> {
-        let digest = &blob.descriptor.digest;
-        if self.has_blob(repository, digest, true).await? {
-            self.progress.spared(blob.descriptor.size);
+        let descriptor = &blob.descriptor;
+        if self.has_blob(repository, &descriptor.digest, true).await? {
+            self.progress.spared(descriptor.size);
             return Ok(Upload::Present);
         }
-        let begin = Ask {
-            method: Method::POST,
-            content: Some(("application/octet-stream", Bytes::new())),
-            ..Ask::get(repository, "blobs/uploads/".to_owned()).writing()
+        let neighbour = from
+            .filter(|from| from.registry == repository.registry && from.path != repository.path);
+        let begun = match neighbour {
+            Some(neighbour) => match self.mount(repository, blob, neighbour).await {
+                Mount::Mounted => {
+                    self.progress.spared(descriptor.size);
+                    return Ok(Upload::Mounted);
+                }
+                Mount::Begun(begun) => Some(begun),
+                Mount::Refused => None,
+            },
+            None => None,
         };
-        let answer = self.send(&begin).await?;
-        let mut place = answer
-            .headers()
-            .get(LOCATION)
-            .and_then(|value| value.to_str().ok())
-            .and_then(|text| answer.url().join(text).ok())
-            .ok_or_else(|| {
-                Reason::Malformed("the registry names no place for an upload".to_owned())
-            })?;
-        if answer.url().scheme() == "https" && place.scheme() != "https" {
-            return Err(Reason::Redirect {
-                to: super::http::authority(&place),
-                why: "away from TLS, for an upload",
-            });
+        let begun = match begun {
+            Some(begun) => Some(begun),
+            None => self.begin(repository).await?,
+        };
+        match begun {
+            Some(begun) => self.deliver(repository, blob, begun).await?,
+            None => self.post_whole(repository, blob).await?,
         }
-        place
-            .query_pairs_mut()
-            .append_pair("digest", digest.as_str());
-        let bytes = blob.bytes(u64::MAX).await.map_err(Reason::Source)?;
-        let upload = Ask {
-            method: Method::PUT,
-            target: Target::Url(place),
-            content: Some(("application/octet-stream", bytes)),
-            ..begin
-        };
-        self.send(&upload).await?;
         Ok(Upload::Sent)
     }
+
+    /// Asks for the blob of a neighbour. Whatever is answered but yes, it is sent: a token for this repository alone, for one, cannot mount.
+    async fn mount(&self, repository: &Repository, blob: &Blob, neighbour: &Repository) -> Mount {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        query
+            .append_pair("mount", blob.descriptor.digest.as_str())
+            .append_pair("from", &neighbour.path);
+        let path = format!("blobs/uploads/?{}", query.finish());
+        match self.send(&posting(repository, path)).await {
+            Ok(answer) if answer.status() == StatusCode::CREATED => Mount::Mounted,
+            Ok(answer) => match begun(&answer, repository) {
+                Ok(Some(begun)) => Mount::Begun(begun),
+                _ => Mount::Refused,
+            },
+            Err(_) => Mount::Refused,
+        }
+    }
+
+    /// Begins an upload; `None` if the registry does not say where it goes.
+    async fn begin(&self, repository: &Repository) -> Result<Option<Begun>, Reason> {
+        let ask = posting(repository, "blobs/uploads/".to_owned());
+        begun(&self.send(&ask).await?, repository)
+    }
+
+    /// In one request, for registries that begin no upload without it.
+    async fn post_whole(&self, repository: &Repository, blob: &Blob) -> Result<(), Reason> {
+        let path = format!("blobs/uploads/?digest={}", blob.descriptor.digest);
+        let part = Part::whole(blob);
+        let ask = Ask {
+            part: Some(part.clone()),
+            content: None,
+            ..posting(repository, path)
+        };
+        let answer = self.send(&ask).await?;
+        if answer.status() != StatusCode::CREATED {
+            return Err(Reason::Malformed(
+                "the registry names no place for an upload, and does not take one without"
+                    .to_owned(),
+            ));
+        }
+        self.confirm(repository, &part, &answer).await
+    }
+
+    /// Sends the bytes, in one stream first.
+    async fn deliver(
+        &self,
+        repository: &Repository,
+        blob: &Blob,
+        begun: Begun,
+    ) -> Result<(), Reason> {
+        let mut delivery = Delivery {
+            client: self,
+            repository,
+            blob,
+            begun,
+            way: Way::Whole,
+            stored: 0,
+            reached: 0,
+        };
+        let mut breaks = 0;
+        loop {
+            let reason = match delivery.attempt().await {
+                Ok(()) => return Ok(()),
+                Err(reason) => reason,
+            };
+            if delivery.other_way(&reason) {
+                delivery.start_over().await?;
+                continue;
+            }
+            breaks += 1;
+            if !is_passing(&reason) || breaks > TRIES {
+                return Err(reason);
+            }
+            tokio::time::sleep(self.deadlines.pause * breaks).await;
+            if !delivery.take_up().await {
+                delivery.start_over().await?;
+            }
+        }
+    }
+
+    /// Whether the registry has what it says it has taken.
+    async fn confirm(
+        &self,
+        repository: &Repository,
+        part: &Part<'_>,
+        answer: &Response,
+    ) -> Result<(), Reason> {
+        let digest = &part.blob.descriptor.digest;
+        if let Some(found) = said_digest(answer)?
+            && found != *digest
+        {
+            return Err(Reason::DigestMismatch {
+                expected: digest.clone(),
+                found,
+            });
+        }
+        let taken_at_its_word =
+            answer.status() == StatusCode::CREATED && part.watch.taken() == part.length;
+        if taken_at_its_word || self.has_blob(repository, digest, true).await? {
+            return Ok(());
+        }
+        Err(Reason::Malformed(format!(
+            "the registry says that it took {digest}, and does not have it"
+        )))
+    }
+}
+
+enum Mount {
+    Mounted,
+    Begun(Begun),
+    Refused,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// One PUT.
+    Whole,
+    /// PATCH after PATCH of that many bytes, and a PUT without any.
+    Parts(u64),
+}
+
+/// One blob on its way into one repository.
+struct Delivery<'a> {
+    client: &'a Client,
+    repository: &'a Repository,
+    blob: &'a Blob,
+    begun: Begun,
+    way: Way,
+    /// Bytes that the registry is known to have.
+    stored: u64,
+    /// Bytes that were sent, as far as the last attempt came.
+    reached: u64,
+}
+
+impl Delivery<'_> {
+    async fn attempt(&mut self) -> Result<(), Reason> {
+        match self.way {
+            Way::Whole => {
+                let part = Part::whole(self.blob);
+                let answer = self.put(Some(part.clone())).await;
+                self.reached = part.watch.taken();
+                self.client.confirm(self.repository, &part, &answer?).await
+            }
+            Way::Parts(size) => self.parts(size.max(self.begun.least)).await,
+        }
+    }
+
+    async fn put(&self, part: Option<Part<'_>>) -> Result<Response, Reason> {
+        let mut place = self.begun.place.clone();
+        place
+            .query_pairs_mut()
+            .append_pair("digest", self.blob.descriptor.digest.as_str());
+        let ask = Ask {
+            method: Method::PUT,
+            target: Target::Url(place),
+            content: part.is_none().then(|| (OCTETS, Bytes::new())),
+            part,
+            ..Ask::get(self.repository, String::new()).writing()
+        };
+        self.client.send(&ask).await
+    }
+
+    async fn parts(&mut self, size: u64) -> Result<(), Reason> {
+        let whole = self.blob.descriptor.size;
+        while self.stored < whole {
+            let part = Part::new(self.blob, self.stored, size.min(whole - self.stored));
+            let ask = Ask {
+                method: Method::PATCH,
+                target: Target::Url(self.begun.place.clone()),
+                part: Some(part.clone()),
+                ..Ask::get(self.repository, String::new()).writing()
+            };
+            let answer = self.client.send(&ask).await;
+            let end = part.from + part.length;
+            self.reached = part.from + part.watch.taken();
+            let answer = answer?;
+            self.note_place(&answer)?;
+            let stored = stored(answer.headers()).unwrap_or(end);
+            if stored <= part.from || stored > end {
+                return Err(Reason::Malformed(format!(
+                    "the registry says that it has {stored} bytes of an upload, after {} were there and {end} had been sent",
+                    part.from
+                )));
+            }
+            self.client.progress.again(end - stored);
+            self.stored = stored;
+        }
+        let answer = self.put(None).await?;
+        let sent = Part::new(self.blob, whole, 0);
+        self.client.confirm(self.repository, &sent, &answer).await
+    }
+
+    /// Whether the registry refuses this way of sending and there is another one.
+    fn other_way(&mut self, reason: &Reason) -> bool {
+        let next = match (self.way, reason) {
+            (
+                Way::Whole,
+                Reason::Refused {
+                    status: 400..=418, ..
+                }
+                | Reason::Busy { status: 501, .. },
+            ) => Way::Parts(PART),
+            (Way::Parts(PART), Reason::Refused { status: 413, .. }) => Way::Parts(SMALL_PART),
+            _ => return false,
+        };
+        self.way = next;
+        true
+    }
+
+    async fn start_over(&mut self) -> Result<(), Reason> {
+        self.client.progress.again(self.reached);
+        (self.stored, self.reached) = (0, 0);
+        self.begun = self.client.begin(self.repository).await?.ok_or_else(|| {
+            Reason::Malformed("the registry names no place for an upload".to_owned())
+        })?;
+        Ok(())
+    }
+
+    /// Goes on after what the registry has, if it says how much that is.
+    async fn take_up(&mut self) -> bool {
+        let ask = Ask {
+            target: Target::Url(self.begun.place.clone()),
+            ..Ask::get(self.repository, String::new()).writing()
+        };
+        let Ok(answer) = self.client.send(&ask).await else {
+            return false;
+        };
+        // It cannot have more than was sent. And nothing that it has is worth the second request that begins anew.
+        let Some(stored) =
+            stored(answer.headers()).filter(|stored| (1..=self.reached).contains(stored))
+        else {
+            return false;
+        };
+        if self.note_place(&answer).is_err() {
+            return false;
+        }
+        self.client.progress.again(self.reached - stored);
+        (self.stored, self.reached) = (stored, stored);
+        if self.way == Way::Whole {
+            self.way = Way::Parts(PART);
+        }
+        true
+    }
+
+    fn note_place(&mut self, answer: &Response) -> Result<(), Reason> {
+        if let Some(place) = place(answer)? {
+            self.begun.place = place;
+        }
+        Ok(())
+    }
+}
+
+fn posting(repository: &Repository, path: String) -> Ask<'_> {
+    Ask {
+        method: Method::POST,
+        content: Some((OCTETS, Bytes::new())),
+        ..Ask::get(repository, path).writing()
+    }
+}
+
+/// Where an upload goes that the answer is about.
+fn begun(answer: &Response, repository: &Repository) -> Result<Option<Begun>, Reason> {
+    let least = header(answer.headers(), "oci-chunk-min-length")
+        .and_then(|text| text.parse().ok())
+        .map_or(0, |least: u64| least.min(LARGEST_PART));
+    if let Some(place) = place(answer)? {
+        return Ok(Some(Begun { place, least }));
+    }
+    // Without an address, its name is as good as one.
+    let named = header(answer.headers(), "docker-upload-uuid").filter(|name| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    });
+    let place = named.and_then(|name| {
+        let path = format!("/v2/{}/blobs/uploads/{name}", repository.path);
+        answer.url().join(&path).ok()
+    });
+    Ok(place.map(|place| Begun { place, least }))
+}
+
+/// The address in `Location`, which may be relative.
+fn place(answer: &Response) -> Result<Option<Url>, Reason> {
+    let Some(text) = answer.headers().get(LOCATION) else {
+        return Ok(None);
+    };
+    let place = text
+        .to_str()
+        .ok()
+        .and_then(|text| answer.url().join(text).ok())
+        .ok_or_else(|| {
+            Reason::Malformed("the registry's place for an upload is no address".to_owned())
+        })?;
+    match (answer.url().scheme(), place.scheme()) {
+        (_, "https") | ("http", "http") => Ok(Some(place)),
+        _ => Err(Reason::Redirect {
+            to: super::http::authority(&place),
+            why: "away from TLS, for an upload",
+        }),
+    }
+}
+
+/// How many bytes of an upload the registry has: `Range: 0-N`. `0-0` is none as often as it is one, and so is nothing said.
+fn stored(headers: &HeaderMap) -> Option<u64> {
+    let text = headers.get(RANGE)?.to_str().ok()?.trim();
+    let (first, last) = text
+        .strip_prefix("bytes=")
+        .unwrap_or(text)
+        .split_once('-')?;
+    let last: u64 = last.parse().ok()?;
+    (first == "0" && last > 0).then(|| last.saturating_add(1))
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn is_passing(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Unreachable { .. }
+            | Reason::Cut { .. }
+            | Reason::Stalled { .. }
+            | Reason::Busy { .. }
+            | Reason::NotFound
+    )
 }
