@@ -25,11 +25,24 @@ pub struct Descriptor {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
     /// Free annotations.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "or_nothing",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub annotations: BTreeMap<String, String>,
     /// What machines it is for; in the entries of an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<Platform>,
+}
+
+/// `null` for an empty list or map: programs write it that have not thought of the difference.
+fn or_nothing<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// A kind of machine.
@@ -119,10 +132,15 @@ pub(crate) struct Document {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) artifact_type: Option<String>,
     pub(crate) config: Descriptor,
+    #[serde(deserialize_with = "or_nothing")]
     pub(crate) layers: Vec<Descriptor>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) subject: Option<Descriptor>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "or_nothing",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub(crate) annotations: BTreeMap<String, String>,
     /// Never written. A document that is a manifest and an index at once would mean different things to different readers (CVE-2021-41190).
     #[serde(default, skip_serializing)]
@@ -254,10 +272,11 @@ struct IndexDocument {
     media_type: Option<String>,
     #[serde(default)]
     artifact_type: Option<String>,
+    #[serde(deserialize_with = "or_nothing")]
     manifests: Vec<Descriptor>,
     #[serde(default)]
     subject: Option<Descriptor>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_nothing")]
     annotations: BTreeMap<String, String>,
     /// A document that is an index and a manifest at once is neither.
     #[serde(default)]
@@ -415,9 +434,13 @@ pub(crate) struct Index {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) media_type: Option<String>,
     /// Kept as they are: entries that we do not understand are others' and survive a rewrite.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_nothing")]
     pub(crate) manifests: Vec<serde_json::Value>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "or_nothing",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub(crate) annotations: BTreeMap<String, String>,
 }
 

@@ -3,4 +3,4 @@
 
 pub mod registry;
 
-pub use registry::{Fault, Login, Registry, Settings};
+pub use registry::{Fault, Login, Ranges, Registry, Settings, Uploads};

@@ -6,10 +6,9 @@ use std::io::{self, Read};
 use bundle_core::format::Files;
 use bundle_core::reference::PinnedReference;
 use bytes::{Buf as _, Bytes};
-use reqwest::Response;
 use tokio::sync::mpsc;
 
-use super::transport::Ask;
+use super::download::Transfer;
 use super::{Client, Reason, RegistryError, Repository};
 use crate::limits::{Limits, MANIFEST_BYTES};
 use crate::manifest::Manifest;
@@ -66,15 +65,15 @@ impl Client {
             if !unpacking.wants(index) {
                 continue;
             }
-            let ask = Ask::get(repository, format!("blobs/{}", layer.digest));
-            let response = self.send(&ask).await?;
+            // The unpacker hashes what it reads.
+            let transfer = self.transfer(repository, layer, 0, None);
             let (pieces, source) = mpsc::channel(PIECES);
             // Inflating and hashing take a whole core; if this call ends early, the channel closes and the thread with it.
             let unpacker = tokio::task::spawn_blocking(move || {
                 let done = unpacking.layer(index, Pieces::new(source));
                 (unpacking, done)
             });
-            let fed = self.feed(response, pieces).await;
+            let fed = feed(transfer, pieces).await;
             let (back, done) = unpacker.await.map_err(|_| {
                 Reason::Malformed(
                     "the layer could not be unpacked: the unpacker ended early".to_owned(),
@@ -86,20 +85,16 @@ impl Client {
         }
         Ok(unpacking.finish())
     }
+}
 
-    async fn feed(
-        &self,
-        mut response: Response,
-        pieces: mpsc::Sender<Bytes>,
-    ) -> Result<(), Reason> {
-        while let Some(piece) = self.pools.piece(&mut response).await? {
-            // The unpacker has seen enough: more came than was announced.
-            if pieces.send(piece).await.is_err() {
-                break;
-            }
+async fn feed(mut transfer: Transfer, pieces: mpsc::Sender<Bytes>) -> Result<(), Reason> {
+    while let Some(piece) = transfer.piece().await? {
+        // The unpacker has seen enough.
+        if pieces.send(piece).await.is_err() {
+            break;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Pieces from a channel, as something to read on a blocking thread.

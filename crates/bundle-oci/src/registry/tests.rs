@@ -1,3 +1,7 @@
+mod download;
+mod manifests;
+mod upload;
+
 use std::collections::BTreeMap;
 
 use bundle_core::diagnostic::codes;
@@ -223,7 +227,7 @@ async fn faults_in_the_middle_of_a_layer_are_found_while_it_streams() {
         (
             Fault::TruncatedBlob,
             codes::registry::DIGEST_MISMATCH,
-            "only ",
+            "lies about a size",
         ),
         (Fault::CutBlob, codes::registry::UNREACHABLE, "broke off"),
         (

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable as _};
 use bytes::Bytes;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderValue, LOCATION,
     RANGE, RETRY_AFTER,
@@ -22,7 +24,7 @@ use crate::limits::{ERROR_BYTES, REDIRECTS};
 use crate::progress::Progress;
 
 /// The longest wait that a registry can talk us into.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A request.
 pub(super) struct Ask<'a> {
@@ -169,6 +171,8 @@ impl Client {
                 if let Ok(value) = HeaderValue::from_str(media_type) {
                     headers.insert(CONTENT_TYPE, value);
                 }
+                // Said also where there is none: some refuse to write without it.
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
                 *request.body_mut() = Some(bytes.clone().into());
             }
             let response = match &ask.part {
@@ -250,9 +254,15 @@ fn next(from: &Url, response: &Response, method: &Method) -> Result<Url, Reason>
     }
 }
 
+/// `Retry-After` in either of its forms.
 fn retry_after(response: &Response) -> Option<Duration> {
-    let text = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
-    text.trim().parse().ok().map(Duration::from_secs)
+    let text = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let then = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    // What has passed is not waited for.
+    Some(Duration::try_from(then.duration_since(Timestamp::now())).unwrap_or_default())
 }
 
 #[derive(Deserialize)]

@@ -1,7 +1,6 @@
 //! Requests to answers: the distribution protocol as far as clients use it, and each fault where it bites.
 //! Not here: what is stored.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
@@ -11,9 +10,10 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
+use super::blobs::{blob, huge};
+use super::uploads::Upload;
 use super::{Fault, Login, Seen, Shared, lock};
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -22,16 +22,17 @@ const LARGEST: usize = 128 << 20;
 pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
-    let authorization = parts
-        .headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .map(str::to_owned);
+    let said = |name| {
+        let value = parts.headers.get(name)?;
+        value.to_str().ok().map(str::to_owned)
+    };
+    let authorization = said(header::AUTHORIZATION);
     if path != "/v2/" {
         lock(&shared.seen).push(Seen {
             method: parts.method.to_string(),
             path: parts.uri.to_string(),
             authorization: authorization.clone(),
+            range: said(header::RANGE),
         });
     }
     if let Some(fault) = general_fault(&shared).await {
@@ -49,6 +50,17 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     }
     if rest.is_empty() {
         return StatusCode::OK.into_response();
+    }
+    if let Some((repository, name)) = rest.rsplit_once("/blobs/uploads/") {
+        let call = Upload {
+            shared: &shared,
+            method: &parts.method,
+            headers: &parts.headers,
+            query: &query,
+            repository,
+            name,
+        };
+        return call.answer(body).await;
     }
     let Ok(body) = to_bytes(body, LARGEST).await else {
         return error(StatusCode::PAYLOAD_TOO_LARGE, "too large");
@@ -70,10 +82,10 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     error(StatusCode::NOT_FOUND, "no such page")
 }
 
-struct Query(String);
+pub(super) struct Query(String);
 
 impl Query {
-    fn get(&self, name: &str) -> Option<String> {
+    pub(super) fn get(&self, name: &str) -> Option<String> {
         self.0.split('&').find_map(|pair| {
             let (key, value) = pair.split_once('=')?;
             (key == name).then(|| {
@@ -86,26 +98,25 @@ impl Query {
     }
 }
 
-struct Call<'a> {
-    shared: &'a Shared,
-    method: &'a Method,
-    headers: &'a HeaderMap,
+pub(super) struct Call<'a> {
+    pub(super) shared: &'a Arc<Shared>,
+    pub(super) method: &'a Method,
+    pub(super) headers: &'a HeaderMap,
     query: &'a Query,
-    repository: &'a str,
-    name: &'a str,
+    pub(super) repository: &'a str,
+    pub(super) name: &'a str,
     body: Bytes,
 }
 
 type Handler = fn(&Call<'_>) -> Response;
-/// Uploads before blobs: both match their path.
 const KINDS: [(&str, Handler); 4] = [
-    ("/blobs/uploads/", upload),
     ("/blobs/", blob),
     ("/manifests/", manifest),
     ("/referrers/", referrers),
+    ("/tags/", tags),
 ];
 
-fn error(status: StatusCode, message: &str) -> Response {
+pub(super) fn error(status: StatusCode, message: &str) -> Response {
     let body = json!({ "errors": [{ "code": "TESTKIT", "message": message }] });
     (
         status,
@@ -115,7 +126,7 @@ fn error(status: StatusCode, message: &str) -> Response {
         .into_response()
 }
 
-fn status(code: u16) -> StatusCode {
+pub(super) fn status(code: u16) -> StatusCode {
     StatusCode::from_u16(code).unwrap_or(StatusCode::IM_A_TEAPOT)
 }
 
@@ -126,7 +137,15 @@ async fn general_fault(shared: &Shared) -> Option<Response> {
         match &mut *fault {
             Some(Fault::Busy { status, times }) if *times > 0 => {
                 *times -= 1;
-                Some(*status)
+                Some((*status, "0".to_owned()))
+            }
+            Some(Fault::BusyUntil {
+                status,
+                times,
+                retry_after,
+            }) if *times > 0 => {
+                *times -= 1;
+                Some((*status, retry_after.clone()))
             }
             Some(Fault::Silent) => None,
             Some(Fault::Html) => {
@@ -137,11 +156,11 @@ async fn general_fault(shared: &Shared) -> Option<Response> {
         }
     };
     match busy {
-        Some(code) => {
+        Some((code, retry_after)) => {
             let mut response = error(status(code), "slow down");
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, header::HeaderValue::from_static("0"));
+            if let Ok(value) = retry_after.parse() {
+                response.headers_mut().insert(header::RETRY_AFTER, value);
+            }
             Some(response)
         }
         None => std::future::pending().await,
@@ -176,9 +195,9 @@ fn refuse(
     authorization: Option<&str>,
 ) -> Option<Response> {
     let login = shared.settings.login.as_ref()?;
-    let repository = KINDS
-        .iter()
-        .find_map(|(kind, _)| rest.rsplit_once(kind))
+    let repository = std::iter::once("/blobs/uploads/")
+        .chain(KINDS.iter().map(|(kind, _)| *kind))
+        .find_map(|kind| rest.rsplit_once(kind))
         .map_or("", |(repository, _)| repository);
     let action = if matches!(*method, Method::GET | Method::HEAD) {
         "pull"
@@ -217,63 +236,6 @@ fn refuse(
     Some(response)
 }
 
-fn upload(call: &Call<'_>) -> Response {
-    let mut store = lock(&call.shared.store);
-    let place = |id: u64| format!("/v2/{}/blobs/uploads/{id}?state=x", call.repository);
-    let id = call.name.parse().unwrap_or(0);
-    match *call.method {
-        Method::POST => {
-            let id = store.begin();
-            (StatusCode::ACCEPTED, [(header::LOCATION, place(id))]).into_response()
-        }
-        Method::PATCH if store.append(id, &call.body) => {
-            (StatusCode::ACCEPTED, [(header::LOCATION, place(id))]).into_response()
-        }
-        Method::PUT if store.append(id, &call.body) => {
-            let (Some(bytes), Some(digest)) = (store.finish(id), call.query.get("digest")) else {
-                return error(StatusCode::BAD_REQUEST, "no digest");
-            };
-            if store.put_blob(call.repository, bytes).as_str() != digest {
-                return error(StatusCode::BAD_REQUEST, "the digest does not match");
-            }
-            StatusCode::CREATED.into_response()
-        }
-        _ => error(StatusCode::NOT_FOUND, "no such upload"),
-    }
-}
-
-fn blob(call: &Call<'_>) -> Response {
-    let Some(mut bytes) = lock(&call.shared.store).blob(call.repository, call.name) else {
-        return error(StatusCode::NOT_FOUND, "blob unknown to registry");
-    };
-    if *call.method != Method::GET {
-        return ([(header::CONTENT_LENGTH, bytes.len())], Body::empty()).into_response();
-    }
-    if lock(&call.shared.spared).contains(call.name) {
-        return bytes.into_response();
-    }
-    let half = bytes.slice(..bytes.len() / 2);
-    let length = [(header::CONTENT_LENGTH, bytes.len())];
-    match &*lock(&call.shared.fault) {
-        Some(Fault::LyingBlob) => bytes = bytes.iter().map(|byte| byte ^ 1).collect(),
-        Some(Fault::TruncatedBlob) => bytes = half,
-        Some(Fault::CutBlob) => {
-            let broken = [Ok(half), Err(std::io::Error::other("cut"))];
-            return (length, Body::from_stream(stream::iter(broken))).into_response();
-        }
-        Some(Fault::StallingBlob) => {
-            let started = stream::iter([Ok::<_, Infallible>(half)]).chain(stream::pending());
-            return (length, Body::from_stream(started)).into_response();
-        }
-        Some(Fault::RedirectBlobs(to)) => {
-            let place = [(header::LOCATION, format!("{to}/{}", call.name))];
-            return (StatusCode::TEMPORARY_REDIRECT, place).into_response();
-        }
-        _ => {}
-    }
-    bytes.into_response()
-}
-
 fn manifest(call: &Call<'_>) -> Response {
     if *call.method == Method::PUT {
         return put_manifest(call);
@@ -288,8 +250,8 @@ fn manifest(call: &Call<'_>) -> Response {
     let Some((media_type, bytes)) = store.manifest(call.repository, call.name) else {
         return error(StatusCode::NOT_FOUND, "manifest unknown");
     };
-    let digest = bundle_core::reference::Digest::of(bytes);
-    let mut bytes = bytes.clone();
+    let mut digest = bundle_core::reference::Digest::of(bytes);
+    let (mut media_type, mut bytes) = (media_type.clone(), bytes.clone());
     match fault {
         Some(Fault::LyingManifest) => {
             let mut changed = bytes.to_vec();
@@ -297,14 +259,18 @@ fn manifest(call: &Call<'_>) -> Response {
             bytes = changed.into();
         }
         Some(Fault::HugeManifest) if *call.method == Method::GET => {
-            let pieces = stream::repeat(Bytes::from(vec![b' '; 1 << 20])).take(400);
-            let body = Body::from_stream(pieces.map(Ok::<_, Infallible>));
-            return ([(header::CONTENT_TYPE, media_type.clone())], body).into_response();
+            return (
+                [(header::CONTENT_TYPE, media_type)],
+                huge(call.shared, b' '),
+            )
+                .into_response();
         }
+        Some(Fault::LyingHeader) => digest = bundle_core::reference::Digest::of(b"something else"),
+        Some(Fault::Mislabelled(other)) => media_type = other,
         _ => {}
     }
     let headers = [
-        (header::CONTENT_TYPE, media_type.clone()),
+        (header::CONTENT_TYPE, media_type),
         (header::CONTENT_LENGTH, bytes.len().to_string()),
         (
             header::HeaderName::from_static("docker-content-digest"),
@@ -358,6 +324,9 @@ fn referrers(call: &Call<'_>) -> Response {
     match &*lock(&call.shared.fault) {
         Some(Fault::ReferrersApi(code)) => return error(status(*code), "not for you"),
         Some(Fault::ReferrersTag(_)) => return error(StatusCode::NOT_FOUND, "no such page"),
+        Some(Fault::HugeList) => {
+            return ([(header::CONTENT_TYPE, INDEX)], huge(call.shared, b' ')).into_response();
+        }
         _ => {}
     }
     if !call.shared.settings.referrers_api {
@@ -370,19 +339,56 @@ fn referrers(call: &Call<'_>) -> Response {
         .get("from")
         .and_then(|text| text.parse().ok())
         .unwrap_or(0);
+    let looping = matches!(&*lock(&call.shared.fault), Some(Fault::LoopingList));
     let entries: Vec<_> = all.iter().skip(from).take(page).collect();
     let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": entries });
     let mut response = ([(header::CONTENT_TYPE, INDEX)], index.to_string()).into_response();
-    if from + page < all.len() {
+    if from + page < all.len() || looping {
         let next = format!(
             r#"</v2/{}/referrers/{}?from={}>; rel="next""#,
             call.repository,
             call.name,
-            from + page
+            if looping { 0 } else { from + page }
         );
         if let Ok(value) = next.parse() {
             response.headers_mut().insert(header::LINK, value);
         }
+    }
+    response
+}
+
+fn tags(call: &Call<'_>) -> Response {
+    let fault = lock(&call.shared.fault).clone();
+    if fault == Some(Fault::HugeList) {
+        return huge(call.shared, b' ').into_response();
+    }
+    let all = lock(&call.shared.store).tags(call.repository);
+    if all.is_empty() {
+        return error(StatusCode::NOT_FOUND, "repository name not known");
+    }
+    let looping = fault == Some(Fault::LoopingList);
+    let last = call.query.get("last").filter(|_| !looping);
+    let page: Vec<_> = all
+        .iter()
+        .filter(|tag| last.as_ref().is_none_or(|last| *tag > last))
+        .take(call.shared.settings.page)
+        .collect();
+    let more = page
+        .last()
+        .filter(|last| **last != all.last().unwrap_or(last));
+    let next = more.map(|last| {
+        format!(
+            r#"</v2/{}/tags/list?last={last}>; rel="next""#,
+            call.repository
+        )
+    });
+    let mut response = json!({ "name": call.repository, "tags": page })
+        .to_string()
+        .into_response();
+    let next = next
+        .or_else(|| looping.then(|| format!(r#"</v2/{}/tags/list>; rel="next""#, call.repository)));
+    if let Some(Ok(value)) = next.map(|next| next.parse()) {
+        response.headers_mut().insert(header::LINK, value);
     }
     response
 }

@@ -35,4 +35,101 @@ pub enum Fault {
     LostUpdates(u32),
     /// Blobs are to be found at this URL instead.
     RedirectBlobs(String),
+    /// Blobs break off after so many bytes, so many times.
+    BrokenBlob {
+        /// Bytes of each answer.
+        after: usize,
+        /// How many answers are left.
+        times: u32,
+        /// What becomes of `Range`.
+        ranges: Ranges,
+    },
+    /// Blobs go on for 400 MiB after their end, without saying how long they are.
+    EndlessBlob,
+    /// Manifests are sent with the digest of something else in the header, and are themselves right.
+    LyingHeader,
+    /// Manifests are sent as another kind than they are.
+    Mislabelled(String),
+    /// The first page of referrers, or of tags, is also the next one.
+    LoopingList,
+    /// Lists of referrers and tags of 400 MiB, sent piece by piece without saying how long they are.
+    HugeList,
+    /// The next so many requests are answered with this status and this `Retry-After`.
+    BusyUntil {
+        /// HTTP status.
+        status: u16,
+        /// How many requests are left.
+        times: u32,
+        /// A number of seconds, or a date.
+        retry_after: String,
+    },
+    /// What is wrong with uploads.
+    Upload(Uploads),
+}
+
+/// What a registry makes of `Range`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ranges {
+    /// What it should.
+    Kept,
+    /// Nothing: it sends all of it.
+    Ignored,
+    /// It says 206, and sends (and says) the part after one byte less.
+    Shifted,
+    /// It says that it sends what was asked for, and sends the beginning.
+    Lied,
+    /// It answers 416.
+    Refused,
+}
+
+/// The ways in which uploads can be at fault, or only peculiar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Uploads {
+    /// They begin without an address; the name of the upload is in `Docker-Upload-UUID`.
+    OnlyNamed,
+    /// They begin without an address and without a name. With a digest in the first request they work.
+    Nameless,
+    /// The address is on another host.
+    Elsewhere(String),
+    /// Parts are refused.
+    OnlyWhole,
+    /// Content with the last request is refused.
+    OnlyParts,
+    /// Requests of more bytes than that are refused with 413.
+    Small(usize),
+    /// The connection breaks after so many bytes of content, so many times; what arrived is kept.
+    Broken {
+        /// Bytes of each request.
+        after: usize,
+        /// How many requests are left.
+        times: u32,
+    },
+    /// The same, and what arrived is lost, with the upload.
+    Forgotten {
+        /// Bytes of each request.
+        after: usize,
+        /// How many requests are left.
+        times: u32,
+    },
+    /// Reading stops after so many bytes, and the connection stays.
+    Stalling(usize),
+    /// Content comes in parts, and of each only the first half is taken, as the answer says.
+    Halved,
+    /// Content comes in parts, and each is said to have been longer.
+    Exaggerated,
+    /// Content is taken, and nothing is there afterwards.
+    Lost,
+    /// Content is taken, and said to have another digest.
+    Misnamed,
+    /// The last request is sent elsewhere.
+    Redirected(String),
+    /// Mounts are refused with this status.
+    NoMounts(u16),
+    /// The last request is answered with this status, so many times, and what came with it is lost.
+    Failing {
+        /// HTTP status.
+        status: u16,
+        /// How many requests are left.
+        times: u32,
+    },
 }

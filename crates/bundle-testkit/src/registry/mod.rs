@@ -2,19 +2,23 @@
 //! Not here: a real registry; the e2e harness runs one.
 
 mod answer;
+mod blobs;
 mod fault;
 mod store;
+mod uploads;
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
 use bundle_core::reference::Digest;
+use bytes::Bytes;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-pub use fault::Fault;
+pub use fault::{Fault, Ranges, Uploads};
 use store::Store;
 
 /// What a registry asks of its clients, and what it can.
@@ -58,6 +62,8 @@ pub struct Seen {
     pub path: String,
     /// The `Authorization` header.
     pub authorization: Option<String>,
+    /// The `Range` header.
+    pub range: Option<String>,
 }
 
 /// A running registry; ends when dropped.
@@ -76,6 +82,8 @@ struct Shared {
     fault: Mutex<Option<Fault>>,
     seen: Mutex<Vec<Seen>>,
     spared: Mutex<BTreeSet<String>>,
+    /// Bytes of what is too much that were sent.
+    sent: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -99,6 +107,7 @@ impl Registry {
             fault: Mutex::default(),
             seen: Mutex::default(),
             spared: Mutex::default(),
+            sent: AtomicU64::default(),
         });
         let router = Router::new()
             .fallback(answer::answer)
@@ -155,6 +164,26 @@ impl Registry {
     /// Puts a manifest there, as it is.
     pub fn put_manifest(&self, repository: &str, name: &str, media_type: &str, bytes: &[u8]) {
         lock(&self.shared.store).put_manifest(repository, name, media_type, &bytes.to_vec().into());
+    }
+
+    /// Puts a blob there, as it is.
+    pub fn put_blob(&self, repository: &str, bytes: impl Into<Bytes>) -> Digest {
+        lock(&self.shared.store).put_blob(repository, bytes.into())
+    }
+
+    /// A blob as it is stored now.
+    pub fn blob(&self, repository: &str, digest: &Digest) -> Option<Bytes> {
+        lock(&self.shared.store).blob(repository, digest.as_str())
+    }
+
+    /// Uploads that have begun and not ended.
+    pub fn uploads(&self) -> usize {
+        lock(&self.shared.store).uploads()
+    }
+
+    /// How many bytes of an answer that is too long have left so far.
+    pub fn sent(&self) -> u64 {
+        self.shared.sent.load(Ordering::Relaxed)
     }
 
     /// A manifest as it is stored now.

@@ -82,12 +82,33 @@ impl Store {
         self.next
     }
 
-    pub(super) fn append(&mut self, upload: u64, bytes: &[u8]) -> bool {
-        let Some(begun) = self.uploads.get_mut(&upload) else {
-            return false;
-        };
-        begun.extend_from_slice(bytes);
-        true
+    /// How many bytes of an upload there are; `None` if there is no such upload.
+    pub(super) fn begun(&self, upload: u64) -> Option<usize> {
+        self.uploads.get(&upload).map(Vec::len)
+    }
+
+    pub(super) fn append(&mut self, upload: u64, bytes: &[u8]) {
+        if let Some(begun) = self.uploads.get_mut(&upload) {
+            begun.extend_from_slice(bytes);
+        }
+    }
+
+    pub(super) fn cut(&mut self, upload: u64, length: usize) {
+        if let Some(begun) = self.uploads.get_mut(&upload) {
+            begun.truncate(length);
+        }
+    }
+
+    pub(super) fn uploads(&self) -> usize {
+        self.uploads.len()
+    }
+
+    pub(super) fn tags(&self, repository: &str) -> Vec<String> {
+        self.manifests
+            .keys()
+            .filter(|(place, name)| place == repository && !name.contains(':'))
+            .map(|(_, name)| name.clone())
+            .collect()
     }
 
     pub(super) fn finish(&mut self, upload: u64) -> Option<Bytes> {

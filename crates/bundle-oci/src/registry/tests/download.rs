@@ -1,0 +1,185 @@
+use bundle_testkit::Ranges;
+use futures::StreamExt as _;
+
+use super::*;
+use crate::blob::Blob;
+use crate::manifest::Descriptor;
+use crate::media;
+
+/// Large enough to come in many pieces.
+fn content(length: usize) -> Vec<u8> {
+    (0_u32..)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .take(length)
+        .collect()
+}
+
+pub(super) async fn stored(registry: &Registry, length: usize) -> (Repository, Blob) {
+    let blob = Blob::new(media::LAYER_TAR, content(length));
+    registry.put_blob("team/web", blob.in_memory().unwrap().clone());
+    let repository = registry.reference("team/web").parse().unwrap();
+    (repository, blob)
+}
+
+#[tokio::test]
+async fn a_blob_streams_and_is_checked() {
+    let registry = Registry::honest().await.unwrap();
+    for length in [0, 1, 3 << 20] {
+        let (repository, blob) = stored(&registry, length).await;
+        let read = client().blob(&repository, &blob.descriptor).bytes().await;
+        assert_eq!(read.unwrap(), blob.in_memory().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_blob_that_breaks_off_is_taken_up_where_it_broke() {
+    let registry = Registry::honest().await.unwrap();
+    let (repository, blob) = stored(&registry, 1_000_000).await;
+    for ranges in [Ranges::Kept, Ranges::Ignored] {
+        // Less than a whole every time; where parts are not known, the last answer is whole.
+        registry.set_fault(Some(Fault::BrokenBlob {
+            after: 300_000,
+            times: 3,
+            ranges,
+        }));
+        let before = registry.seen().len();
+        let read = client().blob(&repository, &blob.descriptor).bytes().await;
+        assert_eq!(read.unwrap(), blob.in_memory().unwrap(), "{ranges:?}");
+        let asked: Vec<_> = registry.seen().split_off(before);
+        assert_eq!(asked[0].range, None);
+        assert_eq!(asked[1].range.as_deref(), Some("bytes=300000-"));
+        assert_eq!(asked.len(), 4, "{ranges:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_registry_that_lies_about_parts_is_found_out() {
+    let registry = Registry::honest().await.unwrap();
+    let (repository, blob) = stored(&registry, 1_000_000).await;
+    for (ranges, code) in [
+        (Ranges::Shifted, codes::registry::MALFORMED),
+        (Ranges::Lied, codes::registry::DIGEST_MISMATCH),
+        (Ranges::Refused, codes::registry::REFUSED),
+    ] {
+        registry.set_fault(Some(Fault::BrokenBlob {
+            after: 300_000,
+            times: 1,
+            ranges,
+        }));
+        let error = client()
+            .blob(&repository, &blob.descriptor)
+            .bytes()
+            .await
+            .unwrap_err();
+        assert_eq!(error.finding().code, code, "{ranges:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_registry_that_keeps_breaking_off_is_given_up() {
+    let registry = Registry::honest().await.unwrap();
+    let (repository, blob) = stored(&registry, 1_000_000).await;
+    registry.set_fault(Some(Fault::BrokenBlob {
+        after: 1000,
+        times: 99,
+        ranges: Ranges::Kept,
+    }));
+    let before = registry.seen().len();
+    let error = client()
+        .blob(&repository, &blob.descriptor)
+        .bytes()
+        .await
+        .unwrap_err();
+    assert!(matches!(error.reason, Reason::Cut { .. }), "{error}");
+    assert_eq!(registry.seen().len() - before, 6);
+}
+
+#[tokio::test]
+async fn what_is_not_what_was_asked_for_is_never_whole() {
+    let registry = Registry::honest().await.unwrap();
+    let (repository, blob) = stored(&registry, 1_000_000).await;
+    for (fault, code) in [
+        (Fault::LyingBlob, codes::registry::DIGEST_MISMATCH),
+        (Fault::TruncatedBlob, codes::registry::DIGEST_MISMATCH),
+        (Fault::EndlessBlob, codes::registry::DIGEST_MISMATCH),
+        (Fault::Html, codes::registry::DIGEST_MISMATCH),
+        (Fault::StallingBlob, codes::registry::STALLED),
+        (Fault::Silent, codes::registry::STALLED),
+        (
+            Fault::Busy {
+                status: 503,
+                times: 99,
+            },
+            codes::registry::BUSY,
+        ),
+    ] {
+        registry.set_fault(Some(fault.clone()));
+        let mut reader = client().blob(&repository, &blob.descriptor);
+        let mut count = 0;
+        let error = loop {
+            match reader.next().await.unwrap() {
+                Ok(piece) => count += piece.len(),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.finding().code, code, "{fault:?}: {error}");
+        assert!(count < 1_000_000, "{fault:?}: the end was let through");
+        assert!(reader.next().await.is_none(), "{fault:?}");
+    }
+    // What the connection's buffers hold may be on its way; nothing more is read.
+    assert!(registry.sent() < 32 << 20, "{} bytes", registry.sent());
+}
+
+#[tokio::test]
+async fn a_size_that_is_not_the_blobs_is_refused_at_once() {
+    let registry = Registry::honest().await.unwrap();
+    let (repository, blob) = stored(&registry, 1_000_000).await;
+    for size in [0, 999_999, 1_000_001] {
+        let descriptor = Descriptor {
+            size,
+            ..blob.descriptor.clone()
+        };
+        let error = client()
+            .blob(&repository, &descriptor)
+            .bytes()
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(
+                error.reason,
+                Reason::SizeMismatch {
+                    found: 1_000_000,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_was_given_up_can_be_gone_on_with() {
+    let registry = Registry::honest().await.unwrap();
+    let (repository, blob) = stored(&registry, 1_000_000).await;
+    let there = &blob.in_memory().unwrap()[..400_000];
+    let mut hasher = crate::hash::Hasher::new();
+    hasher.update(there);
+    let client = client();
+    let rest = client
+        .blob_from(&repository, &blob.descriptor, 400_000, hasher)
+        .bytes()
+        .await
+        .unwrap();
+    assert_eq!(rest, blob.in_memory().unwrap().slice(400_000..));
+    let wrong = client
+        .blob_from(
+            &repository,
+            &blob.descriptor,
+            400_000,
+            crate::hash::Hasher::new(),
+        )
+        .bytes()
+        .await
+        .unwrap_err();
+    assert_eq!(wrong.finding().code, codes::registry::DIGEST_MISMATCH);
+}

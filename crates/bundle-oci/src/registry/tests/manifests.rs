@@ -1,0 +1,245 @@
+use super::*;
+use crate::blob::Blob;
+use crate::manifest::{Descriptor, Parsed, RawManifest};
+use crate::media;
+
+fn home(registry: &Registry) -> Repository {
+    registry.reference("team/web").parse().unwrap()
+}
+
+/// An index of one image for one platform, or of what else `extra` says.
+fn index(extra: &str) -> RawManifest {
+    let image = Descriptor::of(media::MANIFEST, b"image");
+    let text = format!(
+        r#"{{ "schemaVersion": 2, "mediaType": "{}", "manifests": [{{ "mediaType": "{}", "digest": "{}", "size": {}, "platform": {{ "os": "linux", "architecture": "arm64", "variant": "v8" }} }}]{extra} }}"#,
+        media::INDEX,
+        image.media_type,
+        image.digest,
+        image.size
+    );
+    RawManifest::new(None, text).unwrap()
+}
+
+#[tokio::test]
+async fn documents_keep_their_bytes() {
+    let registry = Registry::honest().await.unwrap();
+    let (client, home) = (client(), home(&registry));
+    let index = index("");
+    assert_eq!(client.manifest_exists(&home, "1").await.unwrap(), None);
+    let stored = client.put_raw_manifest(&home, "1", &index).await.unwrap();
+    assert_eq!((&stored.digest, stored.list), (&index.digest, None));
+    for name in ["1", index.digest.as_str()] {
+        let read = client.raw_manifest(&home, name).await.unwrap();
+        assert_eq!(read, index);
+    }
+    let found = client.manifest_exists(&home, "1").await.unwrap();
+    assert_eq!(found.as_ref(), Some(&index.digest));
+    let Parsed::Index(parsed) = index.parse().unwrap() else {
+        panic!("it is an index");
+    };
+    let platform = parsed.manifests[0].platform.as_ref().unwrap();
+    assert_eq!(platform.to_string(), "linux/arm64/v8");
+    assert!(platform.is(&"linux/arm64".parse().unwrap()));
+    assert!(!platform.is(&"linux/amd64".parse().unwrap()));
+}
+
+#[tokio::test]
+async fn documents_that_are_not_what_they_are_called_are_refused() {
+    let registry = Registry::honest().await.unwrap();
+    let (client, home) = (client(), home(&registry));
+    let index = index("");
+    client.put_raw_manifest(&home, "1", &index).await.unwrap();
+    for (fault, name, code) in [
+        (Fault::LyingManifest, "1", codes::registry::DIGEST_MISMATCH),
+        (
+            Fault::LyingManifest,
+            index.digest.as_str(),
+            codes::registry::DIGEST_MISMATCH,
+        ),
+        (Fault::LyingHeader, "1", codes::registry::DIGEST_MISMATCH),
+        (Fault::HugeManifest, "1", codes::registry::TOO_LARGE),
+        (Fault::Html, "1", codes::registry::WRONG_MEDIA_TYPE),
+        (
+            Fault::Mislabelled("application/json".to_owned()),
+            "1",
+            codes::registry::WRONG_MEDIA_TYPE,
+        ),
+    ] {
+        registry.set_fault(Some(fault.clone()));
+        let error = client.raw_manifest(&home, name).await.unwrap_err();
+        assert_eq!(error.finding().code, code, "{fault:?}: {error}");
+    }
+    assert!(registry.sent() < 32 << 20, "{} bytes", registry.sent());
+    // An index that is sent as an image is no index and no image.
+    registry.set_fault(Some(Fault::Mislabelled(media::MANIFEST.to_owned())));
+    let read = client.raw_manifest(&home, "1").await.unwrap();
+    assert!(read.parse().unwrap_err().contains("index at once") || read.parse().is_err());
+}
+
+#[tokio::test]
+async fn a_document_with_a_subject_is_listed_for_it() {
+    for referrers_api in [true, false] {
+        let registry = Registry::start(Settings {
+            referrers_api,
+            page: 1,
+            ..Settings::default()
+        })
+        .await
+        .unwrap();
+        let (client, home) = (client(), home(&registry));
+        let subject = index("");
+        client.put_raw_manifest(&home, "1", &subject).await.unwrap();
+        assert_eq!(client.referrers(&home, &subject.digest).await.unwrap(), []);
+        let mut expected = Vec::new();
+        for kind in [
+            "application/vnd.example.sbom",
+            "application/vnd.example.scan",
+        ] {
+            let about = index(&format!(
+                r#", "artifactType": "{kind}", "annotations": {{ "kind": "{kind}" }}, "subject": {}"#,
+                serde_json::to_string(&subject.descriptor()).unwrap()
+            ));
+            let name = about.digest.as_str();
+            let stored = client.put_raw_manifest(&home, name, &about).await.unwrap();
+            assert_eq!(stored.list.is_none(), referrers_api);
+            expected.push((about.digest, Some(kind.to_owned())));
+        }
+        let listed = client.referrers(&home, &subject.digest).await.unwrap();
+        let mut listed: Vec<_> = listed
+            .into_iter()
+            .map(|entry| (entry.digest, entry.artifact_type))
+            .collect();
+        listed.sort();
+        expected.sort();
+        assert_eq!(listed, expected);
+    }
+}
+
+#[tokio::test]
+async fn what_the_api_and_the_tag_list_is_one_list() {
+    let registry = Registry::honest().await.unwrap();
+    let (client, home) = (client(), home(&registry));
+    let subject = index("");
+    client.put_raw_manifest(&home, "1", &subject).await.unwrap();
+    let of = serde_json::to_string(&subject.descriptor()).unwrap();
+    let new = index(&format!(r#", "artifactType": "new/x", "subject": {of}"#));
+    let name = new.digest.as_str();
+    client.put_raw_manifest(&home, name, &new).await.unwrap();
+    // Written when the registry had no API, and in the list beside one that both know.
+    let old = Descriptor::of(media::MANIFEST, b"older");
+    let list = format!(
+        r#"{{"schemaVersion":2,"mediaType":"{}","manifests":[{},{}]}}"#,
+        media::INDEX,
+        serde_json::to_string(&old).unwrap(),
+        serde_json::to_string(&new.descriptor()).unwrap()
+    );
+    let tag = format!("sha256-{}", subject.digest.hex());
+    registry.put_manifest("team/web", &tag, media::INDEX, list.as_bytes());
+    let listed = client.referrers(&home, &subject.digest).await.unwrap();
+    let digests: Vec<_> = listed.into_iter().map(|entry| entry.digest).collect();
+    assert_eq!(digests, [new.digest, old.digest]);
+}
+
+#[tokio::test]
+async fn lists_that_have_no_end_have_a_limit() {
+    let registry = Registry::honest().await.unwrap();
+    let (client, home) = (client(), home(&registry));
+    let subject = index("");
+    client.put_raw_manifest(&home, "1", &subject).await.unwrap();
+    for fault in [Fault::LoopingList, Fault::HugeList] {
+        registry.set_fault(Some(fault.clone()));
+        let error = client.referrers(&home, &subject.digest).await.unwrap_err();
+        assert_eq!(
+            error.finding().code,
+            codes::registry::TOO_LARGE,
+            "{fault:?}"
+        );
+        let error = client.tags(&home).await.unwrap_err();
+        assert_eq!(
+            error.finding().code,
+            codes::registry::TOO_LARGE,
+            "{fault:?}"
+        );
+    }
+    assert!(registry.sent() < 32 << 20, "{} bytes", registry.sent());
+}
+
+#[tokio::test]
+async fn tags_are_listed_page_by_page() {
+    let registry = Registry::start(Settings {
+        page: 2,
+        ..Settings::default()
+    })
+    .await
+    .unwrap();
+    let (client, home) = (client(), home(&registry));
+    let error = client.tags(&home).await.unwrap_err();
+    assert_eq!(error.finding().code, codes::registry::NOT_FOUND);
+    let tags = ["1.0.0", "1.1.0", "1.2.0", "latest", "x"];
+    for tag in tags {
+        client
+            .put_raw_manifest(&home, tag, &index(""))
+            .await
+            .unwrap();
+    }
+    assert_eq!(client.tags(&home).await.unwrap(), tags);
+}
+
+#[tokio::test]
+async fn a_blob_is_there_or_not() {
+    let registry = Registry::honest().await.unwrap();
+    let blob = Blob::new(media::LAYER_TAR, "x");
+    let digest = &blob.descriptor.digest;
+    assert!(
+        !client()
+            .blob_exists(&home(&registry), digest)
+            .await
+            .unwrap()
+    );
+    registry.put_blob("team/web", "x");
+    assert!(
+        client()
+            .blob_exists(&home(&registry), digest)
+            .await
+            .unwrap()
+    );
+}
+
+#[tokio::test]
+async fn a_busy_registry_says_when_to_come_again() {
+    let registry = Registry::honest().await.unwrap();
+    let (client, home) = (client(), home(&registry));
+    client
+        .put_raw_manifest(&home, "1", &index(""))
+        .await
+        .unwrap();
+    let busy = |retry_after: String| Fault::BusyUntil {
+        status: 429,
+        times: 1,
+        retry_after,
+    };
+    // In seconds, and as dates that have passed and that are one second away.
+    let date = |seconds: i64| {
+        let then = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
+        jiff::fmt::rfc2822::DateTimePrinter::new()
+            .timestamp_to_rfc9110_string(&then)
+            .unwrap()
+    };
+    for (retry_after, least) in [
+        (date(2), Duration::from_millis(900)),
+        (date(-60), Duration::ZERO),
+        ("1".to_owned(), Duration::from_millis(900)),
+    ] {
+        registry.set_fault(Some(busy(retry_after.clone())));
+        let start = std::time::Instant::now();
+        client.raw_manifest(&home, "1").await.unwrap();
+        let waited = start.elapsed();
+        assert!(waited >= least, "{retry_after}: {waited:?}");
+    }
+    // Nobody waits for a day.
+    for retry_after in ["86400".to_owned(), date(86_400)] {
+        registry.set_fault(Some(busy(retry_after)));
+        let error = client.raw_manifest(&home, "1").await.unwrap_err();
+        assert_eq!(error.finding().code, codes::registry::BUSY);
+    }
+}

@@ -1,0 +1,290 @@
+use std::io::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bundle_testkit::{Ranges, Uploads};
+
+use super::download::stored;
+use super::*;
+use crate::blob::{Blob, FilePart};
+use crate::progress::Progress;
+
+const SIZE: usize = 3 << 20;
+
+/// The same content three times: in memory, in a file, and in another registry.
+struct Sources {
+    blobs: Vec<(&'static str, Blob)>,
+    _file: tempfile::NamedTempFile,
+    other: Registry,
+}
+
+async fn sources() -> Sources {
+    let other = Registry::honest().await.unwrap();
+    let (repository, memory) = stored(&other, SIZE).await;
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(memory.in_memory().unwrap()).unwrap();
+    let part = Blob::file(memory.descriptor.clone(), FilePart::new(file.path(), 0));
+    let remote = client().remote_blob(&repository, &memory.descriptor);
+    Sources {
+        blobs: vec![("memory", memory), ("file", part), ("remote", remote)],
+        _file: file,
+        other,
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    moved: AtomicU64,
+    again: AtomicU64,
+    spared: AtomicU64,
+}
+
+impl Progress for Counted {
+    fn moved(&self, bytes: u64) {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+    }
+    fn again(&self, bytes: u64) {
+        self.again.fetch_add(bytes, Ordering::Relaxed);
+    }
+    fn spared(&self, bytes: u64) {
+        self.spared.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+fn home(registry: &Registry) -> Repository {
+    registry.reference("team/copy").parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_blob_is_sent_once_from_wherever_it_is() {
+    let sources = sources().await;
+    for (from, blob) in &sources.blobs {
+        let registry = Registry::honest().await.unwrap();
+        let watch = Arc::new(Counted::default());
+        let client = client().with_progress(watch.clone());
+        let sent = client.upload(&home(&registry), blob, None).await.unwrap();
+        assert_eq!(sent, Upload::Sent, "{from}");
+        assert_eq!(registry.lines().len(), 3, "{from}: {:?}", registry.lines());
+        let there = registry.blob("team/copy", &blob.descriptor.digest);
+        assert_eq!(there.unwrap().len(), SIZE);
+        let again = client.upload(&home(&registry), blob, None).await.unwrap();
+        assert_eq!(again, Upload::Present, "{from}");
+        assert_eq!(watch.moved.load(Ordering::Relaxed), SIZE as u64);
+        assert_eq!(watch.spared.load(Ordering::Relaxed), SIZE as u64);
+    }
+}
+
+#[tokio::test]
+async fn what_is_next_door_is_mounted_and_sent_where_it_may_not_be() {
+    let registry = Registry::honest().await.unwrap();
+    let (neighbour, blob) = stored(&registry, SIZE).await;
+    let to = home(&registry);
+    for code in [401, 403, 404, 405, 500] {
+        let fault = Fault::Upload(Uploads::NoMounts(code));
+        registry.set_fault(Some(fault));
+        let to: Repository = registry
+            .reference(&format!("team/c{code}"))
+            .parse()
+            .unwrap();
+        let sent = client().upload(&to, &blob, Some(&neighbour)).await.unwrap();
+        assert_eq!(sent, Upload::Sent, "{code}");
+    }
+    registry.set_fault(None);
+    let mounted = client().upload(&to, &blob, Some(&neighbour)).await.unwrap();
+    assert_eq!(mounted, Upload::Mounted);
+    assert!(
+        registry
+            .blob("team/copy", &blob.descriptor.digest)
+            .is_some()
+    );
+    // A neighbour that does not have it: the upload that the registry begins instead is used.
+    let empty: Repository = registry.reference("team/empty").parse().unwrap();
+    let other: Repository = registry.reference("team/other").parse().unwrap();
+    let before = registry.lines().len();
+    let sent = client().upload(&other, &blob, Some(&empty)).await.unwrap();
+    assert_eq!(sent, Upload::Sent);
+    assert_eq!(registry.lines().len() - before, 3);
+}
+
+#[tokio::test]
+async fn peculiar_registries_are_humoured() {
+    let sources = sources().await;
+    for peculiar in [
+        Uploads::OnlyNamed,
+        Uploads::Nameless,
+        Uploads::OnlyWhole,
+        Uploads::OnlyParts,
+        Uploads::Small(1 << 20),
+        Uploads::Broken {
+            after: 1 << 20,
+            times: 2,
+        },
+        Uploads::Forgotten {
+            after: 1 << 20,
+            times: 2,
+        },
+        Uploads::Failing {
+            status: 503,
+            times: 2,
+        },
+        Uploads::Failing {
+            status: 500,
+            times: 1,
+        },
+    ] {
+        for (from, blob) in &sources.blobs {
+            let registry = Registry::honest().await.unwrap();
+            registry.set_fault(Some(Fault::Upload(peculiar.clone())));
+            let watch = Arc::new(Counted::default());
+            let client = client().with_progress(watch.clone());
+            let sent = client.upload(&home(&registry), blob, None).await;
+            assert_eq!(sent, Ok(Upload::Sent), "{peculiar:?} from {from}");
+            let there = registry.blob("team/copy", &blob.descriptor.digest);
+            assert_eq!(there.unwrap().len(), SIZE, "{peculiar:?} from {from}");
+            let moved = watch.moved.load(Ordering::Relaxed) - watch.again.load(Ordering::Relaxed);
+            assert_eq!(moved, SIZE as u64, "{peculiar:?} from {from}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_upload_goes_on_after_what_the_registry_has() {
+    let sources = sources().await;
+    let registry = Registry::honest().await.unwrap();
+    registry.set_fault(Some(Fault::Upload(Uploads::Broken {
+        after: 1 << 20,
+        times: 1,
+    })));
+    let (_, blob) = &sources.blobs[1];
+    client().upload(&home(&registry), blob, None).await.unwrap();
+    let methods: Vec<_> = registry
+        .seen()
+        .into_iter()
+        .map(|seen| seen.method)
+        .collect();
+    assert_eq!(methods, ["HEAD", "POST", "PUT", "GET", "PATCH", "PUT"]);
+}
+
+#[tokio::test]
+async fn parts_of_which_half_arrives_are_gone_on_with() {
+    let sources = sources().await;
+    let registry = Registry::honest().await.unwrap();
+    let (_, blob) = &sources.blobs[0];
+    registry.set_fault(Some(Fault::Upload(Uploads::Halved)));
+    let sent = client().upload(&home(&registry), blob, None).await;
+    assert_eq!(sent, Ok(Upload::Sent));
+    registry.set_fault(Some(Fault::Upload(Uploads::Exaggerated)));
+    let blob = Blob::new(crate::media::LAYER_TAR, vec![1; SIZE]);
+    let error = client()
+        .upload(&home(&registry), &blob, None)
+        .await
+        .unwrap_err();
+    assert_eq!(error.finding().code, codes::registry::MALFORMED, "{error}");
+}
+
+#[tokio::test]
+async fn faults_of_uploads_end_with_a_reason_and_leave_nothing() {
+    let sources = sources().await;
+    let elsewhere = format!("http://{}/v2/x/blobs/uploads/1", sources.other.host());
+    for (fault, code) in [
+        (
+            Uploads::Broken {
+                after: 1000,
+                times: 99,
+            },
+            codes::registry::UNREACHABLE,
+        ),
+        (
+            Uploads::Forgotten {
+                after: 1 << 20,
+                times: 99,
+            },
+            codes::registry::UNREACHABLE,
+        ),
+        (Uploads::Stalling(1000), codes::registry::STALLED),
+        (
+            Uploads::Failing {
+                status: 500,
+                times: 99,
+            },
+            codes::registry::BUSY,
+        ),
+        (Uploads::Lost, codes::registry::MALFORMED),
+        (Uploads::Misnamed, codes::registry::DIGEST_MISMATCH),
+        (
+            Uploads::Redirected(elsewhere.clone()),
+            codes::registry::REDIRECT,
+        ),
+        (Uploads::Elsewhere(elsewhere), codes::registry::NOT_FOUND),
+        (
+            Uploads::Elsewhere("ftp://files.example.com/x".to_owned()),
+            codes::registry::REDIRECT,
+        ),
+        (Uploads::Small(1000), codes::registry::REFUSED),
+    ] {
+        for (from, blob) in &sources.blobs {
+            let registry = Registry::honest().await.unwrap();
+            registry.set_fault(Some(Fault::Upload(fault.clone())));
+            let outcome = client().upload(&home(&registry), blob, None).await;
+            let Err(error) = outcome else {
+                panic!("{fault:?} from {from}: {outcome:?}");
+            };
+            assert_eq!(error.finding().code, code, "{fault:?} from {from}: {error}");
+            if fault != Uploads::Misnamed {
+                let there = registry.blob("team/copy", &blob.descriptor.digest);
+                assert!(there.is_none(), "{fault:?} from {from}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn content_that_cannot_be_had_is_told_apart_from_a_registry_that_fails() {
+    let sources = sources().await;
+    let registry = Registry::honest().await.unwrap();
+    let descriptor = sources.blobs[0].1.descriptor.clone();
+
+    let gone = Blob::file(descriptor.clone(), FilePart::new("/nonexistent/blob", 0));
+    let error = client()
+        .upload(&home(&registry), &gone, None)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.finding().code,
+        codes::usage::FILE_UNREADABLE,
+        "{error}"
+    );
+
+    let mut changed = tempfile::NamedTempFile::new().unwrap();
+    changed.write_all(&vec![b'x'; SIZE]).unwrap();
+    let changed = Blob::file(descriptor.clone(), FilePart::new(changed.path(), 0));
+    let error = client()
+        .upload(&home(&registry), &changed, None)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.finding().code,
+        codes::registry::DIGEST_MISMATCH,
+        "{error}"
+    );
+
+    sources.other.set_fault(Some(Fault::LyingBlob));
+    let (_, remote) = &sources.blobs[2];
+    let error = client()
+        .upload(&home(&registry), remote, None)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.finding().code,
+        codes::registry::DIGEST_MISMATCH,
+        "{error}"
+    );
+
+    // A source that breaks off and goes on is nothing that the target notices.
+    sources.other.set_fault(Some(Fault::BrokenBlob {
+        after: 1 << 20,
+        times: 1,
+        ranges: Ranges::Kept,
+    }));
+    let sent = client().upload(&home(&registry), remote, None).await;
+    assert_eq!(sent, Ok(Upload::Sent));
+}
