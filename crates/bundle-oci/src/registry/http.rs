@@ -3,7 +3,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -11,6 +11,7 @@ use reqwest::{Certificate, redirect};
 use url::{Host, Url};
 
 use super::feed::Part;
+use super::reach::{Reach, TooNear, Within};
 use super::{ClientOptions, Deadlines, Reason, RegistryError};
 
 /// Bytes per second below which sending counts as stalled.
@@ -26,6 +27,8 @@ pub(super) struct Pools {
     deadlines: Deadlines,
     proxied: OnceLock<reqwest::Client>,
     direct: OnceLock<reqwest::Client>,
+    /// Where public and private registries lead.
+    away: [OnceLock<reqwest::Client>; 2],
 }
 
 impl fmt::Debug for Pools {
@@ -62,6 +65,7 @@ impl Pools {
             deadlines: options.deadlines,
             proxied: OnceLock::new(),
             direct: OnceLock::new(),
+            away: [OnceLock::new(), OnceLock::new()],
         })
     }
 
@@ -76,11 +80,29 @@ impl Pools {
         if let Some(client) = pool.get() {
             return Ok(client);
         }
-        let made = self.make(loopback)?;
+        let made = self.make(loopback, Reach::Local)?;
         Ok(pool.get_or_init(|| made))
     }
 
-    fn make(&self, loopback: bool) -> Result<reqwest::Client, Reason> {
+    /// The client for requests to a URL that a registry so far away has named, in a redirect or for an upload.
+    fn client_away(&self, url: &Url, from: Reach) -> Result<&reqwest::Client, Reason> {
+        let pool = match from {
+            Reach::Public => &self.away[0],
+            Reach::Private => &self.away[1],
+            Reach::Local => return self.client(url),
+        };
+        if let Some(why) = from.refuses(url) {
+            let to = authority(url);
+            return Err(Reason::Redirect { to, why });
+        }
+        if let Some(client) = pool.get() {
+            return Ok(client);
+        }
+        let made = self.make(false, from)?;
+        Ok(pool.get_or_init(|| made))
+    }
+
+    fn make(&self, loopback: bool, reach: Reach) -> Result<reqwest::Client, Reason> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // Somebody else may be quicker, with the same provider: there is only one in the tree.
             let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -94,6 +116,9 @@ impl Pools {
                 .redirect(redirect::Policy::none());
             if loopback {
                 builder = builder.no_proxy();
+            }
+            if reach < Reach::Local {
+                builder = builder.dns_resolver(Arc::new(Within(reach)));
             }
             builder
         };
@@ -114,8 +139,26 @@ impl Pools {
         &self,
         request: reqwest::Request,
     ) -> Result<reqwest::Response, Reason> {
-        let registry = authority(request.url());
         let client = self.client(request.url())?;
+        self.send_by(client, request).await
+    }
+
+    /// Sends one request to where a registry that is so far away has led.
+    pub(super) async fn send_away(
+        &self,
+        request: reqwest::Request,
+        from: Reach,
+    ) -> Result<reqwest::Response, Reason> {
+        let client = self.client_away(request.url(), from)?;
+        self.send_by(client, request).await
+    }
+
+    async fn send_by(
+        &self,
+        client: &reqwest::Client,
+        request: reqwest::Request,
+    ) -> Result<reqwest::Response, Reason> {
+        let registry = authority(request.url());
         // No answer can come before what we send has arrived: slow lines get a second for every 64 KiB.
         let sending = request
             .body()
@@ -133,9 +176,10 @@ impl Pools {
         &self,
         request: reqwest::Request,
         part: &Part<'_>,
+        from: Reach,
     ) -> Result<reqwest::Response, Reason> {
         let registry = authority(request.url());
-        let client = self.client(request.url())?;
+        let client = self.client_away(request.url(), from)?;
         let mut answer = std::pin::pin!(client.execute(request));
         loop {
             let before = part.watch.taken();
@@ -206,6 +250,12 @@ impl Pools {
         let registry = registry.to_owned();
         let cause = innermost(error);
         if error.is_connect() {
+            if is_too_near(error) {
+                return Reason::Redirect {
+                    to: registry,
+                    why: "which is in a network nearer than its own",
+                };
+            }
             // rustls words all of its verdicts about the other side's certificate so.
             if cause.contains("certificate") {
                 let cause = in_words(cause);
@@ -238,6 +288,17 @@ fn in_words(cause: String) -> String {
         .iter()
         .find(|(name, _)| cause.contains(name))
         .map_or(cause, |(_, words)| (*words).to_owned())
+}
+
+fn is_too_near(error: &reqwest::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        if next.is::<TooNear>() {
+            return true;
+        }
+        cause = next.source();
+    }
+    false
 }
 
 /// The last cause, which has the system's words.

@@ -17,6 +17,7 @@ mod look;
 mod manifests;
 mod pull;
 mod push;
+mod reach;
 mod read;
 mod referrers;
 mod repository;

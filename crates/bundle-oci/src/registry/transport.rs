@@ -19,6 +19,7 @@ use url::Url;
 use super::endpoint::{Endpoint, challenge_of};
 use super::feed::Part;
 use super::http::{Pools, authority};
+use super::reach::Reach;
 use super::{Client, Reason, Repository};
 use crate::limits::{ERROR_BYTES, REDIRECTS};
 use crate::progress::Progress;
@@ -40,6 +41,8 @@ pub(super) struct Ask<'a> {
     pub(super) push: bool,
     /// How many bytes are there already: only those after them are wanted.
     pub(super) from: u64,
+    /// How far away the registry is that named the target, where the target is not below the registry itself.
+    pub(super) reach: Reach,
 }
 
 /// Where a request goes.
@@ -62,6 +65,7 @@ impl<'a> Ask<'a> {
             part: None,
             push: false,
             from: 0,
+            reach: Reach::Local,
         }
     }
 
@@ -150,7 +154,10 @@ impl Client {
                 .map_err(|error| Reason::Malformed(format!("`{path}` is not a path: {error}")))?,
             Target::Url(url) => url.clone(),
         };
+        let mut reach = ask.reach;
         for _ in 0..=REDIRECTS {
+            let at_home = url.origin() == endpoint.base.origin();
+            let from = if at_home { Reach::Local } else { reach };
             let mut request = Request::new(ask.method.clone(), url.clone());
             let headers = request.headers_mut();
             if let Some(accept) = ask.accept {
@@ -163,7 +170,7 @@ impl Client {
             }
             // Credentials go to the registry alone, never to where it sends us.
             if let Some(value) = &authorization
-                && url.origin() == endpoint.base.origin()
+                && at_home
             {
                 headers.insert(AUTHORIZATION, value.clone());
             }
@@ -178,13 +185,15 @@ impl Client {
             let response = match &ask.part {
                 Some(part) => {
                     carry(&mut request, part, &self.progress);
-                    self.pools.send_watched(request, part).await?
+                    self.pools.send_watched(request, part, from).await?
                 }
-                None => self.pools.send(request).await?,
+                None => self.pools.send_away(request, from).await?,
             };
             if !response.status().is_redirection() {
                 return Ok(response);
             }
+            let here = Reach::of_answer(&url, response.remote_addr());
+            reach = if at_home { here } else { reach.min(here) };
             url = next(&url, &response, &ask.method)?;
         }
         Err(Reason::Redirect {

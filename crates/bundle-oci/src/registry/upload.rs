@@ -8,6 +8,7 @@ use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
 use super::feed::Part;
+use super::reach::Reach;
 use super::read::said_digest;
 use super::transport::{Ask, Target};
 use super::{Client, Reason, RegistryError, Repository};
@@ -41,6 +42,8 @@ struct Begun {
     place: Url,
     /// The least that it takes in one part, except for the last.
     least: u64,
+    /// How far away the registry is that named the place.
+    reach: Reach,
 }
 
 impl Client {
@@ -247,6 +250,7 @@ impl Delivery<'_> {
         let ask = Ask {
             method: Method::PUT,
             target: Target::Url(place),
+            reach: self.begun.reach,
             content: part.is_none().then(|| (OCTETS, Bytes::new())),
             part,
             ..Ask::get(self.repository, String::new()).writing()
@@ -261,6 +265,7 @@ impl Delivery<'_> {
             let ask = Ask {
                 method: Method::PATCH,
                 target: Target::Url(self.begun.place.clone()),
+                reach: self.begun.reach,
                 part: Some(part.clone()),
                 ..Ask::get(self.repository, String::new()).writing()
             };
@@ -314,6 +319,7 @@ impl Delivery<'_> {
     async fn take_up(&mut self) -> bool {
         let ask = Ask {
             target: Target::Url(self.begun.place.clone()),
+            reach: self.begun.reach,
             ..Ask::get(self.repository, String::new()).writing()
         };
         let Ok(answer) = self.client.send(&ask).await else {
@@ -357,8 +363,13 @@ fn begun(answer: &Response, repository: &Repository) -> Result<Option<Begun>, Re
     let least = header(answer.headers(), "oci-chunk-min-length")
         .and_then(|text| text.parse().ok())
         .map_or(0, |least: u64| least.min(LARGEST_PART));
+    let reach = Reach::of_answer(answer.url(), answer.remote_addr());
     if let Some(place) = place(answer)? {
-        return Ok(Some(Begun { place, least }));
+        return Ok(Some(Begun {
+            place,
+            least,
+            reach,
+        }));
     }
     // Without an address, its name is as good as one.
     let named = header(answer.headers(), "docker-upload-uuid").filter(|name| {
@@ -368,7 +379,11 @@ fn begun(answer: &Response, repository: &Repository) -> Result<Option<Begun>, Re
         let path = format!("/v2/{}/blobs/uploads/{name}", repository.path);
         answer.url().join(&path).ok()
     });
-    Ok(place.map(|place| Begun { place, least }))
+    Ok(place.map(|place| Begun {
+        place,
+        least,
+        reach,
+    }))
 }
 
 /// The address in `Location`, which may be relative.

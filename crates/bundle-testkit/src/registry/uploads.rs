@@ -33,7 +33,9 @@ impl Upload<'_> {
             return self.begin(peculiar, body).await;
         }
         let id = self.name.parse().unwrap_or(0);
-        let Some(there) = lock(&self.shared.store).begun(id) else {
+        let there = lock(&self.shared.store).begun(id);
+        let Some(there) = there else {
+            drain(body).await;
             return error(StatusCode::NOT_FOUND, "blob upload unknown");
         };
         match *self.method {
@@ -88,6 +90,7 @@ impl Upload<'_> {
         body: Body,
     ) -> Response {
         if peculiar == Some(&Uploads::OnlyWhole) {
+            drain(body).await;
             return error(StatusCode::METHOD_NOT_ALLOWED, "no parts");
         }
         let first = self
@@ -122,9 +125,11 @@ impl Upload<'_> {
             Some(Uploads::OnlyParts | Uploads::Halved | Uploads::Exaggerated)
                 if length != Some(0_usize) =>
             {
+                drain(body).await;
                 return error(StatusCode::BAD_REQUEST, "content comes in parts here");
             }
             Some(Uploads::Redirected(to)) => {
+                drain(body).await;
                 return (
                     StatusCode::TEMPORARY_REDIRECT,
                     [(header::LOCATION, to.clone())],
@@ -189,7 +194,6 @@ impl Upload<'_> {
             }
             match peculiar {
                 Some(Uploads::Small(_)) => {
-                    // Read to its end, as proxies do: an answer before that gets lost with the connection now and then.
                     while body.next().await.is_some_and(|piece| piece.is_ok()) {}
                     return Err(error(StatusCode::PAYLOAD_TOO_LARGE, "too large"));
                 }
@@ -216,4 +220,10 @@ impl Upload<'_> {
         // Ends the task that serves the connection, and the connection with it, without an answer.
         std::panic::resume_unwind(Box::new("cut"))
     }
+}
+
+/// Reads to the end, as proxies do before they refuse: an answer before that gets lost with the connection now and then.
+async fn drain(body: Body) {
+    let mut body = body.into_data_stream();
+    while body.next().await.is_some_and(|piece| piece.is_ok()) {}
 }

@@ -185,7 +185,7 @@ async fn parts_of_which_half_arrives_are_gone_on_with() {
 async fn faults_of_uploads_end_with_a_reason_and_leave_nothing() {
     let sources = sources().await;
     let elsewhere = format!("http://{}/v2/x/blobs/uploads/1", sources.other.host());
-    for (fault, code) in [
+    let faults = [
         (
             Uploads::Broken {
                 after: 1000,
@@ -220,19 +220,18 @@ async fn faults_of_uploads_end_with_a_reason_and_leave_nothing() {
             codes::registry::REDIRECT,
         ),
         (Uploads::Small(1000), codes::registry::REFUSED),
-    ] {
-        for (from, blob) in &sources.blobs {
-            let registry = Registry::honest().await.unwrap();
-            registry.set_fault(Some(Fault::Upload(fault.clone())));
-            let outcome = client().upload(&home(&registry), blob, None).await;
-            let Err(error) = outcome else {
-                panic!("{fault:?} from {from}: {outcome:?}");
-            };
-            assert_eq!(error.finding().code, code, "{fault:?} from {from}: {error}");
-            if fault != Uploads::Misnamed {
-                let there = registry.blob("team/copy", &blob.descriptor.digest);
-                assert!(there.is_none(), "{fault:?} from {from}");
-            }
+    ];
+    for ((fault, code), (from, blob)) in faults.into_iter().zip(sources.blobs.iter().cycle()) {
+        let registry = Registry::honest().await.unwrap();
+        registry.set_fault(Some(Fault::Upload(fault.clone())));
+        let outcome = client().upload(&home(&registry), blob, None).await;
+        let Err(error) = outcome else {
+            panic!("{fault:?} from {from}: {outcome:?}");
+        };
+        assert_eq!(error.finding().code, code, "{fault:?} from {from}: {error}");
+        if fault != Uploads::Misnamed {
+            let there = registry.blob("team/copy", &blob.descriptor.digest);
+            assert!(there.is_none(), "{fault:?} from {from}");
         }
     }
 }

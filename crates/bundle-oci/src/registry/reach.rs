@@ -1,0 +1,190 @@
+//! How far a registry may send us: never nearer to this machine than it is itself.
+//! Not here: redirects as such (transport), and what may be reached through a proxy, which resolves names on its own.
+
+use std::error::Error;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
+
+/// What kind of place an address is, from far to near.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reach {
+    /// Anywhere on the internet.
+    Public,
+    /// A network of one's own.
+    Private,
+    /// This machine, or the link that it hangs on, where clouds keep their credentials.
+    Local,
+}
+
+impl Reach {
+    pub(super) fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => Self::of_v4(address),
+            IpAddr::V6(address) => Self::of_v6(address),
+        }
+    }
+
+    fn of_v4(address: Ipv4Addr) -> Self {
+        let [a, b, ..] = address.octets();
+        if address.is_loopback() || address.is_link_local() || a == 0 {
+            Self::Local
+        } else if address.is_private()
+            || address.is_multicast()
+            || a >= 240
+            || (a == 100 && (64..128).contains(&b))
+            || (a == 198 && (18..20).contains(&b))
+        {
+            Self::Private
+        } else {
+            Self::Public
+        }
+    }
+
+    fn of_v6(address: Ipv6Addr) -> Self {
+        // Addresses of version 4 in other clothes: mapped, or behind a translator.
+        if let Some(inner) = address.to_ipv4_mapped() {
+            return Self::of_v4(inner);
+        }
+        let segments = address.segments();
+        if let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = segments {
+            let [a, b] = high.to_be_bytes();
+            let [c, d] = low.to_be_bytes();
+            return Self::of_v4(Ipv4Addr::new(a, b, c, d));
+        }
+        if address.is_loopback() || address.is_unspecified() || address.is_unicast_link_local() {
+            Self::Local
+        } else if address.is_unique_local() || address.is_multicast() {
+            Self::Private
+        } else {
+            Self::Public
+        }
+    }
+
+    /// What the address in a URL is; `None` if it has a name, which only asking turns into one.
+    fn literal(url: &Url) -> Option<Self> {
+        match url.host()? {
+            Host::Ipv4(address) => Some(Self::of_v4(address)),
+            Host::Ipv6(address) => Some(Self::of_v6(address)),
+            Host::Domain(name) => {
+                let local = name == "localhost" || name.ends_with(".localhost");
+                local.then_some(Self::Local)
+            }
+        }
+    }
+
+    /// Where an answer came from: what the URL says, or else who was at the other end.
+    pub(super) fn of_answer(url: &Url, other_end: Option<SocketAddr>) -> Self {
+        Self::literal(url)
+            .or_else(|| other_end.map(|address| Self::of(address.ip())))
+            .unwrap_or(Self::Public)
+    }
+
+    /// Why what is this far away does not lead to that URL, if it does not. Names are looked at when they are resolved.
+    pub(super) fn refuses(self, to: &Url) -> Option<&'static str> {
+        Self::literal(to)
+            .filter(|near| *near > self)
+            .map(|near| match near {
+                Self::Local => "which is this machine or the link that it is on",
+                _ => "which is in a private network",
+            })
+    }
+}
+
+/// Resolves names, and refuses those that are nearer than allowed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Within(pub(super) Reach);
+
+/// A name that leads nearer than allowed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} is an address that a registry outside of it does not lead to")]
+pub(super) struct TooNear(IpAddr);
+
+impl Resolve for Within {
+    fn resolve(&self, name: Name) -> Resolving {
+        let Self(reach) = *self;
+        Box::pin(async move {
+            let found: Vec<SocketAddr> =
+                tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            // All of them have to be: which one is taken is chance.
+            match found.iter().find(|address| Reach::of(address.ip()) > reach) {
+                Some(near) => Err(Box::new(TooNear(near.ip())) as Box<dyn Error + Send + Sync>),
+                None => Ok(Box::new(found.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_public_private_or_local() {
+        for (text, reach) in [
+            ("203.0.113.9", Reach::Public),
+            ("2001:db8::1", Reach::Public),
+            ("100.128.0.1", Reach::Public),
+            ("10.1.2.3", Reach::Private),
+            ("172.16.0.1", Reach::Private),
+            ("192.168.0.1", Reach::Private),
+            ("100.64.0.1", Reach::Private),
+            ("fd00::1", Reach::Private),
+            ("255.255.255.255", Reach::Private),
+            ("127.0.0.2", Reach::Local),
+            ("0.0.0.0", Reach::Local),
+            ("169.254.169.254", Reach::Local),
+            ("::1", Reach::Local),
+            ("::", Reach::Local),
+            ("fe80::1", Reach::Local),
+            ("::ffff:127.0.0.1", Reach::Local),
+            ("64:ff9b::a9fe:a9fe", Reach::Local),
+        ] {
+            assert_eq!(Reach::of(text.parse().unwrap()), reach, "{text}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_led_nearer() {
+        let url = |text: &str| Url::parse(text).unwrap();
+        let metadata = url("http://169.254.169.254/latest");
+        let inside = url("https://[fd00::1]/x");
+        let name = url("https://cdn.example.com/x");
+        let own = url("http://localhost:1/x");
+        for (from, metadata_refused, inside_refused) in [
+            (Reach::Public, true, true),
+            (Reach::Private, true, false),
+            (Reach::Local, false, false),
+        ] {
+            assert_eq!(from.refuses(&metadata).is_some(), metadata_refused);
+            assert_eq!(from.refuses(&own).is_some(), metadata_refused);
+            assert_eq!(from.refuses(&inside).is_some(), inside_refused);
+            assert_eq!(from.refuses(&name), None);
+        }
+        // Numbers in other spellings are the same addresses.
+        assert!(Reach::Public.refuses(&url("http://2130706433/")).is_some());
+        assert!(Reach::Public.refuses(&url("http://0x7f.1/")).is_some());
+        let registry = url("https://registry.example.com/v2/");
+        let other_end = |text: &str| Some(text.parse().unwrap());
+        assert_eq!(
+            Reach::of_answer(&registry, other_end("10.0.0.1:443")),
+            Reach::Private
+        );
+        assert_eq!(Reach::of_answer(&registry, None), Reach::Public);
+        assert_eq!(
+            Reach::of_answer(&url("https://203.0.113.9/"), other_end("127.0.0.1:3128")),
+            Reach::Public
+        );
+    }
+
+    #[tokio::test]
+    async fn names_are_looked_at_when_they_are_resolved() {
+        let resolve = |reach| Within(reach).resolve("localhost".parse().unwrap());
+        let Err(error) = resolve(Reach::Public).await else {
+            panic!("localhost is not public");
+        };
+        assert!(error.downcast_ref::<TooNear>().is_some(), "{error}");
+        assert!(resolve(Reach::Local).await.is_ok());
+    }
+}
