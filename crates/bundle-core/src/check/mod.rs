@@ -2,10 +2,15 @@
 //! Not here: whether objects can be read (format, object), what a particular cluster has, and who may install (review).
 
 mod apis;
+mod cel;
+mod config;
+mod custom;
+mod definition;
 mod scope;
+mod structural;
 
 use crate::{
-    diagnostic::{Code, Finding, Findings},
+    diagnostic::{Code, Finding, Findings, codes},
     format::{Content, Files},
     object::Manifest,
 };
@@ -13,14 +18,41 @@ use crate::{
 /// Checks everything, and says all of it in the order of files and lines.
 pub fn all(content: &Content, files: &Files) -> Findings {
     let mut findings = Findings::default();
-    let _ = files;
     apis::check(content, &mut findings);
     scope::check(&content.objects, &mut findings);
+    let mut rules = cel::Rules::new();
+    let sound = definitions(&content.objects, &mut rules, &mut findings);
+    custom::check(content, files, &sound, &mut rules, &mut findings);
+    config::check(content.package.as_ref(), files, &mut findings);
     findings.0.sort_by(|left, right| {
         let place = |finding: &Finding| (finding.place.file.clone(), finding.place.line);
         place(left).cmp(&place(right))
     });
     findings
+}
+
+/// Checks the definitions, and returns those in which nothing is wrong.
+fn definitions<'a>(
+    objects: &'a [Manifest],
+    rules: &mut cel::Rules,
+    findings: &mut Findings,
+) -> Vec<&'a Manifest> {
+    let mut sound = Vec::new();
+    for object in objects.iter().filter(|object| definition::is_one(object)) {
+        let problems = definition::check(object, rules);
+        if problems.iter().all(|problem| problem.unchecked) {
+            sound.push(object);
+        }
+        for problem in problems {
+            findings.push(custom::finding(
+                object,
+                codes::check::BAD_CRD,
+                problem,
+                "the API server would refuse it: see Kubernetes' reference of CustomResourceDefinition",
+            ));
+        }
+    }
+    sound
 }
 
 /// An error about an object.

@@ -1,0 +1,129 @@
+//! JSON as the values of CEL, with the types that the schema gives them.
+//! Not here: rules.
+
+use std::{collections::HashMap, sync::Arc};
+
+use base64::Engine as _;
+use kube_cel::cel::{
+    Context, Program, Value as Cel,
+    objects::{Key, Map},
+};
+use serde_json::Value;
+
+use super::super::structural::{flag, of_field, text};
+
+/// Words of the language, which are written with `__` around them as fields.
+const RESERVED: &[&str] = &[
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// How rules name a field.
+pub(in super::super) fn escaped(field: &str) -> String {
+    if RESERVED.contains(&field) {
+        return format!("__{field}__");
+    }
+    field
+        .replace("__", "__underscores__")
+        .replace('.', "__dot__")
+        .replace('-', "__dash__")
+        .replace('/', "__slash__")
+}
+
+/// A value as rules see it.
+pub(super) fn value(schema: &Value, value: &Value) -> Cel {
+    match value {
+        Value::Null => Cel::Null,
+        Value::Bool(value) => Cel::Bool(*value),
+        Value::Number(number) => match number.as_i64() {
+            // What may be a fraction always is one.
+            Some(whole) if text(schema, "type") != Some("number") => Cel::Int(whole),
+            _ => Cel::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(value) => string(schema, value),
+        Value::Array(items) => {
+            let schema = schema.get("items").unwrap_or(&Value::Null);
+            Cel::List(Arc::new(
+                items.iter().map(|item| self::value(schema, item)).collect(),
+            ))
+        }
+        Value::Object(fields) => {
+            // The keys of a map are data; only fields have names that need to be written otherwise.
+            let is_map = schema
+                .get("additionalProperties")
+                .is_some_and(|others| *others != Value::Bool(false));
+            let entries = fields.iter().map(|(key, field)| {
+                let schema = of_field(schema, key).unwrap_or(&Value::Null);
+                let key = if is_map { key.clone() } else { escaped(key) };
+                (Key::String(Arc::new(key)), value_of(schema, field))
+            });
+            Cel::Map(Map {
+                map: Arc::new(entries.collect::<HashMap<_, _>>()),
+            })
+        }
+    }
+}
+
+fn value_of(schema: &Value, field: &Value) -> Cel {
+    value(schema, field)
+}
+
+fn string(schema: &Value, value: &str) -> Cel {
+    let plain = || Cel::String(Arc::new(value.to_owned()));
+    if flag(schema, "x-kubernetes-int-or-string") {
+        return plain();
+    }
+    match text(schema, "format") {
+        Some("date-time") => made("timestamp(v)", plain()).unwrap_or_else(plain),
+        Some("date") => {
+            let midnight = Cel::String(Arc::new(format!("{value}T00:00:00Z")));
+            made("timestamp(v)", midnight).unwrap_or_else(plain)
+        }
+        Some("duration") => made("duration(v)", plain()).unwrap_or_else(plain),
+        Some("byte") => base64::engine::general_purpose::STANDARD
+            .decode(value)
+            .map_or_else(|_| plain(), |bytes| Cel::Bytes(Arc::new(bytes))),
+        _ => plain(),
+    }
+}
+
+/// An old value that is not there.
+pub(super) fn nothing() -> Option<Cel> {
+    made("optional.none()", Cel::Null)
+}
+
+/// What an expression makes of a value.
+fn made(expression: &str, value: Cel) -> Option<Cel> {
+    let program = Program::compile(expression).ok()?;
+    let mut context = Context::default();
+    context.add_variable_from_value("v", value);
+    program.execute(&context).ok()
+}
+
+/// How many values there are in a value, or letters in text.
+pub(super) fn size(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(size).sum::<usize>(),
+        _ => 1,
+    }
+}

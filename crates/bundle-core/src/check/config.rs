@@ -1,0 +1,190 @@
+//! The default configuration of a package against its schema.
+//! Not here: what a configuration does.
+
+use jsonschema::PatternOptions;
+use serde_json::Value;
+
+use crate::{
+    diagnostic::{Code, Finding, Findings, codes},
+    format::Files,
+    package::{FILE, Package},
+    yaml,
+};
+
+/// How many faults of one file are told.
+const TOLD: usize = 100;
+/// The largest schema, in bytes.
+const SCHEMA: usize = 1 << 20;
+/// What a compiled pattern may weigh, in bytes.
+const PATTERN: usize = 4 << 20;
+
+pub(super) fn check(package: Option<&Package>, files: &Files, findings: &mut Findings) {
+    let Some(config) = package.and_then(|package| package.config.as_ref()) else {
+        return;
+    };
+    let schema = config.schema.as_deref();
+    let schema =
+        schema.and_then(|path| Some((path, read("config.schema", path, files, findings)?)));
+    let default = config.default.as_deref();
+    let default =
+        default.and_then(|path| Some((path, read("config.default", path, files, findings)?)));
+    let Some((path, schema)) = schema else {
+        return;
+    };
+    let bad = |message: String| {
+        Finding::error(codes::check::BAD_CONFIG_SCHEMA, message)
+            .in_file(path)
+            .hint("write a JSON Schema that stands for itself: `$ref` only to `#/...`")
+    };
+    if files.get(path).is_some_and(|text| text.len() > SCHEMA) {
+        findings.push(bad(format!("the schema is larger than {SCHEMA} bytes")));
+        return;
+    }
+    let options = jsonschema::options()
+        .with_pattern_options(PatternOptions::regex().size_limit(PATTERN))
+        .should_validate_formats(true);
+    let validator = match options.build(&schema) {
+        Ok(validator) => validator,
+        Err(error) => {
+            findings.push(bad(format!(
+                "it is not a JSON Schema: {}",
+                short(&error.to_string())
+            )));
+            return;
+        }
+    };
+    let Some((path, default)) = default else {
+        return;
+    };
+    for error in validator.iter_errors(&default).take(TOLD) {
+        let finding = Finding::error(codes::check::BAD_CONFIG, short(&error.to_string()))
+            .in_file(path)
+            .hint("change the default, or the schema in config.schema");
+        let place = field(error.instance_path().as_str());
+        findings.push(if place.is_empty() {
+            finding
+        } else {
+            finding.at_field(place)
+        });
+    }
+}
+
+fn read(key: &str, path: &str, files: &Files, findings: &mut Findings) -> Option<Value> {
+    let code: Code = codes::check::BAD_CONFIG_SCHEMA;
+    let Some(text) = files.get(path) else {
+        findings.push(
+            Finding::error(code, format!("there is no file `{path}` in the bundle"))
+                .in_file(FILE)
+                .at_field(key)
+                .hint("write the path relative to bundle.yaml"),
+        );
+        return None;
+    };
+    match yaml::documents(text, path) {
+        Ok(mut documents) if documents.len() == 1 => documents.pop().map(|document| document.value),
+        Ok(_) => {
+            findings.push(
+                Finding::error(
+                    code,
+                    "the file holds several documents, and one belongs here",
+                )
+                .in_file(path)
+                .hint("keep the one that is meant"),
+            );
+            None
+        }
+        Err(errors) => {
+            findings.0.extend(errors.0);
+            None
+        }
+    }
+}
+
+/// `/a/0/b` as `a[0].b`.
+fn field(pointer: &str) -> String {
+    let mut path = String::new();
+    for step in pointer.split('/').skip(1) {
+        let step = step.replace("~1", "/").replace("~0", "~");
+        if !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit()) {
+            path = super::structural::item(&path, step.parse().unwrap_or_default());
+        } else {
+            path = super::structural::child(&path, &step);
+        }
+    }
+    path
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::told;
+
+    const PACKAGE: &str = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\nconfig: {schema: config.schema.json, default: config.yaml}\n";
+    const OBJECT: (&str, &str) = (
+        "manifests/a.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+    );
+
+    #[test]
+    fn a_default_meets_its_schema() {
+        let schema = r##"{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": false,
+            "properties": {"ports": {"type": "array", "items": {"$ref": "#/$defs/port"}}, "host": {"type": "string", "pattern": "^[a-z.]+$"}},
+            "$defs": {"port": {"type": "integer", "minimum": 1}}}"##;
+        let with = |default: &str| {
+            told(
+                PACKAGE,
+                &[
+                    OBJECT,
+                    ("config.schema.json", schema),
+                    ("config.yaml", default),
+                ],
+            )
+        };
+        assert_eq!(with("ports: [80]\nhost: a.b\n"), [""; 0]);
+        assert_eq!(
+            with("ports: [80, 0]\nhost: A\nother: 1\n"),
+            [
+                "error: config.yaml: host: \"A\" does not match \"^[a-z.]+$\" (change the default, or the schema in config.schema)",
+                "error: config.yaml: ports[1]: 0 is less than the minimum of 1 (change the default, or the schema in config.schema)",
+                "error: config.yaml: Additional properties are not allowed ('other' was unexpected) (change the default, or the schema in config.schema)",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_schema_stands_for_itself() {
+        for (schema, said) in [
+            (r#"{"type": "objekt"}"#, "it is not a JSON Schema"),
+            (
+                r#"{"$ref": "https://example.com/a.json"}"#,
+                "it is not a JSON Schema",
+            ),
+            (
+                r#"{"$ref": "file:///etc/passwd"}"#,
+                "it is not a JSON Schema",
+            ),
+            (
+                r#"{"properties": {"a": {"pattern": "(a"}}}"#,
+                "it is not a JSON Schema",
+            ),
+        ] {
+            let all = told(
+                PACKAGE,
+                &[
+                    OBJECT,
+                    ("config.schema.json", schema),
+                    ("config.yaml", "a: 1\n"),
+                ],
+            );
+            assert!(all.len() == 1 && all[0].contains(said), "{schema}: {all:?}");
+        }
+        let none = told(PACKAGE, &[OBJECT]);
+        assert!(
+            none.len() == 2 && none[0].contains("there is no file"),
+            "{none:?}"
+        );
+    }
+}

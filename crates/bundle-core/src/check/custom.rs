@@ -1,0 +1,214 @@
+//! Custom resources of the bundle, and default ones beside its manifests, against the definitions in the bundle.
+//! Not here: definitions (definition), and custom resources that something else defines (apis).
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    cel::Rules,
+    error,
+    structural::{Problem, compare, fill, flag, prune, text, unknown_fields},
+    warning,
+};
+use crate::{
+    diagnostic::{Code, Findings, codes},
+    format::{Content, Files},
+    object::{self, Manifest},
+    yaml,
+};
+
+/// The type of a resource in bundle.yaml that is a default custom resource.
+pub(super) const DEFAULT: &str = "default-cr";
+
+/// Definitions by group and kind.
+type Definitions<'a> = BTreeMap<(&'a str, &'a str), &'a Value>;
+
+/// Checks every object that a sound definition describes.
+pub(super) fn check(
+    content: &Content,
+    files: &Files,
+    sound: &[&Manifest],
+    rules: &mut Rules,
+    findings: &mut Findings,
+) {
+    let definitions: Definitions<'_> = sound.iter().filter_map(|object| entry(object)).collect();
+    for object in &content.objects {
+        let (group, _, kind) = object.gvk();
+        if let Some(spec) = definitions.get(&(group, kind)) {
+            one(object, spec, rules, findings);
+        }
+    }
+    let all: Definitions<'_> = content.objects.iter().filter_map(entry).collect();
+    for object in defaults(content, files, findings) {
+        let (group, _, kind) = object.gvk();
+        if !all.contains_key(&(group, kind)) {
+            findings.push(
+                error(
+                    &object,
+                    codes::check::NO_CRD,
+                    format!("can't find the CRD for (group: {group:?}, kind {kind:?})"),
+                )
+                .hint("put its CustomResourceDefinition into manifests/"),
+            );
+        } else if let Some(spec) = definitions.get(&(group, kind)) {
+            one(&object, spec, rules, findings);
+        }
+    }
+}
+
+fn entry(object: &Manifest) -> Option<((&str, &str), &Value)> {
+    if !super::definition::is_one(object) {
+        return None;
+    }
+    let spec = object.value.get("spec")?;
+    let kind = spec.get("names")?.get("kind")?.as_str()?;
+    Some(((spec.get("group")?.as_str()?, kind), spec))
+}
+
+/// The objects in resources of type default-cr.
+fn defaults(content: &Content, files: &Files, findings: &mut Findings) -> Vec<Manifest> {
+    let package = content.package.as_ref();
+    let resources = package.map(|package| package.resources.as_slice());
+    let mut objects = Vec::new();
+    for resource in resources.unwrap_or_default() {
+        if resource.kind != DEFAULT {
+            continue;
+        }
+        let within = |path: &str| {
+            path == resource.path
+                || (resource.path.ends_with('/') && path.starts_with(&resource.path))
+        };
+        for (path, text) in files
+            .iter()
+            .filter(|(path, _)| within(path) && !path.ends_with('/'))
+        {
+            match yaml::documents(text, path) {
+                Ok(documents) => {
+                    for document in documents {
+                        objects.extend(object::read(document, path, findings));
+                    }
+                }
+                Err(errors) => findings.0.extend(errors.0),
+            }
+        }
+    }
+    objects
+}
+
+fn one(object: &Manifest, spec: &Value, rules: &mut Rules, findings: &mut Findings) {
+    let (group, version, kind) = object.gvk();
+    let versions = spec.get("versions").and_then(Value::as_array);
+    let versions = versions.map(Vec::as_slice).unwrap_or_default();
+    let named = versions
+        .iter()
+        .find(|one| text(one, "name") == Some(version));
+    let Some(named) = named.filter(|one| flag(one, "served")) else {
+        let served: Vec<&str> = versions
+            .iter()
+            .filter(|one| flag(one, "served"))
+            .filter_map(|one| text(one, "name"))
+            .collect();
+        findings.push(
+            error(
+                object,
+                codes::check::API_NOT_SERVED,
+                format!("the bundle's CustomResourceDefinition of {kind} does not serve {group}/{version}"),
+            )
+            .hint(format!("it serves {}", served.join(", "))),
+        );
+        return;
+    };
+    let Some(schema) = named.pointer("/schema/openAPIV3Schema") else {
+        return;
+    };
+    // With a status subresource, what an object says of its status is dropped when it is created.
+    let status = named
+        .pointer("/subresources/status")
+        .is_some_and(Value::is_object);
+    for problem in problems(schema, &object.value, status, rules) {
+        findings.push(finding(
+            object,
+            codes::check::BAD_CUSTOM_RESOURCE,
+            problem,
+            "the schema is in the CustomResourceDefinition of the bundle; `kubectl explain` shows it once it is installed",
+        ));
+    }
+}
+
+/// What the server would say to the object.
+fn problems(schema: &Value, object: &Value, status: bool, rules: &mut Rules) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut object = object.clone();
+    if status && let Some(map) = object.as_object_mut() {
+        map.remove("status");
+    }
+    unknown_fields(schema, &object, "", true, &mut problems);
+    prune(schema, &mut object, true);
+    fill(schema, &mut object);
+    let wrong = compare(schema, &object, "");
+    let broken = wrong.iter().any(|problem| !problem.unchecked);
+    problems.extend(wrong);
+    embedded(schema, &object, "", &mut problems);
+    // Rules are for values of the right types.
+    if !broken {
+        rules.evaluate(schema, &object, "", &mut problems);
+    }
+    problems
+}
+
+/// Objects within the object: each has apiVersion and kind.
+fn embedded(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Problem>) {
+    use super::structural::{child, item, of_field};
+    match value {
+        Value::Object(map) => {
+            if flag(schema, "x-kubernetes-embedded-resource") {
+                for key in ["apiVersion", "kind"] {
+                    if text(value, key).is_none_or(str::is_empty) {
+                        problems.push(Problem::new(
+                            &child(path, key),
+                            "an embedded object needs it",
+                        ));
+                    }
+                }
+            }
+            for (key, value) in map {
+                if let Some(field) = of_field(schema, key) {
+                    embedded(field, value, &child(path, key), problems);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = schema.get("items") {
+                for (index, value) in items.iter().enumerate() {
+                    embedded(schema, value, &item(path, index), problems);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A finding of a problem: what could not be told is a warning.
+pub(super) fn finding(
+    object: &Manifest,
+    code: Code,
+    problem: Problem,
+    hint: &str,
+) -> crate::diagnostic::Finding {
+    let finding = if problem.unchecked {
+        warning(
+            object,
+            codes::check::NOT_CHECKED,
+            format!("not checked: {}", problem.message),
+        )
+        .hint("`kubectl apply --dry-run=server` asks an API server")
+    } else {
+        error(object, code, problem.message).hint(hint)
+    };
+    if problem.path.is_empty() {
+        finding
+    } else {
+        finding.at_field(problem.path)
+    }
+}

@@ -1,0 +1,744 @@
+//! Whether a schema is structural, and what stands in it allowed: types, extensions, defaults, rules.
+//! Not here: comparing objects with it (structural).
+
+use serde_json::{Map, Value, json};
+
+use super::shape;
+use crate::check::{
+    cel::{Compiled, Rules, escaped},
+    structural::{
+        Pattern, PatternTrouble, Problem, child, compare, flag, item, prune, text, unknown_fields,
+    },
+};
+
+/// Reasons that a rule may give.
+const REASONS: &[&str] = &[
+    "FieldValueDuplicate",
+    "FieldValueForbidden",
+    "FieldValueInvalid",
+    "FieldValueRequired",
+];
+
+/// What may stand at the root of a schema beside which a status is checked alone.
+const AT_ROOT: &[&str] = &[
+    "description",
+    "type",
+    "format",
+    "title",
+    "maximum",
+    "exclusiveMaximum",
+    "minimum",
+    "exclusiveMinimum",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "multipleOf",
+    "required",
+    "items",
+    "properties",
+    "externalDocs",
+    "example",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
+];
+
+/// Everything for which the server would refuse the schema.
+pub(super) fn check(root: &Value, path: &str, status: bool, rules: &mut Rules) -> Vec<Problem> {
+    let mut walk = Walk {
+        problems: Vec::new(),
+        rules,
+    };
+    if flag(root, "nullable") {
+        walk.say(&child(path, "nullable"), "it must not be true at the root");
+    }
+    if status {
+        for (key, value) in root.as_object().into_iter().flatten() {
+            let empty = *value == Value::Bool(false)
+                || value.is_null()
+                || value.as_array().is_some_and(Vec::is_empty)
+                || value.as_str() == Some("");
+            if !empty && !AT_ROOT.contains(&key.as_str()) {
+                walk.say(
+                    &child(path, key),
+                    "it cannot stand at the root of a schema with a status subresource",
+                );
+            }
+        }
+    }
+    let place = Place {
+        level: Level::Root,
+        ..Place::default()
+    };
+    walk.node(root, path, place);
+    if walk.problems.is_empty() {
+        walk.expressions(root, path, None);
+    }
+    walk.problems
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Level {
+    Root,
+    Item,
+    #[default]
+    Field,
+}
+
+/// Where a schema stands.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    level: Level,
+    /// Within apiVersion, kind or metadata of an object.
+    meta: bool,
+    /// Why there may be no default.
+    no_default: Option<&'static str>,
+}
+
+struct Walk<'a> {
+    problems: Vec<Problem>,
+    rules: &'a mut Rules,
+}
+
+impl Walk<'_> {
+    fn say(&mut self, path: &str, message: impl Into<String>) {
+        self.problems.push(Problem::new(path, message));
+    }
+
+    /// A schema that gives types.
+    fn node(&mut self, schema: &Value, path: &str, place: Place) {
+        if !self.shape(schema, path) {
+            return;
+        }
+        self.forbidden(schema, path);
+        self.kind(schema, path, place);
+        if place.meta && flag(schema, "x-kubernetes-embedded-resource") {
+            self.say(
+                &child(path, "x-kubernetes-embedded-resource"),
+                "it must not stand within the metadata of an object",
+            );
+        }
+        self.lists(schema, path);
+        self.texts_of_rules(schema, path);
+        // The server asks at the root alone whether all that branches limit is described outside.
+        let outer = (place.level == Level::Root).then_some(schema);
+        self.values(schema, outer, path, path);
+        self.default(schema, path, place);
+        self.children(schema, path, place);
+    }
+
+    /// Whether the fields are of the types that they must have.
+    fn shape(&mut self, schema: &Value, path: &str) -> bool {
+        unknown_fields(&shape::NODE, schema, path, false, &mut self.problems);
+        let wrong = compare(&shape::NODE, schema, path);
+        let fine = wrong.is_empty();
+        self.problems.extend(wrong);
+        fine
+    }
+
+    /// What JSON Schema has and definitions must not have.
+    fn forbidden(&mut self, schema: &Value, path: &str) {
+        let set = |key: &str| {
+            schema.get(key).is_some_and(|value| match value {
+                Value::Null => false,
+                Value::String(text) => !text.is_empty(),
+                Value::Object(map) => !map.is_empty() || key == "dependencies",
+                _ => true,
+            })
+        };
+        for key in [
+            "id",
+            "additionalItems",
+            "patternProperties",
+            "definitions",
+            "dependencies",
+            "$ref",
+            "$schema",
+        ] {
+            // The server reads `$schema` and does nothing with it.
+            if key != "$schema" && set(key) {
+                self.say(&child(path, key), "a definition cannot have it");
+            }
+        }
+        if flag(schema, "uniqueItems") {
+            self.say(
+                &child(path, "uniqueItems"),
+                "it cannot be true; use x-kubernetes-list-type: set",
+            );
+        }
+        if schema.get("items").is_some_and(Value::is_array) {
+            self.say(&child(path, "items"), "it must be a schema and not a list");
+        }
+        let fields = schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .is_some_and(|map| !map.is_empty());
+        if fields
+            && schema
+                .get("additionalProperties")
+                .is_some_and(|others| matches!(others, Value::Object(_) | Value::Bool(false)))
+        {
+            self.say(
+                &child(path, "additionalProperties"),
+                "it and properties exclude each other",
+            );
+        }
+        if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
+            self.say(
+                &child(path, "x-kubernetes-preserve-unknown-fields"),
+                "it must be true or absent",
+            );
+        }
+    }
+
+    fn kind(&mut self, schema: &Value, path: &str, place: Place) {
+        let kind = text(schema, "type").unwrap_or_default();
+        let at = child(path, "type");
+        let embedded = flag(schema, "x-kubernetes-embedded-resource");
+        let either = flag(schema, "x-kubernetes-int-or-string");
+        let keeps = flag(schema, "x-kubernetes-preserve-unknown-fields");
+        if ![
+            "", "array", "boolean", "integer", "number", "object", "string",
+        ]
+        .contains(&kind)
+        {
+            self.say(
+                &at,
+                format!("`{kind}` is none of array, boolean, integer, number, object, string"),
+            );
+        } else if embedded && kind != "object" {
+            self.say(&at, "it must be object where an object is embedded");
+        } else if kind.is_empty() && !either && !keeps {
+            let what = match place.level {
+                Level::Root => "at the root",
+                Level::Item => "for items",
+                Level::Field => "for fields",
+            };
+            self.say(&at, format!("the field is required {what}"));
+        }
+        if place.level == Level::Root && !kind.is_empty() && kind != "object" {
+            self.say(&at, "it must be object at the root");
+        }
+        if either && keeps {
+            self.say(
+                &child(path, "x-kubernetes-preserve-unknown-fields"),
+                "it and x-kubernetes-int-or-string exclude each other",
+            );
+        }
+        if either && embedded {
+            self.say(
+                &child(path, "x-kubernetes-embedded-resource"),
+                "it and x-kubernetes-int-or-string exclude each other",
+            );
+        }
+        if kind == "array" && schema.get("items").is_none() {
+            self.say(&child(path, "items"), "the field is required for arrays");
+        }
+        let others = schema
+            .get("additionalProperties")
+            .is_some_and(|value| !value.is_null());
+        if others && (place.level == Level::Root || embedded) {
+            self.say(
+                &child(path, "additionalProperties"),
+                "it must not stand at the root of an object",
+            );
+        }
+        if place.level == Level::Root || embedded {
+            self.object(schema, path, place.level);
+        }
+        let fields = schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .is_some_and(|map| !map.is_empty());
+        if embedded && !keeps && !fields {
+            self.say(
+                &child(path, "properties"),
+                "an embedded object needs them, or x-kubernetes-preserve-unknown-fields",
+            );
+        }
+    }
+
+    /// What every object has.
+    fn object(&mut self, schema: &Value, path: &str, level: Level) {
+        let path = child(path, "properties");
+        let field = |key: &str| schema.get("properties").and_then(|fields| fields.get(key));
+        for (key, wanted) in [
+            ("apiVersion", "string"),
+            ("kind", "string"),
+            ("metadata", "object"),
+        ] {
+            if let Some(field) = field(key)
+                && text(field, "type") != Some(wanted)
+            {
+                self.say(
+                    &format!("{}.type", child(&path, key)),
+                    format!("it must be {wanted}"),
+                );
+            }
+        }
+        if level != Level::Root {
+            return;
+        }
+        let Some(Value::Object(meta)) = field("metadata") else {
+            return;
+        };
+        let only_names = meta.iter().all(|(key, value)| match key.as_str() {
+            "type" => true,
+            "properties" => value.as_object().is_some_and(|fields| {
+                fields
+                    .keys()
+                    .all(|key| matches!(key.as_str(), "name" | "generateName"))
+            }),
+            _ => value.is_null(),
+        });
+        if !only_names {
+            self.say(
+                &child(&path, "metadata"),
+                "it may restrict name and generateName, and nothing else",
+            );
+        }
+    }
+
+    fn lists(&mut self, schema: &Value, path: &str) {
+        let kind = text(schema, "type").unwrap_or_default();
+        if let Some(map) = text(schema, "x-kubernetes-map-type") {
+            let at = child(path, "x-kubernetes-map-type");
+            if kind != "object" {
+                self.say(&at, "it is for type object alone");
+            }
+            if !matches!(map, "atomic" | "granular") {
+                self.say(&at, format!("`{map}` is neither atomic nor granular"));
+            }
+        }
+        let list = text(schema, "x-kubernetes-list-type");
+        let keys: Vec<&str> = schema
+            .get("x-kubernetes-list-map-keys")
+            .and_then(Value::as_array)
+            .map(|keys| keys.iter().filter_map(Value::as_str).collect())
+            .unwrap_or_default();
+        let at_keys = child(path, "x-kubernetes-list-map-keys");
+        if !keys.is_empty() && list != Some("map") {
+            self.say(&at_keys, "keys are for x-kubernetes-list-type: map alone");
+        }
+        let Some(list) = list else {
+            return;
+        };
+        let at = child(path, "x-kubernetes-list-type");
+        if kind != "array" {
+            self.say(&at, "it is for type array alone");
+        }
+        if !matches!(list, "atomic" | "map" | "set") {
+            self.say(&at, format!("`{list}` is none of atomic, map, set"));
+        }
+        let items = schema.get("items").unwrap_or(&Value::Null);
+        let at_items = child(path, "items");
+        if matches!(list, "map" | "set") && flag(items, "nullable") {
+            self.say(
+                &child(&at_items, "nullable"),
+                format!("items of a {list} cannot be null"),
+            );
+        }
+        match list {
+            "set" => {
+                let granular = match text(items, "type") {
+                    Some("array") => {
+                        text(items, "x-kubernetes-list-type").is_some_and(|kind| kind != "atomic")
+                    }
+                    Some("object") => text(items, "x-kubernetes-map-type") != Some("atomic"),
+                    _ => false,
+                };
+                if granular {
+                    self.say(&at_items, "items of a set must be scalars, or atomic");
+                }
+            }
+            "map" => {
+                if keys.is_empty() {
+                    self.say(
+                        &at_keys,
+                        "the field is required for x-kubernetes-list-type: map",
+                    );
+                }
+                if text(items, "type") != Some("object") {
+                    self.say(
+                        &child(&at_items, "type"),
+                        "items of a map must be of type object",
+                    );
+                    return;
+                }
+                self.keys(&keys, items, &at_keys, &at_items);
+            }
+            _ => {}
+        }
+    }
+
+    fn keys(&mut self, keys: &[&str], items: &Value, at_keys: &str, at_items: &str) {
+        let required = items.get("required").and_then(Value::as_array);
+        let required = required.map(Vec::as_slice).unwrap_or_default();
+        for (index, key) in keys.iter().enumerate() {
+            if keys[..index].contains(key) {
+                self.say(&item(at_keys, index), format!("`{key}` is there twice"));
+            }
+            let Some(field) = items.get("properties").and_then(|fields| fields.get(*key)) else {
+                self.say(
+                    &item(at_keys, index),
+                    format!("items have no field `{key}`"),
+                );
+                continue;
+            };
+            let at = child(&child(at_items, "properties"), key);
+            if matches!(text(field, "type"), Some("array" | "object")) {
+                self.say(&at, "a key must be of a scalar type");
+            }
+            if flag(field, "nullable") {
+                self.say(&at, "a key cannot be null");
+            }
+            let there = required.iter().any(|name| name == key);
+            if !there && field.get("default").is_none_or(Value::is_null) {
+                self.say(&at, "a key must be required, or have a default");
+            }
+        }
+    }
+
+    /// The limits of a schema and of its branches: `outer` gives the types of what `branch` limits.
+    fn values(&mut self, branch: &Value, outer: Option<&Value>, path: &str, at_outer: &str) {
+        if let Some(pattern) = text(branch, "pattern").filter(|pattern| !pattern.is_empty()) {
+            match Pattern::new(pattern) {
+                Ok(_) => {}
+                Err(PatternTrouble::Bad(why)) => self.say(
+                    &child(path, "pattern"),
+                    format!("`{pattern}` is not a regular expression: {why}"),
+                ),
+                Err(PatternTrouble::Unknown(why)) => self.problems.push(Problem::unchecked(
+                    &child(path, "pattern"),
+                    format!("`{pattern}`: {why}"),
+                )),
+            }
+        }
+        let either = json!([{"type": "integer"}, {"type": "string"}]);
+        for key in ["allOf", "anyOf", "oneOf"] {
+            let list = branch.get(key).and_then(Value::as_array);
+            if key == "anyOf" && branch.get(key) == Some(&either) {
+                continue;
+            }
+            for (index, one) in list.into_iter().flatten().enumerate() {
+                let at = item(&child(path, key), index);
+                let is_either = key == "allOf" && index == 0 && one.get("anyOf") == Some(&either);
+                if is_either {
+                    let mut rest = one.clone();
+                    rest.as_object_mut().map(|map| map.remove("anyOf"));
+                    self.branch(&rest, outer, &at, at_outer);
+                } else {
+                    self.branch(one, outer, &at, at_outer);
+                }
+            }
+        }
+        if let Some(not) = branch.get("not").filter(|not| not.is_object()) {
+            self.branch(not, outer, &child(path, "not"), at_outer);
+        }
+    }
+
+    /// A schema in allOf, anyOf, oneOf or not: it limits what is described outside, and describes nothing.
+    fn branch(&mut self, branch: &Value, outer: Option<&Value>, path: &str, at_outer: &str) {
+        if !self.shape(branch, path) {
+            return;
+        }
+        self.forbidden(branch, path);
+        for key in [
+            "type",
+            "title",
+            "description",
+            "default",
+            "nullable",
+            "additionalProperties",
+            "x-kubernetes-preserve-unknown-fields",
+            "x-kubernetes-embedded-resource",
+            "x-kubernetes-int-or-string",
+            "x-kubernetes-list-map-keys",
+            "x-kubernetes-list-type",
+            "x-kubernetes-map-type",
+            "x-kubernetes-validations",
+        ] {
+            let set = branch.get(key).is_some_and(|value| {
+                !(value.is_null()
+                    || *value == Value::Bool(false) && key != "additionalProperties"
+                    || value.as_str() == Some(""))
+            });
+            if set {
+                self.say(
+                    &child(path, key),
+                    "it must stand outside of allOf, anyOf, oneOf and not, to be structural",
+                );
+            }
+        }
+        self.values(branch, outer, path, at_outer);
+        for (key, field) in branch
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
+            let at = child(&child(path, "properties"), key);
+            let at_outer = child(&child(at_outer, "properties"), key);
+            if key == "metadata" {
+                self.say(&at, "it must not stand in a branch");
+            }
+            let described = outer
+                .and_then(|outer| outer.get("properties"))
+                .and_then(|fields| fields.get(key));
+            let lacks = outer.is_some() && described.is_none();
+            self.part(field, described, lacks, &at, &at_outer);
+        }
+        if let Some(items) = branch.get("items").filter(|items| items.is_object()) {
+            let at = child(path, "items");
+            let described = outer.and_then(|outer| outer.get("items"));
+            let lacks = outer.is_some() && described.is_none();
+            self.part(items, described, lacks, &at, &child(at_outer, "items"));
+        }
+    }
+
+    /// A part of a branch, and whether what describes it is lacking.
+    fn part(
+        &mut self,
+        branch: &Value,
+        outer: Option<&Value>,
+        lacks: bool,
+        path: &str,
+        at_outer: &str,
+    ) {
+        if lacks {
+            self.say(
+                at_outer,
+                format!("the field is required, because {path} limits it"),
+            );
+        } else {
+            self.branch(branch, outer, path, at_outer);
+        }
+    }
+
+    fn default(&mut self, schema: &Value, path: &str, place: Place) {
+        let Some(default) = schema.get("default").filter(|value| !value.is_null()) else {
+            return;
+        };
+        let at = child(path, "default");
+        if let Some(why) = place.no_default {
+            self.say(&at, why);
+            return;
+        }
+        let mut pruned = default.clone();
+        prune(
+            schema,
+            &mut pruned,
+            flag(schema, "x-kubernetes-embedded-resource"),
+        );
+        if pruned != *default {
+            let mut unknown = Vec::new();
+            unknown_fields(schema, default, &at, false, &mut unknown);
+            self.problems.extend(unknown);
+        }
+        self.problems.extend(compare(schema, default, &at));
+        let mut failed = Vec::new();
+        self.rules.evaluate(schema, default, &at, &mut failed);
+        self.problems.extend(failed);
+    }
+
+    fn children(&mut self, schema: &Value, path: &str, place: Place) {
+        let whole = place.level == Level::Root || flag(schema, "x-kubernetes-embedded-resource");
+        for (key, field) in schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
+            let mut inner = Place {
+                level: Level::Field,
+                ..place
+            };
+            if whole && matches!(key.as_str(), "apiVersion" | "kind" | "metadata") {
+                inner.meta = true;
+                if place.level == Level::Root {
+                    inner.no_default = Some("apiVersion, kind and metadata cannot have defaults");
+                }
+            }
+            self.node(field, &child(&child(path, "properties"), key), inner);
+        }
+        if let Some(items @ Value::Object(_)) = schema.get("items") {
+            let level = Level::Item;
+            self.node(items, &child(path, "items"), Place { level, ..place });
+        }
+        if let Some(others @ Value::Object(_)) = schema.get("additionalProperties") {
+            let mut inner = Place {
+                level: Level::Field,
+                ..place
+            };
+            if place.meta {
+                inner.no_default = Some("maps within metadata cannot have defaults");
+            }
+            self.node(others, &child(path, "additionalProperties"), inner);
+        }
+    }
+
+    fn texts_of_rules(&mut self, schema: &Value, path: &str) {
+        let rules = schema
+            .get("x-kubernetes-validations")
+            .and_then(Value::as_array);
+        for (index, rule) in rules.into_iter().flatten().enumerate() {
+            let at = item(&child(path, "x-kubernetes-validations"), index);
+            let lines = |key: &str| {
+                text(rule, key).is_some_and(|value| value.trim().contains(['\n', '\r']))
+            };
+            let blank = |key: &str| {
+                text(rule, key).is_some_and(|value| !value.is_empty() && value.trim().is_empty())
+            };
+            let message = text(rule, "message").is_some_and(|message| !message.trim().is_empty());
+            if text(rule, "rule").is_none_or(|rule| rule.trim().is_empty()) {
+                self.say(&child(&at, "rule"), "the field is required");
+            } else if lines("rule") && !message {
+                self.say(
+                    &child(&at, "message"),
+                    "a rule of several lines needs a message",
+                );
+            }
+            if lines("message") {
+                self.say(&child(&at, "message"), "it must be one line");
+            }
+            for key in ["message", "messageExpression", "fieldPath"] {
+                if blank(key) {
+                    self.say(&child(&at, key), "it must not be blank");
+                }
+            }
+            if let Some(reason) = text(rule, "reason")
+                && !REASONS.contains(&reason)
+            {
+                self.say(
+                    &child(&at, "reason"),
+                    format!("`{reason}` is none of {}", REASONS.join(", ")),
+                );
+            }
+            if let Some(field) = text(rule, "fieldPath").filter(|field| !field.trim().is_empty()) {
+                self.field_path(schema, field, &child(&at, "fieldPath"));
+            }
+        }
+    }
+
+    /// `.spec.replicas`; paths with brackets are left to the server.
+    fn field_path(&mut self, schema: &Value, field: &str, at: &str) {
+        if field.contains(['[', '\'', '"']) {
+            return;
+        }
+        let found = field.strip_prefix('.').and_then(|fields| {
+            fields.split('.').try_fold(schema, |schema, key| {
+                crate::check::structural::of_field(schema, key)
+            })
+        });
+        if found.is_none() {
+            self.say(
+                at,
+                format!("`{field}` must be a path of a field, such as `.spec.replicas`"),
+            );
+        }
+    }
+
+    /// The rules themselves, once the schema is sound. `atomic` is the first list around that has no keys: old and new items cannot be told apart within it.
+    fn expressions(&mut self, schema: &Value, path: &str, atomic: Option<&str>) {
+        let rules = schema
+            .get("x-kubernetes-validations")
+            .and_then(Value::as_array);
+        for (index, rule) in rules.into_iter().flatten().enumerate() {
+            let at = item(&child(path, "x-kubernetes-validations"), index);
+            self.expression(schema, rule, &at, atomic);
+        }
+        let inner = match text(schema, "x-kubernetes-map-type") {
+            Some("atomic") => atomic.or(Some(path)),
+            _ => atomic,
+        };
+        for (key, field) in schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
+            self.expressions(field, &child(&child(path, "properties"), key), inner);
+        }
+        if let Some(others @ Value::Object(_)) = schema.get("additionalProperties") {
+            self.expressions(others, &child(path, "additionalProperties"), atomic);
+        }
+        if let Some(items @ Value::Object(_)) = schema.get("items") {
+            let inner = match text(schema, "x-kubernetes-list-type") {
+                Some("map") => atomic,
+                _ => atomic.or(Some(path)),
+            };
+            self.expressions(items, &child(path, "items"), inner);
+        }
+    }
+
+    fn expression(&mut self, schema: &Value, rule: &Value, at: &str, atomic: Option<&str>) {
+        let whole = at.contains("openAPIV3Schema.x-kubernetes-validations")
+            || flag(schema, "x-kubernetes-embedded-resource");
+        for key in ["rule", "messageExpression"] {
+            let Some(source) = text(rule, key).filter(|source| !source.trim().is_empty()) else {
+                continue;
+            };
+            let at = child(at, key);
+            let problem = match self.rules.compile(source) {
+                Compiled::Bad(why) => Some(Problem::new(&at, format!("`{source}`: {why}"))),
+                Compiled::Unknown(why) => Some(Problem::unchecked(
+                    &at,
+                    format!("the rule `{source}`: {why}"),
+                )),
+                Compiled::Ready(_, facts) => {
+                    let missing = facts
+                        .paths
+                        .iter()
+                        .find_map(|fields| missing(schema, fields, whole));
+                    match (missing, atomic) {
+                        (Some(field), _) => Some(Problem::new(
+                            &at,
+                            format!("`{source}`: the schema has no field `{field}`"),
+                        )),
+                        (None, Some(list)) if key == "rule" && facts.old_self => {
+                            Some(Problem::new(
+                                &at,
+                                format!(
+                                    "`{source}`: oldSelf cannot be used within {list}, where old and new cannot be told apart"
+                                ),
+                            ))
+                        }
+                        (None, _)
+                            if key == "rule"
+                                && !facts.old_self
+                                && rule.get("optionalOldSelf").is_some_and(Value::is_boolean) =>
+                        {
+                            Some(Problem::new(
+                                &at,
+                                "optionalOldSelf is for rules with oldSelf alone",
+                            ))
+                        }
+                        _ => None,
+                    }
+                }
+            };
+            self.problems.extend(problem);
+        }
+    }
+}
+
+/// The first of the fields that a schema does not describe, as far as fields of fields go. Whole objects have some that need no description.
+fn missing(schema: &Value, fields: &[String], mut whole: bool) -> Option<String> {
+    let mut schema = schema;
+    for field in fields {
+        let implied = whole && matches!(field.as_str(), "apiVersion" | "kind" | "metadata");
+        whole = false;
+        if schema.get("additionalProperties").is_some() {
+            return None;
+        }
+        let described: &Map<String, Value> = schema.get("properties")?.as_object()?;
+        match described.iter().find(|(key, _)| escaped(key) == *field) {
+            Some((_, inner)) => schema = inner,
+            None if implied => return None,
+            None => return Some(field.clone()),
+        }
+    }
+    None
+}

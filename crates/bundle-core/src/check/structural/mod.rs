@@ -1,0 +1,103 @@
+//! An object against the structural schema of its definition, as the API server compares them: unknown fields, defaults, types, limits, lists.
+//! Not here: whether the schema itself is allowed (definition), rules in CEL (cel).
+
+mod defaults;
+mod formats;
+mod lists;
+mod pattern;
+mod unknown;
+mod values;
+
+use serde_json::Value;
+
+pub(super) use defaults::fill;
+pub(super) use pattern::{Pattern, Trouble as PatternTrouble};
+pub(super) use unknown::{find as unknown_fields, prune};
+
+/// Steps that a comparison may take: schemas with alternatives multiply, and files may be made to.
+const STEPS: usize = 1_000_000;
+
+/// What is wrong at a place within an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problem {
+    /// Path of the field, as Kubernetes writes it.
+    pub(super) path: String,
+    /// What is wrong.
+    pub(super) message: String,
+    /// Whether it is only that something could not be told.
+    pub(super) unchecked: bool,
+}
+
+impl Problem {
+    pub(super) fn new(path: &str, message: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            message: message.into(),
+            unchecked: false,
+        }
+    }
+
+    pub(super) fn unchecked(path: &str, message: impl Into<String>) -> Self {
+        Self {
+            unchecked: true,
+            ..Self::new(path, message)
+        }
+    }
+}
+
+/// Everything that keeps a defaulted value from the schema, but rules in CEL.
+pub(super) fn compare(schema: &Value, value: &Value, path: &str) -> Vec<Problem> {
+    let mut walk = values::Walk::new(STEPS);
+    walk.value(schema, value, path);
+    let mut problems = walk.finish(path);
+    lists::find(schema, value, path, &mut problems);
+    problems
+}
+
+/// A text field of a schema.
+pub(super) fn text<'a>(schema: &'a Value, key: &str) -> Option<&'a str> {
+    schema.get(key).and_then(Value::as_str)
+}
+
+/// A switch of a schema.
+pub(super) fn flag(schema: &Value, key: &str) -> bool {
+    schema.get(key).and_then(Value::as_bool).unwrap_or_default()
+}
+
+/// The schema of a field: its own, or that of all others.
+pub(super) fn of_field<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
+    let own = schema.get("properties").and_then(|fields| fields.get(key));
+    own.or_else(|| {
+        schema
+            .get("additionalProperties")
+            .filter(|all| all.is_object())
+    })
+}
+
+/// The path of a field within a map.
+pub(super) fn child(path: &str, key: &str) -> String {
+    let plain = !key.is_empty()
+        && key
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'$'));
+    match (path.is_empty(), plain) {
+        (true, true) => key.to_owned(),
+        (false, true) => format!("{path}.{key}"),
+        (_, false) => format!("{path}[{key}]"),
+    }
+}
+
+/// The path of an item within a list.
+pub(super) fn item(path: &str, index: usize) -> String {
+    format!("{path}[{index}]")
+}
+
+/// A value in a few words.
+pub(super) fn brief(value: &Value) -> String {
+    let text = value.to_string();
+    if text.chars().count() <= 60 {
+        return text;
+    }
+    let short: String = text.chars().take(57).collect();
+    format!("{short}...")
+}

@@ -1,0 +1,230 @@
+//! Patterns as Go reads them (RE2), in a crate that reads nearly the same language.
+//! Not here: formats, which are patterns of Kubernetes' own.
+
+use regex::{Regex, RegexBuilder};
+
+/// What a compiled pattern may weigh, in bytes.
+const SIZE: usize = 4 << 20;
+/// How often Go lets something be repeated.
+const REPEATS: u32 = 1000;
+
+/// A pattern that was understood.
+pub(in super::super) struct Pattern(Regex);
+
+/// Why there is none.
+#[derive(Debug, PartialEq, Eq)]
+pub(in super::super) enum Trouble {
+    /// Go refuses it too.
+    Bad(String),
+    /// Go may take it.
+    Unknown(String),
+}
+
+impl Pattern {
+    pub(in super::super) fn new(text: &str) -> Result<Self, Trouble> {
+        let text = translate(text)?;
+        RegexBuilder::new(&text)
+            .size_limit(SIZE)
+            .build()
+            .map(Self)
+            .map_err(|error| match error {
+                regex::Error::CompiledTooBig(_) => {
+                    Trouble::Unknown("it is too large to be tried here".to_owned())
+                }
+                error => {
+                    // The last line says what; those before draw where.
+                    let text = error.to_string();
+                    let last = text.lines().last().unwrap_or_default();
+                    Trouble::Bad(last.trim_start_matches("error: ").to_owned())
+                }
+            })
+    }
+
+    pub(in super::super) fn matches(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+}
+
+/// Go's classes are of ASCII alone, `[` and `&&` mean nothing within brackets, and a `{` that starts no repetition is itself.
+fn translate(text: &str) -> Result<String, Trouble> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    // Whether we are within brackets, and whether something stands in them already.
+    let mut class: Option<bool> = None;
+    while let Some(letter) = rest.next() {
+        match (letter, class) {
+            ('\\', _) => {
+                let escaped = rest
+                    .next()
+                    .ok_or_else(|| Trouble::Bad("it ends with a backslash".to_owned()))?;
+                escape(escaped, class.is_some(), &mut out, &mut rest)?;
+                class = class.map(|_| true);
+            }
+            ('[', None) => {
+                out.push('[');
+                if rest.peek() == Some(&'^') {
+                    rest.next();
+                    out.push('^');
+                }
+                class = Some(false);
+            }
+            (']', Some(true)) => {
+                out.push(']');
+                class = None;
+            }
+            ('[', Some(_)) => {
+                out.push_str(if rest.peek() == Some(&':') {
+                    "["
+                } else {
+                    "\\["
+                });
+                if rest.peek() == Some(&':') {
+                    // `[:alpha:]` as a whole.
+                    for letter in rest.by_ref() {
+                        out.push(letter);
+                        if letter == ']' {
+                            break;
+                        }
+                    }
+                }
+                class = Some(true);
+            }
+            ('&' | '~' | ']', Some(_)) => {
+                out.push('\\');
+                out.push(letter);
+                class = Some(true);
+            }
+            ('-', Some(_)) if rest.peek() == Some(&'-') => {
+                out.push_str("\\-");
+                class = Some(true);
+            }
+            ('{', None) => {
+                let ahead: String = rest.clone().take_while(|letter| *letter != '}').collect();
+                if repetition(&ahead, rest.clone().nth(ahead.chars().count()).is_some())? {
+                    out.push('{');
+                } else {
+                    out.push_str("\\{");
+                }
+            }
+            ('}', None) if !open_repetition(&out) => out.push_str("\\}"),
+            (letter, class_now) => {
+                out.push(letter);
+                class = class_now.map(|_| true);
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Whether `{` and what follows it is a repetition.
+fn repetition(inner: &str, closed: bool) -> Result<bool, Trouble> {
+    let (low, high) = inner.split_once(',').unwrap_or((inner, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !closed || low.is_empty() || !digits(low) || !digits(high) {
+        return Ok(false);
+    }
+    for number in [low, high] {
+        if !number.is_empty() && number.parse::<u32>().map_or(true, |n| n > REPEATS) {
+            return Err(Trouble::Bad(format!(
+                "something is repeated {number} times, and at most {REPEATS} are allowed"
+            )));
+        }
+    }
+    Ok(true)
+}
+
+/// Whether what was written last is a `{` that starts a repetition.
+fn open_repetition(out: &str) -> bool {
+    let digits = out.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == ',');
+    digits.ends_with('{') && !digits.ends_with("\\{")
+}
+
+fn escape(
+    letter: char,
+    in_class: bool,
+    out: &mut String,
+    rest: &mut std::iter::Peekable<std::str::Chars<'_>>,
+) -> Result<(), Trouble> {
+    match letter {
+        'd' => out.push_str(if in_class { "0-9" } else { "[0-9]" }),
+        'D' => out.push_str("[^0-9]"),
+        's' => out.push_str(if in_class {
+            r"\t\n\f\r "
+        } else {
+            r"[\t\n\f\r ]"
+        }),
+        'S' => out.push_str(r"[^\t\n\f\r ]"),
+        'w' => out.push_str(if in_class {
+            "0-9A-Za-z_"
+        } else {
+            "[0-9A-Za-z_]"
+        }),
+        'W' => out.push_str("[^0-9A-Za-z_]"),
+        'b' if !in_class => out.push_str(r"(?-u:\b)"),
+        'B' if !in_class => return Err(Trouble::Unknown(r"it has \B".to_owned())),
+        'C' => return Err(Trouble::Unknown(r"it has \C".to_owned())),
+        'Q' => {
+            let mut quoted = String::new();
+            for letter in rest.by_ref() {
+                quoted.push(letter);
+                if quoted.ends_with("\\E") {
+                    quoted.truncate(quoted.len() - 2);
+                    break;
+                }
+            }
+            out.push_str(&regex::escape(&quoted));
+        }
+        '0'..='7' => {
+            return Err(Trouble::Unknown(
+                "it names a letter by an octal number".to_owned(),
+            ));
+        }
+        'Z' | 'u' | 'U' | 'h' | 'H' | 'R' | 'X' | 'K' | 'G' | 'k' => {
+            return Err(Trouble::Bad(format!("`\\{letter}` is not an escape")));
+        }
+        // Word boundaries here, themselves in Go.
+        '<' | '>' => out.push(letter),
+        letter => {
+            out.push('\\');
+            out.push(letter);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_go_reads() {
+        for (pattern, yes, no) in [
+            (r"^\d+$", "12", "१२"),
+            (r"^[\w.-]+$", "a.b-c", "é"),
+            (r"^[a-z]([-a-z0-9]*[a-z0-9])?$", "ab-c", "-a"),
+            (r"^[[]x]$", "[x]", "x"),
+            (r"^a{2}$", "aa", "a"),
+            (r"^a{,2}$", "a{,2}", "aa"),
+            (r"^{{x}}$", "{{x}}", "x"),
+            (r"^[&&a]+$", "&a", "b"),
+            (r"^\<a\>$", "<a>", "a"),
+            (r"^\Qa.b\E$", "a.b", "aXb"),
+            (r"^[[:alpha:]]+$", "ab", "1"),
+            (r"^[]a]+$", "]a", "b"),
+            (r"^(?i)AB$", "ab", "abc"),
+        ] {
+            let compiled = Pattern::new(pattern)
+                .map_err(|why| format!("{pattern}: {why:?}"))
+                .unwrap();
+            assert!(compiled.matches(yes), "{pattern} {yes}");
+            assert!(!compiled.matches(no), "{pattern} {no}");
+        }
+        for pattern in ["(", "a(?=b)", r"(a)\k", "a{1001}", "[a", "*", "a**b("] {
+            assert!(
+                matches!(Pattern::new(pattern), Err(Trouble::Bad(_))),
+                "{pattern}"
+            );
+        }
+        assert!(matches!(Pattern::new(r"\C"), Err(Trouble::Unknown(_))));
+    }
+}

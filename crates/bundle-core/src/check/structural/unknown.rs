@@ -1,0 +1,128 @@
+//! Fields that a schema does not have: the API server drops them in silence, unless it is asked to be strict.
+//! Not here: fields that it has (values).
+
+use serde_json::Value;
+
+use super::{Problem, child, flag, item};
+use crate::package::nearest;
+
+/// The fields of an object's metadata.
+const META: &[&str] = &[
+    "annotations",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "labels",
+    "managedFields",
+    "name",
+    "namespace",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+
+/// Fields that every object has, also without being in the schema.
+const IMPLIED: &[&str] = &["apiVersion", "kind", "metadata"];
+
+/// All unknown fields of an object (`whole`) or of a value within one.
+pub(in super::super) fn find(
+    schema: &Value,
+    value: &Value,
+    path: &str,
+    whole: bool,
+    problems: &mut Vec<Problem>,
+) {
+    let whole = whole || flag(schema, "x-kubernetes-embedded-resource");
+    match value {
+        Value::Object(map) => {
+            let fields = schema.get("properties").and_then(Value::as_object);
+            let others = schema.get("additionalProperties");
+            let keeps = flag(schema, "x-kubernetes-preserve-unknown-fields");
+            for (key, value) in map {
+                let at = child(path, key);
+                if whole && key == "metadata" {
+                    meta(value, &at, problems);
+                    continue;
+                }
+                if let Some(field) = fields.and_then(|fields| fields.get(key)) {
+                    find(field, value, &at, false, problems);
+                } else if let Some(others @ Value::Object(_)) = others {
+                    find(others, value, &at, false, problems);
+                } else if keeps
+                    || others == Some(&Value::Bool(true))
+                    || (whole && IMPLIED.contains(&key.as_str()))
+                {
+                    // Kept as it is.
+                } else {
+                    let known: Vec<&str> = fields
+                        .into_iter()
+                        .flat_map(|fields| fields.keys().map(String::as_str))
+                        .collect();
+                    problems.push(unknown(&at, key, &known));
+                }
+            }
+        }
+        Value::Array(items) => {
+            let Some(schema) = schema.get("items") else {
+                return;
+            };
+            for (index, value) in items.iter().enumerate() {
+                find(schema, value, &item(path, index), false, problems);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn meta(value: &Value, path: &str, problems: &mut Vec<Problem>) {
+    for key in value.as_object().into_iter().flat_map(|map| map.keys()) {
+        if !META.contains(&key.as_str()) {
+            problems.push(unknown(&child(path, key), key, META));
+        }
+    }
+}
+
+fn unknown(path: &str, key: &str, known: &[&str]) -> Problem {
+    let meant = nearest(key, known)
+        .map(|near| format!("; did you mean `{near}`?"))
+        .unwrap_or_default();
+    Problem::new(path, format!("the schema has no such field{meant}"))
+}
+
+/// Drops what the schema does not have.
+pub(in super::super) fn prune(schema: &Value, value: &mut Value, whole: bool) {
+    let whole = whole || flag(schema, "x-kubernetes-embedded-resource");
+    match value {
+        Value::Object(map) => {
+            let fields = schema.get("properties").and_then(Value::as_object);
+            let others = schema.get("additionalProperties");
+            let keeps = flag(schema, "x-kubernetes-preserve-unknown-fields");
+            map.retain(|key, value| {
+                if whole && IMPLIED.contains(&key.as_str()) {
+                    return true;
+                }
+                if let Some(field) = fields.and_then(|fields| fields.get(key)) {
+                    prune(field, value, false);
+                    return true;
+                }
+                if let Some(others @ Value::Object(_)) = others {
+                    prune(others, value, false);
+                    return true;
+                }
+                keeps || others == Some(&Value::Bool(true))
+            });
+        }
+        Value::Array(items) => {
+            if let Some(schema) = schema.get("items") {
+                for value in items {
+                    prune(schema, value, false);
+                }
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,342 @@
+//! Types, limits, enumerations, required fields and alternatives.
+//! Not here: fields that are unknown, lists as sets and maps.
+
+use std::collections::HashMap;
+
+use serde_json::{Number, Value};
+
+use super::{Pattern, PatternTrouble, Problem, brief, child, flag, formats, item, of_field, text};
+
+/// One comparison.
+pub(super) struct Walk {
+    problems: Vec<Problem>,
+    left: usize,
+    patterns: HashMap<String, Result<Pattern, PatternTrouble>>,
+}
+
+impl Walk {
+    pub(super) fn new(steps: usize) -> Self {
+        Self {
+            problems: Vec::new(),
+            left: steps,
+            patterns: HashMap::new(),
+        }
+    }
+
+    pub(super) fn finish(mut self, path: &str) -> Vec<Problem> {
+        if self.left == 0 {
+            self.problems.push(Problem::unchecked(
+                path,
+                "the object and its schema are too large together to be compared to the end",
+            ));
+        }
+        self.problems
+    }
+
+    fn say(&mut self, path: &str, message: impl Into<String>) {
+        self.problems.push(Problem::new(path, message));
+    }
+
+    /// Compares a value with a schema, or with a branch of one that has no types of its own.
+    pub(super) fn value(&mut self, schema: &Value, value: &Value, path: &str) {
+        if self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        if !self.has_type(schema, value, path) {
+            return;
+        }
+        if let Some(Value::Array(allowed)) = schema.get("enum")
+            && !allowed.iter().any(|one| same(one, value))
+        {
+            let allowed: Vec<String> = allowed.iter().take(20).map(brief).collect();
+            self.say(
+                path,
+                format!("{} is none of {}", brief(value), allowed.join(", ")),
+            );
+        }
+        match value {
+            Value::String(value) => self.string(schema, value, path),
+            Value::Number(value) => self.number(schema, value, path),
+            Value::Array(items) => {
+                self.count(schema, "maxItems", "minItems", items.len(), "items", path);
+                if let Some(schema) = schema.get("items") {
+                    for (index, value) in items.iter().enumerate() {
+                        self.value(schema, value, &item(path, index));
+                    }
+                }
+            }
+            Value::Object(map) => {
+                self.count(
+                    schema,
+                    "maxProperties",
+                    "minProperties",
+                    map.len(),
+                    "fields",
+                    path,
+                );
+                if let Some(Value::Array(required)) = schema.get("required") {
+                    for key in required.iter().filter_map(Value::as_str) {
+                        if !map.contains_key(key) {
+                            self.say(&child(path, key), "the field is required");
+                        }
+                    }
+                }
+                for (key, value) in map {
+                    if let Some(field) = of_field(schema, key) {
+                        self.value(field, value, &child(path, key));
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+        self.alternatives(schema, value, path);
+    }
+
+    fn has_type(&mut self, schema: &Value, value: &Value, path: &str) -> bool {
+        if value.is_null() && flag(schema, "nullable") {
+            // An enumeration has to have the null too.
+            let listed = schema.get("enum").and_then(Value::as_array);
+            return listed.is_some_and(|listed| !listed.contains(value));
+        }
+        let kind = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(number) if is_whole(number) => "integer",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        let (fits, wanted) = if flag(schema, "x-kubernetes-int-or-string") {
+            (matches!(kind, "integer" | "string"), "integer or string")
+        } else {
+            match text(schema, "type") {
+                None | Some("") => (true, ""),
+                Some("number") => (matches!(kind, "integer" | "number"), "number"),
+                Some(wanted) => (kind == wanted, wanted),
+            }
+        };
+        if !fits {
+            self.say(
+                path,
+                format!(
+                    "{} is of type {kind}, and {wanted} belongs here",
+                    brief(value)
+                ),
+            );
+        }
+        fits
+    }
+
+    fn string(&mut self, schema: &Value, value: &str, path: &str) {
+        let length = value.chars().count();
+        self.count(schema, "maxLength", "minLength", length, "characters", path);
+        if let Some(pattern) = text(schema, "pattern") {
+            let compiled = self
+                .patterns
+                .entry(pattern.to_owned())
+                .or_insert_with(|| Pattern::new(pattern));
+            let problem = match compiled {
+                Ok(compiled) if compiled.matches(value) => None,
+                Ok(_) => Some(Problem::new(
+                    path,
+                    format!("{} does not match `{pattern}`", brief(&value.into())),
+                )),
+                // That the definition is wrong is said of the definition.
+                Err(PatternTrouble::Bad(_)) => None,
+                Err(PatternTrouble::Unknown(why)) => Some(Problem::unchecked(
+                    path,
+                    format!("the pattern `{pattern}`: {why}"),
+                )),
+            };
+            self.problems.extend(problem);
+        }
+        if let Some(format) = text(schema, "format")
+            && matches!(text(schema, "type"), None | Some("" | "string"))
+        {
+            match formats::holds(format, value) {
+                Some(true) => {}
+                Some(false) => self.say(
+                    path,
+                    format!("{} is not of the format {format}", brief(&value.into())),
+                ),
+                None => self
+                    .problems
+                    .push(Problem::unchecked(path, format!("the format {format}"))),
+            }
+        }
+    }
+
+    fn number(&mut self, schema: &Value, value: &Number, path: &str) {
+        let number = value.as_f64().unwrap_or(f64::NAN);
+        let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
+        if let Some(most) = bound("maximum") {
+            let strict = flag(schema, "exclusiveMaximum");
+            if number > most || (strict && number >= most) {
+                let than = if strict { "not less than" } else { "more than" };
+                self.say(path, format!("{value} is {than} {most}"));
+            }
+        }
+        if let Some(least) = bound("minimum") {
+            let strict = flag(schema, "exclusiveMinimum");
+            if number < least || (strict && number <= least) {
+                let than = if strict { "not more than" } else { "less than" };
+                self.say(path, format!("{value} is {than} {least}"));
+            }
+        }
+        if let Some(factor) = bound("multipleOf").filter(|factor| *factor > 0.0) {
+            let times = number / factor;
+            if (times - times.round()).abs() > 1e-9 {
+                self.say(path, format!("{value} is not a multiple of {factor}"));
+            }
+        }
+        if text(schema, "type") == Some("integer")
+            && text(schema, "format") == Some("int32")
+            && value
+                .as_i64()
+                .is_none_or(|whole| i32::try_from(whole).is_err())
+        {
+            self.say(path, format!("{value} does not fit into 32 bits"));
+        }
+    }
+
+    fn count(
+        &mut self,
+        schema: &Value,
+        most: &str,
+        least: &str,
+        count: usize,
+        what: &str,
+        path: &str,
+    ) {
+        let bound = |key: &str| schema.get(key).and_then(Value::as_u64);
+        let count = count as u64;
+        if let Some(most) = bound(most).filter(|most| count > *most) {
+            self.say(
+                path,
+                format!("there are {count} {what}, and at most {most} may be"),
+            );
+        }
+        if let Some(least) = bound(least).filter(|least| count < *least) {
+            self.say(
+                path,
+                format!("there are {count} {what}, and at least {least} must be"),
+            );
+        }
+    }
+
+    fn alternatives(&mut self, schema: &Value, value: &Value, path: &str) {
+        let branches = |key: &str| schema.get(key).and_then(Value::as_array);
+        for branch in branches("allOf").into_iter().flatten() {
+            self.value(branch, value, path);
+        }
+        if let Some(any) = branches("anyOf")
+            && self.holding(any, value, path) == 0
+        {
+            self.say(
+                path,
+                format!("{} meets none of the alternatives (anyOf)", brief(value)),
+            );
+        }
+        if let Some(one) = branches("oneOf") {
+            let holding = self.holding(one, value, path);
+            if holding != 1 {
+                self.say(
+                    path,
+                    format!(
+                        "{} meets {holding} of the alternatives, and must meet one (oneOf)",
+                        brief(value)
+                    ),
+                );
+            }
+        }
+        if let Some(not) = schema.get("not")
+            && self.holding(std::slice::from_ref(not), value, path) == 1
+        {
+            self.say(
+                path,
+                format!("{} is what it must not be (not)", brief(value)),
+            );
+        }
+    }
+
+    /// How many of the branches hold.
+    fn holding(&mut self, branches: &[Value], value: &Value, path: &str) -> usize {
+        let before = self.problems.len();
+        let mut holding = 0;
+        for branch in branches {
+            self.value(branch, value, path);
+            holding += usize::from(self.problems.len() == before);
+            self.problems.truncate(before);
+        }
+        holding
+    }
+}
+
+fn is_whole(number: &Number) -> bool {
+    number.is_i64() || number.is_u64()
+}
+
+/// Equality of JSON: `1` and `1.0` are one number.
+fn same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => left.as_f64() == right.as_f64(),
+        _ => left == right,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{super::compare, Walk};
+
+    fn said(schema: &serde_json::Value, value: &serde_json::Value) -> Vec<String> {
+        compare(schema, value, "spec")
+            .iter()
+            .map(|problem| format!("{}: {}", problem.path, problem.message))
+            .collect()
+    }
+
+    #[test]
+    fn says_all_at_once_with_paths() {
+        let schema = json!({"type": "object", "required": ["name", "size"], "properties": {
+            "name": {"type": "string", "maxLength": 3, "pattern": "^[a-z]+$"},
+            "size": {"type": "integer", "minimum": 1, "format": "int32"},
+            "mode": {"type": "string", "enum": ["a", "b"]},
+            "ports": {"type": "array", "minItems": 1, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["n"],
+                "items": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+            "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+            "either": {"x-kubernetes-int-or-string": true},
+            "one": {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}], "properties": {"a": {"type": "string"}, "b": {"type": "string"}}},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        }});
+        let value = json!({"name": "ABCD", "mode": "c", "ports": [{"n": 1}, {"n": 1}], "tags": ["x", "x"], "either": true,
+            "one": {"a": "x", "b": "y"}, "labels": {"a.b/c": 1}});
+        assert_eq!(
+            said(&schema, &value),
+            [
+                "spec.size: the field is required",
+                "spec.either: true is of type boolean, and integer or string belongs here",
+                "spec.labels[a.b/c]: 1 is of type integer, and string belongs here",
+                "spec.mode: \"c\" is none of \"a\", \"b\"",
+                "spec.name: there are 4 characters, and at most 3 may be",
+                "spec.name: \"ABCD\" does not match `^[a-z]+$`",
+                "spec.one: {\"a\":\"x\",\"b\":\"y\"} meets 2 of the alternatives, and must meet one (oneOf)",
+                "spec.ports[1]: an item with the key {\"n\":1} is there twice",
+                "spec.tags[1]: the item \"x\" is there twice",
+            ]
+        );
+    }
+
+    #[test]
+    fn alternatives_that_multiply_come_to_an_end() {
+        let branch = json!({"anyOf": vec![json!({"pattern": "x"}); 300]});
+        let schema = json!({"type": "array", "items": {"type": "string", "allOf": [branch]}});
+        let mut walk = Walk::new(10_000);
+        walk.value(&schema, &json!(vec!["y"; 300]), "spec");
+        let problems = walk.finish("spec");
+        assert!(problems.last().unwrap().unchecked, "{problems:?}");
+    }
+}
