@@ -12,3 +12,4 @@ mod reconcile;
 mod sigstore;
 mod story;
 mod tenant;
+mod transfer;

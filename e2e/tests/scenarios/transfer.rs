@@ -1,0 +1,243 @@
+//! Content of any size into and out of registries as they are: sent once, mounted, copied from one to another, and taken up after a break.
+//! Registries that lie are in `bundle-testkit`; what the commands make of this is in other scenarios.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bundle_oci::blob::{Blob, FilePart};
+use bundle_oci::hash::Hasher;
+use bundle_oci::manifest::{Descriptor, RawManifest};
+use bundle_oci::registry::{Client, ClientOptions, Deadlines, Repository, Upload};
+use e2e::Workbench;
+use e2e::registry::{Program, Terms};
+use futures::StreamExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+const SIZE: u64 = 64 << 20;
+
+fn client() -> Client {
+    Client::new(ClientOptions {
+        deadlines: Deadlines {
+            pause: Duration::from_millis(50),
+            ..Deadlines::default()
+        },
+        ..ClientOptions::default()
+    })
+    .unwrap()
+}
+
+/// 64 MiB that do not compress, in a file.
+fn large(path: &Path) -> Blob {
+    let mut hasher = Hasher::new();
+    let mut content = Vec::with_capacity(usize::try_from(SIZE).unwrap());
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    while content.len() as u64 != SIZE {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        content.extend_from_slice(&state.to_le_bytes());
+    }
+    hasher.update(&content);
+    fs_err::write(path, &content).unwrap();
+    let descriptor = Descriptor {
+        digest: hasher.finish(),
+        size: SIZE,
+        ..Descriptor::of("application/octet-stream", b"")
+    };
+    Blob::file(descriptor, FilePart::new(path, 0))
+}
+
+/// Reads all of it, which is checked on the way.
+async fn read(client: &Client, from: &Repository, blob: &Blob) {
+    let mut reader = client.blob(from, &blob.descriptor);
+    let mut count = 0;
+    while let Some(piece) = reader.next().await {
+        count += piece.unwrap().len() as u64;
+    }
+    assert_eq!(count, SIZE);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_content_goes_into_and_out_of_real_registries() {
+    let bench = Workbench::new().unwrap();
+    let distribution = bench.registry().await.unwrap();
+    let crane = Terms {
+        program: Program::Crane,
+        ..Terms::default()
+    };
+    let crane = bench.registry_with(crane).await.unwrap();
+    let blob = large(&bench.folder().join("large"));
+    let client = client();
+    let mut homes = Vec::new();
+    for registry in [&distribution, &crane] {
+        let home: Repository = registry.reference("team/large").parse().unwrap();
+        let sent = client.upload(&home, &blob, None).await.unwrap();
+        assert_eq!(sent, Upload::Sent);
+        let again = client.upload(&home, &blob, None).await.unwrap();
+        assert_eq!(again, Upload::Present);
+        read(&client, &home, &blob).await;
+        homes.push(home);
+    }
+    let next_door: Repository = distribution.reference("other/large").parse().unwrap();
+    let mounted = client.upload(&next_door, &blob, Some(&homes[0])).await;
+    assert_eq!(mounted.unwrap(), Upload::Mounted);
+    read(&client, &next_door, &blob).await;
+
+    // From one registry into the other, without being anywhere between.
+    let other: Repository = crane.reference("copied/large").parse().unwrap();
+    let remote = client.remote_blob(&homes[0], &blob.descriptor);
+    let sent = client.upload(&other, &remote, None).await.unwrap();
+    assert_eq!(sent, Upload::Sent);
+    read(&client, &other, &blob).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_breaks_off_goes_on_where_it_broke() {
+    let bench = Workbench::new().unwrap();
+    let registry = bench.registry().await.unwrap();
+    let blob = large(&bench.folder().join("large"));
+    let line = Line::to(registry.host().parse().unwrap()).await;
+    let home: Repository = format!("{}/team/large", line.address).parse().unwrap();
+    let client = client();
+
+    line.cut_after(SIZE / 2);
+    let sent = client.upload(&home, &blob, None).await.unwrap();
+    assert_eq!(sent, Upload::Sent);
+    let up = line.carried.swap(0, Ordering::Relaxed);
+    // What was in the line's buffers when it broke goes again, and no more.
+    assert!(up < SIZE + SIZE / 4, "{up} bytes for {SIZE}");
+
+    line.cut_after(SIZE / 2);
+    read(&client, &home, &blob).await;
+    let down = line.carried.swap(0, Ordering::Relaxed);
+    assert!(down < SIZE + SIZE / 4, "{down} bytes for {SIZE}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_are_listed_for_what_they_are_about() {
+    let bench = Workbench::new().unwrap();
+    let client = client();
+    for program in [Program::Distribution, Program::Crane] {
+        let terms = Terms {
+            program,
+            ..Terms::default()
+        };
+        let registry = bench.registry_with(terms).await.unwrap();
+        let home: Repository = registry.reference("team/web").parse().unwrap();
+        let config = Blob::new("application/vnd.oci.empty.v1+json", "{}");
+        client.upload(&home, &config, None).await.unwrap();
+        let manifest = |extra: &str| {
+            let config = serde_json::to_string(&config.descriptor).unwrap();
+            let text = format!(
+                r#"{{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{config},"layers":[{config}]{extra}}}"#
+            );
+            RawManifest::new(None, text).unwrap()
+        };
+        let subject = manifest("");
+        client
+            .put_raw_manifest(&home, "1.0.0", &subject)
+            .await
+            .unwrap();
+        let of = serde_json::to_string(&subject.descriptor()).unwrap();
+        let mut expected = Vec::new();
+        for kind in ["sbom", "scan"] {
+            let about = manifest(&format!(
+                r#","artifactType":"application/vnd.example.{kind}","subject":{of}"#
+            ));
+            let name = about.digest.as_str();
+            let stored = client.put_raw_manifest(&home, name, &about).await.unwrap();
+            assert_eq!(stored.list.is_none(), program == Program::Crane);
+            expected.push(about.digest);
+        }
+        let listed = client.referrers(&home, &subject.digest).await.unwrap();
+        let mut listed: Vec<_> = listed.into_iter().map(|entry| entry.digest).collect();
+        listed.sort();
+        expected.sort();
+        assert_eq!(listed, expected, "{program:?}");
+        let read = client.raw_manifest(&home, "1.0.0").await.unwrap();
+        assert_eq!(read, subject);
+        let tags = client.tags(&home).await.unwrap();
+        assert!(tags.contains(&"1.0.0".to_owned()), "{tags:?}");
+    }
+}
+
+/// A line to a registry, which can be cut.
+struct Line {
+    address: SocketAddr,
+    /// Bytes in both directions.
+    carried: Arc<AtomicU64>,
+    /// Bytes until it breaks, once.
+    fuse: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+impl Line {
+    async fn to(registry: SocketAddr) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let carried = Arc::new(AtomicU64::new(0));
+        let fuse = Arc::new(AtomicU64::new(u64::MAX));
+        let (count, limit) = (Arc::clone(&carried), Arc::clone(&fuse));
+        let task = tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let Ok(far) = TcpStream::connect(registry).await else {
+                    continue;
+                };
+                let (count, limit) = (Arc::clone(&count), Arc::clone(&limit));
+                tokio::spawn(async move {
+                    let (near_in, near_out) = near.into_split();
+                    let (far_in, far_out) = far.into_split();
+                    // Either direction's end is the end of both.
+                    tokio::select! {
+                        () = carry(near_in, far_out, &count, &limit) => {}
+                        () = carry(far_in, near_out, &count, &limit) => {}
+                    }
+                });
+            }
+        });
+        Self {
+            address,
+            carried,
+            fuse,
+            task,
+        }
+    }
+
+    fn cut_after(&self, bytes: u64) {
+        self.fuse.store(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn carry(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    carried: &AtomicU64,
+    fuse: &AtomicU64,
+) {
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(read @ 1..) = from.read(&mut buffer).await {
+        let left = fuse.load(Ordering::Relaxed);
+        if left < read as u64 {
+            fuse.store(u64::MAX, Ordering::Relaxed);
+            return;
+        }
+        if left != u64::MAX {
+            fuse.fetch_sub(read as u64, Ordering::Relaxed);
+        }
+        carried.fetch_add(read as u64, Ordering::Relaxed);
+        if to.write_all(&buffer[..read]).await.is_err() {
+            return;
+        }
+    }
+}
