@@ -89,8 +89,8 @@ async fn large_content_goes_into_and_out_of_real_registries() {
     read(&client, &next_door, &blob).await;
 
     // From one registry into the other, without being anywhere between.
-    let other: Repository = crane.reference("copied/large").parse().unwrap();
-    let remote = client.remote_blob(&homes[0], &blob.descriptor);
+    let other: Repository = distribution.reference("copied/large").parse().unwrap();
+    let remote = client.remote_blob(&homes[1], &blob.descriptor);
     let sent = client.upload(&other, &remote, None).await.unwrap();
     assert_eq!(sent, Upload::Sent);
     read(&client, &other, &blob).await;
@@ -151,7 +151,8 @@ async fn documents_are_listed_for_what_they_are_about() {
             ));
             let name = about.digest.as_str();
             let stored = client.put_raw_manifest(&home, name, &about).await.unwrap();
-            assert_eq!(stored.list.is_none(), program == Program::Crane);
+            // Neither says that it has listed it, though crane's has: then the tag is written, as the specification asks.
+            assert!(stored.list.is_some(), "{program:?}");
             expected.push(about.digest);
         }
         let listed = client.referrers(&home, &subject.digest).await.unwrap();
