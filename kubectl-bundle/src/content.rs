@@ -11,6 +11,7 @@ use bundle_oci::pack::{self, Packed};
 use bundle_oci::{Limits, folder, layout};
 
 use crate::failure::Outcome;
+use crate::place::Place;
 use crate::ui::Ui;
 
 /// A bundle in memory, with the name that it would have in a layout.
@@ -79,6 +80,15 @@ fn locate(finding: &mut Finding, folder: &Path) {
     if let Some(file) = &mut finding.place.file {
         *file = folder.join(&*file).display().to_string();
     }
+}
+
+/// The folder of manifests at that place, built.
+pub(crate) fn packed(ui: &mut Ui, place: &Place) -> Outcome<Packed> {
+    let path = match place {
+        Place::Folder(path) | Place::Layout(path, _) | Place::Archive(path, _) => path.clone(),
+        Place::Registry(reference) => reference.to_string().into(),
+    };
+    build(ui, &path).map(|built| built.packed)
 }
 
 /// An OCI layout, or a folder of manifests that is built first.

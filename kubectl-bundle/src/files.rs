@@ -98,17 +98,23 @@ fn unreadable(name: &str, error: &std::io::Error) -> Failure {
 
 /// Writes a file that does not exist yet, with this mode where the system has modes.
 pub(crate) fn create(path: &Path, content: &[u8], mode: u32) -> Outcome {
-    put(path, content, mode).map_err(|error| {
-        Failure::caused(
-            Finding::error(codes::usage::FILE_UNWRITABLE, "the file cannot be written")
-                .in_file(path.display().to_string())
-                .hint("nothing was left behind; choose a place that exists, may be written to, and holds no such file yet"),
-            &Plain(error.kind()),
-        )
-    })
+    temporary(path, content, mode)
+        .and_then(|file| file.persist_noclobber(path).map_err(|error| error.error))
+        .map(drop)
+        .map_err(|error| unwritable(path, &error))
 }
 
-fn put(path: &Path, content: &[u8], mode: u32) -> std::io::Result<()> {
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::caused(
+        Finding::error(codes::usage::FILE_UNWRITABLE, "the file cannot be written")
+            .in_file(path.display().to_string())
+            .hint("nothing was left behind; choose a place that exists, may be written to, and holds no such file yet"),
+        &Plain(error.kind()),
+    )
+}
+
+/// The content in a file beside `path`, which goes away unless it is given that name.
+fn temporary(path: &Path, content: &[u8], mode: u32) -> std::io::Result<tempfile::NamedTempFile> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -125,6 +131,26 @@ fn put(path: &Path, content: &[u8], mode: u32) -> std::io::Result<()> {
     let mut file = builder.tempfile_in(folder)?;
     file.write_all(content)?;
     file.as_file().sync_all()?;
-    file.persist_noclobber(path).map_err(|error| error.error)?;
-    Ok(())
+    Ok(file)
+}
+
+/// Writes a file and the folders above it. One that is there is replaced if it is `ours`, which its beginning tells.
+pub(crate) fn replace(path: &Path, content: &[u8], ours: impl Fn(&[u8]) -> bool) -> Outcome {
+    if path.exists() && !ours(&read(path)?) {
+        return Err(Finding::error(
+            codes::usage::FILE_UNWRITABLE,
+            "the file exists, and holds something else",
+        )
+        .in_file(path.display().to_string())
+        .hint("nothing was overwritten; name a file that does not exist yet")
+        .into());
+    }
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs_err::create_dir_all(folder)
+        .and_then(|()| {
+            let file = temporary(path, content, OPEN)?;
+            file.persist(path).map_err(|error| error.error)
+        })
+        .map(drop)
+        .map_err(|error| unwritable(path, &error))
 }

@@ -8,10 +8,13 @@ mod content;
 mod exit;
 mod failure;
 mod files;
+mod images;
 mod password;
+mod place;
 mod registry;
 mod report;
 mod settings;
+mod shipping;
 mod tls;
 mod ui;
 

@@ -1,5 +1,5 @@
 //! An image as a folder: the OCI image layout, written whole or not at all, and read as if it had come from anywhere.
-//! Not here: archives of layouts, and registries.
+//! Not here: archives of layouts (archive), layouts of several images and what belongs to them (store), and registries.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,18 @@ use crate::media;
 use crate::pack::Packed;
 
 /// Names the folder as a layout; its content is fixed by the specification.
-const MARK: &str = "oci-layout";
-const MARK_CONTENT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
-const INDEX: &str = "index.json";
+pub(crate) const MARK: &str = "oci-layout";
+pub(crate) const MARK_CONTENT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
+pub(crate) const INDEX: &str = "index.json";
+/// Where the blobs are.
+pub(crate) const BLOBS: &str = "blobs/sha256";
 /// The annotation that carries an image's name in a layout.
-const NAME: &str = "org.opencontainers.image.ref.name";
+pub(crate) const NAME: &str = "org.opencontainers.image.ref.name";
+
+/// Where a blob is in a layout.
+pub(crate) fn blob_path(digest: &Digest) -> String {
+    format!("{BLOBS}/{}", digest.hex())
+}
 
 /// Writes `packed` as a layout at `folder`, under `name` (usually the tag) if there is one. A layout that is there is replaced; another folder
 /// with something in it is left alone and refused. At no moment is there half a layout.
@@ -44,8 +51,12 @@ pub fn write(folder: &Path, packed: &Packed, name: Option<&str>) -> Result<(), F
 }
 
 fn replaceable(folder: &Path) -> bool {
-    folder.join(MARK).is_file()
-        || fs_err::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
+    is_layout(folder) || is_empty(folder)
+}
+
+/// Whether `folder` is a folder with nothing in it.
+pub(crate) fn is_empty(folder: &Path) -> bool {
+    fs_err::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 fn put(folder: &Path, packed: &Packed, name: Option<&str>) -> std::io::Result<()> {

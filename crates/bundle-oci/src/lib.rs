@@ -1,6 +1,7 @@
 //! Bundles as OCI artifacts: packing, safe unpacking, layouts, and registries as they are.
 //! Not here: what the manifests inside mean (bundle-core) and who signed them (bundle-trust).
 
+pub mod archive;
 pub mod blob;
 pub mod folder;
 pub mod hash;
@@ -11,6 +12,7 @@ pub mod media;
 pub mod pack;
 pub mod progress;
 pub mod registry;
+pub mod store;
 pub mod unpack;
 
 pub use bundle_core::format::Files;

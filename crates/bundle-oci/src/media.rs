@@ -44,3 +44,9 @@ pub fn is_index(media_type: &str) -> bool {
 pub fn is_config(media_type: &str) -> bool {
     matches!(media_type, CONFIG | DOCKER_CONFIG)
 }
+
+/// Whether this names a layer that its maker does not allow to be passed on, or that is fetched from elsewhere: old images of Windows have such.
+pub fn is_foreign(media_type: &str) -> bool {
+    media_type.contains(".nondistributable.")
+        || media_type.starts_with("application/vnd.docker.image.rootfs.foreign.")
+}

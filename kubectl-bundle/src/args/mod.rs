@@ -12,6 +12,7 @@ mod inspect;
 mod keys;
 mod output;
 mod push;
+mod shipping;
 mod sign;
 mod version;
 
@@ -28,6 +29,7 @@ pub(crate) use inspect::Inspect;
 pub(crate) use keys::{Generate, KeyType, Keys, KeysVerb};
 pub(crate) use output::{Data, Object, Wide};
 pub(crate) use push::Push;
+pub(crate) use shipping::{Along, Copy, Load, Pull, Save};
 pub(crate) use sign::{Sign, Verify};
 pub(crate) use version::Version;
 
@@ -59,6 +61,14 @@ pub(crate) enum Verb {
     Build(Build),
     /// Push a bundle to a registry
     Push(Push),
+    /// Pull a bundle from a registry into a layout or archive
+    Pull(Pull),
+    /// Copy a bundle between registries, layouts and archives
+    Copy(Copy),
+    /// Save bundles with signatures and images in one file
+    Save(Save),
+    /// Load such a file into a registry
+    Load(Load),
     /// Show what a bundle is and holds
     Inspect(Inspect),
     /// Make key pairs for signing

@@ -1,15 +1,13 @@
 //! `push`: what, and where to.
 //! Not here: the transfer.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use super::{Data, Registry};
 
 /// Push a bundle to a registry, and print its pinned reference on stdout.
 ///
-/// A folder of manifests is built first. Content that is there already is not sent again. A tag that holds other content is left
+/// A folder of manifests is built first. Signatures and attestations in a layout go along. Content that is there already is not sent again. A tag that holds other content is left
 /// alone unless --overwrite-tag is given.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -23,12 +21,15 @@ Examples:
   # Move a tag
   kubectl bundle push web-1.4.1.oci registry.example.com/team/web:stable --overwrite-tag")]
 pub(crate) struct Push {
-    /// An OCI layout, or a folder of manifests
-    #[arg(value_name = "LAYOUT|DIR")]
-    pub(crate) source: PathBuf,
+    /// An OCI layout or archive, or a folder of manifests; PATH:NAME is one image of several
+    #[arg(value_name = "LAYOUT|ARCHIVE|DIR")]
+    pub(crate) source: String,
     /// Where to: REGISTRY/REPOSITORY:TAG
     #[arg(value_name = "REF")]
     pub(crate) reference: String,
+    /// Leave behind what refers to it: signatures, attestations, SBOMs
+    #[arg(long)]
+    pub(crate) no_referrers: bool,
     /// Let the tag name this content even if it names other content now
     #[arg(long)]
     pub(crate) overwrite_tag: bool,

@@ -4,6 +4,7 @@
 pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod completion;
+pub(crate) mod copy;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod deploy;
@@ -11,7 +12,10 @@ mod deployment;
 pub(crate) mod get;
 pub(crate) mod inspect;
 pub(crate) mod keys;
+pub(crate) mod load;
+pub(crate) mod pull;
 pub(crate) mod push;
+pub(crate) mod save;
 pub(crate) mod sign;
 pub(crate) mod status;
 pub(crate) mod verify;
@@ -21,6 +25,7 @@ pub(crate) mod write;
 use bundle_core::diagnostic::{Finding, codes};
 
 use crate::failure::{Failure, Outcome};
+use crate::shipping::interruptible;
 use crate::ui::Ui;
 
 /// One command, ready to run.
@@ -31,6 +36,14 @@ pub(crate) enum Command {
     Build(build::Build),
     /// `push`
     Push(push::Push),
+    /// `pull`
+    Pull(pull::Pull),
+    /// `copy`
+    Copy(copy::Copy),
+    /// `save`
+    Save(save::Save),
+    /// `load`
+    Load(load::Load),
     /// `inspect`
     Inspect(inspect::Inspect),
     /// `sign`
@@ -61,7 +74,11 @@ impl Command {
         match self {
             Self::KeysGenerate(command) => command.run(ui),
             Self::Build(command) => command.run(ui),
-            Self::Push(command) => in_runtime(command.run(ui)),
+            Self::Push(command) => in_runtime(interruptible(command.run(ui))),
+            Self::Pull(command) => in_runtime(interruptible(command.run(ui))),
+            Self::Copy(command) => in_runtime(interruptible(command.run(ui))),
+            Self::Save(command) => in_runtime(interruptible(command.run(ui))),
+            Self::Load(command) => in_runtime(interruptible(command.run(ui))),
             Self::Inspect(command) => in_runtime(command.run(ui)),
             Self::Sign(command) => in_runtime(command.run(ui)),
             Self::Verify(command) => in_runtime(command.run(ui)),

@@ -1,25 +1,27 @@
 //! `push`: a bundle on this disk goes to a registry.
-//! Not here: the transfer (bundle-oci).
-
-use std::path::PathBuf;
+//! Not here: the transfer (shipping, bundle-oci).
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Reference;
-use bundle_oci::registry::TagPolicy;
+use bundle_oci::store::{Located, Mounts, Selection};
 use serde::Serialize;
 
 use crate::content;
 use crate::failure::Outcome;
+use crate::place::Place;
 use crate::registry::{self, RegistrySettings};
+use crate::shipping;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
 /// What `push` needs to know.
 pub(crate) struct Push {
-    /// A layout or a folder.
-    pub(crate) source: PathBuf,
+    /// A layout, an archive or a folder.
+    pub(crate) source: Place,
     /// Where to.
     pub(crate) reference: Reference,
+    /// Whether signatures and the like stay behind.
+    pub(crate) no_referrers: bool,
     /// Whether a tag may be moved.
     pub(crate) overwrite_tag: bool,
     /// How to print.
@@ -40,63 +42,67 @@ struct Report {
 impl Push {
     /// Pushes, and prints the pinned reference.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        if self.reference.tag().is_none() {
+        let Some(tag) = self.reference.tag() else {
             return Err(
                 Finding::error(codes::usage::BAD_ARGUMENT, "a tag is needed to push to")
                     .about(self.reference.to_string())
                     .hint("write REGISTRY/REPOSITORY:TAG; the digest follows from the content")
                     .into(),
             );
-        }
-        let packed = content::load(ui, &self.source)?;
+        };
+        let client = registry::client(&self.registry)?;
+        let image = match self.source.open(&client).await? {
+            Some(image) => image,
+            None => Located::packed(content::packed(ui, &self.source)?),
+        };
+        let selection = Selection {
+            without_referrers: self.no_referrers,
+            ..Selection::default()
+        };
+        let shipment = shipping::gather(ui, image, &selection).await?;
+        let digest = shipment.digest();
         if self
             .reference
             .digest()
-            .is_some_and(|wanted| *wanted != packed.digest)
+            .is_some_and(|wanted| wanted != digest)
         {
             return Err(Finding::error(
                 codes::usage::BAD_ARGUMENT,
                 format!(
-                    "the content of {} has another digest, {}",
-                    self.source.display(),
-                    packed.digest
+                    "the content of {} has another digest, {digest}",
+                    self.source
                 ),
             )
             .about(self.reference.to_string())
             .hint("leave the digest out, or build the content that it names")
             .into());
         }
-        let client = registry::client(&self.registry)?;
-        let policy = if self.overwrite_tag {
-            TagPolicy::Move
-        } else {
-            TagPolicy::Keep
-        };
-        let pushed = {
-            let _progress = ui.progress(&format!("pushing to {}", self.reference));
-            client
-                .push(&packed, &self.reference, policy)
-                .await
-                .map_err(|error| error.finding())?
-        };
-        let tag = self.reference.tag().unwrap_or_default();
-        if pushed.new {
-            ui.note(format!(
-                "pushed {} ({} bytes)",
-                self.reference,
-                packed.size()
-            ));
+        let mut sent = shipping::Report::empty();
+        let tags = shipping::policy(self.overwrite_tag);
+        let mounts = Mounts::default();
+        shipping::dispatch(
+            ui,
+            &client,
+            &shipment,
+            &self.reference,
+            tags,
+            &mounts,
+            &mut sent,
+        )
+        .await?;
+        if sent.new {
+            let size = shipment.graph.size();
+            ui.note(format!("pushed {} ({size} bytes)", self.reference));
         } else {
             ui.note(format!(
-                "nothing to do: {} is there already, and {tag} names it",
-                pushed.pinned.digest()
+                "nothing to do: {digest} is there already, and {tag} names it"
             ));
         }
         let report = Report {
-            reference: pushed.pinned.without_tag(),
-            digest: pushed.pinned.digest().to_string(),
-            tag: self.reference.tag().map(str::to_owned),
-            new: pushed.new,
+            reference: self.reference.pin(digest.clone()).without_tag(),
+            digest: digest.to_string(),
+            tag: Some(tag.to_owned()),
+            new: sent.new,
         };
         if !ui.structured(self.format, &report)? {
             ui.data(report.reference)?;

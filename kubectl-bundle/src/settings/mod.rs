@@ -6,6 +6,7 @@ mod duration;
 mod environment;
 mod printing;
 mod registry;
+mod shipping;
 mod verbs;
 mod writing;
 
@@ -22,7 +23,11 @@ pub(crate) use printing::style;
 pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command> {
     Ok(match verb {
         Verb::Build(args) => Command::Build(verbs::build(args)?),
-        Verb::Push(args) => Command::Push(verbs::push(args, environment)?),
+        Verb::Push(args) => Command::Push(shipping::push(args, environment)?),
+        Verb::Pull(args) => Command::Pull(shipping::pull(args, environment)?),
+        Verb::Copy(args) => Command::Copy(shipping::copy(args, environment)?),
+        Verb::Save(args) => Command::Save(shipping::save(args, environment)?),
+        Verb::Load(args) => Command::Load(shipping::load(args, environment)?),
         Verb::Inspect(args) => Command::Inspect(verbs::inspect(args, environment)?),
         Verb::Keys(Keys {
             verb: KeysVerb::Generate(args),

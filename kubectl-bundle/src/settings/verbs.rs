@@ -9,7 +9,7 @@ use super::{Environment, cluster, registry, unusable};
 use crate::args::{self, KeyType};
 use crate::commands::verify::Against;
 use crate::commands::{
-    build, check, completion, get, inspect, keys, push, sign, status, verify, version,
+    build, check, completion, get, inspect, keys, sign, status, verify, version,
 };
 use crate::failure::Outcome;
 
@@ -36,16 +36,6 @@ pub(super) fn build(args: args::Build) -> Outcome<build::Build> {
         tag: args.tag,
         dry_run: args.dry_run,
         format: args.format.map(Into::into),
-    })
-}
-
-pub(super) fn push(args: args::Push, environment: &Environment) -> Outcome<push::Push> {
-    Ok(push::Push {
-        source: args.source,
-        reference: registry::reference(&args.reference)?,
-        overwrite_tag: args.overwrite_tag,
-        format: args.output.map(Into::into),
-        registry: registry::settings(args.registry, environment)?,
     })
 }
 

@@ -7,6 +7,7 @@ mod progress;
 mod table;
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use anstream::AutoStream;
 use bundle_core::diagnostic::{Finding, Findings, Severity};
@@ -14,7 +15,7 @@ use bundle_core::diagnostic::{Finding, Findings, Severity};
 use crate::failure::{Failure, Outcome};
 use crate::report;
 
-pub(crate) use progress::Progress;
+pub(crate) use progress::{Progress, Transfer};
 pub(crate) use table::Table;
 
 /// How much is said on stderr.
@@ -141,6 +142,14 @@ impl Ui {
             self.say(&format!("{what}\n"));
         }
         Progress::start(self.progress, what)
+    }
+
+    /// A bar for content that moves, on stderr, which draws nothing where nobody watches.
+    pub(crate) fn transfer(&mut self, what: &str) -> Arc<Transfer> {
+        if self.verbosity >= Verbosity::Verbose {
+            self.say(&format!("{what}\n"));
+        }
+        Arc::new(Transfer::start(self.progress, what))
     }
 
     fn say(&mut self, text: &str) {

@@ -1,6 +1,7 @@
 //! A progress line for work that takes longer than a glance.
 //! Not here: any result; what matters is said when the line is gone.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -34,6 +35,61 @@ impl Progress {
 }
 
 impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// A bar for content that moves: how much of it, how fast, how long still.
+#[derive(Debug)]
+pub(crate) struct Transfer(ProgressBar);
+
+impl Transfer {
+    /// Starts one; draws nothing unless `visible`.
+    pub(crate) fn start(visible: bool, what: &str) -> Self {
+        let target = if visible {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let bar = ProgressBar::with_draw_target(Some(0), target);
+        if let Ok(style) = ProgressStyle::with_template(
+            "{spinner} {msg} {wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
+        ) {
+            bar.set_style(style);
+        }
+        bar.set_message(what.to_owned());
+        if visible {
+            bar.enable_steady_tick(Duration::from_millis(120));
+        }
+        Self(bar)
+    }
+
+    /// As those see it who move the content.
+    pub(crate) fn observer(self: &Arc<Self>) -> Arc<dyn bundle_oci::progress::Progress> {
+        Arc::clone(self) as Arc<dyn bundle_oci::progress::Progress>
+    }
+}
+
+impl bundle_oci::progress::Progress for Transfer {
+    fn expect(&self, bytes: u64) {
+        self.0.inc_length(bytes);
+    }
+
+    fn moved(&self, bytes: u64) {
+        self.0.inc(bytes);
+    }
+
+    fn spared(&self, bytes: u64) {
+        self.0.inc(bytes);
+    }
+
+    fn again(&self, bytes: u64) {
+        self.0.inc_length(bytes);
+    }
+}
+
+impl Drop for Transfer {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

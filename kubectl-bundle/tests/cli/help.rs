@@ -15,6 +15,10 @@ fn help_names_every_verb_and_exit_code() {
     Commands:
       build       Check a folder of manifests and pack it into one artifact
       push        Push a bundle to a registry
+      pull        Pull a bundle from a registry into a layout or archive
+      copy        Copy a bundle between registries, layouts and archives
+      save        Save bundles with signatures and images in one file
+      load        Load such a file into a registry
       inspect     Show what a bundle is and holds
       keys        Make key pairs for signing
       sign        Sign a bundle in a registry
@@ -115,7 +119,7 @@ fn wrong_use_is_2() {
     error: the following required arguments were not provided:
       <REF>
 
-    Usage: kubectl bundle push <LAYOUT|DIR> <REF>
+    Usage: kubectl bundle push <LAYOUT|ARCHIVE|DIR> <REF>
 
     For more information, try '--help'.
     ");

@@ -338,7 +338,7 @@ fn tells_registries_that_lie_stall_and_break() {
     ----- stdout -----
     ----- stderr -----
     [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
-    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry lies about a digest: sha256:7b4bc785... was asked for, sha256:61292826... arrived [BUNDLE-REGISTRY-004]
+    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry lies about a size: 163 bytes were named, and 81 arrive [BUNDLE-REGISTRY-004]
       hint: the registry, its storage or a proxy between is at fault; nothing was used
     ");
     insta::assert_snapshot!(inspect_within("500ms", Fault::Silent), @r"

@@ -7,4 +7,5 @@ area! {
     FILE_UNWRITABLE = "BUNDLE-USAGE-003", Failed, "a file cannot be written", "The target exists already, is read-only, or the disk is full. A partly written file is never left behind.";
     NO_PASSWORD = "BUNDLE-USAGE-004", Usage, "there is no usable password", "A private key is encrypted under a password, which comes from BUNDLE_PASSWORD, COSIGN_PASSWORD, standard input with --password-stdin, or the terminal.";
     NO_RESOURCES = "BUNDLE-USAGE-005", Failed, "the system refuses what the program needs", "A thread, a file descriptor or memory could not be had from the operating system. Nothing was changed.";
+    INTERRUPTED = "BUNDLE-USAGE-006", CannotTell, "the work was interrupted", "Somebody pressed Ctrl-C or ended the program. What had been begun was cleared away; nothing stands half-done under the name of the target.";
 }

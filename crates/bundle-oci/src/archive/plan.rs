@@ -1,0 +1,88 @@
+//! Where everything will be in an archive that is about to be written: sizes are known before content is, so several blobs are written at once.
+//! Not here: the content.
+
+use std::collections::BTreeMap;
+use std::io::{self, Seek as _, SeekFrom, Write as _};
+
+use bundle_core::reference::Digest;
+use fs_err::File;
+use tar::{EntryType, Header};
+
+use crate::layout;
+
+const BLOCK: u64 = 512;
+
+/// The order and the offsets of an archive. The same content gives the same file, whatever arrives first.
+#[derive(Debug)]
+pub struct Plan {
+    index: Vec<u8>,
+    blobs: BTreeMap<Digest, Slot>,
+    end: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    header: u64,
+    size: u64,
+}
+
+impl Plan {
+    /// An archive with this `index.json` and blobs of these sizes, sorted by digest.
+    pub fn new(index: Vec<u8>, sizes: BTreeMap<Digest, u64>) -> Self {
+        let mut position = 0;
+        let mut place = |size: u64| {
+            let header = position;
+            position += BLOCK + size.next_multiple_of(BLOCK);
+            Slot { header, size }
+        };
+        place(layout::MARK_CONTENT.len() as u64);
+        place(index.len() as u64);
+        let blobs = sizes
+            .into_iter()
+            .map(|(digest, size)| (digest, place(size)))
+            .collect();
+        Self {
+            index,
+            blobs,
+            end: position + 2 * BLOCK,
+        }
+    }
+
+    /// Writes everything but the blobs' content: what is left out is zero until it is written.
+    pub fn begin(&self, file: &mut File) -> io::Result<()> {
+        file.set_len(self.end)?;
+        for (name, content) in [
+            (layout::MARK, layout::MARK_CONTENT.as_bytes()),
+            (layout::INDEX, &self.index),
+        ] {
+            file.write_all(header(name, content.len() as u64)?.as_bytes())?;
+            file.write_all(content)?;
+            let here = file.stream_position()?;
+            file.seek(SeekFrom::Start(here.next_multiple_of(BLOCK)))?;
+        }
+        for (digest, slot) in &self.blobs {
+            file.seek(SeekFrom::Start(slot.header))?;
+            let name = layout::blob_path(digest);
+            file.write_all(header(&name, slot.size)?.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Where the content of a blob begins.
+    pub fn offset(&self, blob: &Digest) -> Option<u64> {
+        self.blobs.get(blob).map(|slot| slot.header + BLOCK)
+    }
+}
+
+fn header(name: &str, size: u64) -> io::Result<Header> {
+    let mut header = Header::new_ustar();
+    header.set_path(name)?;
+    header.set_entry_type(EntryType::Regular);
+    header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_size(size);
+    header.set_cksum();
+    Ok(header)
+}

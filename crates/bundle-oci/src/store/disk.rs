@@ -1,0 +1,388 @@
+//! Layouts on this disk, folders and archives alike, read as if they had come from anywhere.
+//! Not here: writing them (write), and what is walked through (graph).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::reference::{Digest, Reference};
+use bytes::Bytes;
+
+use super::names::{CONTAINERD_NAME, Pick, attached_to, is_attached};
+use crate::archive::Archive;
+use crate::blob::{Blob, FilePart, changed};
+use crate::layout;
+use crate::limits::{MANIFEST_BYTES, human};
+use crate::manifest::{Descriptor, Index, RawManifest};
+use crate::media;
+
+/// Most bytes of manifests that are read to find out what refers to what.
+const SEARCHED: u64 = 64 << 20;
+
+/// A layout on this disk.
+#[derive(Debug)]
+pub struct Disk {
+    shape: Shape,
+    entries: Vec<Descriptor>,
+    referrers: OnceLock<BTreeMap<Digest, Vec<Descriptor>>>,
+}
+
+#[derive(Debug)]
+enum Shape {
+    Folder(PathBuf),
+    Archive(Archive),
+}
+
+/// One image of a layout, as its index names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// Its manifest or index.
+    pub descriptor: Descriptor,
+    /// What it is called in the layout.
+    pub name: Option<String>,
+}
+
+impl Named {
+    /// Where it came from, if the layout says so.
+    pub fn origin(&self) -> Option<Reference> {
+        let annotated = self.descriptor.annotations.get(CONTAINERD_NAME);
+        [annotated, self.name.as_ref()]
+            .into_iter()
+            .flatten()
+            .find_map(|text| text.parse().ok())
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => f.write_str(name),
+            None => write!(f, "{}", self.descriptor.digest),
+        }
+    }
+}
+
+impl Disk {
+    /// Opens a layout: a folder, or an archive. Reads its `index.json` and, of an archive, the headers of its entries.
+    pub fn open(path: &Path) -> Result<Self, Finding> {
+        let shape = if path.is_dir() {
+            Shape::Folder(path.to_owned())
+        } else {
+            Shape::Archive(Archive::open(path)?)
+        };
+        let mut disk = Self {
+            shape,
+            entries: Vec::new(),
+            referrers: OnceLock::new(),
+        };
+        if disk.part(layout::MARK)?.is_none() {
+            return Err(disk.bad("it has no file `oci-layout`"));
+        }
+        disk.entries = disk
+            .index()?
+            .descriptors()
+            .filter(|entry| is_document(&entry.media_type))
+            .collect();
+        Ok(disk)
+    }
+
+    /// The folder or file.
+    pub fn path(&self) -> &Path {
+        match &self.shape {
+            Shape::Folder(path) => path,
+            Shape::Archive(archive) => archive.path(),
+        }
+    }
+
+    /// Its images: what has a name, or all that refers to nothing where nothing has one. Signatures and the like are left out.
+    pub fn images(&self) -> Result<Vec<Named>, Finding> {
+        let all = self.entries.iter().map(|entry| Named {
+            descriptor: entry.clone(),
+            name: entry.annotations.get(layout::NAME).cloned(),
+        });
+        let (named, unnamed): (Vec<_>, Vec<_>) = all
+            .filter(|one| !one.name.as_deref().is_some_and(is_attached))
+            .partition(|one| one.name.is_some());
+        if !named.is_empty() || unnamed.len() < 2 {
+            return Ok(if named.is_empty() { unnamed } else { named });
+        }
+        let referring = self.referring()?;
+        let refers = |digest: &Digest| {
+            let mut all = referring.values().flatten();
+            all.any(|one| one.digest == *digest)
+        };
+        Ok(unnamed
+            .into_iter()
+            .filter(|one| !refers(&one.descriptor.digest))
+            .collect())
+    }
+
+    /// The image that is meant; where several could be, none is guessed.
+    pub fn image(&self, pick: &Pick) -> Result<Named, Finding> {
+        let images = self.images()?;
+        let listed = || -> String {
+            let shown = images.iter().take(8).map(ToString::to_string);
+            shown.collect::<Vec<_>>().join(", ")
+        };
+        let found: Vec<_> = images
+            .iter()
+            .filter(|one| match pick {
+                Pick::Only => true,
+                Pick::Name(name) => {
+                    one.name.as_ref() == Some(name)
+                        || one.origin().is_some_and(|origin| {
+                            origin.to_string() == *name || origin.tag() == Some(name)
+                        })
+                }
+                Pick::Digest(digest) => one.descriptor.digest == *digest,
+            })
+            .collect();
+        let first = found.first().copied();
+        match first {
+            Some(one)
+                if found
+                    .iter()
+                    .all(|other| other.descriptor.digest == one.descriptor.digest) =>
+            {
+                Ok(one.clone())
+            }
+            // A manifest below an index, or a referrer: by its digest it may be meant all the same.
+            None if let Pick::Digest(digest) = pick => {
+                let raw = self.raw(digest)?.ok_or_else(|| self.lacks(digest))?;
+                Ok(Named {
+                    descriptor: raw.descriptor(),
+                    name: None,
+                })
+            }
+            None if images.is_empty() => Err(self.bad("it holds no image")),
+            None => Err(self.bad(&format!(
+                "it holds no image called {pick}; it holds {}",
+                listed()
+            ))),
+            Some(_) => Err(self
+                .bad(&format!(
+                    "it holds {} images, and one is meant",
+                    found.len()
+                ))
+                .hint(format!(
+                    "name it, {path}:NAME or {path}@DIGEST, of {}",
+                    listed(),
+                    path = self.path().display()
+                ))),
+        }
+    }
+
+    /// The document that a descriptor names; `None` where it is not there, as in an index with only some of its platforms.
+    pub fn manifest(&self, descriptor: &Descriptor) -> Result<Option<RawManifest>, Finding> {
+        let name = layout::blob_path(&descriptor.digest);
+        let Some((part, size)) = self.part(&name)? else {
+            return Ok(None);
+        };
+        if size != descriptor.size {
+            return Err(changed(&descriptor.digest, &sizes(size, descriptor.size)));
+        }
+        let bytes = self.checked(&name, &descriptor.digest, &part, size)?;
+        let raw = RawManifest::new(Some(&descriptor.media_type), bytes);
+        raw.map(Some)
+            .map_err(|why| self.bad(&format!("{} cannot be used: {why}", descriptor.digest)))
+    }
+
+    /// The document of that digest, which says itself what it is.
+    pub fn raw(&self, digest: &Digest) -> Result<Option<RawManifest>, Finding> {
+        let name = layout::blob_path(digest);
+        let Some((part, size)) = self.part(&name)? else {
+            return Ok(None);
+        };
+        let bytes = self.checked(&name, digest, &part, size)?;
+        let said = self.entries.iter().find(|entry| entry.digest == *digest);
+        RawManifest::new(said.map(|entry| entry.media_type.as_str()), bytes)
+            .map(Some)
+            .map_err(|why| self.bad(&format!("{digest} cannot be used: {why}")))
+    }
+
+    /// The content that a descriptor names. It is checked by whoever reads all of it.
+    pub fn blob(&self, descriptor: &Descriptor) -> Result<Blob, Finding> {
+        match self.part(&layout::blob_path(&descriptor.digest))? {
+            Some((part, size)) if size == descriptor.size => {
+                Ok(Blob::file(descriptor.clone(), part))
+            }
+            Some((_, size)) => Err(changed(&descriptor.digest, &sizes(size, descriptor.size))),
+            None => Err(self.lacks(&descriptor.digest)),
+        }
+    }
+
+    /// Something that is named is not there.
+    pub(super) fn lacks(&self, digest: &Digest) -> Finding {
+        self.bad(&format!("it does not hold {digest}"))
+    }
+
+    /// What refers to `subject`, in the order of the index.
+    pub fn referrers(&self, subject: &Digest) -> Result<Vec<Descriptor>, Finding> {
+        Ok(self.referring()?.get(subject).cloned().unwrap_or_default())
+    }
+
+    /// The document under a tag of the old kind, `sha256-….sig`.
+    pub fn tagged(&self, tag: &str) -> Result<Option<RawManifest>, Finding> {
+        let entry = self.entries.iter().find(|entry| {
+            let name = entry.annotations.get(layout::NAME);
+            name.is_some_and(|name| name == tag || name.ends_with(&format!(":{tag}")))
+        });
+        match entry {
+            Some(entry) => self.manifest(entry),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether it has content of that digest.
+    pub(super) fn holds(&self, digest: &Digest) -> Result<bool, Finding> {
+        Ok(self.part(&layout::blob_path(digest))?.is_some())
+    }
+
+    /// Its `index.json`, with entries that we do not understand, for those who add to it.
+    pub(super) fn index(&self) -> Result<Index, Finding> {
+        let Some((part, size)) = self.part(layout::INDEX)? else {
+            return Err(self.bad("it has no file `index.json`"));
+        };
+        let bytes = self.read(layout::INDEX, &part, size)?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| self.bad(&format!("index.json is not an index: {error}")))
+    }
+
+    fn referring(&self) -> Result<&BTreeMap<Digest, Vec<Descriptor>>, Finding> {
+        if let Some(known) = self.referrers.get() {
+            return Ok(known);
+        }
+        let found = self.search()?;
+        Ok(self.referrers.get_or_init(|| found))
+    }
+
+    /// Reads every document that the index names: only they themselves say what they refer to.
+    fn search(&self) -> Result<BTreeMap<Digest, Vec<Descriptor>>, Finding> {
+        let mut found: BTreeMap<Digest, Vec<Descriptor>> = BTreeMap::new();
+        let mut searched = 0;
+        let mut add = |subject: Digest, entry: Descriptor| {
+            let listed = found.entry(subject).or_default();
+            if listed.iter().all(|other| other.digest != entry.digest) {
+                listed.push(entry);
+            }
+        };
+        for entry in &self.entries {
+            searched += entry.size;
+            if searched > SEARCHED {
+                return Err(Finding::error(
+                    codes::registry::TOO_LARGE,
+                    format!(
+                        "`{}` names more than {} of manifests",
+                        self.path().display(),
+                        human(SEARCHED)
+                    ),
+                ));
+            }
+            let Some(raw) = self.manifest(entry)? else {
+                continue;
+            };
+            // A list of referrers under its tag, as some tools keep it in layouts too.
+            let listed_for = entry
+                .annotations
+                .get(layout::NAME)
+                .and_then(|name| attached_to(name));
+            if let Some((subject, "")) = listed_for {
+                let index: Option<Index> = serde_json::from_slice(&raw.bytes).ok();
+                for one in index.iter().flat_map(Index::descriptors) {
+                    add(subject.clone(), one);
+                }
+                continue;
+            }
+            // What cannot be read is an error once it is asked for, and refers to nothing until then.
+            let Ok(parsed) = raw.parse() else {
+                continue;
+            };
+            if let Some(subject) = parsed.subject() {
+                let described = Descriptor {
+                    artifact_type: parsed.artifact_type().map(str::to_owned),
+                    annotations: parsed.annotations().clone(),
+                    ..raw.descriptor()
+                };
+                add(subject.digest.clone(), described);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The file called `name` and its size; only regular files are files here.
+    fn part(&self, name: &str) -> Result<Option<(FilePart, u64)>, Finding> {
+        match &self.shape {
+            Shape::Archive(archive) => Ok(archive.part(name)),
+            Shape::Folder(folder) => {
+                let path = folder.join(name);
+                match fs_err::symlink_metadata(&path) {
+                    Ok(found) if found.is_file() => Ok(Some((FilePart::new(path, 0), found.len()))),
+                    Ok(_) => Err(self.bad(&format!("`{name}` is not a regular file"))),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                    Err(error) => Err(self.bad(&error.to_string())),
+                }
+            }
+        }
+    }
+
+    fn checked(
+        &self,
+        name: &str,
+        digest: &Digest,
+        part: &FilePart,
+        size: u64,
+    ) -> Result<Bytes, Finding> {
+        let bytes = self.read(name, part, size)?;
+        let found = Digest::of(&bytes);
+        if found == *digest {
+            Ok(bytes)
+        } else {
+            Err(changed(digest, &found.to_string()).about(self.path().display().to_string()))
+        }
+    }
+
+    fn read(&self, name: &str, part: &FilePart, size: u64) -> Result<Bytes, Finding> {
+        if size > MANIFEST_BYTES {
+            return Err(Finding::error(
+                codes::registry::TOO_LARGE,
+                format!(
+                    "`{name}` of `{}` is {} large, and a manifest at most {}",
+                    self.path().display(),
+                    human(size),
+                    human(MANIFEST_BYTES)
+                ),
+            ));
+        }
+        let mut bytes = Vec::new();
+        fs_err::File::open(part.path())
+            .and_then(|mut file| {
+                file.seek(SeekFrom::Start(part.offset()))?;
+                file.take(size).read_to_end(&mut bytes)
+            })
+            .map_err(|error| self.bad(&error.to_string()))?;
+        Ok(bytes.into())
+    }
+
+    fn bad(&self, why: &str) -> Finding {
+        let what = match self.shape {
+            Shape::Folder(_) => "layout",
+            Shape::Archive(_) => "archive",
+        };
+        Finding::error(
+            codes::registry::BAD_LAYOUT,
+            format!("`{}` cannot be used as an OCI {what}: {why}", self.path().display()),
+        )
+        .hint("make one with `kubectl bundle build -o FOLDER` or `kubectl bundle pull -o FOLDER|FILE.tar`")
+    }
+}
+
+fn is_document(media_type: &str) -> bool {
+    media::is_manifest(media_type) || media::is_index(media_type)
+}
+
+fn sizes(found: u64, named: u64) -> String {
+    format!("{found} bytes where {named} are named")
+}

@@ -1,0 +1,242 @@
+//! Images under another prefix: where each goes, and what a cluster has to be told so that it finds them there.
+//! Not here: moving them (send).
+
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::str::FromStr;
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::reference::{Digest, Reference};
+
+/// A registry, and a path in it, below which images are put by the reference that they had.
+///
+/// `registry.example.com/team/web` goes to `PREFIX/registry.example.com/team/web`; a port follows an underscore, which no host has, so two
+/// registries never share a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relocation {
+    registry: String,
+    prefix: Option<String>,
+}
+
+/// An original registry, and where its repositories are now.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mirror {
+    /// The registry as references name it.
+    pub registry: String,
+    /// The registry that stands in for it.
+    pub host: String,
+    /// The path in there below which its repositories are.
+    pub path: String,
+}
+
+impl FromStr for Relocation {
+    type Err = Finding;
+
+    /// Reads `REGISTRY[/PREFIX]`.
+    fn from_str(text: &str) -> Result<Self, Finding> {
+        let unusable = || {
+            Finding::error(
+                codes::usage::BAD_ARGUMENT,
+                format!("`{text}` is not a registry with an optional prefix"),
+            )
+            .hint("write REGISTRY or REGISTRY/PREFIX, such as registry.example.com/mirror, without tag and digest")
+        };
+        let text = text.strip_suffix('/').unwrap_or(text);
+        let (registry, prefix) = match text.split_once('/') {
+            Some((registry, prefix)) => (registry, Some(prefix.to_owned())),
+            None => (text, None),
+        };
+        // What a repository below it would be has to be one.
+        let path = prefix.as_deref().unwrap_or("x");
+        let reference: Reference = format!("{registry}/{path}:x")
+            .parse()
+            .map_err(|_| unusable())?;
+        if reference.repository() != path {
+            return Err(unusable());
+        }
+        Ok(Self {
+            registry: registry.to_owned(),
+            prefix,
+        })
+    }
+}
+
+impl fmt::Display for Relocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.registry)?;
+        match &self.prefix {
+            Some(prefix) => write!(f, "/{prefix}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Relocation {
+    /// Where an image goes. Its tag stays; without one, it goes by `digest`.
+    pub fn of(&self, origin: &Reference, digest: &Digest) -> Result<Reference, Finding> {
+        let name = match origin.tag() {
+            Some(tag) => format!(":{tag}"),
+            None => format!("@{digest}"),
+        };
+        format!(
+            "{}/{}/{}{name}",
+            self.registry,
+            self.path(origin.registry()),
+            origin.repository()
+        )
+        .parse()
+        .map_err(|finding: Finding| Finding {
+            message: format!("{origin} has no place below {self}: {}", finding.message),
+            ..finding
+        })
+    }
+
+    /// What stands in for that registry.
+    pub fn mirror(&self, registry: &str) -> Mirror {
+        Mirror {
+            registry: registry.to_owned(),
+            host: self.registry.clone(),
+            path: self.path(registry),
+        }
+    }
+
+    fn path(&self, registry: &str) -> String {
+        match &self.prefix {
+            Some(prefix) => format!("{prefix}/{}", component(registry)),
+            None => component(registry),
+        }
+    }
+}
+
+/// A registry as one component of a path: lower case, and a port behind an underscore.
+fn component(registry: &str) -> String {
+    let (host, port) = match registry.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, format!("_{port}")),
+        _ => (registry, String::new()),
+    };
+    let address = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    match address.and_then(|text| text.parse::<Ipv6Addr>().ok()) {
+        Some(address) => {
+            let groups = address.segments().map(|group| format!("{group:x}"));
+            format!("v6__{}{port}", groups.join("-"))
+        }
+        None => format!("{}{port}", host.to_ascii_lowercase()),
+    }
+}
+
+impl Mirror {
+    /// An entry of `registries.conf`, as CRI-O, podman and skopeo read it.
+    pub fn registries_conf(&self, insecure: bool) -> String {
+        let insecure = if insecure { "insecure = true\n" } else { "" };
+        format!(
+            "[[registry]]\nprefix = \"{0}\"\nlocation = \"{0}\"\n[[registry.mirror]]\nlocation = \"{1}/{2}\"\n{insecure}",
+            self.registry, self.host, self.path
+        )
+    }
+
+    /// The folder below `certs.d` in which containerd looks for [`hosts_toml`](Self::hosts_toml).
+    pub fn hosts_folder(&self) -> String {
+        match self.registry.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => format!("{host}_{port}_"),
+            _ => self.registry.clone(),
+        }
+    }
+
+    /// A `hosts.toml` of containerd.
+    pub fn hosts_toml(&self, insecure: bool) -> String {
+        let server = if self.registry == "docker.io" {
+            "registry-1.docker.io"
+        } else {
+            &self.registry
+        };
+        let scheme = if insecure { "http" } else { "https" };
+        format!(
+            "server = \"https://{server}\"\n\n[host.\"{scheme}://{}/v2/{}\"]\ncapabilities = [\"pull\", \"resolve\"]\noverride_path = true\n",
+            self.host, self.path
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_image_has_a_place_of_its_own() {
+        let digest = Digest::of(b"x");
+        let to: Relocation = "mirror.example.com:5000/air/gap".parse().unwrap();
+        let mut seen = BTreeSet::new();
+        for (origin, place) in [
+            (
+                "docker.io/library/nginx:1.27",
+                "docker.io/library/nginx:1.27",
+            ),
+            (
+                "registry.example.com/team/web:1",
+                "registry.example.com/team/web:1",
+            ),
+            (
+                "registry.example.com:443/team/web:1",
+                "registry.example.com_443/team/web:1",
+            ),
+            ("localhost:5000/a:1", "localhost_5000/a:1"),
+            ("[::1]:5000/a:1", "v6__0-0-0-0-0-0-0-1_5000/a:1"),
+            (
+                &format!("registry.example.com/a@{digest}"),
+                &format!("registry.example.com/a@{digest}"),
+            ),
+        ] {
+            let origin: Reference = origin.parse().unwrap();
+            let placed = to.of(&origin, &digest).unwrap().to_string();
+            assert_eq!(placed, format!("mirror.example.com:5000/air/gap/{place}"));
+            assert!(seen.insert(placed));
+        }
+        let bare: Relocation = "localhost:5000".parse().unwrap();
+        let placed = bare.of(&"a.b/c:1".parse().unwrap(), &digest).unwrap();
+        assert_eq!(placed.to_string(), "localhost:5000/a.b/c:1");
+    }
+
+    #[test]
+    fn prefixes_that_cannot_be_used_are_refused() {
+        for text in [
+            "",
+            "mirror",
+            "mirror.example.com/a:1",
+            "mirror.example.com/A",
+            "mirror.example.com//",
+            "https://mirror.example.com",
+        ] {
+            assert!(text.parse::<Relocation>().is_err(), "{text}");
+        }
+        let to: Relocation = format!("mirror.example.com/{}", "p".repeat(200))
+            .parse()
+            .unwrap();
+        let long: Reference = format!("registry.example.com/{}:1", "r".repeat(100))
+            .parse()
+            .unwrap();
+        let finding = to.of(&long, &Digest::of(b"x")).unwrap_err();
+        assert!(finding.message.contains("has no place below"), "{finding}");
+    }
+
+    #[test]
+    fn clusters_are_told_where_images_are() {
+        let to: Relocation = "mirror.example.com:5000/gap".parse().unwrap();
+        let mirror = to.mirror("docker.io");
+        assert_eq!(
+            mirror.hosts_toml(false),
+            "server = \"https://registry-1.docker.io\"\n\n[host.\"https://mirror.example.com:5000/v2/gap/docker.io\"]\ncapabilities = [\"pull\", \"resolve\"]\noverride_path = true\n"
+        );
+        assert_eq!(
+            mirror.registries_conf(true),
+            "[[registry]]\nprefix = \"docker.io\"\nlocation = \"docker.io\"\n[[registry.mirror]]\nlocation = \"mirror.example.com:5000/gap/docker.io\"\ninsecure = true\n"
+        );
+        assert_eq!(
+            to.mirror("localhost:5000").hosts_folder(),
+            "localhost_5000_"
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! A list of what belongs together, with digests and no content: the small form of an archive, which is filled from a registry where it is loaded.
+//! Not here: filling it (graph, send).
+
+use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::reference::{Digest, Reference};
+use bundle_core::yaml;
+use serde::{Deserialize, Serialize};
+
+use super::names::is_attached;
+use super::{Role, Selection, Shipment};
+use crate::manifest::Descriptor;
+
+const API_VERSION: &str = "bundle.core.rukpak.io/v1alpha1";
+const KIND: &str = "Sources";
+
+/// Everything that was saved, by digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Sources {
+    api_version: String,
+    kind: String,
+    /// Packages and images.
+    pub artifacts: Vec<Listed>,
+}
+
+/// One image of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Listed {
+    /// Where it was, with its tag if it had one.
+    pub reference: String,
+    /// What it was.
+    pub digest: Digest,
+    /// What kind of document it is.
+    pub media_type: String,
+    /// How long the document is.
+    pub size: u64,
+    /// For which platforms it was taken; all if none is named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub platforms: Vec<String>,
+    /// What refers to it and belongs to it: signatures, attestations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attached: Vec<Attached>,
+}
+
+/// Something that refers to an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Attached {
+    /// Its digest.
+    pub digest: Digest,
+    /// What kind of document it is.
+    pub media_type: String,
+    /// How long the document is.
+    pub size: u64,
+    /// What it says it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact_type: Option<String>,
+    /// What it refers to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Digest>,
+    /// The tag under which it is kept instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+}
+
+impl Sources {
+    /// The list of these shipments; each has to have come from somewhere.
+    pub fn of(shipments: &[Shipment], platforms: &[String]) -> Result<Self, Finding> {
+        let artifacts = shipments
+            .iter()
+            .map(|shipment| Listed::of(shipment, platforms))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            api_version: API_VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            artifacts,
+        })
+    }
+
+    /// Whether a text seems to be such a list; then [`parse`](Self::parse) says what is wrong with it.
+    pub fn is_meant(text: &[u8]) -> bool {
+        std::str::from_utf8(text)
+            .is_ok_and(|text| text.contains(KIND) && text.contains(API_VERSION))
+    }
+
+    /// Reads a list.
+    pub fn parse(text: &[u8], file: &str) -> Result<Self, Findings> {
+        let bad = |why: &str| {
+            Finding::error(
+                codes::usage::FILE_UNREADABLE,
+                format!("the list of sources cannot be read: {why}"),
+            )
+            .in_file(file)
+            .hint("write one with `kubectl bundle save --sources-only`")
+        };
+        let documents = yaml::documents(text, file)?;
+        let [document] = documents.as_slice() else {
+            return Err(bad("it has more than one document").into());
+        };
+        let read = Self::deserialize(&document.value).map_err(|error| bad(&error.to_string()))?;
+        if read.api_version != API_VERSION || read.kind != KIND {
+            return Err(bad(&format!("it is no {KIND} of {API_VERSION}")).into());
+        }
+        for one in &read.artifacts {
+            one.origin()?;
+            let tags = one.attached.iter().filter_map(|one| one.tag.as_deref());
+            // A list says what belongs to a digest; it does not get to name tags of its own.
+            if let Some(tag) = tags.into_iter().find(|tag| !is_attached(tag)) {
+                return Err(bad(&format!("`{tag}` is not a tag that belongs to a digest")).into());
+            }
+        }
+        Ok(read)
+    }
+
+    /// The text of it.
+    pub fn to_yaml(&self) -> String {
+        yaml::to_string(&serde_json::to_value(self).unwrap_or_default())
+    }
+}
+
+impl Listed {
+    fn of(shipment: &Shipment, platforms: &[String]) -> Result<Self, Finding> {
+        let root = &shipment.image.root;
+        let origin = shipment.origin()?;
+        let attached = shipment.graph.nodes.iter().filter_map(|node| {
+            let (subject, tag) = match &node.role {
+                Role::Content => return None,
+                Role::Referrer(subject) => (Some(subject.clone()), None),
+                Role::Tagged(tag) => (None, Some(tag.clone())),
+            };
+            Some(Attached {
+                digest: node.raw.digest.clone(),
+                media_type: node.raw.media_type.clone(),
+                size: node.raw.bytes.len() as u64,
+                artifact_type: node.described.artifact_type.clone(),
+                subject,
+                tag,
+            })
+        });
+        Ok(Self {
+            reference: origin.to_string(),
+            digest: root.digest.clone(),
+            media_type: root.media_type.clone(),
+            size: root.bytes.len() as u64,
+            platforms: platforms.to_vec(),
+            attached: attached.collect(),
+        })
+    }
+
+    /// Where it was.
+    pub fn origin(&self) -> Result<Reference, Finding> {
+        self.reference.parse()
+    }
+
+    /// The descriptor of its manifest or index.
+    pub fn descriptor(&self) -> Descriptor {
+        named(&self.media_type, &self.digest, self.size)
+    }
+
+    /// What goes along of it: what the list says, whatever else the source has by now.
+    pub fn selection(&self, base: &Selection) -> Result<Selection, Finding> {
+        let platforms = self.platforms.iter().map(|text| {
+            text.parse().map_err(|why: String| {
+                Finding::error(codes::usage::FILE_UNREADABLE, why).about(self.reference.clone())
+            })
+        });
+        Ok(Selection {
+            platforms: platforms.collect::<Result<_, _>>()?,
+            attached: Some(self.attached()),
+            ..base.clone()
+        })
+    }
+
+    fn attached(&self) -> Vec<(Role, Descriptor)> {
+        let listed = self.attached.iter().map(|one| {
+            let role = match (&one.tag, &one.subject) {
+                (Some(tag), _) => Role::Tagged(tag.clone()),
+                (None, Some(subject)) => Role::Referrer(subject.clone()),
+                (None, None) => Role::Referrer(self.digest.clone()),
+            };
+            (role, named(&one.media_type, &one.digest, one.size))
+        });
+        listed.collect()
+    }
+}
+
+fn named(media_type: &str, digest: &Digest, size: u64) -> Descriptor {
+    Descriptor {
+        media_type: media_type.to_owned(),
+        digest: digest.clone(),
+        size,
+        artifact_type: None,
+        annotations: std::collections::BTreeMap::new(),
+        platform: None,
+    }
+}
+
+/// What is said of an image that has no reference.
+pub(super) fn no_origin(name: &str) -> Finding {
+    Finding::error(
+        codes::registry::NO_ORIGIN,
+        format!("`{name}` does not say where it came from"),
+    )
+    .hint("push it by itself: kubectl bundle push FILE:NAME REGISTRY/REPOSITORY:TAG")
+}

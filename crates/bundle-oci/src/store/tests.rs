@@ -1,0 +1,494 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use bundle_testkit::registry::{Registry, Settings};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::layout;
+use crate::manifest::Platform;
+use crate::media;
+use crate::progress::{Progress, Silent};
+use crate::registry::{ClientOptions, TagPolicy};
+
+const WEB: &str = "team/web";
+
+fn client() -> Client {
+    Client::new(ClientOptions::default()).unwrap()
+}
+
+fn silent() -> Arc<dyn Progress> {
+    Arc::new(Silent)
+}
+
+fn digest_of(value: &Value) -> Digest {
+    Digest::of(value.to_string().as_bytes())
+}
+
+/// Two images under an index, the index signed in both ways, the signature signed again.
+struct World {
+    registry: Registry,
+    client: Client,
+    index: Digest,
+    images: [Digest; 2],
+    signature: Digest,
+    folder: tempfile::TempDir,
+}
+
+fn referrer(subject: &Digest, size: usize, says: &str, config: &Digest) -> Value {
+    json!({
+        "schemaVersion": 2, "mediaType": media::MANIFEST, "artifactType": "application/example",
+        "config": { "mediaType": media::EMPTY, "digest": config, "size": 2 },
+        "layers": [{ "mediaType": media::EMPTY, "digest": config, "size": 2 }],
+        "subject": { "mediaType": media::INDEX, "digest": subject, "size": size },
+        "annotations": { "says": says, "org.opencontainers.image.ref.name": "not a name of ours" },
+    })
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with(Settings::default()).await
+    }
+
+    async fn with(settings: Settings) -> Self {
+        let registry = Registry::start(settings).await.unwrap();
+        let put = |name: &str, media_type: &str, value: &Value| {
+            registry.put_manifest(WEB, name, media_type, value.to_string().as_bytes());
+            digest_of(value)
+        };
+        let images = ["amd64", "arm64"].map(|machine| {
+            let digest = registry.publish(WEB, machine, &machine.repeat(100_000).into_bytes());
+            let size = registry.manifest(WEB, machine).unwrap().len();
+            (machine, digest, size)
+        });
+        let list: Vec<_> = images
+            .iter()
+            .map(|(machine, digest, size)| {
+                json!({ "mediaType": media::MANIFEST, "digest": digest, "size": size,
+                        "platform": { "os": "linux", "architecture": machine } })
+            })
+            .collect();
+        let index = json!({ "schemaVersion": 2, "mediaType": media::INDEX, "manifests": list });
+        let size = index.to_string().len();
+        let index = put("1.4.0", media::INDEX, &index);
+        let empty = registry.put_blob(WEB, "{}");
+        let signature = referrer(&index, size, "signed", &empty);
+        let signature_size = signature.to_string().len();
+        let signature = put(digest_of(&signature).as_str(), media::MANIFEST, &signature);
+        let countersigned = referrer(&signature, signature_size, "countersigned", &empty);
+        put(
+            digest_of(&countersigned).as_str(),
+            media::MANIFEST,
+            &countersigned,
+        );
+        let legacy = json!({
+            "schemaVersion": 2, "mediaType": media::MANIFEST,
+            "config": { "mediaType": media::CONFIG, "digest": empty, "size": 2 },
+            "layers": [{ "mediaType": "application/vnd.dev.cosign.simplesigning.v1+json", "digest": empty, "size": 2 }],
+        });
+        put(&names::legacy_tag(&index, "sig"), media::MANIFEST, &legacy);
+        let [(_, amd64, _), (_, arm64, _)] = images;
+        Self {
+            registry,
+            client: client(),
+            index,
+            images: [amd64, arm64],
+            signature,
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn reference(&self) -> Reference {
+        self.registry.reference("team/web:1.4.0").parse().unwrap()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    async fn shipment(&self, selection: &Selection) -> Shipment {
+        let image = Located::reference(&self.client, &self.reference())
+            .await
+            .unwrap();
+        Shipment::gather(image, selection).await.unwrap()
+    }
+
+    async fn gathered(&self, path: &Path, selection: &Selection) -> Result<Shipment, Finding> {
+        let disk = Arc::new(Disk::open(path)?);
+        Shipment::gather(Located::disk(disk, &Pick::Only)?, selection).await
+    }
+}
+
+fn digests(shipment: &Shipment) -> Vec<(String, Role)> {
+    let mut all: Vec<_> = shipment
+        .graph
+        .nodes
+        .iter()
+        .map(|node| (node.raw.digest.to_string(), node.role.clone()))
+        .collect();
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    all
+}
+
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs_err::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).unwrap().display().to_string();
+                all.insert(name, fs_err::read(path).unwrap());
+            }
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn everything_that_belongs_to_an_image_goes_round_all_kinds_of_places() {
+    let world = World::new().await;
+    let all = Selection::default();
+    let shipment = world.shipment(&all).await;
+    let roles: Vec<_> = shipment.graph.nodes.iter().map(|node| &node.role).collect();
+    assert_eq!(roles.len(), 6);
+    assert_eq!(roles[..3], [&Role::Content; 3]);
+    assert_eq!(
+        shipment.graph.nodes[2].raw.digest, world.index,
+        "the index after its images"
+    );
+    assert!(roles.contains(&&Role::Referrer(world.index.clone())));
+    assert!(roles.contains(&&Role::Referrer(world.signature.clone())));
+
+    let layout = world.path("layout");
+    let archive = world.path("a/b.tar");
+    let shipments = [shipment];
+    let written = write_layout(&layout, &shipments, TagPolicy::Keep, &silent())
+        .await
+        .unwrap();
+    assert_eq!((written.new, written.named), (11, true));
+    let again = write_layout(&layout, &shipments, TagPolicy::Keep, &silent())
+        .await
+        .unwrap();
+    assert!(again.is_nothing(), "{again:?}");
+    // From a folder to an archive and from a registry to an archive are the same bytes.
+    let from_layout = [world.gathered(&layout, &all).await.unwrap()];
+    assert_eq!(digests(&from_layout[0]), digests(&shipments[0]));
+    write_archive(&archive, &from_layout, &silent())
+        .await
+        .unwrap();
+    let direct = world.path("direct.tar");
+    write_archive(&direct, &shipments, &silent()).await.unwrap();
+    assert_eq!(
+        fs_err::read(&archive).unwrap(),
+        fs_err::read(&direct).unwrap()
+    );
+
+    let from_archive = world.gathered(&archive, &all).await.unwrap();
+    assert_eq!(digests(&from_archive), digests(&shipments[0]));
+    for settings in [
+        Settings::default(),
+        Settings {
+            referrers_api: false,
+            ..Settings::default()
+        },
+    ] {
+        let other = Registry::start(settings).await.unwrap();
+        let to: Reference = other.reference("copied/web:1.4.0").parse().unwrap();
+        let mounts = Mounts::default();
+        let sent = send(
+            &world.client,
+            &to,
+            &from_archive,
+            TagPolicy::Keep,
+            &mounts,
+            &silent(),
+        )
+        .await
+        .unwrap();
+        assert_eq!(sent.pinned.digest(), &world.index);
+        assert!(!sent.is_nothing());
+        let back = Located::reference(&world.client, &to).await.unwrap();
+        let back = Shipment::gather(back, &all).await.unwrap();
+        assert_eq!(digests(&back), digests(&shipments[0]));
+        // Once more, and nothing is written.
+        let before = other.lines().len();
+        let sent = send(
+            &world.client,
+            &to,
+            &from_archive,
+            TagPolicy::Keep,
+            &mounts,
+            &silent(),
+        )
+        .await
+        .unwrap();
+        assert!(sent.is_nothing(), "{sent:?}");
+        let asked = other.lines().split_off(before);
+        assert!(
+            asked
+                .iter()
+                .all(|line| line.starts_with("HEAD ") || line.starts_with("GET ")),
+            "{asked:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_tag_comes_last_and_only_with_leave() {
+    let world = World::new().await;
+    let shipment = world.shipment(&Selection::default()).await;
+    let other = Registry::honest().await.unwrap();
+    let to: Reference = other.reference("web:1.4.0").parse().unwrap();
+    let taken = other.publish("web", "1.4.0", b"something else");
+    let mounts = Mounts::default();
+    let refused = send(
+        &world.client,
+        &to,
+        &shipment,
+        TagPolicy::Keep,
+        &mounts,
+        &silent(),
+    )
+    .await
+    .unwrap_err();
+    assert_eq!(refused.code, codes::registry::TAG_TAKEN);
+    assert!(refused.message.contains(taken.as_str()), "{refused}");
+    assert!(
+        other.lines().iter().all(|line| line.starts_with("HEAD ")),
+        "{:?}",
+        other.lines()
+    );
+    send(
+        &world.client,
+        &to,
+        &shipment,
+        TagPolicy::Move,
+        &mounts,
+        &silent(),
+    )
+    .await
+    .unwrap();
+    let last = other.lines().pop().unwrap();
+    assert_eq!(last, "PUT /v2/web/manifests/1.4.0");
+    // In a layout too.
+    let layout = world.path("layout");
+    let mut named = [shipment];
+    write_layout(&layout, &named, TagPolicy::Keep, &silent())
+        .await
+        .unwrap();
+    let before = files(&layout);
+    let image = world.registry.reference("team/web:amd64").parse().unwrap();
+    let image = Located::reference(&world.client, &image).await.unwrap();
+    named[0] = Shipment::gather(image, &Selection::default())
+        .await
+        .unwrap();
+    named[0].image.name = Some("1.4.0".to_owned());
+    let refused = write_layout(&layout, &named, TagPolicy::Keep, &silent())
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code, codes::registry::TAG_TAKEN);
+    assert_eq!(files(&layout), before);
+    write_layout(&layout, &named, TagPolicy::Move, &silent())
+        .await
+        .unwrap();
+    let moved = Disk::open(&layout).unwrap().image(&Pick::Only).unwrap();
+    assert_eq!(moved.descriptor.digest, world.images[0]);
+}
+
+#[tokio::test]
+async fn chosen_platforms_leave_the_index_as_it_is() {
+    let world = World::new().await;
+    let platform = |text: &str| Selection {
+        platforms: vec![text.parse::<Platform>().unwrap()],
+        ..Selection::default()
+    };
+    let shipment = [world.shipment(&platform("linux/arm64")).await];
+    let graph = &shipment[0].graph;
+    assert_eq!(graph.missing.len(), 1);
+    assert!(graph.missing[0].chosen);
+    let archive = world.path("arm.tar");
+    write_archive(&archive, &shipment, &silent()).await.unwrap();
+    let back = world
+        .gathered(&archive, &Selection::default())
+        .await
+        .unwrap();
+    assert_eq!(back.digest(), &world.index);
+    assert_eq!(digests(&back), digests(&shipment[0]));
+    assert!(!back.graph.missing[0].chosen);
+    let image = Located::reference(&world.client, &world.reference())
+        .await
+        .unwrap();
+    let none = Shipment::gather(image, &platform("linux/s390x"))
+        .await
+        .unwrap_err();
+    assert_eq!(none.code, codes::registry::NO_PLATFORM);
+    assert!(none.message.contains("linux/amd64, linux/arm64"), "{none}");
+}
+
+#[tokio::test]
+async fn what_is_damaged_gets_no_name() {
+    let world = World::new().await;
+    let layout = world.path("layout");
+    let shipments = [world.shipment(&Selection::default()).await];
+    write_layout(&layout, &shipments, TagPolicy::Keep, &silent())
+        .await
+        .unwrap();
+    let blob = shipments[0]
+        .graph
+        .blobs
+        .values()
+        .max_by_key(|blob| blob.size)
+        .unwrap();
+    let place = layout.join(layout::blob_path(&blob.digest));
+    let mut bytes = fs_err::read(&place).unwrap();
+    bytes[7] ^= 1;
+    fs_err::write(&place, &bytes).unwrap();
+    let damaged = [world
+        .gathered(&layout, &Selection::default())
+        .await
+        .unwrap()];
+    let archive = world.path("b.tar");
+    let refused = write_archive(&archive, &damaged, &silent())
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code, codes::registry::DIGEST_MISMATCH);
+    let refused = write_layout(&world.path("c"), &damaged, TagPolicy::Keep, &silent())
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code, codes::registry::DIGEST_MISMATCH);
+    bytes.pop();
+    fs_err::write(&place, &bytes).unwrap();
+    let refused = write_archive(&archive, &damaged, &silent())
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code, codes::registry::DIGEST_MISMATCH);
+    let left: Vec<_> = fs_err::read_dir(world.folder.path())
+        .unwrap()
+        .map(|one| one.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["layout"], "nothing else is left behind");
+}
+
+#[tokio::test]
+async fn a_registry_that_lies_leaves_nothing() {
+    let world = World::new().await;
+    let shipments = [world.shipment(&Selection::default()).await];
+    for fault in [
+        bundle_testkit::registry::Fault::LyingBlob,
+        bundle_testkit::registry::Fault::TruncatedBlob,
+    ] {
+        world.registry.set_fault(Some(fault.clone()));
+        let refused = write_archive(&world.path("x.tar"), &shipments, &silent())
+            .await
+            .unwrap_err();
+        assert_ne!(
+            refused.code,
+            codes::usage::FILE_UNWRITABLE,
+            "{fault:?}: {refused}"
+        );
+        write_layout(&world.path("x"), &shipments, TagPolicy::Keep, &silent())
+            .await
+            .unwrap_err();
+        assert_eq!(fs_err::read_dir(world.folder.path()).unwrap().count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn other_files_are_left_alone() {
+    let world = World::new().await;
+    let shipments = [world.shipment(&Selection::default()).await];
+    let thesis = world.path("thesis.tar");
+    fs_err::write(&thesis, "years of work").unwrap();
+    let refused = write_archive(&thesis, &shipments, &silent())
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code, codes::usage::FILE_UNWRITABLE);
+    let refused = write_layout(world.folder.path(), &shipments, TagPolicy::Keep, &silent())
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code, codes::usage::FILE_UNWRITABLE);
+    assert_eq!(fs_err::read(&thesis).unwrap(), b"years of work");
+}
+
+#[tokio::test]
+async fn bounds_hold_in_every_direction() {
+    let world = World::new().await;
+    let bounds = [
+        (
+            Bounds {
+                depth: 0,
+                ..Bounds::default()
+            },
+            "levels of indexes",
+        ),
+        (
+            Bounds {
+                referrers: 0,
+                ..Bounds::default()
+            },
+            "refer to each other",
+        ),
+        (
+            Bounds {
+                manifests: 2,
+                ..Bounds::default()
+            },
+            "manifests",
+        ),
+        (
+            Bounds {
+                bytes: 500,
+                ..Bounds::default()
+            },
+            "of manifests",
+        ),
+        (
+            Bounds {
+                blobs: 2,
+                ..Bounds::default()
+            },
+            "blobs",
+        ),
+    ];
+    for (bounds, what) in bounds {
+        let image = Located::reference(&world.client, &world.reference())
+            .await
+            .unwrap();
+        let selection = Selection {
+            bounds,
+            ..Selection::default()
+        };
+        let refused = Shipment::gather(image, &selection).await.unwrap_err();
+        assert_eq!(refused.code, codes::registry::TOO_LARGE);
+        assert!(refused.message.contains(what), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_digests_is_filled_from_elsewhere() {
+    let world = World::new().await;
+    let shipments = [world.shipment(&Selection::default()).await];
+    let text = Sources::of(&shipments, &[]).unwrap().to_yaml();
+    let sources = Sources::parse(text.as_bytes(), "sources.yaml").unwrap();
+    let [one] = sources.artifacts.as_slice() else {
+        panic!("{text}");
+    };
+    let source = Source::registry(&world.client, &one.origin().unwrap());
+    let image = Located::listed(source, one).await.unwrap();
+    let selection = one.selection(&Selection::default()).unwrap();
+    let again = Shipment::gather(image, &selection).await.unwrap();
+    assert_eq!(digests(&again), digests(&shipments[0]));
+    let hostile = text.replace(".sig", ".exe");
+    let refused = Sources::parse(hostile.as_bytes(), "sources.yaml").unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("is not a tag that belongs to a digest"),
+        "{refused}"
+    );
+    let refused = Sources::parse(b"kind: Sources\n", "sources.yaml").unwrap_err();
+    assert!(refused.to_string().contains("cannot be read"), "{refused}");
+}

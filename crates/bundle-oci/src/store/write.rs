@@ -1,0 +1,519 @@
+//! Shipments to this disk: a layout folder that grows, or an archive in one go; whole or not at all.
+//! Not here: what belongs to a shipment (graph), and registries (send).
+
+use std::collections::BTreeMap;
+use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::reference::Digest;
+use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use tempfile::{NamedTempFile, TempPath};
+use tokio::sync::mpsc;
+
+use super::names::{CONTAINERD_NAME, is_attached};
+use super::{Disk, Role, Shipment};
+use crate::archive::{Plan, is_archive};
+use crate::blob::{Blob, BlobContent, changed};
+use crate::hash::Hasher;
+use crate::layout;
+use crate::manifest::{Descriptor, Index, write as document};
+use crate::progress::Progress;
+use crate::registry::TagPolicy;
+
+/// Blobs that are written at once.
+const AT_ONCE: usize = 4;
+/// Batches of a blob that wait for the disk, and how large one is made.
+const AHEAD: usize = 2;
+const BATCH: usize = 256 << 10;
+
+/// What was written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Blobs and manifests that were not there.
+    pub new: usize,
+    /// Those that were.
+    pub present: usize,
+    /// Bytes of the new ones.
+    pub bytes: u64,
+    /// Whether the index changed: something has a name now that it had not.
+    pub named: bool,
+}
+
+impl Written {
+    /// Whether nothing changed.
+    pub fn is_nothing(&self) -> bool {
+        self.new == 0 && !self.named
+    }
+}
+
+/// Writes the shipments as one archive. An archive that is there is replaced; another file is left alone and refused.
+pub async fn write_archive(
+    path: &Path,
+    shipments: &[Shipment],
+    progress: &Arc<dyn Progress>,
+) -> Result<Written, Finding> {
+    let there = fs_err::symlink_metadata(path);
+    if there.is_ok() && !is_archive(path) {
+        return Err(Finding::error(
+            codes::usage::FILE_UNWRITABLE,
+            format!("`{}` exists and is not an archive", path.display()),
+        )
+        .hint("name a file that does not exist yet; nothing was overwritten"));
+    }
+    let unwritable = |error: &io::Error| unwritable("archive", path, error);
+    let mut index = Index::empty();
+    index.manifests = entries(shipments)?;
+    let pieces = pieces(shipments);
+    let sizes = pieces
+        .iter()
+        .map(|(digest, piece)| (digest.clone(), piece.size()))
+        .collect();
+    let plan = Plan::new(document(&index), sizes);
+    let temporary = begin(path, &plan).map_err(|error| unwritable(&error))?;
+    let total: u64 = pieces.values().map(Piece::size).sum();
+    progress.expect(total);
+    let count = pieces.len();
+    let jobs = pieces.into_iter().map(|(digest, piece)| {
+        let place = temporary.to_path_buf();
+        let offset = plan.offset(&digest).unwrap_or_default();
+        async move {
+            let blob = piece.blob(progress)?;
+            let file = fs_err::OpenOptions::new()
+                .write(true)
+                .open(place)
+                .and_then(|mut file| file.seek(SeekFrom::Start(offset)).map(|_| file))
+                .map_err(|error| unwritable(&error))?;
+            store(blob, file, progress)
+                .await
+                .map_err(|error| error.finding("archive", path))
+        }
+    });
+    stream::iter(jobs)
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await?;
+    fs_err::OpenOptions::new()
+        .write(true)
+        .open(&temporary)
+        .and_then(|file| file.sync_all())
+        .map_err(|error| unwritable(&error))?;
+    temporary
+        .persist(path)
+        .map_err(|error| unwritable(&error.error))?;
+    Ok(Written {
+        new: count,
+        present: 0,
+        bytes: total,
+        named: true,
+    })
+}
+
+fn begin(path: &Path, plan: &Plan) -> io::Result<TempPath> {
+    let parent = parent(path);
+    fs_err::create_dir_all(parent)?;
+    let file = temporary(parent)?;
+    let (file, place) = file.into_parts();
+    let mut file = fs_err::File::from_parts(file, place.to_path_buf());
+    plan.begin(&mut file)?;
+    Ok(place)
+}
+
+/// Adds the shipments to a layout folder, which is made if it is not there. What is there already is not fetched again. A name that is there for
+/// other content is given to the new content only if `tags` say so.
+pub async fn write_layout(
+    folder: &Path,
+    shipments: &[Shipment],
+    tags: TagPolicy,
+    progress: &Arc<dyn Progress>,
+) -> Result<Written, Finding> {
+    let unwritable = |error: &io::Error| unwritable("layout", folder, error);
+    let is_there = fs_err::symlink_metadata(folder).is_ok();
+    if is_there && !layout::is_layout(folder) && !layout::is_empty(folder) {
+        return Err(Finding::error(
+            codes::usage::FILE_UNWRITABLE,
+            format!("`{}` exists and is not an OCI layout", folder.display()),
+        )
+        .hint("name a folder that does not exist yet; nothing was overwritten"));
+    }
+    let entries = entries(shipments)?;
+    if is_there && layout::is_layout(folder) {
+        // Before anything is fetched: what would be refused at the end.
+        merged(folder, &entries, tags)?;
+        let mut written = fill(folder, folder, shipments, progress).await?;
+        written.named = rename_into_index(folder, &entries, tags)?;
+        return Ok(written);
+    }
+    let parent = parent(folder);
+    fs_err::create_dir_all(parent).map_err(|error| unwritable(&error))?;
+    let growing = tempfile::Builder::new()
+        .prefix(".kubectl-bundle-")
+        .tempdir_in(parent)
+        .map_err(|error| unwritable(&error))?;
+    let new = growing.path().join("new");
+    let mut written = fill(folder, &new, shipments, progress).await?;
+    written.named = true;
+    let mut index = Index::empty();
+    index.manifests = entries;
+    fs_err::write(new.join(layout::INDEX), document(&index))
+        .and_then(|()| fs_err::write(new.join(layout::MARK), layout::MARK_CONTENT))
+        // An empty folder gives way; anything that came into it meanwhile does not.
+        .and_then(|()| {
+            if is_there {
+                fs_err::remove_dir(folder)?;
+            }
+            fs_err::rename(&new, folder)
+        })
+        .map_err(|error| unwritable(&error))?;
+    Ok(written)
+}
+
+/// Writes every blob that is not there, each under its name only when it is whole.
+async fn fill(
+    said: &Path,
+    folder: &Path,
+    shipments: &[Shipment],
+    progress: &Arc<dyn Progress>,
+) -> Result<Written, Finding> {
+    let unwritable = |error: &io::Error| unwritable("layout", said, error);
+    let blobs = folder.join(layout::BLOBS);
+    fs_err::create_dir_all(&blobs).map_err(|error| unwritable(&error))?;
+    let mut written = Written::default();
+    let mut jobs = Vec::new();
+    for (digest, piece) in pieces(shipments) {
+        let place = blobs.join(digest.hex());
+        let size = piece.size();
+        match fs_err::symlink_metadata(&place) {
+            Ok(found) if found.is_file() && found.len() == size => written.present += 1,
+            _ => {
+                written.new += 1;
+                written.bytes += size;
+                jobs.push((place, piece));
+            }
+        }
+    }
+    progress.expect(written.bytes);
+    let jobs = jobs.into_iter().map(|(place, piece)| {
+        let blobs = &blobs;
+        async move {
+            let blob = piece.blob(progress)?;
+            let (file, temporary) = temporary(blobs)
+                .map_err(|error| unwritable(&error))?
+                .into_parts();
+            let file = fs_err::File::from_parts(file, place.clone());
+            store(blob, file, progress)
+                .await
+                .map_err(|error| error.finding("layout", said))?;
+            temporary
+                .persist(&place)
+                .map_err(|error| unwritable(&error.error))
+        }
+    });
+    stream::iter(jobs)
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await?;
+    Ok(written)
+}
+
+/// Gives the shipments their names in a layout that is there; whether that changed anything.
+fn rename_into_index(
+    folder: &Path,
+    entries: &[serde_json::Value],
+    tags: TagPolicy,
+) -> Result<bool, Finding> {
+    let unwritable = |error: &io::Error| unwritable("layout", folder, error);
+    // Two programs that add to one layout wait for each other: neither loses the other's names.
+    let lock = fs_err::File::open(folder.join(layout::MARK)).map_err(|error| unwritable(&error))?;
+    lock.file().lock().map_err(|error| unwritable(&error))?;
+    let Some(index) = merged(folder, entries, tags)? else {
+        return Ok(false);
+    };
+    temporary(folder)
+        .and_then(|mut file| {
+            file.write_all(&document(&index))?;
+            file.as_file().sync_all()?;
+            file.persist(folder.join(layout::INDEX))
+                .map_err(|error| error.error)
+        })
+        .map_err(|error| unwritable(&error))?;
+    Ok(true)
+}
+
+/// The index of a layout with these entries; `None` if it has them.
+fn merged(
+    folder: &Path,
+    entries: &[serde_json::Value],
+    tags: TagPolicy,
+) -> Result<Option<Index>, Finding> {
+    let disk = Disk::open(folder)?;
+    let mut index = disk.index()?;
+    let mut new = false;
+    for entry in entries {
+        let name = &entry["annotations"][layout::NAME];
+        let same_name = |one: &serde_json::Value| one["annotations"][layout::NAME] == *name;
+        if index
+            .manifests
+            .iter()
+            .any(|one| one["digest"] == entry["digest"] && same_name(one))
+        {
+            continue;
+        }
+        if let Some(name) = name.as_str() {
+            let taken = index.manifests.iter().find(|one| same_name(one));
+            if let Some(taken) = taken
+                && tags == TagPolicy::Keep
+            {
+                return Err(Finding::error(
+                    codes::registry::TAG_TAKEN,
+                    format!(
+                        "`{name}` names other content in `{}`, {}",
+                        folder.display(),
+                        taken["digest"].as_str().unwrap_or_default()
+                    ),
+                )
+                .hint("choose another name, LAYOUT:NAME, or say that the name shall move (--overwrite-tag)"));
+            }
+            index.manifests.retain(|one| !same_name(one));
+        }
+        new = true;
+        index.manifests.push(entry.clone());
+    }
+    Ok(new.then_some(index))
+}
+
+/// The entries of an index for these shipments: the images by name, what belongs to them, and what refers to them, in an order that does not
+/// depend on who was quicker.
+fn entries(shipments: &[Shipment]) -> Result<Vec<serde_json::Value>, Finding> {
+    let mut named: BTreeMap<(Option<String>, Digest), Descriptor> = BTreeMap::new();
+    let mut unnamed: BTreeMap<Digest, Descriptor> = BTreeMap::new();
+    let mut taken: BTreeMap<String, Digest> = BTreeMap::new();
+    for shipment in shipments {
+        let image = &shipment.image;
+        let name = image.name.clone();
+        if let Some(name) = &name {
+            let before = taken.insert(name.clone(), image.root.digest.clone());
+            if let Some(before) = before.filter(|before| *before != image.root.digest) {
+                return Err(Finding::error(
+                    codes::usage::BAD_ARGUMENT,
+                    format!(
+                        "two images would be called `{name}`: {before} and {}",
+                        image.root.digest
+                    ),
+                )
+                .hint("write them to places of their own"));
+            }
+        }
+        for node in &shipment.graph.nodes {
+            let mut entry = node.raw.descriptor();
+            let mut called = None;
+            if node.raw.digest == image.root.digest && node.role == Role::Content {
+                called.clone_from(&name);
+                if let Some(origin) = &image.origin {
+                    entry
+                        .annotations
+                        .insert(CONTAINERD_NAME.to_owned(), origin.to_string());
+                }
+            } else {
+                match &node.role {
+                    Role::Content => continue,
+                    Role::Referrer(_) => {
+                        entry = node.described.clone();
+                        // Names of others mean something in their place, not here.
+                        entry.annotations.remove(layout::NAME);
+                        entry.annotations.remove(CONTAINERD_NAME);
+                        unnamed.insert(entry.digest.clone(), entry);
+                        continue;
+                    }
+                    Role::Tagged(tag) => called = Some(beside(name.as_deref(), tag)),
+                }
+            }
+            if let Some(called) = &called {
+                entry
+                    .annotations
+                    .insert(layout::NAME.to_owned(), called.clone());
+            }
+            named.insert((called, entry.digest.clone()), entry);
+        }
+    }
+    let values = named.into_values().chain(unnamed.into_values());
+    values
+        .map(|entry| {
+            serde_json::to_value(&entry).map_err(|error| {
+                Finding::error(
+                    codes::registry::MALFORMED,
+                    format!("cannot write an index: {error}"),
+                )
+            })
+        })
+        .collect()
+}
+
+/// What something is called that is kept beside an image under a tag: where the image has its whole reference as a name, it has one too.
+fn beside(name: Option<&str>, tag: &str) -> String {
+    let reference: Option<bundle_core::reference::Reference> =
+        name.and_then(|name| name.parse().ok());
+    match reference {
+        Some(reference) if !is_attached(reference.tag().unwrap_or_default()) => {
+            format!("{}:{tag}", reference.name())
+        }
+        _ => tag.to_owned(),
+    }
+}
+
+/// A blob or document to be written, with where it comes from.
+enum Piece<'a> {
+    Document(&'a super::Node),
+    Blob(&'a super::Source, &'a Descriptor),
+}
+
+impl Piece<'_> {
+    fn size(&self) -> u64 {
+        match self {
+            Self::Document(node) => node.raw.bytes.len() as u64,
+            Self::Blob(_, descriptor) => descriptor.size,
+        }
+    }
+
+    fn blob(&self, progress: &Arc<dyn Progress>) -> Result<Blob, Finding> {
+        match self {
+            Self::Document(node) => Ok(Blob {
+                descriptor: node.raw.descriptor(),
+                content: BlobContent::Memory(node.raw.bytes.clone()),
+            }),
+            Self::Blob(source, descriptor) => source.watched_blob(descriptor, progress),
+        }
+    }
+}
+
+/// Everything of all shipments, each digest once.
+fn pieces(shipments: &[Shipment]) -> BTreeMap<Digest, Piece<'_>> {
+    let mut all = BTreeMap::new();
+    for shipment in shipments {
+        for (digest, blob) in &shipment.graph.blobs {
+            all.entry(digest.clone())
+                .or_insert(Piece::Blob(&shipment.image.source, blob));
+        }
+        for node in &shipment.graph.nodes {
+            all.insert(node.raw.digest.clone(), Piece::Document(node));
+        }
+    }
+    all
+}
+
+/// Why content did not get to the disk: the source's finding, or the disk's refusal.
+enum Unstored {
+    Source(Finding),
+    Disk(io::Error),
+}
+
+impl Unstored {
+    fn finding(self, what: &str, path: &Path) -> Finding {
+        match self {
+            Self::Source(finding) => finding,
+            Self::Disk(error) => unwritable(what, path, &error),
+        }
+    }
+}
+
+/// Writes a blob where the file stands, and says whether all of it is what its digest says. Writing has a thread of its own.
+async fn store(
+    blob: Blob,
+    mut file: fs_err::File,
+    progress: &Arc<dyn Progress>,
+) -> Result<(), Unstored> {
+    let Descriptor { digest, size, .. } = blob.descriptor.clone();
+    // What comes from a registry was hashed on its way; once is enough.
+    let mut hasher = (!matches!(blob.content, BlobContent::Elsewhere(_))).then(Hasher::new);
+    let (batches, mut source) = mpsc::channel::<Vec<Bytes>>(AHEAD);
+    let writer =
+        tokio::task::spawn_blocking(move || -> Result<(u64, Option<Digest>), io::Error> {
+            let mut count = 0;
+            while let Some(batch) = source.blocking_recv() {
+                for piece in batch {
+                    if let Some(hasher) = &mut hasher {
+                        hasher.update(&piece);
+                    }
+                    file.write_all(&piece)?;
+                    count += piece.len() as u64;
+                }
+            }
+            file.flush()?;
+            Ok((count, hasher.map(Hasher::finish)))
+        });
+    let fed = feed(blob, batches, progress).await;
+    let written = writer
+        .await
+        .map_err(|_| Unstored::Disk(io::Error::other("the writer ended early")))?
+        .map_err(Unstored::Disk)?;
+    fed.map_err(Unstored::Source)?;
+    match written {
+        (count, _) if count != size => Err(Unstored::Source(changed(
+            &digest,
+            &format!("{count} bytes where {size} are named"),
+        ))),
+        (_, Some(found)) if found != digest => {
+            Err(Unstored::Source(changed(&digest, &found.to_string())))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn feed(
+    blob: Blob,
+    batches: mpsc::Sender<Vec<Bytes>>,
+    progress: &Arc<dyn Progress>,
+) -> Result<(), Finding> {
+    // Registries count what they send themselves.
+    let counted = matches!(blob.content, BlobContent::Elsewhere(_));
+    let mut pieces = blob.open(0);
+    let mut batch = Vec::new();
+    let mut bytes = 0;
+    while let Some(piece) = pieces.next().await {
+        let piece = piece?;
+        if !counted {
+            progress.moved(piece.len() as u64);
+        }
+        bytes += piece.len();
+        batch.push(piece);
+        if bytes >= BATCH {
+            bytes = 0;
+            // The writer has stopped: what stopped it is told by it.
+            if batches.send(std::mem::take(&mut batch)).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+    // An error is the writer's here too.
+    drop(batches.send(batch).await);
+    Ok(())
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A file that grows under no name that anybody looks for, and is as readable in the end as any other.
+fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".kubectl-bundle-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(folder)
+}
+
+fn unwritable(what: &str, path: &Path, error: &io::Error) -> Finding {
+    Finding::error(
+        codes::usage::FILE_UNWRITABLE,
+        format!("cannot write the OCI {what} `{}`: {error}", path.display()),
+    )
+    .hint("nothing was left behind under that name")
+}

@@ -1,0 +1,121 @@
+//! `load`: what `save` wrote goes into a registry, all of it below one prefix, and clusters are told where it is.
+//! Not here: the carrying (shipping, bundle-oci).
+
+mod mirrors;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bundle_core::reference::Reference;
+use bundle_oci::registry::Client;
+use bundle_oci::store::{
+    Disk, Located, Mirror, Mounts, Relocation, Selection, Shipment, Source, Sources,
+};
+
+use crate::failure::Outcome;
+use crate::files;
+use crate::registry::{self, RegistrySettings};
+use crate::shipping::{self, Report};
+use crate::ui::format::Format;
+use crate::ui::{Table, Ui};
+
+/// What `load` needs to know.
+pub(crate) struct Load {
+    /// An archive, a layout or a list.
+    pub(crate) file: PathBuf,
+    /// Where to.
+    pub(crate) to: Relocation,
+    /// Of a list: who has it all.
+    pub(crate) from: Option<Relocation>,
+    /// Where the mirrors are written.
+    pub(crate) mirrors_out: Option<PathBuf>,
+    /// Whether signatures and the like stay behind.
+    pub(crate) no_referrers: bool,
+    /// Whether tags may be moved.
+    pub(crate) overwrite_tag: bool,
+    /// How to print.
+    pub(crate) format: Option<Format>,
+    /// How to talk to registries.
+    pub(crate) registry: RegistrySettings,
+}
+
+impl Load {
+    /// Loads, and prints where everything is now.
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
+        let client = registry::client(&self.registry)?;
+        let mut places: Vec<(Shipment, Reference)> = Vec::new();
+        for (image, selection) in self.wanted(ui, &client).await? {
+            let shipment = shipping::gather(ui, image, &selection).await?;
+            let place = self.to.of(shipment.origin()?, shipment.digest())?;
+            places.push((shipment, place));
+        }
+        let tags = shipping::policy(self.overwrite_tag);
+        let mounts = Mounts::default();
+        let mut report = Report::empty();
+        for (shipment, place) in &places {
+            shipping::dispatch(ui, &client, shipment, place, tags, &mounts, &mut report).await?;
+        }
+        let mut mirrors: Vec<Mirror> = Vec::new();
+        for (shipment, _) in &places {
+            mirrors.push(self.to.mirror(shipment.origin()?.registry()));
+        }
+        mirrors.sort();
+        mirrors.dedup();
+        if let Some(out) = &self.mirrors_out {
+            let insecure = |mirror: &Mirror| is_plain(&self.registry, &mirror.host);
+            mirrors::write(ui, out, &mirrors, insecure)?;
+        }
+        shipping::tell(ui, &report, &self.to.to_string());
+        if ui.structured(self.format, &report)? {
+            return Ok(());
+        }
+        let mut table = Table::new(["SOURCE", "TARGET"]);
+        for (one, (shipment, _)) in report.artifacts.iter().zip(&places) {
+            table.row([shipment.origin()?.to_string(), one.target.clone()]);
+        }
+        ui.text(&table.render())
+    }
+
+    /// What the file names, each with what goes along.
+    async fn wanted(&self, ui: &mut Ui, client: &Client) -> Outcome<Vec<(Located, Selection)>> {
+        let selection = Selection {
+            without_referrers: self.no_referrers,
+            ..Selection::default()
+        };
+        let listed = !self.file.is_dir() && !bundle_oci::archive::is_archive(&self.file);
+        if !listed {
+            let disk = Arc::new(Disk::open(&self.file)?);
+            let mut found = Vec::new();
+            for named in disk.images()? {
+                found.push((Located::named(Arc::clone(&disk), named)?, selection.clone()));
+            }
+            return Ok(found);
+        }
+        let text = files::read(&self.file)?;
+        let sources = Sources::parse(&text, &self.file.display().to_string())?;
+        let mut found = Vec::new();
+        for one in &sources.artifacts {
+            let origin = one.origin()?;
+            let place = match &self.from {
+                Some(from) => from.of(&origin, &one.digest)?,
+                None => origin,
+            };
+            let _progress = ui.progress(&format!("reading {place}"));
+            let source = Source::registry(client, &place);
+            let image = Located::listed(source, one).await?;
+            found.push((image, one.selection(&selection)?));
+        }
+        Ok(found)
+    }
+}
+
+/// Whether the registry is spoken to without TLS, which clusters have to be told.
+fn is_plain(settings: &RegistrySettings, registry: &str) -> bool {
+    let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
+    let loopback = host == "localhost"
+        || host
+            .trim_matches(['[', ']'])
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback());
+    loopback || settings.plain_http.contains(registry)
+}

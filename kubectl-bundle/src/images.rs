@@ -1,0 +1,55 @@
+//! The container images of a package, as its lock says where they are.
+//! Not here: finding and locking them (bundle-core, build), and carrying them (shipping).
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::images;
+use bundle_core::reference::Reference;
+use bundle_oci::Limits;
+use bundle_oci::registry::Client;
+use bundle_oci::store::Located;
+
+use crate::failure::Outcome;
+use crate::ui::Ui;
+
+/// Every image of the package, each once, as it is in its registry now under the digest of the lock.
+pub(crate) async fn of(ui: &mut Ui, client: &Client, package: &Located) -> Outcome<Vec<Located>> {
+    let references = references(ui, package).await?;
+    let mut images: Vec<Located> = Vec::new();
+    for reference in references {
+        let _progress = ui.progress(&format!("reading {reference}"));
+        images.push(Located::reference(client, &reference).await?);
+    }
+    Ok(images)
+}
+
+async fn references(ui: &mut Ui, package: &Located) -> Outcome<Vec<Reference>> {
+    let called = package
+        .origin
+        .as_ref()
+        .map_or_else(|| package.root.digest.to_string(), ToString::to_string);
+    let files = {
+        let _progress = ui.progress(&format!("reading {called}"));
+        package.files(&Limits::default()).await?
+    };
+    if !files.contains_key(images::LOCK_FILE) {
+        return Err(Finding::error(
+            codes::registry::NO_LOCK,
+            format!(
+                "the package has no {}, so nobody knows which images it runs",
+                images::LOCK_FILE
+            ),
+        )
+        .about(called)
+        .hint("build it with `kubectl bundle build --lock`, or name its images one by one")
+        .into());
+    }
+    let mut references: Vec<Reference> = Vec::new();
+    for image in images::locked(&files)? {
+        let reference = image.reference()?.reference().clone();
+        let pinned = reference.pin(image.digest).reference().clone();
+        if !references.contains(&pinned) {
+            references.push(pinned);
+        }
+    }
+    Ok(references)
+}

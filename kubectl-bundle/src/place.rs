@@ -1,0 +1,267 @@
+//! Where an artifact is or goes, as a person names it: a reference in a registry, a layout, an archive, or a folder of manifests.
+//! Not here: reading any of them (bundle-oci) and building a folder (content).
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::reference::Reference;
+use bundle_oci::registry::Client;
+use bundle_oci::store::{Disk, Located, Pick};
+use bundle_oci::{archive, layout};
+
+use crate::failure::Outcome;
+
+/// A place that an artifact is in, or goes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A reference in a registry.
+    Registry(Reference),
+    /// An OCI layout, and which of its images.
+    Layout(PathBuf, Pick),
+    /// An OCI layout in a tar, and which of its images.
+    Archive(PathBuf, Pick),
+    /// A folder of manifests.
+    Folder(PathBuf),
+}
+
+/// How copy tools name layouts, archives and references where it could be any.
+const LAYOUT: &str = "oci:";
+const ARCHIVE: &str = "oci-archive:";
+const REGISTRY: &str = "docker://";
+
+impl Place {
+    /// Where to read from. A path that exists is a path, also with `:NAME` or `@DIGEST` behind it for one of several images.
+    pub(crate) fn source(text: &str) -> Outcome<Self> {
+        if let Some(reference) = text.strip_prefix(REGISTRY) {
+            return Ok(Self::Registry(reference.parse()?));
+        }
+        let bare = text
+            .strip_prefix(LAYOUT)
+            .or_else(|| text.strip_prefix(ARCHIVE))
+            .unwrap_or(text);
+        if let Some((path, pick)) = on_disk(bare) {
+            return Self::found(path, pick);
+        }
+        if bare.len() < text.len() || looks_like_a_path(bare) {
+            return Err(Finding::error(codes::usage::FILE_UNREADABLE, "there is no such file or folder")
+                .in_file(bare)
+                .hint("name a folder with bundle.yaml and manifests/ in it, an OCI layout or archive, or a reference, REGISTRY/REPOSITORY:TAG")
+                .into());
+        }
+        Ok(Self::Registry(text.parse()?))
+    }
+
+    /// Where to write to: what exists, looks like a path (`./…`, `/…`, `….oci`, `….tar`) or has a transport's name is on this disk.
+    pub(crate) fn target(text: &str) -> Outcome<Self> {
+        if let Some(reference) = text.strip_prefix(REGISTRY) {
+            return Ok(Self::Registry(reference.parse()?));
+        }
+        if let Some(rest) = text.strip_prefix(LAYOUT) {
+            let (path, pick) = on_disk(rest).unwrap_or_else(|| split(rest));
+            return Ok(Self::Layout(path, pick));
+        }
+        if let Some(rest) = text.strip_prefix(ARCHIVE) {
+            let (path, pick) = on_disk(rest).unwrap_or_else(|| split(rest));
+            return Ok(Self::Archive(path, pick));
+        }
+        let (path, pick) = match on_disk(text) {
+            Some(found) => found,
+            None if looks_like_a_path(text) => split(text),
+            None => {
+                return match text.parse() {
+                    Ok(reference) => Ok(Self::Registry(reference)),
+                    // Without a registry in it, it can only be meant as a path.
+                    Err(finding) if text.contains([':', '@']) => Err(finding.into()),
+                    Err(_) => Ok(Self::on_path(text.into(), Pick::Only)),
+                };
+            }
+        };
+        Ok(Self::on_path(path, pick))
+    }
+
+    fn on_path(path: PathBuf, pick: Pick) -> Self {
+        let tar = path
+            .extension()
+            .is_some_and(|ending| ending.eq_ignore_ascii_case("tar"));
+        if path.is_dir() || !tar && !path.is_file() {
+            Self::Layout(path, pick)
+        } else {
+            Self::Archive(path, pick)
+        }
+    }
+
+    /// What a path that exists is.
+    fn found(path: PathBuf, pick: Pick) -> Outcome<Self> {
+        if layout::is_layout(&path) {
+            return Ok(Self::Layout(path, pick));
+        }
+        if path.is_dir() && pick == Pick::Only {
+            return Ok(Self::Folder(path));
+        }
+        if path.is_file() && archive::is_archive(&path) {
+            return Ok(Self::Archive(path, pick));
+        }
+        let what = if path.is_dir() {
+            "it is not an OCI layout, so it has no images to choose from"
+        } else {
+            "it is neither a folder nor an OCI archive"
+        };
+        Err(Finding::error(codes::usage::FILE_UNREADABLE, what)
+            .in_file(path.display().to_string())
+            .hint("name a folder with bundle.yaml and manifests/ in it, an OCI layout or archive, or a reference, REGISTRY/REPOSITORY:TAG")
+            .into())
+    }
+
+    /// The image at this place; `None` for a folder of manifests, which has to be built first. Of a registry, the manifest is read.
+    pub(crate) async fn open(&self, client: &Client) -> Outcome<Option<Located>> {
+        match self {
+            Self::Registry(reference) => Ok(Some(Located::reference(client, reference).await?)),
+            Self::Layout(path, pick) | Self::Archive(path, pick) => {
+                let disk = Arc::new(Disk::open(path)?);
+                Ok(Some(Located::disk(disk, pick)?))
+            }
+            Self::Folder(_) => Ok(None),
+        }
+    }
+
+    /// The name that a person gave for it in a layout.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Layout(_, Pick::Name(name)) | Self::Archive(_, Pick::Name(name)) => Some(name),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Registry(reference) => reference.fmt(f),
+            Self::Layout(path, pick) | Self::Archive(path, pick) => {
+                path.display().fmt(f)?;
+                match pick {
+                    Pick::Only => Ok(()),
+                    Pick::Name(name) => write!(f, ":{name}"),
+                    Pick::Digest(digest) => write!(f, "@{digest}"),
+                }
+            }
+            Self::Folder(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// The path that exists and which image of it; the longest path wins.
+fn on_disk(text: &str) -> Option<(PathBuf, Pick)> {
+    if Path::new(text).exists() {
+        return Some((text.into(), Pick::Only));
+    }
+    let ends = text
+        .char_indices()
+        .filter(|(_, c)| matches!(c, ':' | '@'))
+        .map(|(at, _)| at);
+    ends.rev()
+        .filter_map(|at| Some((PathBuf::from(&text[..at]), pick(&text[at..])?)))
+        .find(|(path, _)| layout::is_layout(path) || archive::is_archive(path))
+}
+
+/// `:NAME` or `@DIGEST`.
+fn pick(text: &str) -> Option<Pick> {
+    if let Some(digest) = text.strip_prefix('@') {
+        return digest.parse().ok().map(Pick::Digest);
+    }
+    let name = text.strip_prefix(':').filter(|name| !name.is_empty())?;
+    Some(Pick::Name(name.to_owned()))
+}
+
+/// A path that need not exist, and the name that an image shall have in it.
+fn split(text: &str) -> (PathBuf, Pick) {
+    // A drive letter is no path of its own.
+    let from = if text
+        .get(1..3)
+        .is_some_and(|rest| rest == ":\\" || rest == ":/")
+    {
+        2
+    } else {
+        0
+    };
+    match text[from..].find(':') {
+        Some(at) => {
+            let (path, name) = text.split_at(from + at);
+            match pick(name) {
+                Some(pick) => (path.into(), pick),
+                None => (text.into(), Pick::Only),
+            }
+        }
+        None => (text.into(), Pick::Only),
+    }
+}
+
+fn looks_like_a_path(text: &str) -> bool {
+    let path = split(text).0;
+    let ends = |ending: &str| {
+        path.extension()
+            .is_some_and(|found| found.eq_ignore_ascii_case(ending))
+    };
+    text.starts_with(['.', '/', '\\'])
+        || text.get(1..3).is_some_and(|rest| rest == ":\\")
+        || ends("tar")
+        || ends("oci")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_exist_is_named_by_its_looks() {
+        let layout = |path: &str, pick| Place::Layout(path.into(), pick);
+        let archive = |path: &str, pick| Place::Archive(path.into(), pick);
+        let name = |text: &str| Pick::Name(text.to_owned());
+        for (text, place) in [
+            ("dist/web.oci", layout("dist/web.oci", Pick::Only)),
+            ("web", layout("web", Pick::Only)),
+            ("./web:1.4.0", layout("./web", name("1.4.0"))),
+            ("web.tar", archive("web.tar", Pick::Only)),
+            ("dist.d/web.tar", archive("dist.d/web.tar", Pick::Only)),
+            (
+                "/tmp/all.tar:registry.example.com/web:1",
+                archive("/tmp/all.tar", name("registry.example.com/web:1")),
+            ),
+            ("oci:web:1", layout("web", name("1"))),
+            ("oci-archive:web", archive("web", Pick::Only)),
+            (
+                "registry.example.com/web:1",
+                Place::Registry("registry.example.com/web:1".parse().unwrap()),
+            ),
+            (
+                "docker://localhost:5000/web:1",
+                Place::Registry("localhost:5000/web:1".parse().unwrap()),
+            ),
+        ] {
+            assert_eq!(Place::target(text).unwrap(), place, "{text}");
+        }
+        assert!(Place::target("web:1.4.0").is_err());
+    }
+
+    #[test]
+    fn a_path_that_exists_is_a_path() {
+        let root = tempfile::tempdir().unwrap();
+        let web = root.path().join("web");
+        fs_err::create_dir(&web).unwrap();
+        let text = web.display().to_string();
+        assert_eq!(Place::source(&text).unwrap(), Place::Folder(web.clone()));
+        assert!(Place::source(&format!("{text}:1")).is_err());
+        fs_err::write(web.join("oci-layout"), "{}").unwrap();
+        let only = Place::Layout(web.clone(), Pick::Only);
+        assert_eq!(Place::source(&text).unwrap(), only);
+        assert_eq!(Place::target(&text).unwrap(), only);
+        let named = Place::Layout(web, Pick::Name("registry.example.com/web:1".to_owned()));
+        let text = format!("{text}:registry.example.com/web:1");
+        assert_eq!(Place::source(&text).unwrap(), named);
+        assert_eq!(named.to_string(), text);
+        assert!(Place::source("./nowhere.tar").is_err());
+        assert!(Place::source("nowhere").is_err());
+    }
+}

@@ -1,0 +1,133 @@
+//! What the verbs are to do that carry content: copy, pull, push, save, load.
+//! Not here: carrying it (commands).
+
+use bundle_oci::store::Selection;
+
+use super::{Environment, registry, unusable};
+use crate::args;
+use crate::commands::{copy, load, pull, push, save};
+use crate::failure::Outcome;
+use crate::place::Place;
+
+fn along(args: &args::Along) -> Outcome<Selection> {
+    let platforms = args
+        .platform
+        .iter()
+        .map(|text| {
+            text.parse()
+                .map_err(|why: String| unusable("--platform", &why))
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(Selection {
+        without_referrers: args.no_referrers,
+        platforms,
+        ..Selection::default()
+    })
+}
+
+pub(super) fn copy(args: args::Copy, environment: &Environment) -> Outcome<copy::Copy> {
+    let target = Place::target(&args.target)?;
+    let images_to = args.images_to.as_deref().map(str::parse).transpose()?;
+    if args.images && images_to.is_none() && matches!(target, Place::Registry(_)) {
+        return Err(unusable("--images", "it is not said where the images go")
+            .hint("name a registry and a prefix for them: --images-to REGISTRY/PREFIX")
+            .into());
+    }
+    Ok(copy::Copy {
+        source: Place::source(&args.source)?,
+        target,
+        selection: along(&args.along)?,
+        images: args.images,
+        images_to,
+        overwrite_tag: args.overwrite_tag,
+        format: args.output.map(Into::into),
+        registry: registry::settings(args.registry, environment)?,
+    })
+}
+
+pub(super) fn pull(args: args::Pull, environment: &Environment) -> Outcome<pull::Pull> {
+    let reference = registry::reference(&args.reference)?;
+    let output = if let Some(output) = &args.output {
+        // `-o json` means a format in every other verb; here it would make a folder called json.
+        if ["json", "yaml"].contains(&output.as_str()) {
+            return Err(unusable(
+                "--output",
+                &format!("`{output}` would be a folder: --output of pull names the layout"),
+            )
+            .hint(format!(
+                "to print data, use --format {output}; a folder of that name is ./{output}"
+            ))
+            .into());
+        }
+        output.clone()
+    } else {
+        let base = reference
+            .repository()
+            .rsplit('/')
+            .next()
+            .unwrap_or_default();
+        let tag = reference.tag().map(str::to_owned);
+        let tag = tag.or_else(|| Some(reference.digest()?.hex().chars().take(12).collect()));
+        format!("./{base}-{}.oci", tag.unwrap_or_default())
+    };
+    let target = Place::target(&output)?;
+    if matches!(target, Place::Registry(_)) {
+        return Err(unusable("--output", "it names a registry")
+            .hint("use `kubectl bundle copy` between registries")
+            .into());
+    }
+    Ok(pull::Pull {
+        reference,
+        target,
+        selection: along(&args.along)?,
+        overwrite_tag: args.overwrite_tag,
+        format: args.format.map(Into::into),
+        registry: registry::settings(args.registry, environment)?,
+    })
+}
+
+pub(super) fn push(args: args::Push, environment: &Environment) -> Outcome<push::Push> {
+    let source = Place::source(&args.source)?;
+    if matches!(source, Place::Registry(_)) {
+        return Err(unusable(
+            "LAYOUT|ARCHIVE|DIR",
+            &format!("there is no such file or folder: {source}"),
+        )
+        .hint("use `kubectl bundle copy` between registries")
+        .into());
+    }
+    Ok(push::Push {
+        source,
+        reference: registry::reference(&args.reference)?,
+        no_referrers: args.no_referrers,
+        overwrite_tag: args.overwrite_tag,
+        format: args.output.map(Into::into),
+        registry: registry::settings(args.registry, environment)?,
+    })
+}
+
+pub(super) fn save(args: args::Save, environment: &Environment) -> Outcome<save::Save> {
+    let references = args.references.iter().map(|text| registry::reference(text));
+    Ok(save::Save {
+        references: references.collect::<Result<_, _>>()?,
+        output: args.output,
+        selection: along(&args.along)?,
+        images: args.images,
+        sources_only: args.sources_only,
+        format: args.format.map(Into::into),
+        registry: registry::settings(args.registry, environment)?,
+    })
+}
+
+pub(super) fn load(args: args::Load, environment: &Environment) -> Outcome<load::Load> {
+    Ok(load::Load {
+        file: args.file,
+        to: args.to.parse()?,
+        from: args.from.as_deref().map(str::parse).transpose()?,
+        mirrors_out: args.mirrors_out,
+        no_referrers: args.no_referrers,
+        overwrite_tag: args.overwrite_tag,
+        format: args.output.map(Into::into),
+        registry: registry::settings(args.registry, environment)?,
+    })
+}
