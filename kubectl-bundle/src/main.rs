@@ -9,6 +9,7 @@ mod exit;
 mod failure;
 mod files;
 mod images;
+mod lock;
 mod password;
 mod place;
 mod registry;

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Data;
+use super::{Data, Registry};
 
 /// Check a folder of manifests and pack it into one OCI artifact, in an OCI image layout on disk.
 ///
 /// The folder holds `bundle.yaml` (name, version, format, Kubernetes range) and `manifests/`. Everything that is wrong is said at
 /// once. The same folder gives the same digest on every run and machine. The digest is printed on stdout.
+///
+/// Container images are found wherever pods and well-known custom resources name them; one with no tag, or with a tag that moves (`latest`,
+/// `main`, …), is refused. With `images.lock.yaml` in the folder, which --lock writes, the bundle installs the digests in it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -22,6 +25,12 @@ Examples:
 
   # Only check
   kubectl bundle build web --dry-run
+
+  # Look up the digest of every image, write web/images.lock.yaml, and install exactly these from now on
+  kubectl bundle build web --lock
+
+  # Take images of one repository whatever their tag is
+  kubectl bundle build web --allow-mutable-tags=registry.example.com/team/**
 
   # The digest for a script
   DIGEST=$(kubectl bundle build web)")]
@@ -35,10 +44,25 @@ pub(crate) struct Build {
     /// Name of the image in the layout [default: the version]
     #[arg(long, value_name = "TAG")]
     pub(crate) tag: Option<String>,
+    /// Look up the digests of all images, and write them to images.lock.yaml in the folder, to be committed
+    #[arg(long)]
+    pub(crate) lock: bool,
+    /// Take images with a tag that moves or without one, of all repositories or those that match (`registry/path/**`)
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "**"
+    )]
+    pub(crate) allow_mutable_tags: Vec<String>,
     /// Check and pack, but write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print as data
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) format: Option<Data>,
+    /// How to talk to registries, for --lock.
+    #[command(flatten)]
+    pub(crate) registry: Registry,
 }

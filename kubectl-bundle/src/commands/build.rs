@@ -3,19 +3,29 @@
 
 use std::path::PathBuf;
 
+use bundle_core::images::{Allowed, FoundImage, Lock};
 use bundle_core::reference::Digest;
 use bundle_oci::layout;
 use serde::Serialize;
 
-use crate::content;
+use crate::content::OldLock;
 use crate::failure::Outcome;
-use crate::ui::Ui;
+use crate::registry::RegistrySettings;
 use crate::ui::format::Format;
+use crate::ui::{Ui, safe};
+use crate::{content, lock, registry};
+
+/// Images that are listed on stderr; `--format` and `inspect` have all of them.
+const LISTED: usize = 50;
 
 /// What `build` needs to know.
 pub(crate) struct Build {
     /// The folder of manifests.
     pub(crate) folder: PathBuf,
+    /// Which images may have tags that move.
+    pub(crate) allowed: Allowed,
+    /// How to ask for the digests of images, if they are to be locked now.
+    pub(crate) lock: Option<RegistrySettings>,
     /// The layout; named after the package if absent.
     pub(crate) output: Option<PathBuf>,
     /// Name of the image in the layout; the version if absent.
@@ -34,14 +44,37 @@ struct Report {
     format: &'static str,
     objects: usize,
     bytes: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    images: Vec<Image>,
     #[serde(skip_serializing_if = "Option::is_none")]
     layout: Option<String>,
 }
 
+#[derive(Serialize)]
+struct Image {
+    #[serde(flatten)]
+    found: FoundImage,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    probable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<Digest>,
+}
+
 impl Build {
     /// Reads, checks, packs, writes, and prints the digest.
-    pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
-        let built = content::build(ui, &self.folder)?;
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
+        let old = if self.lock.is_some() {
+            OldLock::Forget
+        } else {
+            OldLock::Use
+        };
+        let mut opened = content::open(ui, &self.folder, &self.allowed, old)?;
+        if let Some(settings) = &self.lock {
+            let client = registry::client(settings)?;
+            let lock = lock::resolve(ui, &client, &opened).await?;
+            opened.lock(&lock, !self.dry_run)?;
+        }
+        let built = opened.pack()?;
         let package = &built.package;
         let target = self
             .output
@@ -50,6 +83,7 @@ impl Build {
         if !self.dry_run {
             layout::write(&target, &built.packed, Some(&tag))?;
         }
+        let lock = built.content.lock.unwrap_or_default();
         let report = Report {
             digest: built.packed.digest.clone(),
             name: package.name.clone(),
@@ -57,6 +91,7 @@ impl Build {
             format: built.content.format.as_str(),
             objects: built.content.objects.len(),
             bytes: built.packed.size(),
+            images: images(built.content.images, &lock),
             layout: (!self.dry_run).then(|| target.display().to_string()),
         };
         let place = report
@@ -71,9 +106,49 @@ impl Build {
             if report.objects == 1 { "" } else { "s" },
             report.bytes
         ));
+        for image in report.images.iter().take(LISTED) {
+            ui.note(line(image));
+        }
+        if report.images.len() > LISTED {
+            ui.note(format!("and {} more images", report.images.len() - LISTED));
+        }
         if !ui.structured(self.format, &report)? {
             ui.data(report.digest)?;
         }
         Ok(())
     }
+}
+
+fn images(found: Vec<FoundImage>, lock: &Lock) -> Vec<Image> {
+    found
+        .into_iter()
+        .map(|found| Image {
+            probable: found.is_probable(),
+            digest: lock.get(&found.image).map(|locked| locked.digest.clone()),
+            found,
+        })
+        .collect()
+}
+
+/// `image nginx:1.25 is sha256:… (Deployment.apps/web: spec.…, and 2 more places)`
+fn line(image: &Image) -> String {
+    let mut line = format!("image {}", safe(&image.found.image));
+    if let Some(digest) = &image.digest {
+        line += &format!(" is {digest}");
+    }
+    if image.probable {
+        line += ", probably";
+    }
+    let places = &image.found.places;
+    if let Some(place) = places.first() {
+        let object = place.object.as_deref().unwrap_or(&place.file);
+        line += &format!(" ({}: {}", safe(object), safe(&place.field.to_string()));
+        match places.len() - 1 {
+            0 => {}
+            1 => line += ", and 1 more place",
+            more => line += &format!(", and {more} more places"),
+        }
+        line.push(')');
+    }
+    line
 }

@@ -73,7 +73,7 @@ impl Command {
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         match self {
             Self::KeysGenerate(command) => command.run(ui),
-            Self::Build(command) => command.run(ui),
+            Self::Build(command) => in_runtime(command.run(ui)),
             Self::Push(command) => in_runtime(interruptible(command.run(ui))),
             Self::Pull(command) => in_runtime(interruptible(command.run(ui))),
             Self::Copy(command) => in_runtime(interruptible(command.run(ui))),

@@ -22,7 +22,7 @@ pub(crate) use printing::style;
 /// The command to run.
 pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command> {
     Ok(match verb {
-        Verb::Build(args) => Command::Build(verbs::build(args)?),
+        Verb::Build(args) => Command::Build(verbs::build(args, environment)?),
         Verb::Push(args) => Command::Push(shipping::push(args, environment)?),
         Verb::Pull(args) => Command::Pull(shipping::pull(args, environment)?),
         Verb::Copy(args) => Command::Copy(shipping::copy(args, environment)?),

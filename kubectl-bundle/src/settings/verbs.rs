@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use bundle_core::images::Allowed;
+use bundle_core::version::ServerVersion;
 use bundle_trust::keys::KeyKind;
 
 use super::{Environment, cluster, registry, unusable};
@@ -13,7 +15,7 @@ use crate::commands::{
 };
 use crate::failure::Outcome;
 
-pub(super) fn build(args: args::Build) -> Outcome<build::Build> {
+pub(super) fn build(args: args::Build, environment: &Environment) -> Outcome<build::Build> {
     // `-o json` means a format in every other verb; here it would make a folder called json.
     if let Some(format) = args
         .output
@@ -30,8 +32,23 @@ pub(super) fn build(args: args::Build) -> Outcome<build::Build> {
         ))
         .into());
     }
+    for pattern in &args.allow_mutable_tags {
+        if let Some(why) = bundle_core::policy::glob::problem(pattern) {
+            return Err(unusable("--allow-mutable-tags", &why)
+                .hint("a pattern is REGISTRY/REPOSITORY with `*` and `**`: docker.io/library/*, registry.example.com/team/**")
+                .into());
+        }
+    }
     Ok(build::Build {
         folder: args.folder,
+        allowed: Allowed {
+            patterns: args.allow_mutable_tags,
+        },
+        lock: if args.lock {
+            Some(registry::settings(args.registry, environment)?)
+        } else {
+            None
+        },
         output: args.output,
         tag: args.tag,
         dry_run: args.dry_run,
@@ -48,6 +65,11 @@ pub(super) fn inspect(args: args::Inspect, environment: &Environment) -> Outcome
     };
     Ok(inspect::Inspect {
         place,
+        objects: args.objects,
+        kubernetes: args
+            .kubernetes_version
+            .map(|text| ServerVersion::parse(&text))
+            .transpose()?,
         manifest_only: args.manifest_only,
         format: args.output.map(Into::into),
         registry: registry::settings(args.registry, environment)?,

@@ -4,6 +4,7 @@
 pub(crate) mod age;
 pub(crate) mod format;
 mod progress;
+mod safe;
 mod table;
 
 use std::io::{self, Write};
@@ -16,6 +17,7 @@ use crate::failure::{Failure, Outcome};
 use crate::report;
 
 pub(crate) use progress::{Progress, Transfer};
+pub(crate) use safe::safe;
 pub(crate) use table::Table;
 
 /// How much is said on stderr.

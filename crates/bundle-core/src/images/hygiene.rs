@@ -3,7 +3,7 @@
 
 use super::{Evidence, FoundImage, ImageReference, Place};
 use crate::{
-    diagnostic::{Code, Finding, Findings, codes},
+    diagnostic::{Code, Finding, Findings, Severity, codes},
     policy::glob,
 };
 
@@ -38,7 +38,7 @@ pub fn hygiene(found: &[FoundImage], allowed: &Allowed) -> Findings {
         let image = match ImageReference::parse(&one.image) {
             Ok(image) => image,
             Err(finding) => {
-                findings.push(placed(finding, &one.places, true));
+                findings.push(one.at(finding));
                 continue;
             }
         };
@@ -52,11 +52,14 @@ pub fn hygiene(found: &[FoundImage], allowed: &Allowed) -> Findings {
             .places
             .iter()
             .any(|place| place.evidence != Evidence::Look);
-        let finding = Finding::error(code, why).hint(format!(
+        let mut finding = Finding::error(code, why).hint(format!(
             "write the tag of a version, or the digest; to take it as it is: --allow-mutable-tags={}",
             image.reference().name()
         ));
-        findings.push(placed(finding, &one.places, certain));
+        if !certain {
+            finding.severity = Severity::Warning;
+        }
+        findings.push(one.at(finding));
     }
     findings
 }
@@ -84,10 +87,7 @@ fn trouble(image: &ImageReference, written: &str) -> Option<(Code, String)> {
 }
 
 /// The finding at the first place, with the other places in its words.
-pub(super) fn placed(mut finding: Finding, places: &[Place], certain: bool) -> Finding {
-    if !certain {
-        finding.severity = crate::diagnostic::Severity::Warning;
-    }
+pub(super) fn placed(mut finding: Finding, places: &[Place]) -> Finding {
     let Some(first) = places.first() else {
         return finding;
     };

@@ -175,7 +175,7 @@ impl Lock {
                         codes::images::NOT_LOCKED,
                         format!("{FILE} has no digest for `{}`", one.image),
                     );
-                    findings.push(placed(finding.hint(AGAIN), &one.places, true));
+                    findings.push(one.at(finding.hint(AGAIN)));
                 }
                 continue;
             };
@@ -197,7 +197,7 @@ impl Lock {
                         one.image
                     ),
                 );
-                findings.push(placed(finding.hint(AGAIN), &unlisted, true));
+                findings.push(placed(finding.hint(AGAIN), &unlisted));
             }
         }
         for locked in &self.images {

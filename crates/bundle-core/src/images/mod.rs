@@ -15,6 +15,8 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+use crate::diagnostic::Finding;
+
 pub use deploy::deploy;
 pub use find::find;
 pub use hygiene::{Allowed, hygiene};
@@ -38,6 +40,11 @@ impl FoundImage {
         self.places
             .iter()
             .all(|place| place.evidence != Evidence::Field)
+    }
+
+    /// The finding, with where this image is.
+    pub fn at(&self, finding: Finding) -> Finding {
+        hygiene::placed(finding, &self.places)
     }
 }
 

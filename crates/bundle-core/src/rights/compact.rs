@@ -9,11 +9,13 @@ use std::{
 use super::{Question, Rule};
 
 /// A rule and where it has to be given.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct ScopedRule {
     /// The namespace of the Role; none for a ClusterRole.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// The rule.
+    #[serde(flatten)]
     pub rule: Rule,
 }
 

@@ -3,10 +3,12 @@
 
 mod compact;
 mod needs;
+mod required;
 mod roles;
 
 pub use compact::{ScopedRule, compact};
 pub use needs::{Need, Target, VERBS, needs};
+pub use required::{Required, required};
 pub use roles::{Grant, RoleRef, Rule, grant, made_as, replaces_rules, rules_held, rules_of};
 
 /// One question that a SubjectAccessReview can answer.

@@ -8,17 +8,21 @@ use crate::object::{Manifest, ObjectId};
 use super::Question;
 
 /// One rule of a Role or ClusterRole.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Rule {
     /// What may be done.
     pub verbs: Vec<String>,
     /// In which API groups.
+    #[serde(rename = "apiGroups", skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
     /// To which resources.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
     /// To which objects; empty for all.
+    #[serde(rename = "resourceNames", skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
     /// To which paths.
+    #[serde(rename = "nonResourceURLs", skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
 }
 

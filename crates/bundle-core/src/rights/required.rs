@@ -1,0 +1,169 @@
+//! What an installer of a bundle must be allowed to do, as far as the content itself tells, without a cluster to ask.
+//! Not here: what is asked of an API server when something is installed (needs, roles), which decides.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{Grant, Question, ScopedRule, Target, compact, grant, needs};
+use crate::object::Manifest;
+
+/// The rules, and what in them had to be guessed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Required {
+    /// In few words.
+    pub rules: Vec<ScopedRule>,
+    /// Kinds whose plural is guessed: they are neither Kubernetes' own nor defined in the bundle.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub guessed: Vec<String>,
+}
+
+/// What it takes to install these objects: the general right to create, patch and delete each kind where it goes, everything that their roles
+/// give, and to bind the roles of others that their bindings name.
+pub fn required(objects: &[Manifest]) -> Required {
+    let defined = defined(objects);
+    let mut guessed = BTreeSet::new();
+    let targets: Vec<Target> = objects
+        .iter()
+        .map(|object| {
+            let (group, kind) = (object.id.group.as_str(), object.id.kind.as_str());
+            let resource = if let Some(plural) = defined.get(&(group, kind)) {
+                (*plural).to_owned()
+            } else {
+                if !is_built_in(group) {
+                    guessed.insert(format!("{kind}.{group}"));
+                }
+                plural(kind)
+            };
+            Target {
+                id: object.id.clone(),
+                resource,
+            }
+        })
+        .collect();
+    let roles: BTreeSet<_> = objects
+        .iter()
+        .filter(|object| object.id.group == "rbac.authorization.k8s.io")
+        .map(|object| {
+            let namespace = object.id.namespace.as_deref();
+            (object.id.kind.as_str(), namespace, object.id.name.as_str())
+        })
+        .collect();
+    let mut questions: Vec<Question> = needs(&targets)
+        .into_iter()
+        .map(|need| need.general)
+        .collect();
+    for object in objects {
+        match grant(object) {
+            Some(Grant::Role {
+                rules, namespace, ..
+            }) => {
+                for rule in rules {
+                    questions.extend(rule.questions(namespace.as_deref()));
+                }
+            }
+            Some(Grant::Binding { bind, role, .. }) => {
+                let name = (
+                    role.kind.as_str(),
+                    role.namespace.as_deref(),
+                    role.name.as_str(),
+                );
+                // Who may write a role with these rules may bind it.
+                if !roles.contains(&name) {
+                    questions.push(bind);
+                }
+            }
+            None => {}
+        }
+    }
+    Required {
+        rules: compact(&questions),
+        guessed: guessed.into_iter().collect(),
+    }
+}
+
+/// The plurals of the kinds that the bundle itself defines.
+fn defined(objects: &[Manifest]) -> BTreeMap<(&str, &str), &str> {
+    objects
+        .iter()
+        .filter(|object| {
+            object.id.group == "apiextensions.k8s.io"
+                && object.id.kind == "CustomResourceDefinition"
+        })
+        .filter_map(|object| {
+            let spec = &object.value["spec"];
+            let names = &spec["names"];
+            Some((
+                (spec["group"].as_str()?, names["kind"].as_str()?),
+                names["plural"].as_str()?,
+            ))
+        })
+        .collect()
+}
+
+fn is_built_in(group: &str) -> bool {
+    matches!(group, "" | "apps" | "batch" | "autoscaling" | "policy") || group.ends_with(".k8s.io")
+}
+
+/// The plural as Kubernetes forms it for its own kinds.
+fn plural(kind: &str) -> String {
+    let word = kind.to_lowercase();
+    if word == "endpoints" {
+        return word;
+    }
+    for ending in ["s", "x", "ch", "sh"] {
+        if word.ends_with(ending) {
+            return format!("{word}es");
+        }
+    }
+    match word.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{stem}ies"),
+        _ => format!("{word}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{diagnostic::Findings, object, yaml};
+
+    fn lines(text: &str) -> (Vec<String>, Vec<String>) {
+        let mut findings = Findings::default();
+        let objects: Vec<_> = yaml::documents(text.as_bytes(), "a.yaml")
+            .unwrap()
+            .into_iter()
+            .filter_map(|document| object::read(document, "a.yaml", &mut findings))
+            .collect();
+        let required = required(&objects);
+        let rules = required.rules.iter().map(ToString::to_string).collect();
+        (rules, required.guessed)
+    }
+
+    #[test]
+    fn objects_roles_and_bindings_of_others() {
+        let (rules, guessed) = lines(
+            "apiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: n}\n---\n\
+             apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: a, namespace: n}\n---\n\
+             apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a, namespace: n}\n---\n\
+             apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: mice.example.com}\nspec: {group: example.com, names: {kind: Mouse, plural: mice}}\n---\n\
+             apiVersion: example.com/v1\nkind: Mouse\nmetadata: {name: a, namespace: n}\n---\n\
+             apiVersion: other.example.com/v1\nkind: Widget\nmetadata: {name: a, namespace: n}\n---\n\
+             apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: own, namespace: n}\nrules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]\n---\n\
+             apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: own, namespace: n}\nroleRef: {kind: Role, name: own}\n---\n\
+             apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: view, namespace: n}\nroleRef: {kind: ClusterRole, name: view}\n",
+        );
+        assert_eq!(guessed, ["Widget.other.example.com"]);
+        let text = rules.join("\n");
+        for part in [
+            r#"resources: ["services"]"#,
+            r#"resources: ["ingresses", "networkpolicies"]"#,
+            r#"apiGroups: ["example.com"], resources: ["mice"], verbs: ["create", "delete", "patch"]"#,
+            r#"resources: ["secrets"], verbs: ["get"]"#,
+            r#"resources: ["clusterroles"], resourceNames: ["view"], verbs: ["bind"]"#,
+        ] {
+            assert!(text.contains(part), "{part} is not in:\n{text}");
+        }
+        assert!(!text.contains(r#"["own"]"#), "{text}");
+    }
+}

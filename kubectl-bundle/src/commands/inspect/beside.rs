@@ -1,0 +1,179 @@
+//! What refers to a digest in its registry: signatures by kind, attestations, and everything else. Counted from the lists, not verified.
+//! Not here: whether a signature holds (verify).
+
+use std::collections::BTreeMap;
+
+use bundle_core::reference::Digest;
+use bundle_oci::manifest::{Descriptor, Parsed};
+use bundle_oci::media;
+use bundle_oci::registry::{Client, Reason, RegistryError, Repository};
+use futures::{StreamExt as _, stream};
+use serde::Serialize;
+
+/// Entries whose list does not say what they are, and that are read to find out.
+const READ: usize = 16;
+/// At once.
+const AT_ONCE: usize = 8;
+/// How Sigstore bundles say what they state about their subject.
+const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
+/// The statement that is a signature.
+const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
+/// Signatures of notation.
+const NOTATION: &str = "application/vnd.cncf.notary.signature";
+
+/// What refers to it.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Beside {
+    /// Signatures, not verified.
+    pub(super) signatures: Signatures,
+    /// Attestations by what they state.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) attestations: BTreeMap<String, usize>,
+    /// Everything else.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) referrers: Vec<Referrer>,
+}
+
+/// Signatures by kind.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Signatures {
+    /// All of them.
+    pub(super) count: usize,
+    /// By kind.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) kinds: BTreeMap<&'static str, usize>,
+}
+
+/// An artifact that refers to it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Referrer {
+    /// What it is for.
+    pub(super) artifact_type: String,
+    /// Its digest.
+    pub(super) digest: Digest,
+    /// Bytes of its manifest.
+    pub(super) bytes: u64,
+}
+
+impl Signatures {
+    fn add(&mut self, kind: &'static str, count: usize) {
+        if count > 0 {
+            self.count += count;
+            *self.kinds.entry(kind).or_default() += count;
+        }
+    }
+}
+
+/// Asks for the list of referrers, and for the tag under which cosign kept signatures before there were such lists.
+pub(super) async fn of(
+    client: &Client,
+    repository: &Repository,
+    subject: &Digest,
+) -> Result<Beside, RegistryError> {
+    let tag = format!("sha256-{}.sig", subject.hex());
+    let (listed, tagged) = futures::join!(
+        client.referrers(repository, subject),
+        client.raw_manifest(repository, &tag)
+    );
+    let mut beside = Beside::default();
+    match tagged {
+        Ok(raw) => match raw.parse() {
+            Ok(Parsed::Image(manifest)) => {
+                beside.signatures.add("cosign tag", manifest.layers.len());
+            }
+            _ => beside.signatures.add("cosign tag", 1),
+        },
+        Err(error) if error.reason == Reason::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let (told, untold): (Vec<_>, Vec<_>) = listed?.into_iter().partition(is_told);
+    for entry in told {
+        beside.add(entry);
+    }
+    let read: Vec<_> = stream::iter(untold.into_iter().enumerate())
+        .map(|(index, entry)| async move {
+            if index < READ {
+                look(client, repository, entry).await
+            } else {
+                Ok(Some(entry))
+            }
+        })
+        .buffered(AT_ONCE)
+        .collect()
+        .await;
+    for entry in read {
+        if let Some(entry) = entry? {
+            beside.add(entry);
+        }
+    }
+    Ok(beside)
+}
+
+/// Whether the list says what the entry is. cosign 3 writes the type of its empty configuration there.
+fn is_told(entry: &Descriptor) -> bool {
+    entry
+        .artifact_type
+        .as_deref()
+        .is_some_and(|told| told != media::EMPTY && !told.is_empty())
+        && !is_untold_bundle(entry)
+}
+
+/// A Sigstore bundle without a word on what it states.
+fn is_untold_bundle(entry: &Descriptor) -> bool {
+    is_bundle(entry) && !entry.annotations.contains_key(PREDICATE)
+}
+
+fn is_bundle(entry: &Descriptor) -> bool {
+    let told = entry.artifact_type.as_deref().unwrap_or_default();
+    told.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
+}
+
+/// The entry with what its manifest says of itself; none if it is gone.
+async fn look(
+    client: &Client,
+    repository: &Repository,
+    mut entry: Descriptor,
+) -> Result<Option<Descriptor>, RegistryError> {
+    let raw = match client.raw_manifest(repository, entry.digest.as_str()).await {
+        Ok(raw) => raw,
+        Err(error) if error.reason == Reason::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if let Ok(parsed) = raw.parse() {
+        let layer = match &parsed {
+            Parsed::Image(manifest) => manifest.layers.first().map(|layer| &layer.media_type),
+            Parsed::Index(_) => None,
+        };
+        let named = parsed
+            .artifact_type()
+            .filter(|named| *named != media::EMPTY)
+            .or(layer.map(String::as_str));
+        entry.artifact_type = named.map(str::to_owned);
+        entry.annotations.extend(parsed.annotations().clone());
+    }
+    Ok(Some(entry))
+}
+
+impl Beside {
+    fn add(&mut self, entry: Descriptor) {
+        if is_bundle(&entry) {
+            match entry.annotations.get(PREDICATE) {
+                Some(stated) if stated == SIGNED => self.signatures.add("sigstore bundle", 1),
+                Some(stated) => *self.attestations.entry(stated.clone()).or_default() += 1,
+                None => self
+                    .signatures
+                    .add("sigstore bundle, of what is not said", 1),
+            }
+        } else if entry.artifact_type.as_deref() == Some(NOTATION) {
+            self.signatures.add("notation", 1);
+        } else {
+            self.referrers.push(Referrer {
+                artifact_type: entry.artifact_type.unwrap_or(entry.media_type),
+                digest: entry.digest,
+                bytes: entry.size,
+            });
+        }
+    }
+}

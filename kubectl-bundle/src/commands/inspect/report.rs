@@ -1,0 +1,276 @@
+//! What there is to say about an artifact, as data: what `-o json` prints.
+//! Not here: how it looks to a person (text).
+
+use std::collections::BTreeMap;
+
+use bundle_core::diagnostic::{Finding, Severity};
+use bundle_core::format::Content;
+use bundle_core::images::{FoundImage, Locked};
+use bundle_core::object::ObjectId;
+use bundle_core::package::{Facts, Package, keys};
+use bundle_core::reference::Digest;
+use bundle_core::rights::{self, Required};
+use bundle_core::version::{ServerVersion, fits_named};
+use bundle_oci::manifest::{Descriptor, Parsed};
+use bundle_oci::media;
+use serde::Serialize;
+
+use super::beside::Beside;
+use super::read::Seen;
+use crate::failure::Outcome;
+
+/// Everything about it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reference: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) path: Option<String>,
+    pub(super) digest: Digest,
+    pub(super) kind: Kind,
+    pub(super) media_type: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) artifact_type: Option<String>,
+    #[serde(flatten)]
+    pub(super) facts: Facts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) description: Option<String>,
+    /// All that `bundle.yaml` says, where it was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) package: Option<Package>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) compatibility: Option<Compatibility>,
+    /// What the manifest says of itself beyond what stands above: where it comes from, among others.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) annotations: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) platforms: Vec<Entry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) layers: Vec<Layer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) images: Option<Vec<Image>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) objects: Option<Objects>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) permissions: Option<Required>,
+    #[serde(flatten)]
+    pub(super) beside: Option<Beside>,
+}
+
+/// What it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    /// A bundle.
+    Bundle,
+    /// A container image.
+    Image,
+    /// Something else in the form of an image.
+    Artifact,
+    /// Several of them under one name.
+    Index,
+}
+
+/// Whether it is made for a version of Kubernetes.
+#[derive(Serialize)]
+pub(super) struct Compatibility {
+    pub(super) kubernetes: String,
+    /// Whether it may be installed there.
+    pub(super) installable: bool,
+    /// What there is to say about it, as a warning or refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) finding: Option<Finding>,
+}
+
+/// An entry of an index.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Entry {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) platform: Option<String>,
+    pub(super) media_type: String,
+    pub(super) digest: Digest,
+    pub(super) bytes: u64,
+}
+
+/// A layer.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Layer {
+    pub(super) media_type: String,
+    pub(super) digest: Digest,
+    pub(super) bytes: u64,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+/// An image that its objects pull.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Image {
+    #[serde(flatten)]
+    pub(super) found: FoundImage,
+    /// Whether it only looks like one.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) probable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) resolved: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) digest: Option<Digest>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) platforms: Vec<String>,
+}
+
+/// Its objects.
+#[derive(Serialize)]
+pub(super) struct Objects {
+    pub(super) total: usize,
+    pub(super) kinds: BTreeMap<String, usize>,
+    pub(super) items: Vec<ObjectId>,
+}
+
+impl Report {
+    /// Concludes everything from what was read.
+    pub(super) fn new(seen: &Seen, kubernetes: Option<&ServerVersion>) -> Outcome<Self> {
+        let annotations = seen.parsed.annotations();
+        let facts = Facts::from_annotations(annotations)?;
+        let content = seen.content.as_ref();
+        let package = content.and_then(|content| content.package.clone());
+        let range = facts
+            .kubernetes
+            .as_ref()
+            .or(package.as_ref().and_then(|own| own.kubernetes.as_ref()));
+        let title = package
+            .as_ref()
+            .map_or_else(|| facts.title(), Package::title);
+        let compatibility = kubernetes.map(|version| {
+            let finding = range.and_then(|range| fits_named(&title, range, version));
+            Compatibility {
+                kubernetes: version.as_reported().to_owned(),
+                installable: finding
+                    .as_ref()
+                    .is_none_or(|finding| finding.severity != Severity::Error),
+                finding,
+            }
+        });
+        let (layers, platforms, kind) = match &seen.parsed {
+            Parsed::Image(manifest) => {
+                let kind = if facts.format.is_some() || content.is_some() {
+                    Kind::Bundle
+                } else if media::is_config(&manifest.config.media_type)
+                    && manifest.artifact_type.is_none()
+                {
+                    Kind::Image
+                } else {
+                    Kind::Artifact
+                };
+                let layers = manifest.layers.iter().map(layer).collect();
+                (layers, Vec::new(), kind)
+            }
+            Parsed::Index(index) => {
+                let entries = index.manifests.iter().map(entry).collect();
+                (Vec::new(), entries, Kind::Index)
+            }
+        };
+        Ok(Self {
+            reference: seen.reference.clone(),
+            path: seen.path.clone(),
+            digest: seen.raw.digest.clone(),
+            kind,
+            media_type: seen.raw.media_type.clone(),
+            artifact_type: match kind {
+                Kind::Artifact | Kind::Index => seen.parsed.artifact_type().map(str::to_owned),
+                Kind::Bundle | Kind::Image => None,
+            },
+            description: annotations.get(keys::DESCRIPTION).cloned(),
+            annotations: further(annotations, facts.format.is_some()),
+            facts,
+            package,
+            compatibility,
+            platforms,
+            layers,
+            images: content.map(images),
+            objects: content.map(objects),
+            permissions: content.map(|content| rights::required(&content.objects)),
+            beside: seen.beside.clone(),
+        })
+    }
+}
+
+/// The annotations that are not told elsewhere in the report.
+fn further(all: &BTreeMap<String, String>, bundle: bool) -> BTreeMap<String, String> {
+    let told = [
+        keys::TITLE,
+        keys::VERSION,
+        keys::FORMAT,
+        keys::DESCRIPTION,
+        keys::KUBERNETES,
+        keys::REQUIRES,
+        keys::UPGRADES,
+        bundle_core::images::ANNOTATION,
+    ];
+    all.iter()
+        .filter(|(key, _)| !(bundle && told.contains(&key.as_str())))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+fn layer(layer: &Descriptor) -> Layer {
+    Layer {
+        media_type: layer.media_type.clone(),
+        digest: layer.digest.clone(),
+        bytes: layer.size,
+        annotations: layer.annotations.clone(),
+    }
+}
+
+fn entry(entry: &Descriptor) -> Entry {
+    Entry {
+        platform: entry.platform.as_ref().map(ToString::to_string),
+        media_type: entry.media_type.clone(),
+        digest: entry.digest.clone(),
+        bytes: entry.size,
+    }
+}
+
+fn images(content: &Content) -> Vec<Image> {
+    content
+        .images
+        .iter()
+        .map(|found| {
+            let locked: Option<&Locked> = content
+                .lock
+                .as_ref()
+                .and_then(|lock| lock.get(&found.image));
+            Image {
+                probable: found.is_probable(),
+                resolved: locked.map(|locked| locked.resolved.clone()),
+                digest: locked.map(|locked| locked.digest.clone()),
+                platforms: locked.map_or_else(Vec::new, |locked| locked.platforms.clone()),
+                found: found.clone(),
+            }
+        })
+        .collect()
+}
+
+fn objects(content: &Content) -> Objects {
+    let mut kinds = BTreeMap::new();
+    for object in &content.objects {
+        let kind = if object.id.group.is_empty() {
+            object.id.kind.clone()
+        } else {
+            format!("{}.{}", object.id.kind, object.id.group)
+        };
+        *kinds.entry(kind).or_default() += 1;
+    }
+    Objects {
+        total: content.objects.len(),
+        kinds,
+        items: content
+            .objects
+            .iter()
+            .map(|object| object.id.clone())
+            .collect(),
+    }
+}

@@ -1,0 +1,269 @@
+//! A report for a person: one label a line, lists below them, all of it bounded, and nothing in it that a terminal would obey.
+//! Not here: what is reported (report).
+
+use std::fmt::Write as _;
+
+use super::report::{Image, Kind, Layer, Report};
+use crate::ui::safe;
+
+/// Lines of each list; `-o json` has all of them.
+const LINES: usize = 100;
+/// Places that are shown of one image.
+const PLACES: usize = 3;
+
+/// The report as text.
+pub(super) fn describe(report: &Report, list_objects: bool) -> String {
+    let mut page = Page::default();
+    head(&mut page, report);
+    beside(&mut page, report);
+    page.list(
+        "Platforms",
+        report.platforms.iter().map(|entry| {
+            let platform = entry.platform.as_deref().unwrap_or(&entry.media_type);
+            format!("{} {} {} bytes", safe(platform), entry.digest, entry.bytes)
+        }),
+    );
+    layers(&mut page, &report.layers);
+    if let Some(images) = &report.images
+        && !images.is_empty()
+    {
+        let locked = images.iter().filter(|image| image.digest.is_some()).count();
+        page.line("Images", &format!("{} ({locked} locked)", images.len()));
+        page.items(images.iter().map(image));
+    }
+    if let Some(objects) = &report.objects {
+        page.line("Objects", &objects.total.to_string());
+        page.items(
+            objects
+                .kinds
+                .iter()
+                .map(|(kind, count)| format!("{count:>5}  {}", safe(kind))),
+        );
+        if list_objects {
+            // Who asks for the list wants the list.
+            for id in &objects.items {
+                let version = id.api_version();
+                page.raw(&format!("  {} {}", safe(&id.to_string()), safe(&version)));
+            }
+        }
+    }
+    if let Some(permissions) = &report.permissions
+        && !permissions.rules.is_empty()
+    {
+        page.line("Permissions", "to install it takes");
+        page.items(permissions.rules.iter().map(|rule| safe(&rule.to_string())));
+        if !permissions.guessed.is_empty() {
+            let guessed: Vec<_> = permissions
+                .guessed
+                .iter()
+                .take(10)
+                .map(|kind| safe(kind))
+                .collect();
+            page.raw(&format!("  (plurals guessed for {})", guessed.join(", ")));
+        }
+    }
+    page.text
+}
+
+fn head(page: &mut Page, report: &Report) {
+    let facts = &report.facts;
+    let package = report.package.as_ref();
+    let kind = match report.kind {
+        Kind::Bundle => None,
+        Kind::Image => Some("an image that does not say it is a bundle"),
+        Kind::Artifact => Some("an artifact of another kind"),
+        Kind::Index => Some("an index: choose one of its images by digest"),
+    };
+    page.maybe("Reference", report.reference.as_deref());
+    page.maybe("Path", report.path.as_deref());
+    page.line("Digest", report.digest.as_str());
+    page.maybe("Kind", kind);
+    page.maybe("Type", report.artifact_type.as_deref());
+    let name = facts
+        .name
+        .as_deref()
+        .or(package.map(|own| own.name.as_str()));
+    page.maybe("Name", name);
+    let version = facts.version.as_ref().or(package.map(|own| &own.version));
+    page.maybe("Version", version.map(ToString::to_string).as_deref());
+    let format = facts.format.or(package.map(|own| own.format));
+    page.maybe("Format", format.map(|format| format.as_str()));
+    page.maybe("Description", report.description.as_deref());
+    let range = facts
+        .kubernetes
+        .as_ref()
+        .or(package.and_then(|own| own.kubernetes.as_ref()));
+    let range = range.map(|range| format!("{range} (others: {:?})", range.unsupported));
+    page.maybe("Kubernetes", range.as_deref());
+    if let Some(compatibility) = &report.compatibility {
+        let verdict = match (&compatibility.finding, compatibility.installable) {
+            (None, _) => "can be installed".to_owned(),
+            (Some(finding), true) => {
+                format!("can be installed, with a warning: {}", finding.message)
+            }
+            (Some(finding), false) => format!("cannot be installed: {}", finding.message),
+        };
+        page.line(&format!("On {}", compatibility.kubernetes), &verdict);
+    }
+    if let Some(requires) = &facts.requires {
+        page.list("Needs APIs", requires.apis.iter().map(|api| safe(api)));
+        page.list(
+            "Needs",
+            requires.packages.iter().map(|package| {
+                format!("{} {}", safe(&package.name), safe(package.version.as_str()))
+            }),
+        );
+    }
+    if let Some(upgrades) = &facts.upgrades {
+        page.line("Upgrades", &format!("from {}", upgrades.from.as_str()));
+    }
+    page.list(
+        "Annotations",
+        report
+            .annotations
+            .iter()
+            .map(|(key, value)| format!("{}: {}", safe(key), safe(value))),
+    );
+}
+
+fn beside(page: &mut Page, report: &Report) {
+    let Some(beside) = &report.beside else {
+        if report.reference.is_some() {
+            page.line("Signatures", "cannot tell: the registry did not say");
+        }
+        return;
+    };
+    let kinds: Vec<String> = beside
+        .signatures
+        .kinds
+        .iter()
+        .map(|(kind, count)| format!("{count} {kind}"))
+        .collect();
+    let said = match beside.signatures.count {
+        0 => "none".to_owned(),
+        count => format!(
+            "{count} (not verified: see `kubectl bundle verify`): {}",
+            kinds.join(", ")
+        ),
+    };
+    page.line("Signatures", &said);
+    page.list(
+        "Attestations",
+        beside
+            .attestations
+            .iter()
+            .map(|(stated, count)| format!("{count} {}", safe(stated))),
+    );
+    page.list(
+        "Attached",
+        beside
+            .referrers
+            .iter()
+            .map(|one| format!("{} {}", safe(&one.artifact_type), one.digest)),
+    );
+}
+
+/// The layers as a tree, lowest first.
+fn layers(page: &mut Page, layers: &[Layer]) {
+    if layers.is_empty() {
+        return;
+    }
+    let bytes = layers
+        .iter()
+        .fold(0_u64, |sum, layer| sum.saturating_add(layer.bytes));
+    page.line("Layers", &format!("{}, {bytes} bytes", layers.len()));
+    let shown = layers.len().min(LINES);
+    for (index, layer) in layers.iter().take(LINES).enumerate() {
+        let last = index + 1 == shown && layers.len() <= LINES;
+        let (branch, trunk) = if last {
+            ("└─", "  ")
+        } else {
+            ("├─", "│ ")
+        };
+        page.raw(&format!(
+            "  {branch} {} {} bytes {}",
+            layer.digest,
+            layer.bytes,
+            safe(&layer.media_type)
+        ));
+        for (key, value) in layer.annotations.iter().take(8) {
+            page.raw(&format!("  {trunk}   {}: {}", safe(key), safe(value)));
+        }
+    }
+    page.more(layers.len());
+}
+
+fn image(image: &Image) -> String {
+    let mut text = safe(&image.found.image);
+    if let Some(digest) = &image.digest {
+        let _ = write!(text, " is {digest}");
+    }
+    if image.probable {
+        text += ", probably";
+    }
+    if !image.platforms.is_empty() {
+        let _ = write!(text, " ({})", safe(&image.platforms.join(", ")));
+    }
+    for place in image.found.places.iter().take(PLACES) {
+        let object = place.object.as_deref().unwrap_or(&place.file);
+        let _ = write!(
+            text,
+            "\n      {}: {}",
+            safe(object),
+            safe(&place.field.to_string())
+        );
+    }
+    if image.found.places.len() > PLACES {
+        let _ = write!(
+            text,
+            "\n      and {} more places",
+            image.found.places.len() - PLACES
+        );
+    }
+    text
+}
+
+/// Text that grows. Writing to a String cannot fail.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn raw(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    fn line(&mut self, label: &str, value: &str) {
+        let label = format!("{}:", safe(label));
+        self.raw(&format!("{label:<12} {}", safe(value)));
+    }
+
+    fn maybe(&mut self, label: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.line(label, value);
+        }
+    }
+
+    fn list(&mut self, label: &str, items: impl ExactSizeIterator<Item = String>) {
+        if items.len() > 0 {
+            self.line(label, &items.len().to_string());
+            self.items(items);
+        }
+    }
+
+    fn items(&mut self, items: impl ExactSizeIterator<Item = String>) {
+        let all = items.len();
+        for item in items.take(LINES) {
+            self.raw(&format!("  {item}"));
+        }
+        self.more(all);
+    }
+
+    fn more(&mut self, all: usize) {
+        if all > LINES {
+            self.raw(&format!("  and {} more (-o json lists all)", all - LINES));
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Text of others on a terminal: what a bundle says of itself must not move the cursor, change colours or reverse the reading order.
+//! Not here: text of our own.
+
+/// The longest text that is shown of one field, in characters.
+const LONGEST: usize = 400;
+
+/// `text` on one line, with everything that is not to be seen written out, and cut where nobody would read on.
+pub(crate) fn safe(text: &str) -> String {
+    let mut shown = String::new();
+    for (index, letter) in text.chars().enumerate() {
+        if index == LONGEST {
+            shown.push('…');
+            break;
+        }
+        if is_hidden(letter) {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
+/// Control characters, and those of Unicode that say how others are shown.
+fn is_hidden(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter,
+            '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_reaches_the_terminal_unseen() {
+        assert_eq!(safe("größer 大 → ok"), "größer 大 → ok");
+        assert_eq!(
+            safe("a\x1b[31m\r\nb\u{9b}2J\x7f"),
+            "a\\u{1b}[31m\\r\\nb\\u{9b}2J\\u{7f}"
+        );
+        assert_eq!(safe("abc\u{202e}txt\u{2066}"), "abc\\u{202e}txt\\u{2066}");
+        assert_eq!(safe(&"x".repeat(1000)).chars().count(), LONGEST + 1);
+    }
+}
