@@ -65,9 +65,7 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, allowed: &Allowed, lock: OldLock) -
         }
     }
     found.0.extend(check::all(&content, &files).0);
-    found
-        .0
-        .extend(images::hygiene(&content.images, allowed).0);
+    found.0.extend(images::hygiene(&content.images, allowed).0);
     let found = located(found);
     if found.has_errors() {
         return Err(found.into());

@@ -5,6 +5,7 @@ mod checks;
 mod cosign;
 mod guest;
 mod harness;
+mod images;
 mod page;
 mod pod;
 mod readme;

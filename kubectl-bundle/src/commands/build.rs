@@ -1,6 +1,7 @@
 //! `build`: a folder of manifests becomes an OCI layout on this disk.
 //! Not here: the checks (bundle-core) and the packing (bundle-oci).
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use bundle_core::images::{Allowed, FoundImage, Lock};
@@ -132,9 +133,10 @@ fn images(found: Vec<FoundImage>, lock: &Lock) -> Vec<Image> {
 
 /// `image nginx:1.25 is sha256:… (Deployment.apps/web: spec.…, and 2 more places)`
 fn line(image: &Image) -> String {
+    // Writing to a String cannot fail.
     let mut line = format!("image {}", safe(&image.found.image));
     if let Some(digest) = &image.digest {
-        line += &format!(" is {digest}");
+        let _ = write!(line, " is {digest}");
     }
     if image.probable {
         line += ", probably";
@@ -142,11 +144,14 @@ fn line(image: &Image) -> String {
     let places = &image.found.places;
     if let Some(place) = places.first() {
         let object = place.object.as_deref().unwrap_or(&place.file);
-        line += &format!(" ({}: {}", safe(object), safe(&place.field.to_string()));
+        let field = place.field.to_string();
+        let _ = write!(line, " ({}: {}", safe(object), safe(&field));
         match places.len() - 1 {
             0 => {}
             1 => line += ", and 1 more place",
-            more => line += &format!(", and {more} more places"),
+            more => {
+                let _ = write!(line, ", and {more} more places");
+            }
         }
         line.push(')');
     }

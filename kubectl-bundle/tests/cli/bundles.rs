@@ -33,7 +33,7 @@ fn builds_the_same_digest_every_time() {
         context.stdout(&["build", "web", "--dry-run", "-q"]),
         "sha256:4cc7e5851afb019dfaebef7e1f01d8dd6fa2bd0059836b4eef75e8ade4458e5f"
     );
-    kb_snapshot!(context, ["inspect", "web-1.4.0.oci"], @r"
+    kb_snapshot!(context, ["inspect", "web-1.4.0.oci"], @r#"
     exit code: 0
     ----- stdout -----
     Path:        web-1.4.0.oci
@@ -43,17 +43,21 @@ fn builds_the_same_digest_every_time() {
     Format:      plain+v0
     Description: A small web page
     Kubernetes:  >=1.31 <1.38 (others: Reject)
-    Layer:       sha256:6a2f0b6f... 325 bytes
+    Layers:      1, 325 bytes
+      └─ sha256:6a2f0b6f... 325 bytes application/vnd.oci.image.layer.v1.tar+gzip
     Objects:     1
           1  ConfigMap
+    Permissions: to install it takes
+      in namespace default: {apiGroups: [""], resources: ["configmaps"], verbs: ["create", "delete", "patch"]}
     ----- stderr -----
-    ");
+    "#);
     kb_snapshot!(context, ["inspect", "web", "-o", "yaml", "--manifest-only"], @r#"
     exit code: 0
     ----- stdout -----
     description: A small web page
     digest: sha256:4cc7e585...
     format: plain+v0
+    kind: bundle
     kubernetes:
       supported: ">=1.31 <1.38"
       unsupported: Reject
@@ -61,6 +65,7 @@ fn builds_the_same_digest_every_time() {
     - bytes: 325
       digest: sha256:6a2f0b6f...
       mediaType: application/vnd.oci.image.layer.v1.tar+gzip
+    mediaType: application/vnd.oci.image.manifest.v1+json
     name: web
     path: web
     version: "1.4.0"

@@ -11,6 +11,7 @@ mod context;
 mod bundles;
 mod cluster;
 mod help;
+mod images;
 mod keys;
 mod registries;
 

@@ -48,7 +48,13 @@ impl Inspect {
         let seen = match &self.place {
             Place::Disk(path) => read::disk(ui, path, self.manifest_only)?,
             Place::Registry(reference) => {
-                read::remote(ui, reference, &self.registry, self.manifest_only).await?
+                Box::pin(read::remote(
+                    ui,
+                    reference,
+                    &self.registry,
+                    self.manifest_only,
+                ))
+                .await?
             }
         };
         let report = Report::new(&seen, self.kubernetes.as_ref())?;

@@ -57,7 +57,7 @@ pub(super) fn disk(ui: &mut Ui, path: &Path, manifest_only: bool) -> Outcome<See
         path: Some(path.display().to_string()),
         ..Seen::of(manifest.into())?
     };
-    if !manifest_only && seen.may_be_bundle(manifest) {
+    if !manifest_only && may_be_bundle(manifest) {
         let files = packed.files(Limits::default());
         let called = is_called_bundle(manifest);
         match files.map_err(|error| error.finding().into()) {
@@ -93,7 +93,7 @@ pub(super) async fn remote(
         ..Seen::of(raw)?
     };
     let image = match &seen.parsed {
-        Parsed::Image(manifest) if !manifest_only && seen.may_be_bundle(manifest) => {
+        Parsed::Image(manifest) if !manifest_only && may_be_bundle(manifest) => {
             Some((**manifest).clone())
         }
         _ => None,
@@ -136,6 +136,19 @@ fn is_called_bundle(manifest: &Manifest) -> bool {
     manifest.annotations.contains_key(keys::FORMAT)
 }
 
+/// Whether its layers are worth reading: it says so, or it is a small image, as bundles were before they said so.
+fn may_be_bundle(manifest: &Manifest) -> bool {
+    let total = manifest
+        .layers
+        .iter()
+        .fold(0_u64, |sum, layer| sum.saturating_add(layer.size));
+    is_called_bundle(manifest)
+        || media::is_config(&manifest.config.media_type)
+            && manifest.artifact_type.is_none()
+            && !manifest.layers.is_empty()
+            && total <= UNCALLED
+}
+
 impl Seen {
     fn of(raw: RawManifest) -> Outcome<Self> {
         let parsed = raw.parse().map_err(|why| {
@@ -154,19 +167,6 @@ impl Seen {
             beside: None,
             warnings: Findings::default(),
         })
-    }
-
-    /// Whether its layers are worth reading: it says so, or it is a small image, as bundles were before they said so.
-    fn may_be_bundle(&self, manifest: &Manifest) -> bool {
-        let total = manifest
-            .layers
-            .iter()
-            .fold(0_u64, |sum, layer| sum.saturating_add(layer.size));
-        is_called_bundle(manifest)
-            || media::is_config(&manifest.config.media_type)
-                && manifest.artifact_type.is_none()
-                && !manifest.layers.is_empty()
-                && total <= UNCALLED
     }
 
     fn take(&mut self, files: &Files, called: bool) -> Outcome {

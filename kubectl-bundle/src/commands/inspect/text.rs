@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use bundle_core::package::Format;
+
 use super::report::{Image, Kind, Layer, Report};
 use crate::ui::safe;
 
@@ -87,7 +89,7 @@ fn head(page: &mut Page, report: &Report) {
     let version = facts.version.as_ref().or(package.map(|own| &own.version));
     page.maybe("Version", version.map(ToString::to_string).as_deref());
     let format = facts.format.or(package.map(|own| own.format));
-    page.maybe("Format", format.map(|format| format.as_str()));
+    page.maybe("Format", format.map(Format::as_str));
     page.maybe("Description", report.description.as_deref());
     let range = facts
         .kubernetes
