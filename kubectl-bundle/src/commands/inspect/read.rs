@@ -182,6 +182,14 @@ impl Seen {
 
     /// What cannot be read as a bundle is an error where it says that it is one; otherwise it is another image, and that is said.
     fn not_a_bundle(&mut self, findings: Findings, called: bool) -> Outcome {
+        // A chart is a bundle whose objects nobody knows yet.
+        let unrendered = |finding: &Finding| finding.code == codes::format::NOT_RENDERED;
+        if called && findings.0.iter().all(unrendered) {
+            for finding in findings.0 {
+                self.warn(finding);
+            }
+            return Ok(());
+        }
         if called {
             return Err(findings.into());
         }

@@ -117,7 +117,40 @@ fn head(page: &mut Page, report: &Report) {
         );
     }
     if let Some(upgrades) = &facts.upgrades {
-        page.line("Upgrades", &format!("from {}", upgrades.from.as_str()));
+        let from = upgrades
+            .from
+            .as_ref()
+            .map(|range| format!("from {}", range.as_str()));
+        let least = upgrades
+            .minimum
+            .as_ref()
+            .map(|version| format!("from {version} at least"));
+        let said: Vec<_> = from.into_iter().chain(least).collect();
+        page.line("Upgrades", &said.join(", "));
+    }
+    if let Some(package) = package {
+        page.list(
+            "Maintainers",
+            package.about.maintainers.iter().map(|one| {
+                let email = one.email.as_deref().map(|text| format!(" <{text}>"));
+                safe(&format!("{}{}", one.name, email.unwrap_or_default()))
+            }),
+        );
+        page.list(
+            "Links",
+            package
+                .about
+                .links
+                .iter()
+                .map(|link| format!("{}: {}", safe(&link.name), safe(&link.url))),
+        );
+        page.list(
+            "Resources",
+            package
+                .resources
+                .iter()
+                .map(|one| format!("{} ({})", safe(&one.name), safe(&one.kind))),
+        );
     }
     page.list(
         "Annotations",
