@@ -9,7 +9,7 @@ use bundle_core::format::{self, Content};
 use bundle_core::images::{self, Allowed, Lock};
 use bundle_core::package::{self, Package};
 use bundle_oci::pack::{self, Packed};
-use bundle_oci::{Files, Limits, folder, layout};
+use bundle_oci::{Files, Limits, folder};
 
 use crate::failure::Outcome;
 use crate::files;
@@ -158,13 +158,4 @@ pub(crate) fn packed(ui: &mut Ui, place: &Place) -> Outcome<Packed> {
         Place::Registry(reference) => reference.to_string().into(),
     };
     build(ui, &path).map(|built| built.packed)
-}
-
-/// An OCI layout, or a folder of manifests that is built first.
-pub(crate) fn load(ui: &mut Ui, path: &Path) -> Outcome<Packed> {
-    if layout::is_layout(path) {
-        Ok(layout::read(path, &Limits::default())?.packed)
-    } else {
-        build(ui, path).map(|built| built.packed)
-    }
 }
