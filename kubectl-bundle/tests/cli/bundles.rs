@@ -259,3 +259,22 @@ fn overwrites_layouts_only() {
     ");
     assert!(context.path().join("mine/letter.txt").exists());
 }
+
+#[test]
+fn says_what_a_cluster_would_refuse() {
+    let context = Context::new().with_bundle();
+    context.write(
+        "web/manifests/old.yaml",
+        "apiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: web, namespace: default}\n---\n\
+         apiVersion: v1\nkind: Namespace\nmetadata: {name: web, namespace: web}\n",
+    );
+    kb_snapshot!(context, ["build", "web", "--dry-run"], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: web/manifests/old.yaml:1: PodDisruptionBudget.policy/default/web: policy/v1beta1/PodDisruptionBudget is not served since Kubernetes 1.25, and the bundle supports >=1.31 <1.38 [BUNDLE-CHECK-001]
+      hint: use policy/v1/PodDisruptionBudget
+    error: web/manifests/old.yaml:5: Namespace/web/web: metadata.namespace: Namespace is cluster-scoped, and cannot be in namespace `web` [BUNDLE-CHECK-010]
+      hint: remove the field
+    ");
+}

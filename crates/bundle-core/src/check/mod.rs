@@ -9,6 +9,9 @@ mod definition;
 mod scope;
 mod structural;
 
+#[cfg(test)]
+mod tests;
+
 use crate::{
     diagnostic::{Code, Finding, Findings, codes},
     format::{Content, Files},
@@ -70,44 +73,4 @@ fn at(object: &Manifest, finding: Finding) -> Finding {
         .in_file(&object.file)
         .at_line(object.line)
         .about(object.id.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{diagnostic::Severity, format};
-
-    /// What is said of a bundle that supports these versions of Kubernetes (any, if empty).
-    pub(super) fn said(kubernetes: &str, manifests: &[(&str, &str)]) -> Vec<String> {
-        let kubernetes = if kubernetes.is_empty() {
-            String::new()
-        } else {
-            format!("kubernetes: {{supported: \"{kubernetes}\"}}\n")
-        };
-        let package = format!(
-            "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\n{kubernetes}"
-        );
-        told(&package, manifests)
-    }
-
-    /// The same with a bundle.yaml of one's own.
-    pub(super) fn told(package: &str, files: &[(&str, &str)]) -> Vec<String> {
-        let files: Files = files
-            .iter()
-            .chain(&[(crate::package::FILE, package)])
-            .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
-            .collect();
-        let content = format::read(&files).unwrap();
-        let findings = all(&content, &files);
-        findings.0.iter().map(line).collect()
-    }
-
-    fn line(finding: &Finding) -> String {
-        let severity = match finding.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        };
-        let hint = finding.hint.as_deref().unwrap();
-        format!("{severity}: {finding} ({hint})")
-    }
 }
