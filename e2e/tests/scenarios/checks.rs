@@ -67,7 +67,7 @@ fn field(crd: &mut Value, value: Value) {
 const DEFINITIONS: &[(&str, bool, Change)] = &[
     ("as it is", true, |_| {}),
     ("a name that is not plural and group", false, |crd| {
-        crd["metadata"]["name"] = json!("shop.checks.example.com")
+        crd["metadata"]["name"] = json!("shop.checks.example.com");
     }),
     ("a group without a dot", false, |crd| {
         crd["spec"]["group"] = json!("checks");
@@ -82,25 +82,25 @@ const DEFINITIONS: &[(&str, bool, Change)] = &[
         crd["metadata"] = json!({"name": "shops.checks.k8s.io", "annotations": {"api-approved.kubernetes.io": "unapproved, a test"}});
     }),
     ("another scope", false, |crd| {
-        crd["spec"]["scope"] = json!("Global")
+        crd["spec"]["scope"] = json!("Global");
     }),
     ("no scope", false, |crd| {
-        drop(crd["spec"].as_object_mut().unwrap().remove("scope"))
+        drop(crd["spec"].as_object_mut().unwrap().remove("scope"));
     }),
     ("a plural in capitals", false, |crd| {
-        crd["spec"]["names"]["plural"] = json!("Shops")
+        crd["spec"]["names"]["plural"] = json!("Shops");
     }),
     ("a short name with a dot", false, |crd| {
-        crd["spec"]["names"]["shortNames"] = json!(["s.h"])
+        crd["spec"]["names"]["shortNames"] = json!(["s.h"]);
     }),
     ("kind and listKind the same", false, |crd| {
-        crd["spec"]["names"]["listKind"] = json!("Shop")
+        crd["spec"]["names"]["listKind"] = json!("Shop");
     }),
     ("names that the server makes", true, |crd| {
-        crd["spec"]["names"] = json!({"plural": "shops", "kind": "Shop"})
+        crd["spec"]["names"] = json!({"plural": "shops", "kind": "Shop"});
     }),
     ("no stored version", false, |crd| {
-        crd["spec"]["versions"][0]["storage"] = json!(false)
+        crd["spec"]["versions"][0]["storage"] = json!(false);
     }),
     ("two stored versions", false, |crd| {
         let mut second = crd["spec"]["versions"][0].clone();
@@ -119,16 +119,16 @@ const DEFINITIONS: &[(&str, bool, Change)] = &[
         crd["spec"]["versions"].as_array_mut().unwrap().push(second);
     }),
     ("a version with a dot", false, |crd| {
-        crd["spec"]["versions"][0]["name"] = json!("v1.0")
+        crd["spec"]["versions"][0]["name"] = json!("v1.0");
     }),
     ("served as text", false, |crd| {
-        crd["spec"]["versions"][0]["served"] = json!("true")
+        crd["spec"]["versions"][0]["served"] = json!("true");
     }),
     ("an unknown field", false, |crd| {
-        crd["spec"]["versions"][0]["stored"] = json!(true)
+        crd["spec"]["versions"][0]["stored"] = json!(true);
     }),
     ("nothing served", true, |crd| {
-        crd["spec"]["versions"][0]["served"] = json!(false)
+        crd["spec"]["versions"][0]["served"] = json!(false);
     }),
     ("no schema", false, |crd| {
         drop(
@@ -136,26 +136,26 @@ const DEFINITIONS: &[(&str, bool, Change)] = &[
                 .as_object_mut()
                 .unwrap()
                 .remove("schema"),
-        )
+        );
     }),
     ("preserveUnknownFields", false, |crd| {
-        crd["spec"]["preserveUnknownFields"] = json!(true)
+        crd["spec"]["preserveUnknownFields"] = json!(true);
     }),
     ("a deprecation without being deprecated", false, |crd| {
-        crd["spec"]["versions"][0]["deprecationWarning"] = json!("old")
+        crd["spec"]["versions"][0]["deprecationWarning"] = json!("old");
     }),
     ("a deprecation", true, |crd| {
         crd["spec"]["versions"][0]["deprecated"] = json!(true);
         crd["spec"]["versions"][0]["deprecationWarning"] = json!("old");
     }),
     ("a root without type", false, |crd| {
-        drop(schema(crd).as_object_mut().unwrap().remove("type"))
+        drop(schema(crd).as_object_mut().unwrap().remove("type"));
     }),
     ("a root that is text", false, |crd| {
-        *schema(crd) = json!({"type": "string"})
+        *schema(crd) = json!({"type": "string"});
     }),
     ("a root that may be null", false, |crd| {
-        schema(crd)["nullable"] = json!(true)
+        schema(crd)["nullable"] = json!(true);
     }),
     (
         "a root that is a map",
@@ -163,349 +163,349 @@ const DEFINITIONS: &[(&str, bool, Change)] = &[
         |crd| *schema(crd) = json!({"type": "object", "additionalProperties": {"type": "string"}}),
     ),
     ("alternatives at a root with status", false, |crd| {
-        schema(crd)["anyOf"] = json!([{"required": ["spec"]}])
+        schema(crd)["anyOf"] = json!([{"required": ["spec"]}]);
     }),
     ("alternatives at a root without status", true, |crd| {
         crd["spec"]["versions"][0]["subresources"] = json!({});
         schema(crd)["anyOf"] = json!([{"required": ["spec"]}]);
     }),
     ("a root with a name's pattern", true, |crd| {
-        schema(crd)["properties"]["metadata"] = json!({"type": "object", "properties": {"name": {"type": "string", "pattern": "^[a-z]+$"}}})
+        schema(crd)["properties"]["metadata"] = json!({"type": "object", "properties": {"name": {"type": "string", "pattern": "^[a-z]+$"}}});
     }),
     ("a root with labels", false, |crd| {
         schema(crd)["properties"]["metadata"] =
-            json!({"type": "object", "properties": {"labels": {"type": "object"}}})
+            json!({"type": "object", "properties": {"labels": {"type": "object"}}});
     }),
     ("a root with apiVersion as a number", false, |crd| {
-        schema(crd)["properties"]["apiVersion"] = json!({"type": "integer"})
+        schema(crd)["properties"]["apiVersion"] = json!({"type": "integer"});
     }),
     ("a default in metadata", false, |crd| {
-        schema(crd)["properties"]["kind"] = json!({"type": "string", "default": "Shop"})
+        schema(crd)["properties"]["kind"] = json!({"type": "string", "default": "Shop"});
     }),
     ("a field without type", false, |crd| {
-        field(crd, json!({"description": "a"}))
+        field(crd, json!({"description": "a"}));
     }),
     ("a field that keeps everything", true, |crd| {
-        field(crd, json!({"x-kubernetes-preserve-unknown-fields": true}))
+        field(crd, json!({"x-kubernetes-preserve-unknown-fields": true}));
     }),
     ("a field that keeps nothing", false, |crd| {
         field(
             crd,
             json!({"type": "object", "x-kubernetes-preserve-unknown-fields": false}),
-        )
+        );
     }),
     ("a field of an unknown type", false, |crd| {
-        field(crd, json!({"type": "text"}))
+        field(crd, json!({"type": "text"}));
     }),
     ("a field of type null", false, |crd| {
-        field(crd, json!({"type": "null"}))
+        field(crd, json!({"type": "null"}));
     }),
     ("a list of types", false, |crd| {
-        field(crd, json!({"type": ["string", "null"]}))
+        field(crd, json!({"type": ["string", "null"]}));
     }),
     ("a field with const", false, |crd| {
-        field(crd, json!({"type": "string", "const": "a"}))
+        field(crd, json!({"type": "string", "const": "a"}));
     }),
     ("a reference", false, |crd| {
-        field(crd, json!({"$ref": "#/definitions/a"}))
+        field(crd, json!({"$ref": "#/definitions/a"}));
     }),
     ("definitions", false, |crd| {
-        spec(crd)["definitions"] = json!({"a": {"type": "string"}})
+        spec(crd)["definitions"] = json!({"a": {"type": "string"}});
     }),
     ("pattern properties", false, |crd| {
         field(
             crd,
             json!({"type": "object", "patternProperties": {"^a": {"type": "string"}}}),
-        )
+        );
     }),
     ("unique items", false, |crd| {
         field(
             crd,
             json!({"type": "array", "items": {"type": "string"}, "uniqueItems": true}),
-        )
+        );
     }),
     ("a list without items", false, |crd| {
-        field(crd, json!({"type": "array"}))
+        field(crd, json!({"type": "array"}));
     }),
     ("a list with a list of items", false, |crd| {
-        field(crd, json!({"type": "array", "items": [{"type": "string"}]}))
+        field(crd, json!({"type": "array", "items": [{"type": "string"}]}));
     }),
     ("items without type", false, |crd| {
-        field(crd, json!({"type": "array", "items": {"maxLength": 1}}))
+        field(crd, json!({"type": "array", "items": {"maxLength": 1}}));
     }),
     ("a map with fields", false, |crd| {
         field(
             crd,
             json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}}),
-        )
+        );
     }),
     ("a map", true, |crd| {
         field(
             crd,
             json!({"type": "object", "additionalProperties": {"type": "string"}}),
-        )
+        );
     }),
     ("a map of anything", true, |crd| {
-        field(crd, json!({"type": "object", "additionalProperties": true}))
+        field(crd, json!({"type": "object", "additionalProperties": true}));
     }),
     ("an object without others", true, |crd| {
         field(
             crd,
             json!({"type": "object", "additionalProperties": false}),
-        )
+        );
     }),
     ("a maximum as text", false, |crd| {
-        field(crd, json!({"type": "integer", "maximum": "3"}))
+        field(crd, json!({"type": "integer", "maximum": "3"}));
     }),
     ("a length that is a fraction", false, |crd| {
-        field(crd, json!({"type": "string", "maxLength": 1.5}))
+        field(crd, json!({"type": "string", "maxLength": 1.5}));
     }),
     ("a pattern", true, |crd| {
         field(
             crd,
             json!({"type": "string", "pattern": r"^[\w.-]+(\d{1,3})?[&&x]\z$"}),
-        )
+        );
     }),
     ("a pattern that looks ahead", false, |crd| {
-        field(crd, json!({"type": "string", "pattern": "a(?=b)"}))
+        field(crd, json!({"type": "string", "pattern": "a(?=b)"}));
     }),
     ("a pattern with too many repetitions", false, |crd| {
-        field(crd, json!({"type": "string", "pattern": "a{1001}"}))
+        field(crd, json!({"type": "string", "pattern": "a{1001}"}));
     }),
     ("a pattern that is open", false, |crd| {
-        field(crd, json!({"type": "string", "pattern": "(a"}))
+        field(crd, json!({"type": "string", "pattern": "(a"}));
     }),
     ("an unknown format", true, |crd| {
-        field(crd, json!({"type": "string", "format": "colour"}))
+        field(crd, json!({"type": "string", "format": "colour"}));
     }),
     ("int or string", true, |crd| {
         field(
             crd,
             json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": "^[0-9]+%?$"}),
-        )
+        );
     }),
     ("int or string, in allOf", true, |crd| {
         field(
             crd,
             json!({"x-kubernetes-int-or-string": true, "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}]}, {"pattern": "^a"}]}),
-        )
+        );
     }),
     ("int or string the other way round", false, |crd| {
         field(
             crd,
             json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "string"}, {"type": "integer"}]}),
-        )
+        );
     }),
     ("int or string with a type", true, |crd| {
         field(
             crd,
             json!({"x-kubernetes-int-or-string": true, "type": "string"}),
-        )
+        );
     }),
     ("int or string that keeps everything", false, |crd| {
         field(
             crd,
             json!({"x-kubernetes-int-or-string": true, "x-kubernetes-preserve-unknown-fields": true}),
-        )
+        );
     }),
     ("an embedded object", true, |crd| {
         field(
             crd,
             json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}),
-        )
+        );
     }),
     ("an embedded object without fields", false, |crd| {
         field(
             crd,
             json!({"type": "object", "x-kubernetes-embedded-resource": true}),
-        )
+        );
     }),
     ("embedded text", false, |crd| {
         field(
             crd,
             json!({"type": "string", "x-kubernetes-embedded-resource": true}),
-        )
+        );
     }),
     ("a branch with a type", false, |crd| {
         field(
             crd,
             json!({"type": "object", "properties": {"a": {"type": "string"}}, "anyOf": [{"properties": {"a": {"type": "string"}}}]}),
-        )
+        );
     }),
     ("a branch with limits", true, |crd| {
         field(
             crd,
             json!({"type": "object", "properties": {"a": {"type": "string"}}, "oneOf": [{"properties": {"a": {"enum": ["x"]}}}, {"not": {"required": ["a"]}}]}),
-        )
+        );
     }),
     ("a branch with an unknown field", true, |crd| {
         field(
             crd,
             json!({"type": "object", "properties": {"a": {"type": "string"}}, "anyOf": [{"properties": {"b": {"maxLength": 1}}}]}),
-        )
+        );
     }),
     ("a branch with a description", false, |crd| {
         field(
             crd,
             json!({"type": "string", "anyOf": [{"description": "x", "maxLength": 1}]}),
-        )
+        );
     }),
     ("a branch with rules", false, |crd| {
         field(
             crd,
             json!({"type": "string", "allOf": [{"x-kubernetes-validations": [{"rule": "self == 'a'"}]}]}),
-        )
+        );
     }),
     ("a default", true, |crd| {
         field(
             crd,
             json!({"type": "string", "default": "a", "enum": ["a", "b"]}),
-        )
+        );
     }),
     ("a default of another type", false, |crd| {
-        field(crd, json!({"type": "string", "default": 1}))
+        field(crd, json!({"type": "string", "default": 1}));
     }),
     ("a default beyond the limits", false, |crd| {
-        field(crd, json!({"type": "integer", "maximum": 3, "default": 4}))
+        field(crd, json!({"type": "integer", "maximum": 3, "default": 4}));
     }),
     ("a default with unknown fields", false, |crd| {
         field(
             crd,
             json!({"type": "object", "properties": {"a": {"type": "string"}}, "default": {"b": "x"}}),
-        )
+        );
     }),
     ("a default that lacks a field", false, |crd| {
         field(
             crd,
             json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}, "default": {}}),
-        )
+        );
     }),
     ("a default that a default completes", false, |crd| {
         field(
             crd,
             json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "string", "default": "x"}}, "default": {}}),
-        )
+        );
     }),
     ("a default against a rule", false, |crd| {
         field(
             crd,
             json!({"type": "integer", "default": 4, "x-kubernetes-validations": [{"rule": "self < 4"}]}),
-        )
+        );
     }),
     ("a default of null", true, |crd| {
         field(
             crd,
             json!({"type": "string", "nullable": true, "default": null}),
-        )
+        );
     }),
     ("a set", true, |crd| {
         field(
             crd,
             json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}),
-        )
+        );
     }),
     ("a set of objects", false, |crd| {
         field(
             crd,
             json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "object"}}),
-        )
+        );
     }),
     ("a set of atoms", true, |crd| {
         field(
             crd,
             json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "object", "x-kubernetes-map-type": "atomic"}}),
-        )
+        );
     }),
     ("another list", false, |crd| {
         field(
             crd,
             json!({"type": "array", "x-kubernetes-list-type": "bag", "items": {"type": "string"}}),
-        )
+        );
     }),
     ("text that is a set", false, |crd| {
         field(
             crd,
             json!({"type": "string", "x-kubernetes-list-type": "set"}),
-        )
+        );
     }),
     ("a list that is a map", true, |crd| {
         field(
             crd,
             json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a"], "items": {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}}),
-        )
+        );
     }),
     ("a map whose key may be missing", false, |crd| {
         field(
             crd,
             json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a"], "items": {"type": "object", "properties": {"a": {"type": "string"}}}}),
-        )
+        );
     }),
     ("a map with an unknown key", false, |crd| {
         field(
             crd,
             json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["b"], "items": {"type": "object", "properties": {"a": {"type": "string"}}}}),
-        )
+        );
     }),
     ("a map without keys", false, |crd| {
         field(
             crd,
             json!({"type": "array", "x-kubernetes-list-type": "map", "items": {"type": "object"}}),
-        )
+        );
     }),
     ("a map of text", false, |crd| {
         field(
             crd,
             json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a"], "items": {"type": "string"}}),
-        )
+        );
     }),
     ("keys of a set", false, |crd| {
         field(
             crd,
             json!({"type": "array", "x-kubernetes-list-type": "set", "x-kubernetes-list-map-keys": ["a"], "items": {"type": "string"}}),
-        )
+        );
     }),
     ("another map type", false, |crd| {
         field(
             crd,
             json!({"type": "object", "x-kubernetes-map-type": "loose"}),
-        )
+        );
     }),
     ("a column", true, |crd| {
         crd["spec"]["versions"][0]["additionalPrinterColumns"] =
-            json!([{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}])
+            json!([{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}]);
     }),
     ("a column of another type", false, |crd| {
         crd["spec"]["versions"][0]["additionalPrinterColumns"] =
-            json!([{"name": "Size", "type": "int", "jsonPath": ".spec.size"}])
+            json!([{"name": "Size", "type": "int", "jsonPath": ".spec.size"}]);
     }),
     ("a column without a dot", false, |crd| {
         crd["spec"]["versions"][0]["additionalPrinterColumns"] =
-            json!([{"name": "Size", "type": "integer", "jsonPath": "spec.size"}])
+            json!([{"name": "Size", "type": "integer", "jsonPath": "spec.size"}]);
     }),
     ("a column without path", false, |crd| {
         crd["spec"]["versions"][0]["additionalPrinterColumns"] =
-            json!([{"name": "Size", "type": "integer"}])
+            json!([{"name": "Size", "type": "integer"}]);
     }),
     ("scale", true, |crd| {
         crd["spec"]["versions"][0]["subresources"]["scale"] =
-            json!({"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"})
+            json!({"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"});
     }),
     ("scale elsewhere", false, |crd| {
         crd["spec"]["versions"][0]["subresources"]["scale"] =
-            json!({"specReplicasPath": ".size", "statusReplicasPath": ".status.size"})
+            json!({"specReplicasPath": ".size", "statusReplicasPath": ".status.size"});
     }),
     ("fields to select by", true, |crd| {
-        crd["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.size"}])
+        crd["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.size"}]);
     }),
     ("unknown fields to select by", false, |crd| {
-        crd["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.nope"}])
+        crd["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec.nope"}]);
     }),
     ("objects to select by", false, |crd| {
-        crd["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec"}])
+        crd["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".spec"}]);
     }),
     ("a field to select by twice", false, |crd| {
         crd["spec"]["versions"][0]["selectableFields"] =
-            json!([{"jsonPath": ".spec.size"}, {"jsonPath": ".spec.size"}])
+            json!([{"jsonPath": ".spec.size"}, {"jsonPath": ".spec.size"}]);
     }),
     (
         "a webhook",
@@ -538,7 +538,7 @@ const DEFINITIONS: &[(&str, bool, Change)] = &[
         |crd| crd["spec"]["conversion"] = json!({"strategy": "None", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://a.example.com"}}}),
     ),
     ("another strategy", false, |crd| {
-        crd["spec"]["conversion"] = json!({"strategy": "Magic"})
+        crd["spec"]["conversion"] = json!({"strategy": "Magic"});
     }),
     (
         "a rule",
@@ -547,56 +547,57 @@ const DEFINITIONS: &[(&str, bool, Change)] = &[
     ),
     ("a rule about metadata", true, |crd| {
         schema(crd)["x-kubernetes-validations"] =
-            json!([{"rule": "self.metadata.name.size() < 10"}])
+            json!([{"rule": "self.metadata.name.size() < 10"}]);
     }),
     ("a rule that cannot be read", false, |crd| {
-        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "self.size >"}])
+        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "self.size >"}]);
     }),
     ("a rule about nothing", false, |crd| {
-        spec(crd)["x-kubernetes-validations"] = json!([{"rule": ""}])
+        spec(crd)["x-kubernetes-validations"] = json!([{"rule": ""}]);
     }),
     ("a rule about an unknown field", false, |crd| {
-        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "self.sise > 0"}])
+        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "self.sise > 0"}]);
     }),
     ("a rule with an unknown variable", false, |crd| {
-        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "object.size > 0"}])
+        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "object.size > 0"}]);
     }),
     ("a rule with an unknown function", false, |crd| {
-        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "self.name.shout() == 'A'"}])
+        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "self.name.shout() == 'A'"}]);
     }),
     ("a rule that compares a number with text", false, |crd| {
-        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "self.size == 'a'"}])
+        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "self.size == 'a'"}]);
     }),
     ("a rule without a yes or no", false, |crd| {
-        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "self.size"}])
+        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "self.size"}]);
     }),
     ("a rule that costs too much", false, |crd| {
         field(
             crd,
             json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-validations": [{"rule": "self.all(a, self.all(b, self.all(c, a + b != c)))"}]}),
-        )
+        );
     }),
     ("a rule with another reason", false, |crd| {
-        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "true", "reason": "Because"}])
+        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "true", "reason": "Because"}]);
     }),
     ("a rule in lines without message", false, |crd| {
-        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "self.size > 0 &&\nself.size < 9"}])
+        spec(crd)["x-kubernetes-validations"] =
+            json!([{"rule": "self.size > 0 &&\nself.size < 9"}]);
     }),
     ("a rule about another place", false, |crd| {
-        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "true", "fieldPath": ".nope"}])
+        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "true", "fieldPath": ".nope"}]);
     }),
     ("a rule about a change", true, |crd| {
         spec(crd)["x-kubernetes-validations"] =
-            json!([{"rule": "self == oldSelf", "message": "it is immutable"}])
+            json!([{"rule": "self == oldSelf", "message": "it is immutable"}]);
     }),
     ("a rule about a change within a list", false, |crd| {
         field(
             crd,
             json!({"type": "array", "items": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}),
-        )
+        );
     }),
     ("an optional old value that is not used", false, |crd| {
-        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "true", "optionalOldSelf": true}])
+        spec(crd)["x-kubernetes-validations"] = json!([{"rule": "true", "optionalOldSelf": true}]);
     }),
     (
         "an optional old value",
@@ -667,199 +668,199 @@ fn rich() -> Value {
 const OBJECTS: &[(&str, bool, Change)] = &[
     ("as it is", true, |_| {}),
     ("no name", false, |good| {
-        drop(good["spec"].as_object_mut().unwrap().remove("name"))
+        drop(good["spec"].as_object_mut().unwrap().remove("name"));
     }),
     ("no spec", true, |good| {
-        drop(good.as_object_mut().unwrap().remove("spec"))
+        drop(good.as_object_mut().unwrap().remove("spec"));
     }),
     ("a name too short", false, |good| {
-        good["spec"]["name"] = json!("a")
+        good["spec"]["name"] = json!("a");
     }),
     ("a name too long", false, |good| {
-        good["spec"]["name"] = json!("abcdefghi")
+        good["spec"]["name"] = json!("abcdefghi");
     }),
     ("a name of few long letters", false, |good| {
-        good["spec"]["name"] = json!("ééé")
+        good["spec"]["name"] = json!("ééé");
     }),
     ("a name as a number", false, |good| {
-        good["spec"]["name"] = json!(12)
+        good["spec"]["name"] = json!(12);
     }),
     ("an unknown field", false, |good| {
-        good["spec"]["nmae"] = json!("a")
+        good["spec"]["nmae"] = json!("a");
     }),
     ("an unknown field beside spec", false, |good| {
-        good["sepc"] = json!({})
+        good["sepc"] = json!({});
     }),
     ("an unknown field of metadata", false, |good| {
-        good["metadata"]["lables"] = json!({"a": "b"})
+        good["metadata"]["lables"] = json!({"a": "b"});
     }),
     ("a size too large", false, |good| {
-        good["spec"]["size"] = json!(10)
+        good["spec"]["size"] = json!(10);
     }),
     ("a size as text", false, |good| {
-        good["spec"]["size"] = json!("3")
+        good["spec"]["size"] = json!("3");
     }),
     ("a size that is a fraction", false, |good| {
-        good["spec"]["size"] = json!(2.5)
+        good["spec"]["size"] = json!(2.5);
     }),
     ("a size of null", true, |good| {
-        good["spec"]["size"] = json!(null)
+        good["spec"]["size"] = json!(null);
     }),
     ("a size that a rule forbids", false, |good| {
-        good["spec"]["size"] = json!(7)
+        good["spec"]["size"] = json!(7);
     }),
     ("more than 32 bits", false, |good| {
-        good["spec"]["small"] = json!(3_000_000_000_u64)
+        good["spec"]["small"] = json!(3_000_000_000_u64);
     }),
     ("an odd number", false, |good| {
-        good["spec"]["even"] = json!(3)
+        good["spec"]["even"] = json!(3);
     }),
     ("an even number", true, |good| {
-        good["spec"]["even"] = json!(4)
+        good["spec"]["even"] = json!(4);
     }),
     ("a ratio that is whole", true, |good| {
-        good["spec"]["ratio"] = json!(1)
+        good["spec"]["ratio"] = json!(1);
     }),
     ("a ratio of nothing", false, |good| {
-        good["spec"]["ratio"] = json!(0)
+        good["spec"]["ratio"] = json!(0);
     }),
     ("a ratio that a rule forbids", false, |good| {
-        good["spec"]["ratio"] = json!(200)
+        good["spec"]["ratio"] = json!(200);
     }),
     ("on as text", false, |good| {
-        good["spec"]["on"] = json!("yes")
+        good["spec"]["on"] = json!("yes");
     }),
     ("another mode", false, |good| {
-        good["spec"]["mode"] = json!("c")
+        good["spec"]["mode"] = json!("c");
     }),
     ("null where it may be", true, |good| {
-        good["spec"]["maybe"] = json!(null)
+        good["spec"]["maybe"] = json!(null);
     }),
     ("null where it may be, beside modes", false, |good| {
-        good["spec"]["maybe_mode"] = json!(null)
+        good["spec"]["maybe_mode"] = json!(null);
     }),
     ("null where it may not be", true, |good| {
-        good["spec"]["mode"] = json!(null)
+        good["spec"]["mode"] = json!(null);
     }),
     ("a number of both", true, |good| {
-        good["spec"]["either"] = json!(1)
+        good["spec"]["either"] = json!(1);
     }),
     ("a text of both", true, |good| {
-        good["spec"]["either"] = json!("50%")
+        good["spec"]["either"] = json!("50%");
     }),
     ("neither of both", false, |good| {
-        good["spec"]["either"] = json!(true)
+        good["spec"]["either"] = json!(true);
     }),
     ("no tags", false, |good| good["spec"]["tags"] = json!([])),
     ("many tags", false, |good| {
-        good["spec"]["tags"] = json!(["a", "b", "c", "d"])
+        good["spec"]["tags"] = json!(["a", "b", "c", "d"]);
     }),
     ("a tag twice", false, |good| {
-        good["spec"]["tags"] = json!(["a", "a"])
+        good["spec"]["tags"] = json!(["a", "a"]);
     }),
     ("a tag of null", false, |good| {
-        good["spec"]["tags"] = json!([null])
+        good["spec"]["tags"] = json!([null]);
     }),
     ("tags that are none", false, |good| {
-        good["spec"]["tags"] = json!({"a": "b"})
+        good["spec"]["tags"] = json!({"a": "b"});
     }),
     ("a port twice", false, |good| {
-        good["spec"]["ports"] = json!([{"port": 1, "protocol": "TCP"}, {"port": 1}])
+        good["spec"]["ports"] = json!([{"port": 1, "protocol": "TCP"}, {"port": 1}]);
     }),
     ("a port with two protocols", true, |good| {
-        good["spec"]["ports"] = json!([{"port": 1, "protocol": "UDP"}, {"port": 1}])
+        good["spec"]["ports"] = json!([{"port": 1, "protocol": "UDP"}, {"port": 1}]);
     }),
     ("a port without number", false, |good| {
-        good["spec"]["ports"] = json!([{"protocol": "UDP"}])
+        good["spec"]["ports"] = json!([{"protocol": "UDP"}]);
     }),
     ("an unknown field of a port", false, |good| {
-        good["spec"]["ports"] = json!([{"port": 1, "proto": "UDP"}])
+        good["spec"]["ports"] = json!([{"port": 1, "proto": "UDP"}]);
     }),
     ("labels", true, |good| {
-        good["spec"]["labels"] = json!({"a": "b"})
+        good["spec"]["labels"] = json!({"a": "b"});
     }),
     ("many labels", false, |good| {
-        good["spec"]["labels"] = json!({"a": "b", "c": "d", "e": "f"})
+        good["spec"]["labels"] = json!({"a": "b", "c": "d", "e": "f"});
     }),
     ("a long label", false, |good| {
-        good["spec"]["labels"] = json!({"a": "bbbb"})
+        good["spec"]["labels"] = json!({"a": "bbbb"});
     }),
     ("a label as a number", false, |good| {
-        good["spec"]["labels"] = json!({"a": 1})
+        good["spec"]["labels"] = json!({"a": 1});
     }),
     ("a label that a rule forbids", false, |good| {
-        good["spec"]["labels"] = json!({"a.b/c": "x"})
+        good["spec"]["labels"] = json!({"a.b/c": "x"});
     }),
     ("free fields", true, |good| {
-        good["spec"]["free"] = json!({"a": "x", "b": {"c": 1}})
+        good["spec"]["free"] = json!({"a": "x", "b": {"c": 1}});
     }),
     ("free fields but one", false, |good| {
-        good["spec"]["free"] = json!({"a": 1})
+        good["spec"]["free"] = json!({"a": 1});
     }),
     ("an object within", true, |good| {
-        good["spec"]["embedded"] = json!({"apiVersion": "v1", "kind": "Pod", "spec": {}})
+        good["spec"]["embedded"] = json!({"apiVersion": "v1", "kind": "Pod", "spec": {}});
     }),
     ("an object within without kind", false, |good| {
-        good["spec"]["embedded"] = json!({"apiVersion": "v1"})
+        good["spec"]["embedded"] = json!({"apiVersion": "v1"});
     }),
     ("one of two", true, |good| {
-        good["spec"]["one"] = json!({"a": "x"})
+        good["spec"]["one"] = json!({"a": "x"});
     }),
     ("both of two", false, |good| {
-        good["spec"]["one"] = json!({"a": "x", "b": "y"})
+        good["spec"]["one"] = json!({"a": "x", "b": "y"});
     }),
     ("none of two", false, |good| good["spec"]["one"] = json!({})),
     ("what it must not be", false, |good| {
-        good["spec"]["no"] = json!("x")
+        good["spec"]["no"] = json!("x");
     }),
     ("a time", true, |good| {
-        good["spec"]["at"] = json!("2024-02-29T10:00:00Z")
+        good["spec"]["at"] = json!("2024-02-29T10:00:00Z");
     }),
     ("a time that is none", false, |good| {
-        good["spec"]["at"] = json!("2024-02-29 10:00")
+        good["spec"]["at"] = json!("2024-02-29 10:00");
     }),
     ("a time that a rule forbids", false, |good| {
-        good["spec"]["at"] = json!("2019-02-28T10:00:00Z")
+        good["spec"]["at"] = json!("2019-02-28T10:00:00Z");
     }),
     ("a day", true, |good| {
-        good["spec"]["day"] = json!("2024-02-29")
+        good["spec"]["day"] = json!("2024-02-29");
     }),
     ("a day that is none", false, |good| {
-        good["spec"]["day"] = json!("2023-02-29")
+        good["spec"]["day"] = json!("2023-02-29");
     }),
     ("an address", true, |good| {
-        good["spec"]["ip"] = json!("10.0.0.1")
+        good["spec"]["ip"] = json!("10.0.0.1");
     }),
     ("an address that is none", false, |good| {
-        good["spec"]["ip"] = json!("10.0.0")
+        good["spec"]["ip"] = json!("10.0.0");
     }),
     ("a UUID", true, |good| {
-        good["spec"]["uuid"] = json!("123e4567-e89b-12d3-a456-426614174000")
+        good["spec"]["uuid"] = json!("123e4567-e89b-12d3-a456-426614174000");
     }),
     ("a UUID that is none", false, |good| {
-        good["spec"]["uuid"] = json!("123e4567")
+        good["spec"]["uuid"] = json!("123e4567");
     }),
     ("bytes", true, |good| good["spec"]["data"] = json!("aGk=")),
     ("bytes that are none", false, |good| {
-        good["spec"]["data"] = json!("a!")
+        good["spec"]["data"] = json!("a!");
     }),
     ("a duration", true, |good| {
-        good["spec"]["wait"] = json!("30m")
+        good["spec"]["wait"] = json!("30m");
     }),
     ("a duration that is none", false, |good| {
-        good["spec"]["wait"] = json!("long")
+        good["spec"]["wait"] = json!("long");
     }),
     ("a duration that a rule forbids", false, |good| {
-        good["spec"]["wait"] = json!("2h")
+        good["spec"]["wait"] = json!("2h");
     }),
     ("a link", true, |good| {
-        good["spec"]["link"] = json!("https://example.com/a")
+        good["spec"]["link"] = json!("https://example.com/a");
     }),
     ("a link that is none", false, |good| {
-        good["spec"]["link"] = json!("example")
+        good["spec"]["link"] = json!("example");
     }),
     ("an unknown format", true, |good| {
-        good["spec"]["colour"] = json!("any")
+        good["spec"]["colour"] = json!("any");
     }),
     ("min more than max", false, |good| {
         good["spec"]["min"] = json!(3);
@@ -867,19 +868,19 @@ const OBJECTS: &[(&str, bool, Change)] = &[
     }),
     ("min alone", true, |good| good["spec"]["min"] = json!(3)),
     ("little memory", true, |good| {
-        good["spec"]["memory"] = json!("512Mi")
+        good["spec"]["memory"] = json!("512Mi");
     }),
     ("much memory", false, |good| {
-        good["spec"]["memory"] = json!("2Gi")
+        good["spec"]["memory"] = json!("2Gi");
     }),
     ("memory that is none", false, |good| {
-        good["spec"]["memory"] = json!("lots")
+        good["spec"]["memory"] = json!("lots");
     }),
     ("a rule about changes", true, |good| {
-        good["spec"]["fixed"] = json!("a")
+        good["spec"]["fixed"] = json!("a");
     }),
     ("a field with an underscore", true, |good| {
-        good["spec"]["some_name"] = json!("xy")
+        good["spec"]["some_name"] = json!("xy");
     }),
     (
         "a field with an underscore that a rule forbids",
@@ -893,7 +894,7 @@ const OBJECTS: &[(&str, bool, Change)] = &[
     ),
     ("any status", true, |good| good["status"] = json!({"x": 1})),
     ("another version", false, |good| {
-        good["apiVersion"] = json!("checks.example.com/v2")
+        good["apiVersion"] = json!("checks.example.com/v2");
     }),
 ];
 
