@@ -17,6 +17,8 @@ pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 pub const SIGSTORE_BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 /// What every version of a Sigstore bundle's media type begins with.
 pub const SIGSTORE_BUNDLE_PREFIX: &str = "application/vnd.dev.sigstore.bundle";
+/// The payload that cosign 2 signs, as the layers of a `.sig` tag.
+pub const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
 /// Docker's name for an image manifest; images built by older tools have it.
 pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";

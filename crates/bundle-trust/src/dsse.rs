@@ -12,6 +12,8 @@ pub(crate) const BUNDLE_OLD_SPELLING: &str = "application/vnd.dev.sigstore.bundl
 pub(crate) const PAYLOAD: &str = "application/vnd.in-toto+json";
 /// The type of statement.
 pub(crate) const STATEMENT: &str = "https://in-toto.io/Statement/v1";
+/// The older type of statement, which many attestations still are.
+pub(crate) const STATEMENT_OLD: &str = "https://in-toto.io/Statement/v0.1";
 /// The only predicate that means "I sign this". All others are attestations: they say something else.
 pub(crate) const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
@@ -32,7 +34,8 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
 
-/// A bundle, as far as it is read here. Unknown fields (log entries, timestamps) are passed over: with a key, they prove nothing that is asked.
+/// A bundle, as far as it is read here. Unknown fields (log entries, timestamps) are passed over: with a key, they prove nothing that is asked
+/// (`certified` reads them).
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Bundle {
@@ -42,6 +45,24 @@ pub(crate) struct Bundle {
     pub(crate) verification_material: Material,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dsse_envelope: Option<Envelope>,
+    #[serde(skip_serializing)]
+    pub(crate) message_signature: Option<MessageSignature>,
+}
+
+/// A signature over the content itself, without an envelope.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MessageSignature {
+    #[serde(default)]
+    pub(crate) message_digest: Option<MessageDigest>,
+    pub(crate) signature: String,
+}
+
+/// What a message signature says it is over.
+#[derive(Debug, Deserialize)]
+pub(crate) struct MessageDigest {
+    pub(crate) algorithm: String,
+    pub(crate) digest: String,
 }
 
 /// Who is said to have signed.

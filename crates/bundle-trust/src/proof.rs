@@ -1,18 +1,23 @@
 //! The decision on content, and its result: `Verified<T>`, which can be made nowhere else and is all that the reconciler takes.
 //! Not here: the rules (bundle-core::policy::decide); this adds the cryptography to them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bundle_core::{
-    diagnostic::Findings,
+    diagnostic::{Finding, Findings},
     policy::{
-        self, ClassSignatures, Policy, PolicyDecision, RawSignature, ReadyPolicy, SignatureFound,
-        SignedBy, Unavailable,
+        self, ClassSignatures, KeyId, Material, Policy, PolicyDecision, RawSignature, ReadyPolicy,
+        RootId, SignatureFound, SignedBy, Unavailable,
     },
     reference::PinnedReference,
 };
+use jiff::Timestamp;
 
-use crate::{keys::PublicKey, verify};
+use crate::{
+    keys::PublicKey,
+    root::Root,
+    verify::{self, Against},
+};
 
 /// Content that may be used: every policy about it was satisfied, or none is about it and the class lets that in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -55,14 +60,15 @@ pub struct Refusal {
 }
 
 /// Decides on an image. `signatures` are what the registry holds for its digest, or why that is not known; they are not needed where
-/// [`policy::needs_signatures`] says so.
+/// [`policy::needs_signatures`] says so. `now` is the time that trust roots and signatures are held against.
 pub fn decide<'a>(
     reference: PinnedReference,
     signatures: &Result<Vec<RawSignature>, Unavailable>,
     policies: impl IntoIterator<Item = &'a Policy>,
     class: ClassSignatures,
+    now: Timestamp,
 ) -> Result<Decided<PinnedReference>, Refusal> {
-    let examined = examine(&reference, signatures, policies);
+    let examined = examine(&reference, signatures, policies, now);
     let found = examined.found.as_ref().map(Vec::as_slice);
     let decision = policy::decide(&reference, found, &examined.policies, class);
     conclude(reference, decision)
@@ -83,34 +89,81 @@ pub fn examine<'a>(
     reference: &PinnedReference,
     signatures: &Result<Vec<RawSignature>, Unavailable>,
     policies: impl IntoIterator<Item = &'a Policy>,
+    now: Timestamp,
 ) -> Examined<'a> {
-    let mut keys = BTreeMap::new();
+    let mut loader = Loader::new(now);
     let policies: Vec<ReadyPolicy<'a>> = policies
         .into_iter()
         .filter(|policy| policy.matches(reference.reference()))
-        .map(|policy| {
-            policy.ready(|pem| {
-                let key = PublicKey::parse(pem)?;
-                let id = key.id().clone();
-                keys.insert(id.clone(), key);
-                Ok(id)
-            })
-        })
+        .map(|policy| policy.ready(&mut loader))
         .collect();
-    let keys: Vec<PublicKey> = keys.into_values().collect();
+    let against = loader.into_against();
     let found = match signatures {
-        Ok(signatures) => Ok(verify::examine(signatures, reference.digest(), &keys)),
+        Ok(signatures) => Ok(verify::examine(signatures, reference.digest(), &against)),
         Err(why) => Err(why.clone()),
     };
     Examined { policies, found }
 }
 
 /// Policies, for an image of which nothing could be seen: enough to say whether one asks for its signatures.
-pub fn unexamined<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Vec<ReadyPolicy<'a>> {
+pub fn unexamined<'a>(
+    policies: impl IntoIterator<Item = &'a Policy>,
+    now: Timestamp,
+) -> Vec<ReadyPolicy<'a>> {
     policies
         .into_iter()
-        .map(|policy| policy.ready(|pem| PublicKey::parse(pem).map(|key| key.id().clone())))
+        .map(|policy| ready(policy, now))
         .collect()
+}
+
+/// A policy with its keys and trust roots read.
+pub fn ready(policy: &Policy, now: Timestamp) -> ReadyPolicy<'_> {
+    policy.ready(&mut Loader::new(now))
+}
+
+/// Reads keys and trust roots, and keeps them for the examination.
+struct Loader {
+    keys: BTreeMap<KeyId, PublicKey>,
+    roots: BTreeMap<RootId, Arc<Root>>,
+    now: Timestamp,
+}
+
+impl Loader {
+    fn new(now: Timestamp) -> Self {
+        Self {
+            keys: BTreeMap::new(),
+            roots: BTreeMap::new(),
+            now,
+        }
+    }
+
+    fn into_against(self) -> Against {
+        Against {
+            keys: self.keys.into_values().collect(),
+            roots: self.roots.into_values().collect(),
+            now: self.now,
+        }
+    }
+}
+
+impl Material for Loader {
+    fn key(&mut self, pem: &str) -> Result<KeyId, Finding> {
+        let key = PublicKey::parse(pem)?;
+        let id = key.id().clone();
+        self.keys.insert(id.clone(), key);
+        Ok(id)
+    }
+
+    fn root(&mut self, text: Option<&str>) -> Result<RootId, Finding> {
+        let root = match text {
+            Some(text) => Root::from_text(text)?,
+            None => Root::public()?,
+        };
+        root.check(self.now)?;
+        let id = root.id().clone();
+        self.roots.insert(id.clone(), root);
+        Ok(id)
+    }
 }
 
 /// Decides on content that has no reference and so cannot carry signatures. `source` is the type of its source.
@@ -123,9 +176,9 @@ pub fn decide_unsignable<T>(
     conclude(content, decision)
 }
 
-/// Everything that keeps a policy from being ready, its keys included: for its `Ready` condition. Empty if it is ready.
-pub fn problems(policy: &Policy) -> Findings {
-    let ready = policy.ready(|pem| PublicKey::parse(pem).map(|key| key.id().clone()));
+/// Everything that keeps a policy from being ready, its keys and trust roots included: for its `Ready` condition. Empty if it is ready.
+pub fn problems(policy: &Policy, now: Timestamp) -> Findings {
+    let ready = ready(policy, now);
     let mut problems = ready.problems;
     problems.0.extend(ready.unavailable);
     problems

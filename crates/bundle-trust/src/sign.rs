@@ -78,6 +78,7 @@ pub(crate) fn bundle(key: &PrivateKey, payload: &[u8]) -> Option<Vec<u8>> {
                 sig: dsse::encode(&signature),
             }],
         }),
+        message_signature: None,
     })
     .ok()
 }

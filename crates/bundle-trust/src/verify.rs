@@ -1,18 +1,28 @@
 //! Examining signatures: does it hold, by which key, over our digest, and does it mean "signed"?
 //! Not here: whether that is enough (bundle-core::policy::decide).
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use bundle_core::{
     diagnostic::{Finding, Findings, codes},
-    policy::{Accepted, KeyId, RawSignature, Rejection, SignatureFound, summary},
+    policy::{
+        Accepted, Fault, KeyId, Meaning, RawSignature, Rejection, SignatureFound, SignedAt, Signer,
+        Unread, Who, summary,
+    },
     reference::{Digest, PinnedReference},
 };
-use serde::Deserialize;
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+use sigstore_verify::types::{Artifact, Bundle as FullBundle, Sha256Hash, SignatureContent};
 
 use crate::{
+    certified::{self, Held},
     dsse::{self, Bundle},
     keys::PublicKey,
+    legacy,
+    root::Root,
+    statement,
 };
 
 /// Most bytes of one signature that are read.
@@ -20,116 +30,328 @@ pub const MAX_BYTES: usize = 1024 * 1024;
 /// Most signatures of one digest that are examined; what is beyond is told, and counts as not accepted.
 pub const MAX_SIGNATURES: usize = 256;
 
-/// Examines each signature, in order: does it hold for `digest` with one of `keys`?
+/// How the forms call themselves.
+const BUNDLE: &str = "sigstore bundle";
+const LEGACY: &str = "cosign 2";
+
+/// What signatures are examined against.
+#[derive(Debug, Clone)]
+pub struct Against {
+    /// The keys that are asked for.
+    pub keys: Vec<PublicKey>,
+    /// The trust roots for certificates. For signatures by keys they only say when.
+    pub roots: Vec<Arc<Root>>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// Examines each signature, in order: does it hold for `digest`, by one of the keys or under one of the roots?
 pub fn examine(
     signatures: &[RawSignature],
     digest: &Digest,
-    keys: &[PublicKey],
+    against: &Against,
 ) -> Vec<SignatureFound> {
     signatures
         .iter()
         .enumerate()
         .map(|(index, raw)| {
-            SignatureFound(if index < MAX_SIGNATURES {
-                examine_one(&raw.bytes, digest, keys)
-            } else {
-                Err(Rejection::NotExamined {
+            SignatureFound(match raw.unread {
+                Some(Unread::TooLarge { bytes, limit }) => {
+                    Err(Rejection::TooLarge { bytes, limit })
+                }
+                Some(Unread::Beyond { limit }) => Err(Rejection::NotExamined { limit }),
+                None if index >= MAX_SIGNATURES => Err(Rejection::NotExamined {
                     limit: MAX_SIGNATURES,
-                })
+                }),
+                None => against.examine(raw, digest),
             })
         })
         .collect()
 }
 
-/// For `verify --key`: the signatures of `reference` that hold, by any of `keys`; a refusal that says what is there if none does.
-pub fn with_keys(
+/// For `verify --key` and `--certificate-identity`: the signatures of `reference` that hold, by any of `wanted`; a refusal that says what is there
+/// if none does.
+pub fn by(
     signatures: &[RawSignature],
     reference: &PinnedReference,
-    keys: &[PublicKey],
+    wanted: &[Who],
+    against: &Against,
 ) -> Result<Vec<Accepted>, Findings> {
-    let found = examine(signatures, reference.digest(), keys);
+    let found = examine(signatures, reference.digest(), against);
+    let is_wanted = |accepted: &Accepted| wanted.iter().any(|who| who.is(accepted));
     let accepted: Vec<Accepted> = found
         .iter()
         .filter_map(SignatureFound::accepted)
+        .filter(|accepted| is_wanted(accepted))
         .cloned()
         .collect();
     if !accepted.is_empty() {
         return Ok(accepted);
     }
-    let ids: Vec<&KeyId> = keys.iter().map(PublicKey::id).collect();
+    let names: Vec<String> = wanted.iter().map(described).collect();
     let code = if found.is_empty() {
         codes::trust::UNSIGNED
     } else {
         codes::trust::NOT_ACCEPTED
     };
+    let only_keys = wanted.iter().all(|who| matches!(who, Who::Key(_)));
+    let hint = if only_keys {
+        format!(
+            "give the public key of its signer, or sign it: kubectl bundle sign --key KEY {reference}"
+        )
+    } else {
+        "give the identity and the issuer exactly as the certificate has them".to_owned()
+    };
     Err(Finding::error(
         code,
         format!(
-            "it is not signed by the given key (hint {}): {}",
-            ids.iter()
-                .map(|id| id.as_str())
-                .collect::<Vec<_>>()
-                .join(", "),
-            summary(&found, &ids)
+            "it is not signed by the given {}: {}",
+            names.join(", "),
+            summary(&found, is_wanted)
         ),
     )
     .about(reference.to_string())
-    .hint(format!(
-        "give the public key of its signer, or sign it: kubectl bundle sign --key KEY {reference}"
-    ))
+    .hint(hint)
     .into())
 }
 
-/// The statement inside, as far as it is read here.
-#[derive(Deserialize)]
-struct Statement {
-    #[serde(rename = "_type")]
-    kind: String,
-    subject: Vec<Subject>,
-    #[serde(rename = "predicateType")]
-    predicate_type: String,
-}
-
-#[derive(Deserialize)]
-struct Subject {
-    digest: BTreeMap<String, String>,
-    #[serde(default)]
-    annotations: Option<BTreeMap<String, serde_json::Value>>,
-}
-
-/// Nothing of the payload is looked at before its signature holds.
-fn examine_one(bytes: &[u8], digest: &Digest, keys: &[PublicKey]) -> Result<Accepted, Rejection> {
-    if bytes.len() > MAX_BYTES {
-        return Err(Rejection::TooLarge {
-            bytes: bytes.len(),
-            limit: MAX_BYTES,
-        });
+fn described(who: &Who) -> String {
+    match who {
+        Who::Key(key) => format!("key (hint {key})"),
+        Who::Identities { identities, .. } => {
+            let names: Vec<String> = identities.iter().map(ToString::to_string).collect();
+            format!("identity ({})", names.join(", "))
+        }
     }
-    let (key, payload) = open_envelope(bytes, keys)?;
-    let annotations = read_statement(&payload, digest)?;
-    Ok(Accepted { key, annotations })
 }
 
-fn open_envelope(bytes: &[u8], keys: &[PublicKey]) -> Result<(KeyId, Vec<u8>), Rejection> {
+impl Against {
+    /// Nothing of a payload is looked at before its signature holds.
+    fn examine(&self, raw: &RawSignature, digest: &Digest) -> Result<Accepted, Rejection> {
+        if raw.bytes.len() > MAX_BYTES {
+            return Err(Rejection::TooLarge {
+                bytes: raw.bytes.len() as u64,
+                limit: MAX_BYTES as u64,
+            });
+        }
+        if raw.artifact_type == legacy::SIMPLE_SIGNING {
+            return self.legacy(raw, digest);
+        }
+        let unreadable = |why: &str| Rejection::Unreadable(why.to_owned());
+        let bundle: Bundle = serde_json::from_slice(&raw.bytes)
+            .map_err(|_| unreadable("not the JSON of a bundle"))?;
+        if bundle.media_type != dsse::BUNDLE && bundle.media_type != dsse::BUNDLE_OLD_SPELLING {
+            return Err(Rejection::OtherForm(bundle.media_type));
+        }
+        let material = &bundle.verification_material;
+        let certified = material.certificate.is_some() || material.x509_certificate_chain.is_some();
+        match (&material.public_key, certified) {
+            (Some(key), false) => {
+                let hint = KeyId::new(&key.hint);
+                self.by_key(&raw.bytes, &bundle, hint, digest)
+            }
+            (None, true) if self.roots.is_empty() => Err(Rejection::Keyless),
+            (None, true) => self.by_certificate(&raw.bytes, digest),
+            (Some(_), true) => Err(unreadable("it names both a key and a certificate")),
+            (None, false) => Err(unreadable("it names neither a key nor a certificate")),
+        }
+    }
+
+    fn by_key(
+        &self,
+        bytes: &[u8],
+        bundle: &Bundle,
+        hint: KeyId,
+        digest: &Digest,
+    ) -> Result<Accepted, Rejection> {
+        let key = |hint: &KeyId| self.keys.iter().find(|key| key.id() == hint);
+        let (meaning, annotations) = match (&bundle.dsse_envelope, &bundle.message_signature) {
+            (Some(envelope), None) => {
+                let (payload, signature) = open(envelope)?;
+                let Some(key) = key(&hint) else {
+                    return Err(Rejection::OtherKey(hint));
+                };
+                if !key.verifies(&dsse::pre_authentication(&payload), &signature) {
+                    return Err(Rejection::Forged(hint));
+                }
+                statement::read(&payload, digest)?
+            }
+            (None, Some(message)) => {
+                let (over, signature) = opened(message, digest)?;
+                let Some(key) = key(&hint) else {
+                    return Err(Rejection::OtherKey(hint));
+                };
+                if !key.verifies_digest(&over, &signature) {
+                    return Err(Rejection::Forged(hint));
+                }
+                let over = Digest::from_hash(&over);
+                if over != *digest {
+                    return Err(Rejection::OtherDigest(over.to_string()));
+                }
+                (Meaning::Signed, statement::Annotations::new())
+            }
+            (Some(_), Some(_)) => {
+                return Err(Rejection::Unreadable(
+                    "it has both a DSSE envelope and a message signature".to_owned(),
+                ));
+            }
+            (None, None) => {
+                return Err(Rejection::Unreadable("it has no DSSE envelope".to_owned()));
+            }
+        };
+        let signed_at = key(&hint).and_then(|key| self.time_of_key(bytes, key, digest));
+        let mut checked = vec!["key", "digest"];
+        checked.extend(signed_at.is_some().then_some("log or timestamp"));
+        Ok(Accepted {
+            signer: Signer::Key(hint),
+            meaning,
+            annotations,
+            signed_at,
+            form: BUNDLE,
+            checked,
+        })
+    }
+
+    fn time_of_key(&self, bytes: &[u8], key: &PublicKey, digest: &Digest) -> Option<SignedAt> {
+        let mut roots = self.roots.iter();
+        roots.find_map(|root| certified::time_of_key(bytes, ours(digest)?, key, root, self.now))
+    }
+
+    fn by_certificate(&self, bytes: &[u8], digest: &Digest) -> Result<Accepted, Rejection> {
+        let bundle = certified::read(bytes)?;
+        let claimed = match &bundle.content {
+            SignatureContent::DsseEnvelope(envelope) => {
+                if envelope.payload_type != dsse::PAYLOAD {
+                    return Err(Rejection::PayloadType(envelope.payload_type.clone()));
+                }
+                // So that a signature of something else is told as one; what it is about is judged below, by us.
+                statement::claimed_digest(envelope.payload.as_bytes())
+            }
+            _ => None,
+        };
+        let artifact = match claimed {
+            Some(claimed) => Artifact::from_digest(Sha256Hash::new(claimed)),
+            None => ours(digest).ok_or(Rejection::OtherDigest("unreadable".to_owned()))?,
+        };
+        let (held, roots) = self.under_roots(&bundle, &artifact)?;
+        let (meaning, annotations) = match &bundle.content {
+            SignatureContent::DsseEnvelope(envelope) => {
+                statement::read(envelope.payload.as_bytes(), digest)?
+            }
+            SignatureContent::MessageSignature(_) => {
+                (Meaning::Signed, statement::Annotations::new())
+            }
+            _ => return Err(Rejection::Unreadable("it signs nothing".to_owned())),
+        };
+        Ok(certified_by(held, roots, meaning, annotations, BUNDLE))
+    }
+
+    fn legacy(&self, raw: &RawSignature, digest: &Digest) -> Result<Accepted, Rejection> {
+        let signature = legacy::signature(raw)?;
+        let by = |key: &&PublicKey| key.verifies(&raw.bytes, &signature);
+        if let Some(key) = self.keys.iter().find(by) {
+            return Ok(Accepted {
+                signer: Signer::Key(key.id().clone()),
+                meaning: Meaning::Signed,
+                annotations: statement::read_simple(&raw.bytes, digest)?,
+                signed_at: None,
+                form: LEGACY,
+                checked: vec!["key", "digest"],
+            });
+        }
+        if !legacy::is_certified(raw) {
+            return Err(Rejection::NoSuchKey);
+        }
+        if self.roots.is_empty() {
+            return Err(Rejection::Keyless);
+        }
+        let bundle = legacy::bundle(raw, &signature)?;
+        let (held, roots) = self.under_roots(&bundle, &Artifact::from_blob(&raw.bytes))?;
+        let annotations = statement::read_simple(&raw.bytes, digest)?;
+        Ok(certified_by(
+            held,
+            roots,
+            Meaning::Signed,
+            annotations,
+            LEGACY,
+        ))
+    }
+
+    /// The roots under which it holds; what is wrong with it where there is none.
+    fn under_roots(
+        &self,
+        bundle: &FullBundle,
+        artifact: &Artifact<'_>,
+    ) -> Result<(Held, BTreeSet<bundle_core::policy::RootId>), Rejection> {
+        let mut first: Option<Held> = None;
+        let mut roots = BTreeSet::new();
+        let mut nearest: Option<Rejection> = None;
+        for root in &self.roots {
+            match certified::verify(bundle, artifact.clone(), root, self.now) {
+                Ok(held) => {
+                    roots.insert(root.id().clone());
+                    first.get_or_insert(held);
+                }
+                // What fails under the right root says more than that another is the wrong one.
+                Err(rejection) => {
+                    if nearest.as_ref().is_none_or(is_foreign) {
+                        nearest = Some(rejection);
+                    }
+                }
+            }
+        }
+        match (first, nearest) {
+            (Some(held), _) => Ok((held, roots)),
+            (None, Some(rejection)) => Err(rejection),
+            (None, None) => Err(Rejection::Keyless),
+        }
+    }
+}
+
+/// Whether it only says that the root is not the one that it was made under.
+fn is_foreign(rejection: &Rejection) -> bool {
+    matches!(
+        rejection,
+        Rejection::Certificate {
+            fault: Fault::UnknownLog | Fault::Chain,
+            ..
+        }
+    )
+}
+
+fn certified_by(
+    held: Held,
+    roots: BTreeSet<bundle_core::policy::RootId>,
+    meaning: Meaning,
+    annotations: statement::Annotations,
+    form: &'static str,
+) -> Accepted {
+    let mut checked = held.checked;
+    checked.push("digest");
+    Accepted {
+        signer: Signer::Identity {
+            name: held.name,
+            roots,
+        },
+        meaning,
+        annotations,
+        signed_at: held.signed_at,
+        form,
+        checked,
+    }
+}
+
+/// Our digest as the verifier wants it.
+fn ours(digest: &Digest) -> Option<Artifact<'static>> {
+    let hash = Sha256Hash::from_hex(digest.hex()).ok()?;
+    Some(Artifact::from_digest(hash))
+}
+
+/// Payload and signature of an envelope.
+fn open(envelope: &dsse::Envelope) -> Result<(Vec<u8>, Vec<u8>), Rejection> {
     let unreadable = |why: &str| Rejection::Unreadable(why.to_owned());
-    let bundle: Bundle =
-        serde_json::from_slice(bytes).map_err(|_| unreadable("not the JSON of a bundle"))?;
-    if bundle.media_type != dsse::BUNDLE && bundle.media_type != dsse::BUNDLE_OLD_SPELLING {
-        return Err(Rejection::OtherForm(bundle.media_type));
-    }
-    let material = bundle.verification_material;
-    let certified = material.certificate.is_some() || material.x509_certificate_chain.is_some();
-    let hint = match (material.public_key, certified) {
-        (Some(key), false) => KeyId::new(key.hint),
-        (None, true) => return Err(Rejection::Keyless),
-        (Some(_), true) => return Err(unreadable("it names both a key and a certificate")),
-        (None, false) => return Err(unreadable("it names neither a key nor a certificate")),
-    };
-    let envelope = bundle
-        .dsse_envelope
-        .ok_or_else(|| unreadable("it has no DSSE envelope"))?;
     if envelope.payload_type != dsse::PAYLOAD {
-        return Err(Rejection::PayloadType(envelope.payload_type));
+        return Err(Rejection::PayloadType(envelope.payload_type.clone()));
     }
     let [signature] = envelope.signatures.as_slice() else {
         return Err(Rejection::SignatureCount(envelope.signatures.len()));
@@ -138,43 +360,35 @@ fn open_envelope(bytes: &[u8], keys: &[PublicKey]) -> Result<(KeyId, Vec<u8>), R
         dsse::decode(&envelope.payload).ok_or_else(|| unreadable("its payload is not base64"))?;
     let signature =
         dsse::decode(&signature.sig).ok_or_else(|| unreadable("its signature is not base64"))?;
-    let Some(key) = keys.iter().find(|key| *key.id() == hint) else {
-        return Err(Rejection::OtherKey(hint));
-    };
-    if !key.verifies(&dsse::pre_authentication(&payload), &signature) {
-        return Err(Rejection::Forged(hint));
-    }
-    Ok((hint, payload))
+    Ok((payload, signature))
 }
 
-fn read_statement(payload: &[u8], digest: &Digest) -> Result<BTreeMap<String, String>, Rejection> {
-    let statement: Statement = serde_json::from_slice(payload)
-        .map_err(|_| Rejection::Unreadable("no in-toto statement inside".to_owned()))?;
-    if statement.predicate_type != dsse::SIGNED {
-        return Err(Rejection::Attestation(statement.predicate_type));
-    }
-    if statement.kind != dsse::STATEMENT {
-        return Err(Rejection::StatementType(statement.kind));
-    }
-    let count = statement.subject.len();
-    let mut subjects = statement.subject.into_iter();
-    let (Some(subject), None) = (subjects.next(), subjects.next()) else {
-        return Err(Rejection::SubjectCount(count));
+/// The sha256 that a message signature says it is over (ours, where it does not say), and the signature.
+fn opened(
+    message: &dsse::MessageSignature,
+    digest: &Digest,
+) -> Result<(Vec<u8>, Vec<u8>), Rejection> {
+    let unreadable = |why: &str| Rejection::Unreadable(why.to_owned());
+    let over = match &message.message_digest {
+        Some(named) if named.algorithm == "SHA2_256" => dsse::decode(&named.digest)
+            .filter(|bytes| bytes.len() == Sha256::output_size())
+            .ok_or_else(|| unreadable("its digest is damaged"))?,
+        Some(named) => {
+            return Err(Rejection::OtherDigest(format!(
+                "of algorithm {}",
+                named.algorithm
+            )));
+        }
+        None => ours_bytes(digest).ok_or_else(|| unreadable("our digest is damaged"))?,
     };
-    match subject.digest.get("sha256") {
-        Some(hex) if hex == digest.hex() => {}
-        Some(hex) => return Err(Rejection::OtherDigest(format!("sha256:{hex}"))),
-        None => return Err(Rejection::OtherDigest("not a sha256 one".to_owned())),
-    }
-    Ok(subject
-        .annotations
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(|(name, value)| match value {
-            serde_json::Value::String(text) => Some((name, text)),
-            _ => None,
-        })
-        .collect())
+    let signature = dsse::decode(&message.signature)
+        .ok_or_else(|| unreadable("its signature is not base64"))?;
+    Ok((over, signature))
+}
+
+fn ours_bytes(digest: &Digest) -> Option<Vec<u8>> {
+    let hash = Sha256Hash::from_hex(digest.hex()).ok()?;
+    Some(hash.as_bytes().to_vec())
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod output;
 mod push;
 mod shipping;
 mod sign;
+mod verify;
 mod version;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -30,7 +31,8 @@ pub(crate) use keys::{Generate, KeyType, Keys, KeysVerb};
 pub(crate) use output::{Data, Object, Wide};
 pub(crate) use push::Push;
 pub(crate) use shipping::{Along, Copy, Load, Pull, Save};
-pub(crate) use sign::{Sign, Verify};
+pub(crate) use sign::Sign;
+pub(crate) use verify::{Policy, PolicyTest, PolicyVerb, TrustRoot, Verify};
 pub(crate) use version::Version;
 
 /// Package, sign, ship, check and deploy Kubernetes manifests as bundles.
@@ -77,6 +79,8 @@ pub(crate) enum Verb {
     Sign(Sign),
     /// Verify who signed a bundle
     Verify(Verify),
+    /// Try SignaturePolicies before they are in force
+    Policy(Policy),
     /// Install a bundle, or upgrade to it
     Deploy(Deploy),
     /// Create a Bundle without installing it

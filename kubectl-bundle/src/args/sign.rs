@@ -1,9 +1,9 @@
-//! `sign` and `verify`: what, and with which key.
+//! `sign`: what, and with which key.
 //! Not here: cryptography.
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args};
+use clap::Args;
 
 use super::{Data, Registry};
 
@@ -28,36 +28,6 @@ pub(crate) struct Sign {
     /// Read the password from the first line of standard input
     #[arg(long)]
     pub(crate) password_stdin: bool,
-    /// Print as data
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
-    pub(crate) output: Option<Data>,
-    /// How to talk to registries.
-    #[command(flatten)]
-    pub(crate) registry: Registry,
-}
-
-/// Verify who signed a bundle in a registry: with public keys, or against SignaturePolicies in files.
-///
-/// Exit code 0 is verified, 3 refused (not signed, or by somebody else), 4 cannot tell (the registry did not answer).
-#[derive(Debug, Args)]
-#[command(
-    group = ArgGroup::new("against").required(true).multiple(false).args(["key", "policy"]),
-    after_help = "\
-Examples:
-  kubectl bundle verify registry.example.com/team/web:1.4.0 --key release.pub
-
-  # As a cluster with these policies would
-  kubectl bundle verify registry.example.com/team/web:1.4.0 --policy policies.yaml")]
-pub(crate) struct Verify {
-    /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
-    #[arg(value_name = "REF")]
-    pub(crate) reference: String,
-    /// A public key that must have signed; repeated: any of them
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: Vec<PathBuf>,
-    /// A file of SignaturePolicies, each of which must be satisfied where it matches; may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub(crate) policy: Vec<PathBuf>,
     /// Print as data
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,

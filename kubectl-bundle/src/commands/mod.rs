@@ -13,6 +13,7 @@ pub(crate) mod get;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 pub(crate) mod load;
+pub(crate) mod policy;
 pub(crate) mod pull;
 pub(crate) mod push;
 pub(crate) mod save;
@@ -50,6 +51,8 @@ pub(crate) enum Command {
     Sign(sign::Sign),
     /// `verify`
     Verify(verify::Verify),
+    /// `policy test`
+    PolicyTest(policy::test::PolicyTest),
     /// `deploy`
     Deploy(deploy::Deploy),
     /// `create`
@@ -82,6 +85,7 @@ impl Command {
             Self::Inspect(command) => in_runtime(command.run(ui)),
             Self::Sign(command) => in_runtime(command.run(ui)),
             Self::Verify(command) => in_runtime(command.run(ui)),
+            Self::PolicyTest(command) => in_runtime(command.run(ui)),
             Self::Deploy(command) => in_runtime(command.run(ui)),
             Self::Create(command) => in_runtime(command.run(ui)),
             Self::Check(command) => in_runtime(command.run(ui)),

@@ -7,12 +7,13 @@ mod environment;
 mod printing;
 mod registry;
 mod shipping;
+mod trust;
 mod verbs;
 mod writing;
 
 use bundle_core::diagnostic::{Finding, codes};
 
-use crate::args::{Keys, KeysVerb, Verb};
+use crate::args::{Keys, KeysVerb, Policy, PolicyVerb, Verb};
 use crate::commands::Command;
 use crate::failure::Outcome;
 
@@ -33,7 +34,10 @@ pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command>
             verb: KeysVerb::Generate(args),
         }) => Command::KeysGenerate(verbs::generate(args, environment)),
         Verb::Sign(args) => Command::Sign(verbs::sign(args, environment)?),
-        Verb::Verify(args) => Command::Verify(verbs::verify(args, environment)?),
+        Verb::Verify(args) => Command::Verify(trust::verify(args, environment)?),
+        Verb::Policy(Policy {
+            verb: PolicyVerb::Test(args),
+        }) => Command::PolicyTest(trust::policy_test(args, environment)?),
         Verb::Deploy(args) => Command::Deploy(writing::deploy(args, environment)?),
         Verb::Create(args) => Command::Create(writing::create(args, environment)?),
         Verb::Check(args) => Command::Check(verbs::check(args, environment)?),

@@ -9,10 +9,7 @@ use bundle_trust::keys::KeyKind;
 
 use super::{Environment, cluster, registry, unusable};
 use crate::args::{self, KeyType};
-use crate::commands::verify::Against;
-use crate::commands::{
-    build, check, completion, get, inspect, keys, sign, status, verify, version,
-};
+use crate::commands::{build, check, completion, get, inspect, keys, sign, status, version};
 use crate::failure::Outcome;
 
 pub(super) fn build(args: args::Build, environment: &Environment) -> Outcome<build::Build> {
@@ -95,19 +92,6 @@ pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<sign:
         reference: registry::reference(&args.reference)?,
         key: args.key,
         password: environment.password_source(args.password_stdin),
-        format: args.output.map(Into::into),
-        registry: registry::settings(args.registry, environment)?,
-    })
-}
-
-pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<verify::Verify> {
-    Ok(verify::Verify {
-        reference: registry::reference(&args.reference)?,
-        against: if args.policy.is_empty() {
-            Against::Keys(args.key)
-        } else {
-            Against::Policies(args.policy)
-        },
         format: args.output.map(Into::into),
         registry: registry::settings(args.registry, environment)?,
     })

@@ -59,12 +59,12 @@ fn pushes_once_signs_and_verifies() {
     kb_snapshot!(context, ["verify", web, "--key", "bundle.pub"], @r"
     exit code: 0
     ----- stdout -----
-    SIGNED BY    AUTHORITY   KEY                                            SAYS
-    bundle.pub   <none>      [KEY]   name=web,version=1.4.0
-    bundle.pub   <none>      [KEY]   name=web,version=1.4.0
+    SIGNED BY    AUTHORITY   SIGNER                                         WHEN        SAYS
+    bundle.pub   <none>      [KEY]   not known   name=web,version=1.4.0
+    bundle.pub   <none>      [KEY]   not known   name=web,version=1.4.0
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
-    verified [REGISTRY]/team/web@sha256:4cc7e585...: 2 signature(s) found; each was checked against this digest, its key and its meaning
+    verified [REGISTRY]/team/web@sha256:4cc7e585...: 2 signature(s) found; checked: key, digest
     ");
     kb_snapshot!(context, ["verify", web, "--key", "bundle.pub", "-o", "json"], @r#"
     exit code: 0
@@ -78,6 +78,10 @@ fn pushes_once_signs_and_verifies() {
         {
           "by": "bundle.pub",
           "key": "[KEY]",
+          "checked": [
+            "key",
+            "digest"
+          ],
           "annotations": {
             "name": "web",
             "version": "1.4.0"
@@ -86,6 +90,10 @@ fn pushes_once_signs_and_verifies() {
         {
           "by": "bundle.pub",
           "key": "[KEY]",
+          "checked": [
+            "key",
+            "digest"
+          ],
           "annotations": {
             "name": "web",
             "version": "1.4.0"
@@ -231,11 +239,11 @@ fn verifies_against_policies() {
     kb_snapshot!(context, ["verify", web, "--policy", "policy.yaml"], @r"
     exit code: 0
     ----- stdout -----
-    SIGNED BY   AUTHORITY     KEY                                            SAYS
-    releases    release-key   [KEY]   <none>
+    SIGNED BY   AUTHORITY     SIGNER                                         WHEN        SAYS
+    releases    release-key   [KEY]   not known   <none>
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
-    verified [REGISTRY]/team/web@sha256:4cc7e585...: 1 signature(s) found; each was checked against this digest, its key and its meaning
+    verified [REGISTRY]/team/web@sha256:4cc7e585...: 1 signature(s) found; checked: key, digest
     ");
     context.write("others.yaml", policy.replace("/team/**", "/others/**"));
     kb_snapshot!(context, ["verify", web, "--policy", "others.yaml"], @r"

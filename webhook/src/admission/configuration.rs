@@ -1,10 +1,13 @@
 //! Reviews of ProvisionerClasses and SignaturePolicies: only those are let in that can be read, since one that cannot refuses what it is about.
 //! Not here: reading them (bundle_core::review::class, bundle_core::policy).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bundle_core::diagnostic::{Finding, Findings, codes};
-use bundle_core::policy::{Policy, SecretKey};
+use bundle_core::policy::{Named, Policy};
 use bundle_core::review::{Class, Stamping, Verdict};
-use bundle_trust::keys::PublicKey;
+use bundle_trust::proof;
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// Whether the kind is one of these.
@@ -13,7 +16,13 @@ pub(super) fn is_known(kind: &str) -> bool {
 }
 
 /// Judges one. What is stored and being deleted or left as it is may stay as bad as it was.
-pub(super) fn judge(kind: &str, name: &str, old: Option<&Value>, new: &Value) -> Verdict {
+pub(super) fn judge(
+    kind: &str,
+    name: &str,
+    old: Option<&Value>,
+    new: &Value,
+    now: Timestamp,
+) -> Verdict {
     let admit = |warnings| Verdict::Admit {
         warnings,
         stamp: Stamping::None,
@@ -23,7 +32,7 @@ pub(super) fn judge(kind: &str, name: &str, old: Option<&Value>, new: &Value) ->
         return admit(Findings::default());
     }
     let problems = match kind {
-        "SignaturePolicy" => policy_problems(name, &new["spec"]),
+        "SignaturePolicy" => policy_problems(name, &new["spec"], now),
         _ => Class::parse(name, &new["spec"]).err().unwrap_or_default(),
     };
     if problems.has_errors() {
@@ -33,17 +42,17 @@ pub(super) fn judge(kind: &str, name: &str, old: Option<&Value>, new: &Value) ->
     }
 }
 
-/// What keeps a policy from ever being ready. Keys in Secrets are not looked at: they come and go, and the status tells.
-fn policy_problems(name: &str, spec: &Value) -> Findings {
+/// What keeps a policy from ever being ready. Keys in Secrets and trust roots in ConfigMaps are not looked at: they come and go, and the status tells.
+fn policy_problems(name: &str, spec: &Value, now: Timestamp) -> Findings {
     let policy = Policy::read(name, spec);
-    let later = Finding::warning(codes::trust::CANNOT_TELL, "the Secret is read later");
-    let secrets = policy
-        .secrets()
-        .into_iter()
-        .map(|name| (name.to_owned(), SecretKey::Unavailable(later.clone())))
-        .collect();
-    policy
-        .with_secrets(&secrets)
-        .ready(|pem| PublicKey::parse(pem).map(|key| key.id().clone()))
-        .problems
+    let later = Finding::warning(codes::trust::CANNOT_TELL, "it is read later");
+    let unread = |names: BTreeSet<&str>| -> BTreeMap<String, Named> {
+        names
+            .into_iter()
+            .map(|name| (name.to_owned(), Named::Unavailable(later.clone())))
+            .collect()
+    };
+    let (secrets, roots) = (unread(policy.secrets()), unread(policy.config_maps()));
+    let policy = policy.with_secrets(&secrets).with_config_maps(&roots);
+    proof::ready(&policy, now).problems
 }

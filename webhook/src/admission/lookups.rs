@@ -16,6 +16,7 @@ use bundle_core::version::ServerVersion;
 use bundle_oci::registry::Looked;
 use bundle_trust::proof;
 use futures::future::{OptionFuture, join_all};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::review::UserInfo;
@@ -85,6 +86,7 @@ pub(super) struct Gathered {
     policies: Result<Vec<Arc<Policy>>, Finding>,
     server: Option<ServerVersion>,
     system_namespace: String,
+    now: Timestamp,
 }
 
 /// Asks everything that is needed, all at once but for the image, which comes last. `remembered` is the image, where it is known already.
@@ -159,6 +161,7 @@ pub(super) async fn gather<L: Lookups>(
         policies: Ok(Vec::new()),
         server: lookups.server(),
         system_namespace: system,
+        now: Timestamp::now(),
     };
     for (name, class, allowed) in classes {
         gathered.classes.insert(name.clone(), class);
@@ -199,11 +202,12 @@ impl Gathered {
             (Ok(_), None) => {}
             (Ok(policies), Some(Err(why))) => {
                 facts.content = ContentFact::Unavailable(why.clone());
-                facts.policies = proof::unexamined(policies.iter().map(AsRef::as_ref));
+                facts.policies = proof::unexamined(policies.iter().map(AsRef::as_ref), self.now);
             }
             (Ok(policies), Some(Ok(looked))) => {
                 let policies = policies.iter().map(AsRef::as_ref);
-                let examined = proof::examine(&looked.pinned, &looked.signatures, policies);
+                let examined =
+                    proof::examine(&looked.pinned, &looked.signatures, policies, self.now);
                 facts.policies = examined.policies;
                 facts.content = ContentFact::Found {
                     pinned: looked.pinned.clone(),

@@ -237,7 +237,8 @@ fn unjudged(request: &Request) -> Verdict {
     let ours = request.kind.group == bundle_api::names::GROUP;
     if ours && configuration::is_known(&request.kind.kind) && request.sub_resource.is_empty() {
         let old = Some(&request.old_object).filter(|old| !old.is_null());
-        return configuration::judge(&request.kind.kind, &request.name, old, &request.object);
+        let now = jiff::Timestamp::now();
+        return configuration::judge(&request.kind.kind, &request.name, old, &request.object, now);
     }
     Verdict::Admit {
         warnings: Findings::default(),

@@ -4,7 +4,7 @@
 use bundle_api::bundle::SignedBy as ApiSignedBy;
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
-use bundle_core::policy::{self, SignedBy, Unavailable};
+use bundle_core::policy::{self, SignedBy, Signer, Unavailable};
 use bundle_core::reference::PinnedReference;
 use bundle_core::review::Class;
 use bundle_oci::registry::Client;
@@ -40,7 +40,8 @@ pub(super) async fn verify(
     } else {
         Ok(Vec::new())
     };
-    proof::decide(pinned, &signatures, policies(), class.signatures).map_err(|refusal| {
+    let now = jiff::Timestamp::now();
+    proof::decide(pinned, &signatures, policies(), class.signatures, now).map_err(|refusal| {
         // A signature may be pushed later, and a policy may change: neither tells us by itself.
         Trouble::findings(
             reason::UNPACK_FAILED,
@@ -58,11 +59,18 @@ pub(super) async fn verify(
 pub(super) fn signed_by(signers: &[SignedBy]) -> Vec<ApiSignedBy> {
     signers
         .iter()
-        .map(|signer| ApiSignedBy {
-            policy: signer.policy.clone(),
-            authority: signer.authority.clone(),
-            verified_at: Some(Time(said::now())),
-            ..ApiSignedBy::default()
+        .map(|signed| {
+            let name = match &signed.signer {
+                Signer::Identity { name, .. } => Some(name),
+                Signer::Key(_) => None,
+            };
+            ApiSignedBy {
+                policy: signed.policy.clone(),
+                authority: signed.authority.clone(),
+                identity: name.map(|name| name.subject.clone()),
+                issuer: name.map(|name| name.issuer.clone()),
+                verified_at: Some(Time(said::now())),
+            }
         })
         .collect()
 }
@@ -71,7 +79,13 @@ pub(super) fn signed_by(signers: &[SignedBy]) -> Vec<ApiSignedBy> {
 pub(super) fn describe(signers: &[SignedBy], warnings: &[String]) -> String {
     let mut parts: Vec<String> = signers
         .iter()
-        .map(|signer| format!("signed by {} (policy {})", signer.authority, signer.policy))
+        .map(|signed| match &signed.signer {
+            Signer::Key(_) => format!("signed by {} (policy {})", signed.authority, signed.policy),
+            Signer::Identity { name, .. } => format!(
+                "signed by {} as {} (policy {})",
+                name.subject, signed.authority, signed.policy
+            ),
+        })
         .collect();
     if parts.is_empty() {
         parts.push("no policy asks for a signature".to_owned());

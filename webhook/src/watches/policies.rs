@@ -1,4 +1,4 @@
-//! SignaturePolicies on their shelf, with the keys of the Secrets that they name; looked up again from time to time.
+//! SignaturePolicies on their shelf, with the keys of the Secrets and the trust roots of the ConfigMaps that they name; looked up again from time to time.
 //! Not here: what a policy means (bundle_core::policy).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_core::diagnostic::{Finding, codes};
-use bundle_core::policy::{Policy, SecretKey, key_of_secret};
-use k8s_openapi::api::core::v1::Secret;
+use bundle_core::policy::{Named, Policy, key_of_secret, root_of_config_map};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use tokio_util::sync::CancellationToken;
 
@@ -15,10 +15,53 @@ use super::follow::{Follower, Specs};
 use crate::readiness::Gate;
 use crate::shared::Shared;
 
-/// How often the Secrets are read again. They are few and read by name: the pod may not list Secrets.
-const SECRETS_AGAIN: Duration = Duration::from_secs(15);
-/// After a Secret could not be read.
-const SECRETS_SOON: Duration = Duration::from_secs(2);
+/// How often the Secrets and ConfigMaps are read again. They are few and read by name: the pod may not list Secrets.
+const NAMED_AGAIN: Duration = Duration::from_secs(15);
+/// After one could not be read.
+const NAMED_SOON: Duration = Duration::from_secs(2);
+
+/// What policies name, as it was found in the system namespace.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    secrets: BTreeMap<String, Named>,
+    config_maps: BTreeMap<String, Named>,
+}
+
+impl Found {
+    /// Looks up what these policies name.
+    pub(super) async fn look_up(shared: &Shared, policies: &[Policy]) -> Self {
+        let named = |names: fn(&Policy) -> BTreeSet<&str>| -> BTreeSet<String> {
+            let each = policies.iter().flat_map(names);
+            each.map(str::to_owned).collect()
+        };
+        Self {
+            secrets: secrets(shared, &named(Policy::secrets)).await,
+            config_maps: config_maps(shared, &named(Policy::config_maps)).await,
+        }
+    }
+
+    /// The policy with what it names in its place.
+    pub(super) fn complete(&self, policy: Policy) -> Policy {
+        policy
+            .with_secrets(&self.secrets)
+            .with_config_maps(&self.config_maps)
+    }
+
+    /// When to look again.
+    fn again(&self) -> Option<Duration> {
+        let mut named = self
+            .secrets
+            .values()
+            .chain(self.config_maps.values())
+            .peekable();
+        named.peek()?;
+        if named.any(|named| matches!(named, Named::Unavailable(_))) {
+            Some(NAMED_SOON)
+        } else {
+            Some(NAMED_AGAIN)
+        }
+    }
+}
 
 /// Keeps the SignaturePolicies on their shelf until `shutdown`.
 pub(crate) async fn policies(shared: Arc<Shared>, shutdown: CancellationToken) {
@@ -38,18 +81,13 @@ pub(crate) async fn policies(shared: Arc<Shared>, shutdown: CancellationToken) {
             () = pause => {}
         }
         let Some(specs) = &specs else { continue };
-        let secrets = secrets(&shared, &wanted(specs)).await;
-        again = if secrets.is_empty() {
-            None
-        } else if secrets
-            .values()
-            .any(|key| matches!(key, SecretKey::Unavailable(_)))
-        {
-            Some(SECRETS_SOON)
-        } else {
-            Some(SECRETS_AGAIN)
-        };
-        let read = read(specs, &secrets);
+        let policies: Vec<Policy> = specs
+            .iter()
+            .map(|(name, spec)| Policy::read(name, spec))
+            .collect();
+        let found = Found::look_up(&shared, &policies).await;
+        again = found.again();
+        let read = completed(policies, &found);
         let unreadable = read
             .values()
             .filter(|policy| policy.problems().has_errors());
@@ -64,34 +102,15 @@ pub(crate) async fn policies(shared: Arc<Shared>, shutdown: CancellationToken) {
     }
 }
 
-fn wanted(specs: &Specs) -> BTreeSet<String> {
-    specs
-        .iter()
-        .flat_map(|(name, spec)| {
-            Policy::read(name, spec)
-                .secrets()
-                .into_iter()
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        })
-        .collect()
-}
-
-fn read(specs: &Specs, secrets: &BTreeMap<String, SecretKey>) -> BTreeMap<String, Arc<Policy>> {
-    specs
-        .iter()
-        .map(|(name, spec)| {
-            let policy = Policy::read(name, spec).with_secrets(secrets);
-            (name.clone(), Arc::new(policy))
-        })
+fn completed(policies: Vec<Policy>, found: &Found) -> BTreeMap<String, Arc<Policy>> {
+    policies
+        .into_iter()
+        .map(|policy| (policy.name().to_owned(), Arc::new(found.complete(policy))))
         .collect()
 }
 
 /// The keys in those Secrets of the system namespace.
-pub(super) async fn secrets(
-    shared: &Shared,
-    names: &BTreeSet<String>,
-) -> BTreeMap<String, SecretKey> {
+async fn secrets(shared: &Shared, names: &BTreeSet<String>) -> BTreeMap<String, Named> {
     let namespace = &shared.settings.namespace;
     let api: Api<Secret> = Api::namespaced(shared.client(), namespace);
     let mut found = BTreeMap::new();
@@ -105,13 +124,32 @@ pub(super) async fn secrets(
                     .collect();
                 key_of_secret(name, &data)
             }
-            Ok(None) => SecretKey::Missing(format!("Secret {namespace}/{name} does not exist")),
-            Err(error) => SecretKey::Unavailable(
+            Ok(None) => Named::Missing(format!("Secret {namespace}/{name} does not exist")),
+            Err(error) => Named::Unavailable(
                 Finding::error(codes::cluster::UNREACHABLE, crate::chain(&error))
                     .about(format!("Secret/{namespace}/{name}")),
             ),
         };
         found.insert(name.clone(), key);
+    }
+    found
+}
+
+/// The trust roots in those ConfigMaps of the system namespace.
+async fn config_maps(shared: &Shared, names: &BTreeSet<String>) -> BTreeMap<String, Named> {
+    let namespace = &shared.settings.namespace;
+    let api: Api<ConfigMap> = Api::namespaced(shared.client(), namespace);
+    let mut found = BTreeMap::new();
+    for name in names {
+        let root = match api.get_opt(name).await {
+            Ok(Some(map)) => root_of_config_map(name, &map.data.unwrap_or_default()),
+            Ok(None) => Named::Missing(format!("ConfigMap {namespace}/{name} does not exist")),
+            Err(error) => Named::Unavailable(
+                Finding::error(codes::cluster::UNREACHABLE, crate::chain(&error))
+                    .about(format!("ConfigMap/{namespace}/{name}")),
+            ),
+        };
+        found.insert(name.clone(), root);
     }
     found
 }
@@ -123,20 +161,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_named_once_and_unreadable_policies_stay_on_the_shelf() {
-        let policy = Arc::new(json!({
+    fn what_is_named_is_put_in_its_place_and_unreadable_policies_stay_on_the_shelf() {
+        let key = json!({
             "images": [{ "glob": "registry.example.com/**" }],
             "authorities": [{ "name": "key", "key": { "secretRef": { "name": "release-key" } } }],
-        }));
-        let specs = Specs::from([
-            ("a".to_owned(), policy.clone()),
-            ("b".to_owned(), policy),
-            ("broken".to_owned(), Arc::default()),
-        ]);
-        assert_eq!(wanted(&specs), BTreeSet::from(["release-key".to_owned()]));
-        let key = SecretKey::Found("PEM".to_owned());
-        let read = read(&specs, &BTreeMap::from([("release-key".to_owned(), key)]));
-        assert!(read["a"].problems().0.is_empty());
+        });
+        let keyless = json!({
+            "images": [{ "glob": "registry.example.com/**" }],
+            "authorities": [{ "keyless": {
+                "identities": [{ "issuer": "https://issuer.example.com", "subject": "ci" }],
+                "trustRoot": { "configMapRef": { "name": "our-root" } },
+            } }],
+        });
+        let policies = || {
+            vec![
+                Policy::read("key", &key),
+                Policy::read("keyless", &keyless),
+                Policy::read("broken", &serde_json::Value::Null),
+            ]
+        };
+        let named =
+            |name: &str| BTreeMap::from([(name.to_owned(), Named::Found("text".to_owned()))]);
+        let found = Found {
+            secrets: named("release-key"),
+            config_maps: named("our-root"),
+        };
+        assert_eq!(found.again(), Some(NAMED_AGAIN));
+        let read = completed(policies(), &found);
+        assert!(read["key"].problems().0.is_empty());
+        assert!(read["keyless"].problems().0.is_empty());
         assert!(read["broken"].problems().has_errors());
+
+        let nothing = Found::default();
+        assert_eq!(nothing.again(), None);
+        let read = completed(policies(), &nothing);
+        assert!(read["key"].problems().has_errors());
+        assert!(read["keyless"].problems().has_errors());
     }
 }

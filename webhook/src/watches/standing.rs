@@ -1,21 +1,20 @@
 //! Tells in the status of each ProvisionerClass and SignaturePolicy whether it can be used: `Ready`, which kstatus and people read.
 //! Not here: what makes one unusable (bundle-core); nothing reads this status to decide.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bundle_api::names::{API_VERSION, GROUP, STATUS_MANAGER, VERSION, condition};
 use bundle_core::diagnostic::{Finding, Findings};
 use bundle_core::policy::Policy;
 use bundle_core::review::class::Class;
-use bundle_trust::keys::PublicKey;
+use bundle_trust::proof;
 use jiff::Timestamp;
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use super::policies;
+use super::policies::Found;
 use crate::shared::Shared;
 
 /// What `Ready` says.
@@ -110,10 +109,9 @@ fn of_class(class: &Result<Class, Findings>) -> Standing {
 
 async fn of_policy(shared: &Shared, name: &str, spec: &Value) -> Standing {
     let policy = Policy::read(name, spec);
-    let names: BTreeSet<String> = policy.secrets().into_iter().map(str::to_owned).collect();
-    let secrets: BTreeMap<_, _> = policies::secrets(shared, &names).await;
-    let policy = policy.with_secrets(&secrets);
-    let ready = policy.ready(|pem| PublicKey::parse(pem).map(|key| key.id().clone()));
+    let found = Found::look_up(shared, std::slice::from_ref(&policy)).await;
+    let policy = found.complete(policy);
+    let ready = proof::ready(&policy, Timestamp::now());
     if ready.problems.has_errors() {
         unusable(&ready.problems)
     } else if ready.unavailable.is_empty() {

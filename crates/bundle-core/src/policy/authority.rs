@@ -1,12 +1,20 @@
-//! Who may sign, as a policy names them: a key in its text or in a Secret, or a keyless identity.
-//! Not here: what a key's text means (bundle-trust::keys) and reading Secrets (the shells hand their contents in).
+//! Who may sign, as a policy names them: a key in its text or in a Secret, or identities under a trust root.
+//! Not here: what a key's or root's text means (bundle-trust) and reading Secrets and ConfigMaps (the shells hand their contents in).
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::document::Reader;
+use super::identity::{Identity, Matcher};
 use crate::diagnostic::Finding;
+
+/// Most identities of one authority, and most attestations that one asks for.
+const MOST: usize = 64;
+/// Longest predicate type, in bytes.
+const LONGEST_PREDICATE: usize = 512;
+/// The predicate that means "I sign this", which is no attestation.
+const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
 /// One authority of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +23,8 @@ pub struct Authority {
     pub name: String,
     /// How it is recognised. `None` if that could not be read, which is among the policy's problems.
     pub kind: Option<AuthorityKind>,
+    /// Predicate types of the attestations that it must have made as well.
+    pub attestations: Vec<String>,
 }
 
 /// How an authority is recognised.
@@ -22,8 +32,28 @@ pub struct Authority {
 pub enum AuthorityKind {
     /// By a public key.
     Key(KeySource),
-    /// By a certificate for an identity. Read, and not supported by this version: the policy is not ready.
-    Keyless,
+    /// By a certificate for one of these identities.
+    Keyless(Keyless),
+}
+
+/// Identities, and whose certificates for them count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keyless {
+    /// One of them is enough.
+    pub identities: Vec<Identity>,
+    /// Who issues certificates and keeps the logs.
+    pub root: RootSource,
+}
+
+/// Where a trust root is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RootSource {
+    /// That of the public Sigstore instance, which is built in.
+    Public,
+    /// Here: the JSON text of a `trusted_root.json`.
+    Inline(String),
+    /// In the ConfigMap of this name, in the namespace of the pod.
+    ConfigMap(String),
 }
 
 /// Where a public key is written.
@@ -35,10 +65,10 @@ pub enum KeySource {
     Secret(String),
 }
 
-/// What a shell found of a Secret that a policy names.
+/// What a shell found of a Secret or ConfigMap that a policy names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SecretKey {
-    /// The PEM text of its public key.
+pub enum Named {
+    /// The text in it: PEM of a public key, or JSON of a trust root.
     Found(String),
     /// It is certain that there is none, and why: `Secret bundle-system/release-key does not exist`.
     Missing(String),
@@ -47,19 +77,33 @@ pub enum SecretKey {
 }
 
 /// The entry of a Secret that holds the public key: `cosign.pub` (which cosign writes), else the only entry.
-pub fn key_of_secret(name: &str, data: &BTreeMap<String, Vec<u8>>) -> SecretKey {
+pub fn key_of_secret(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Named {
     let entry = data
         .get("cosign.pub")
         .or_else(|| data.values().next().filter(|_| data.len() == 1));
     let Some(bytes) = entry else {
-        return SecretKey::Missing(format!(
+        return Named::Missing(format!(
             "Secret {name} has no entry `cosign.pub` and {} other entries, so it is not clear which is the public key",
             data.len()
         ));
     };
     match String::from_utf8(bytes.clone()) {
-        Ok(pem) => SecretKey::Found(pem),
-        Err(_) => SecretKey::Missing(format!("the key in Secret {name} is not text")),
+        Ok(pem) => Named::Found(pem),
+        Err(_) => Named::Missing(format!("the key in Secret {name} is not text")),
+    }
+}
+
+/// The entry of a ConfigMap that holds the trust root: `trusted_root.json`, else the only entry.
+pub fn root_of_config_map(name: &str, data: &BTreeMap<String, String>) -> Named {
+    let entry = data
+        .get("trusted_root.json")
+        .or_else(|| data.values().next().filter(|_| data.len() == 1));
+    match entry {
+        Some(text) => Named::Found(text.clone()),
+        None => Named::Missing(format!(
+            "ConfigMap {name} has no entry `trusted_root.json` and {} other entries, so it is not clear which is the trust root",
+            data.len()
+        )),
     }
 }
 
@@ -69,6 +113,7 @@ pub(super) fn read(reader: &mut Reader, index: usize, value: &Value) -> Authorit
     let mut authority = Authority {
         name: format!("authority-{index}"),
         kind: None,
+        attestations: Vec::new(),
     };
     let known = ["name", "key", "keyless", "attestations"];
     let Some(map) = reader.object(&path, value, &known) else {
@@ -81,23 +126,13 @@ pub(super) fn read(reader: &mut Reader, index: usize, value: &Value) -> Authorit
             name.clone_into(&mut authority.name);
         }
     }
-    let nothing = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-    if map.get("attestations").is_some_and(|value| !nothing(value)) {
-        reader.problem(
-            &format!("{path}.attestations"),
-            "required attestations are not supported by this version",
-        );
-    }
+    authority.attestations = read_attestations(reader, &path, map);
     let key = map.get("key").filter(|value| !value.is_null());
     let keyless = map.get("keyless").filter(|value| !value.is_null());
     authority.kind = match (key, keyless) {
         (Some(key), None) => read_key(reader, &format!("{path}.key"), key).map(AuthorityKind::Key),
-        (None, Some(_)) => {
-            reader.problem(
-                &format!("{path}.keyless"),
-                "keyless authorities are not supported by this version",
-            );
-            Some(AuthorityKind::Keyless)
+        (None, Some(keyless)) => {
+            read_keyless(reader, &format!("{path}.keyless"), keyless).map(AuthorityKind::Keyless)
         }
         (Some(_), Some(_)) => {
             reader.problem(
@@ -147,6 +182,127 @@ fn read_key(reader: &mut Reader, path: &str, value: &Value) -> Option<KeySource>
     }
 }
 
+fn read_keyless(reader: &mut Reader, path: &str, value: &Value) -> Option<Keyless> {
+    let map = reader.object(path, value, &["identities", "trustRoot"])?;
+    let identities = match map.get("identities") {
+        Some(Value::Array(list)) if !list.is_empty() && list.len() <= MOST => list
+            .iter()
+            .enumerate()
+            .map(|(index, value)| {
+                read_identity(reader, &format!("{path}.identities[{index}]"), value)
+            })
+            .collect::<Option<Vec<_>>>(),
+        _ => {
+            reader.problem(
+                &format!("{path}.identities"),
+                &format!("it is not a list of 1 to {MOST} identities"),
+            );
+            None
+        }
+    };
+    let root = match map.get("trustRoot").filter(|value| !value.is_null()) {
+        None => Some(RootSource::Public),
+        Some(value) => read_root(reader, &format!("{path}.trustRoot"), value),
+    };
+    Some(Keyless {
+        identities: identities?,
+        root: root?,
+    })
+}
+
+fn read_identity(reader: &mut Reader, path: &str, value: &Value) -> Option<Identity> {
+    let known = ["issuer", "issuerRegExp", "subject", "subjectRegExp"];
+    let map = reader.object(path, value, &known)?;
+    let issuer = read_matcher(reader, path, map, "issuer", "issuerRegExp");
+    let subject = read_matcher(reader, path, map, "subject", "subjectRegExp");
+    Some(Identity {
+        issuer: issuer?,
+        subject: subject?,
+    })
+}
+
+fn read_matcher(
+    reader: &mut Reader,
+    path: &str,
+    map: &Map<String, Value>,
+    exact: &str,
+    pattern: &str,
+) -> Option<Matcher> {
+    let has = |field: &str| map.get(field).is_some_and(|value| !value.is_null());
+    let (field, read): (_, fn(&str) -> Result<Matcher, String>) = match (has(exact), has(pattern)) {
+        (true, false) => (exact, Matcher::exact),
+        (false, true) => (pattern, Matcher::pattern),
+        (true, true) => {
+            let why = format!("it has both `{exact}` and `{pattern}`, where one is wanted");
+            reader.problem(path, &why);
+            return None;
+        }
+        (false, false) => {
+            let why =
+                format!("it has neither `{exact}` nor `{pattern}`: anybody's signature would do");
+            reader.problem(path, &why);
+            return None;
+        }
+    };
+    match read(reader.text(path, map, field)?) {
+        Ok(matcher) => Some(matcher),
+        Err(why) => {
+            reader.problem(&format!("{path}.{field}"), &why);
+            None
+        }
+    }
+}
+
+fn read_root(reader: &mut Reader, path: &str, value: &Value) -> Option<RootSource> {
+    let map = reader.object(path, value, &["configMapRef"])?;
+    let Some(value) = map.get("configMapRef").filter(|value| !value.is_null()) else {
+        reader.problem(path, "it has no `configMapRef`");
+        return None;
+    };
+    let path = format!("{path}.configMapRef");
+    let map = reader.object(&path, value, &["name"])?;
+    let name = reader.text(&path, map, "name").unwrap_or_default();
+    if name.is_empty() {
+        reader.problem(&path, "it names no ConfigMap");
+        return None;
+    }
+    Some(RootSource::ConfigMap(name.to_owned()))
+}
+
+fn read_attestations(reader: &mut Reader, path: &str, map: &Map<String, Value>) -> Vec<String> {
+    let path = format!("{path}.attestations");
+    let list = match map.get("attestations").filter(|value| !value.is_null()) {
+        None => return Vec::new(),
+        Some(Value::Array(list)) if list.len() <= MOST => list,
+        Some(_) => {
+            let why = format!("it is not a list of at most {MOST} attestations");
+            reader.problem(&path, &why);
+            return Vec::new();
+        }
+    };
+    let mut types = Vec::new();
+    for (index, value) in list.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        let Some(map) = reader.object(&path, value, &["predicateType"]) else {
+            continue;
+        };
+        match reader.text(&path, map, "predicateType") {
+            Some(SIGNED) => reader.problem(
+                &format!("{path}.predicateType"),
+                "it is the predicate of a signature, which is asked for in any case",
+            ),
+            Some(text) if !text.is_empty() && text.len() <= LONGEST_PREDICATE => {
+                types.push(text.to_owned());
+            }
+            _ => reader.problem(
+                &path,
+                &format!("it has no `predicateType` of 1 to {LONGEST_PREDICATE} bytes"),
+            ),
+        }
+    }
+    types
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,11 +313,11 @@ mod tests {
         let pick = |entries: &[&str]| {
             key_of_secret("k", &entries.iter().map(|name| entry(name)).collect())
         };
-        assert_eq!(pick(&["cosign.pub", "x"]), SecretKey::Found("pem".into()));
-        assert_eq!(pick(&["release.pub"]), SecretKey::Found("pem".into()));
-        assert!(matches!(pick(&["a", "b"]), SecretKey::Missing(_)));
-        assert!(matches!(pick(&[]), SecretKey::Missing(_)));
+        assert_eq!(pick(&["cosign.pub", "x"]), Named::Found("pem".into()));
+        assert_eq!(pick(&["release.pub"]), Named::Found("pem".into()));
+        assert!(matches!(pick(&["a", "b"]), Named::Missing(_)));
+        assert!(matches!(pick(&[]), Named::Missing(_)));
         let binary = BTreeMap::from([("cosign.pub".to_owned(), vec![0xff])]);
-        assert!(matches!(key_of_secret("k", &binary), SecretKey::Missing(_)));
+        assert!(matches!(key_of_secret("k", &binary), Named::Missing(_)));
     }
 }

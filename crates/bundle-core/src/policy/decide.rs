@@ -1,16 +1,14 @@
 //! The decision: which policies are about a reference, and whether what was found satisfies them.
 //! Not here: finding and examining signatures (bundle-oci, bundle-trust).
 //!
-//! Every policy that matches must be satisfied. Within one, `threshold` distinct keys must have signed. What cannot be known now is neither a yes
+//! Every policy that matches must be satisfied. Within one, `threshold` distinct authorities must have signed, each by one signature that meets all that it asks for. What cannot be known now is neither a yes
 //! nor a no: it refuses where a signature is required, and it is never to be remembered.
 
-use std::collections::BTreeSet;
-
-use serde::Serialize;
-
 use super::{
-    document::{Mode, Policy, ReadyPolicy, subject},
-    found::{KeyId, SignatureFound, Unavailable, summary},
+    document::{Mode, Policy, subject},
+    found::{Accepted, SignatureFound, SignedAt, Signer, Unavailable, summary},
+    ready::{ReadyAuthority, ReadyPolicy, Who},
+    threshold,
 };
 use crate::{
     diagnostic::{Finding, Findings, Severity, codes},
@@ -27,14 +25,20 @@ pub enum ClassSignatures {
 }
 
 /// A signature that counted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedBy {
     /// The policy that it satisfied.
     pub policy: String,
     /// The authority of that policy.
     pub authority: String,
-    /// The key.
-    pub key: KeyId,
+    /// Who made it.
+    pub signer: Signer,
+    /// When it was made, where somebody who is trusted says so.
+    pub signed_at: Option<SignedAt>,
+    /// What was checked and held.
+    pub checked: Vec<&'static str>,
+    /// The attestations that the authority made as well, being asked for.
+    pub attestations: Vec<String>,
 }
 
 /// What lets content in.
@@ -215,26 +219,44 @@ fn ask(
             );
         }
     };
-    // Distinct keys, not distinct names: the same key under two names has signed once.
-    let mut counted = BTreeSet::new();
-    let mut by = Vec::new();
-    for (authority, key) in &ready.keys {
-        let signed = found
-            .iter()
-            .filter_map(SignatureFound::accepted)
-            .any(|accepted| accepted.key == *key);
-        if signed && counted.insert(key) {
-            by.push(SignedBy {
-                policy: ready.policy.name().to_owned(),
-                authority: authority.clone(),
-                key: key.clone(),
-            });
-        }
-    }
+    let holds: Vec<&Accepted> = found.iter().filter_map(SignatureFound::holds).collect();
+    // Who has signed for each authority; one whose attestations are not complete has signed for nothing.
+    let mut lacking = Vec::new();
+    let candidates: Vec<Vec<&Accepted>> = ready
+        .authorities
+        .iter()
+        .map(|authority| {
+            let by = holds.iter().copied();
+            let by: Vec<_> = by.filter(|accepted| authority.signed(accepted)).collect();
+            let unattested = authority.unattested(&holds);
+            if by.is_empty() || unattested.is_empty() {
+                return by;
+            }
+            lacking.push((authority, unattested));
+            Vec::new()
+        })
+        .collect();
+    let by: Vec<SignedBy> = threshold::distinct(&candidates)
+        .into_iter()
+        .zip(&ready.authorities)
+        .filter_map(|(accepted, authority)| Some((accepted?, authority)))
+        .map(|(accepted, authority)| SignedBy {
+            policy: ready.policy.name().to_owned(),
+            authority: authority.name.clone(),
+            signer: accepted.signer.clone(),
+            signed_at: accepted.signed_at.clone(),
+            checked: accepted.checked.clone(),
+            attestations: authority.attestations.clone(),
+        })
+        .collect();
     if by.len() >= ready.policy.threshold() {
         return Say::Met(by);
     }
-    Say::Unmet(missing(reference, found, ready, &policy, &by).into())
+    let mut findings = Findings::from(missing(reference, found, ready, &policy, &by));
+    for (authority, unattested) in lacking {
+        findings.push(unattested_by(reference, &policy, authority, &unattested));
+    }
+    Say::Unmet(findings)
 }
 
 fn missing(
@@ -245,34 +267,66 @@ fn missing(
     by: &[SignedBy],
 ) -> Finding {
     let names: Vec<String> = ready
-        .keys
+        .authorities
         .iter()
-        .map(|(authority, _)| format!("`{authority}`"))
+        .map(|authority| format!("`{}`", authority.name))
         .collect();
     let names = names.join(", ");
     let threshold = ready.policy.threshold();
-    let wanted = match (threshold, ready.keys.len()) {
+    let only_keys = ready
+        .authorities
+        .iter()
+        .all(|authority| matches!(authority.who, Who::Key(_)));
+    let signers = if only_keys { "keys" } else { "signers" };
+    let wanted = match (threshold, ready.authorities.len()) {
         (1, 1) => format!("a signature by {names}"),
         (1, _) => format!("a signature by one of {names}"),
         _ => format!(
-            "signatures by {threshold} different keys of {names}, has {}",
+            "signatures by {threshold} different {signers} of {names}, has {}",
             by.len()
         ),
     };
-    let keys: Vec<&KeyId> = ready.keys.iter().map(|(_, key)| key).collect();
+    let accepted = |accepted: &Accepted| {
+        let mut authorities = ready.authorities.iter();
+        authorities.any(|authority| authority.who.is(accepted))
+    };
     let code = if found.is_empty() {
         codes::trust::UNSIGNED
     } else {
         codes::trust::NOT_ACCEPTED
     };
+    let hint = if only_keys {
+        format!("have it signed by such a key: kubectl bundle sign --key KEY {reference}")
+    } else {
+        "have it signed by whom the policy names".to_owned()
+    };
     Finding::error(
         code,
-        format!("{policy} requires {wanted}, and {}", summary(found, &keys)),
+        format!(
+            "{policy} requires {wanted}, and {}",
+            summary(found, accepted)
+        ),
     )
     .about(reference.to_string())
-    .hint(format!(
-        "have it signed by such a key: kubectl bundle sign --key KEY {reference}"
-    ))
+    .hint(hint)
+}
+
+fn unattested_by(
+    reference: &PinnedReference,
+    policy: &str,
+    authority: &ReadyAuthority,
+    predicates: &[&str],
+) -> Finding {
+    Finding::error(
+        codes::trust::UNATTESTED,
+        format!(
+            "`{}` has signed it, and {policy} also requires its attestation of {}, which is not there",
+            authority.name,
+            predicates.join(", ")
+        ),
+    )
+    .about(reference.to_string())
+    .hint("have it attested by the same signer")
 }
 
 fn as_warnings(findings: Findings) -> impl Iterator<Item = Finding> {

@@ -6,14 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::{
-    authority::{self, Authority, AuthorityKind, KeySource, SecretKey},
-    found::KeyId,
+    authority::{self, Authority, AuthorityKind, KeySource, Named, RootSource},
+    found::RootId,
     glob,
+    ready::{Material, ReadyAuthority, ReadyPolicy, Who},
 };
 use crate::{
     diagnostic::{Finding, Findings, codes},
     reference::Reference,
 };
+
+/// Most authorities of one policy.
+const MOST_AUTHORITIES: usize = 64;
 
 /// What an unsatisfied policy does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,7 +90,7 @@ impl Policy {
         self.mode
     }
 
-    /// How many distinct keys must have signed.
+    /// How many distinct authorities must have signed.
     pub fn threshold(&self) -> usize {
         self.threshold
     }
@@ -125,94 +129,171 @@ impl Policy {
             .collect()
     }
 
+    /// The names of the ConfigMaps whose trust roots it needs, in the namespace of the pod.
+    pub fn config_maps(&self) -> BTreeSet<&str> {
+        self.authorities
+            .iter()
+            .filter_map(|authority| match &authority.kind {
+                Some(AuthorityKind::Keyless(keyless)) => match &keyless.root {
+                    RootSource::ConfigMap(name) => Some(name.as_str()),
+                    RootSource::Public | RootSource::Inline(_) => None,
+                },
+                _ => None,
+            })
+            .collect()
+    }
+
     /// Puts the keys of Secrets in their place. A Secret that is not in `found` counts as missing.
     #[must_use]
-    pub fn with_secrets(mut self, found: &BTreeMap<String, SecretKey>) -> Self {
-        for (index, authority) in self.authorities.iter_mut().enumerate() {
-            let Some(AuthorityKind::Key(source)) = &mut authority.kind else {
-                continue;
-            };
-            let KeySource::Secret(name) = source else {
-                continue;
-            };
-            let path = format!("spec.authorities[{index}].key.secretRef");
-            match found.get(name.as_str()) {
-                Some(SecretKey::Found(pem)) => *source = KeySource::Inline(pem.clone()),
-                Some(SecretKey::Missing(why)) => {
-                    self.problems.push(unreadable(&self.name, &path, why));
-                }
-                None => {
-                    let why = format!("Secret {name} was not found");
-                    self.problems.push(unreadable(&self.name, &path, &why));
-                }
-                Some(SecretKey::Unavailable(why)) => self.unavailable.push(
-                    Finding::error(
-                        codes::trust::CANNOT_TELL,
-                        format!("Secret {name} could not be read: {why}"),
-                    )
-                    .about(subject(&self.name))
-                    .at_field(path)
-                    .hint("try again"),
-                ),
+    pub fn with_secrets(mut self, found: &BTreeMap<String, Named>) -> Self {
+        let mut replaced = Vec::new();
+        for (index, authority) in self.authorities.iter().enumerate() {
+            if let Some(AuthorityKind::Key(KeySource::Secret(name))) = &authority.kind {
+                let path = format!("spec.authorities[{index}].key.secretRef");
+                replaced.push((index, path, format!("Secret {name}"), found.get(name)));
+            }
+        }
+        for (index, path, what, named) in replaced {
+            if let Some(pem) = self.take(&path, &what, named) {
+                self.authorities[index].kind = Some(AuthorityKind::Key(KeySource::Inline(pem)));
             }
         }
         self
     }
 
-    /// The policy with its keys read by `key_id`, which knows what the text of a public key means.
-    pub fn ready(&self, mut key_id: impl FnMut(&str) -> Result<KeyId, Finding>) -> ReadyPolicy<'_> {
+    /// Puts the trust roots of ConfigMaps in their place. A ConfigMap that is not in `found` counts as missing.
+    #[must_use]
+    pub fn with_config_maps(mut self, found: &BTreeMap<String, Named>) -> Self {
+        let mut replaced = Vec::new();
+        for (index, authority) in self.authorities.iter().enumerate() {
+            if let Some(AuthorityKind::Keyless(keyless)) = &authority.kind
+                && let RootSource::ConfigMap(name) = &keyless.root
+            {
+                let path = format!("spec.authorities[{index}].keyless.trustRoot.configMapRef");
+                replaced.push((index, path, format!("ConfigMap {name}"), found.get(name)));
+            }
+        }
+        for (index, path, what, named) in replaced {
+            if let Some(text) = self.take(&path, &what, named)
+                && let Some(AuthorityKind::Keyless(keyless)) = &mut self.authorities[index].kind
+            {
+                keyless.root = RootSource::Inline(text);
+            }
+        }
+        self
+    }
+
+    /// Every authority without a trust root of its own gets this one instead of the public one (`--trusted-root`).
+    #[must_use]
+    pub fn with_default_root(mut self, text: &str) -> Self {
+        for authority in &mut self.authorities {
+            if let Some(AuthorityKind::Keyless(keyless)) = &mut authority.kind
+                && keyless.root == RootSource::Public
+            {
+                keyless.root = RootSource::Inline(text.to_owned());
+            }
+        }
+        self
+    }
+
+    /// The text, or a note of why it is not there.
+    fn take(&mut self, path: &str, what: &str, named: Option<&Named>) -> Option<String> {
+        match named {
+            Some(Named::Found(text)) => return Some(text.clone()),
+            Some(Named::Missing(why)) => self.problems.push(unreadable(&self.name, path, why)),
+            None => {
+                let why = format!("{what} was not found");
+                self.problems.push(unreadable(&self.name, path, &why));
+            }
+            Some(Named::Unavailable(why)) => self.unavailable.push(
+                Finding::error(
+                    codes::trust::CANNOT_TELL,
+                    format!("{what} could not be read: {why}"),
+                )
+                .about(subject(&self.name))
+                .at_field(path)
+                .hint("try again"),
+            ),
+        }
+        None
+    }
+
+    /// The policy with its keys and trust roots read by `material`, which knows what their texts mean.
+    pub fn ready(&self, material: &mut impl Material) -> ReadyPolicy<'_> {
         let mut ready = ReadyPolicy {
             policy: self,
-            keys: Vec::new(),
+            authorities: Vec::new(),
             problems: self.problems.clone(),
             unavailable: self.unavailable.clone(),
         };
         for (index, authority) in self.authorities.iter().enumerate() {
-            let path = format!("spec.authorities[{index}].key");
-            match &authority.kind {
-                Some(AuthorityKind::Key(KeySource::Inline(pem))) => match key_id(pem) {
-                    Ok(key) => ready.keys.push((authority.name.clone(), key)),
-                    Err(why) => ready
-                        .problems
-                        .push(unreadable(&self.name, &path, &why.message)),
-                },
-                Some(AuthorityKind::Key(KeySource::Secret(name))) => {
-                    if self.problems.0.is_empty() && self.unavailable.is_empty() {
-                        let why = format!("the key in Secret {name} was not looked up");
-                        ready.problems.push(unreadable(&self.name, &path, &why));
-                    }
-                }
-                Some(AuthorityKind::Keyless) | None => {}
+            let path = format!("spec.authorities[{index}]");
+            if let Some(who) = self.who(authority, &path, material, &mut ready.problems) {
+                ready.authorities.push(ReadyAuthority {
+                    name: authority.name.clone(),
+                    who,
+                    attestations: authority.attestations.clone(),
+                });
             }
         }
-        let distinct: BTreeSet<&KeyId> = ready.keys.iter().map(|(_, key)| key).collect();
-        let distinct = distinct.len();
+        let distinct = ready.distinct();
         if ready.problems.0.is_empty() && ready.unavailable.is_empty() && distinct < self.threshold
         {
             ready.problems.push(unreadable(
                 &self.name,
                 "spec.threshold",
                 &format!(
-                    "it asks for {} keys, and the authorities have {distinct} different ones: it could never be met",
+                    "it asks for {} signers, and the authorities name {distinct} different ones: it could never be met",
                     self.threshold
                 ),
             ));
         }
         ready
     }
-}
 
-/// A policy whose keys were read.
-#[derive(Debug, Clone)]
-pub struct ReadyPolicy<'a> {
-    /// What was written.
-    pub policy: &'a Policy,
-    /// The authorities with their keys; the same key may stand under several names.
-    pub keys: Vec<(String, KeyId)>,
-    /// Why it refuses everything it matches, if it does.
-    pub problems: Findings,
-    /// What could not be read just now.
-    pub unavailable: Vec<Finding>,
+    fn who(
+        &self,
+        authority: &Authority,
+        path: &str,
+        material: &mut impl Material,
+        problems: &mut Findings,
+    ) -> Option<Who> {
+        let mut refuse = |path: String, why: &str| {
+            problems.push(unreadable(&self.name, &path, why));
+            None
+        };
+        // What could not be read just now has been noted by those who tried.
+        let looked_up = !self.problems.0.is_empty() || !self.unavailable.is_empty();
+        match authority.kind.as_ref()? {
+            AuthorityKind::Key(KeySource::Inline(pem)) => match material.key(pem) {
+                Ok(key) => Some(Who::Key(key)),
+                Err(why) => refuse(format!("{path}.key"), &why.message),
+            },
+            AuthorityKind::Keyless(keyless) => {
+                let root: Result<RootId, Finding> = match &keyless.root {
+                    RootSource::Public => material.root(None),
+                    RootSource::Inline(text) => material.root(Some(text)),
+                    RootSource::ConfigMap(_) if looked_up => return None,
+                    RootSource::ConfigMap(name) => {
+                        let why = format!("the trust root in ConfigMap {name} was not looked up");
+                        return refuse(format!("{path}.keyless.trustRoot"), &why);
+                    }
+                };
+                match root {
+                    Ok(root) => Some(Who::Identities {
+                        identities: keyless.identities.clone(),
+                        root,
+                    }),
+                    Err(why) => refuse(format!("{path}.keyless.trustRoot"), &why.message),
+                }
+            }
+            AuthorityKind::Key(KeySource::Secret(_)) if looked_up => None,
+            AuthorityKind::Key(KeySource::Secret(name)) => {
+                let why = format!("the key in Secret {name} was not looked up");
+                refuse(format!("{path}.key"), &why)
+            }
+        }
+    }
 }
 
 pub(super) fn subject(name: &str) -> String {
@@ -344,8 +425,16 @@ fn read_authorities(reader: &mut Reader, spec: &Map<String, Value>) -> Vec<Autho
     if list.is_empty() {
         reader.problem(path, "it is empty: nobody could ever satisfy the policy");
     }
+    if list.len() > MOST_AUTHORITIES {
+        let why = format!(
+            "it has {} authorities, where at most {MOST_AUTHORITIES} are read",
+            list.len()
+        );
+        reader.problem(path, &why);
+    }
     let authorities: Vec<_> = list
         .iter()
+        .take(MOST_AUTHORITIES)
         .enumerate()
         .map(|(index, value)| authority::read(reader, index, value))
         .collect();

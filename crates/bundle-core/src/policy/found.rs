@@ -1,19 +1,45 @@
 //! What a registry holds beside a digest: raw signatures, and what an examination made of each.
 //! Not here: the examination itself (bundle-trust::verify).
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::Serialize;
 
+use super::identity::IdentityName;
+use super::rejection::{Rejection, shown};
 use crate::diagnostic::Finding;
 
 /// A signature as the registry gave it: not looked at yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RawSignature {
     /// The bytes of the layer.
     pub bytes: Vec<u8>,
-    /// What the registry says it is. It only helps to describe it: the bytes decide.
+    /// What the registry says it is: the media type of the layer. Bundles say it themselves; it tells cosign's older form, which does not.
     pub artifact_type: String,
+    /// Annotations of the layer, where cosign's older form has the signature and its evidence.
+    pub annotations: BTreeMap<String, String>,
+    /// Why its bytes were not read, if they were not.
+    pub unread: Option<Unread>,
+}
+
+/// Why a signature was left where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// It says that it is larger than any signature.
+    TooLarge {
+        /// How large it says it is.
+        bytes: u64,
+        /// How large one may be.
+        limit: u64,
+    },
+    /// It is beyond the number that is read.
+    Beyond {
+        /// That number.
+        limit: usize,
+    },
 }
 
 /// Why signatures could not be had at all. Never the same as "there are none".
@@ -49,113 +75,104 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// A signature that holds: by this key, over our digest, meaning "signed".
+/// The identity of a trust root: the sha256 of its text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct RootId(String);
+
+impl RootId {
+    /// From the digest's text.
+    pub fn new(digest: impl Into<String>) -> Self {
+        Self(digest.into())
+    }
+}
+
+impl fmt::Display for RootId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Who made a signature that holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Accepted {
-    /// The key that made it.
-    pub key: KeyId,
-    /// What was signed beside the digest (name and version of the package, for instance).
-    pub annotations: BTreeMap<String, String>,
+pub enum Signer {
+    /// Whoever has this key.
+    Key(KeyId),
+    /// Whom a certificate names.
+    Identity {
+        /// The name.
+        name: IdentityName,
+        /// The trust roots under which it holds.
+        roots: BTreeSet<RootId>,
+    },
 }
 
-/// Why something that hangs beside a digest is not a signature of it that we accept. The texts end "one …" or "2 …".
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rejection {
-    /// More bytes than a signature may have.
-    TooLarge {
-        /// How many it has.
-        bytes: usize,
-        /// How many are read.
-        limit: usize,
-    },
-    /// More signatures than are examined.
-    NotExamined {
-        /// How many are examined.
-        limit: usize,
-    },
-    /// Not JSON of the expected shape.
-    Unreadable(String),
-    /// JSON of another kind or version.
-    OtherForm(String),
-    /// Made with a certificate (keyless), not with a key.
-    Keyless,
-    /// A DSSE envelope with none or several signatures.
-    SignatureCount(usize),
-    /// An envelope around something else than an in-toto statement.
-    PayloadType(String),
-    /// Made by a key that was not asked for.
-    OtherKey(KeyId),
-    /// Names a key that was asked for, and the signature does not verify with it: altered or forged.
-    Forged(KeyId),
-    /// A statement of another version.
-    StatementType(String),
-    /// A statement that means something else than "signed": an attestation.
-    Attestation(String),
-    /// A statement about none or several subjects.
-    SubjectCount(usize),
-    /// A statement about another digest.
-    OtherDigest(String),
-}
-
-impl fmt::Display for Rejection {
+impl fmt::Display for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLarge { bytes, limit } => {
-                write!(f, "with {bytes} bytes, where at most {limit} are read")
-            }
-            Self::NotExamined { limit } => {
-                write!(f, "not looked at, being beyond the first {limit}")
-            }
-            Self::Unreadable(why) => write!(f, "not readable ({why})"),
-            Self::OtherForm(form) => write!(f, "of a form that is not known ({})", shown(form)),
-            Self::Keyless => f.write_str("by a certificate instead of a key"),
-            Self::SignatureCount(count) => {
-                write!(f, "with {count} signatures in one envelope instead of one")
-            }
-            Self::PayloadType(found) => {
-                write!(f, "over a payload of another type ({})", shown(found))
-            }
-            Self::OtherKey(key) => write!(f, "by another key (hint {})", shown(key.as_str())),
-            Self::Forged(key) => write!(
+            Self::Key(key) => write!(f, "key (hint {})", shown(key.as_str())),
+            Self::Identity { name, .. } => write!(
                 f,
-                "that claims the right key (hint {}) and does not verify with it",
-                shown(key.as_str())
+                "identity (subject {}, issuer {})",
+                shown(&name.subject),
+                shown(&name.issuer)
             ),
-            Self::StatementType(found) => {
-                write!(f, "with a statement of another type ({})", shown(found))
-            }
-            Self::Attestation(predicate) => write!(
-                f,
-                "that is an attestation ({}) and says nothing about being signed",
-                shown(predicate)
-            ),
-            Self::SubjectCount(count) => write!(f, "about {count} subjects instead of one"),
-            Self::OtherDigest(digest) => write!(f, "for another digest ({})", shown(digest)),
         }
     }
 }
 
-/// Foreign text in a message: short, on one line, without control characters.
-fn shown(text: &str) -> String {
-    const LONGEST: usize = 96;
-    let mut shown: String = text
-        .chars()
-        .take(LONGEST)
-        .map(|c| {
-            if c.is_control() || !c.is_ascii() {
-                '\u{fffd}'
-            } else {
-                c
-            }
+/// What a signature that holds says about the content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Meaning {
+    /// "I sign this."
+    Signed,
+    /// Something else: the predicate type of an attestation.
+    Attested(String),
+}
+
+/// When a signature was made, as others than its maker say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SignedAt {
+    /// The time, as RFC 3339 has it.
+    pub at: String,
+    /// Who says so.
+    pub source: TimeSource,
+}
+
+/// Who says when a signature was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimeSource {
+    /// The transparency log, when it took it in.
+    Log,
+    /// A timestamp authority.
+    TimestampAuthority,
+}
+
+impl fmt::Display for TimeSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Log => "log",
+            Self::TimestampAuthority => "timestamp authority",
         })
-        .collect();
-    if text.chars().nth(LONGEST).is_some() {
-        shown.push('…');
     }
-    if shown.is_empty() {
-        shown.push_str("empty");
-    }
-    shown
+}
+
+/// A signature or attestation that holds: by this signer, over our digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// Who made it.
+    pub signer: Signer,
+    /// What it says.
+    pub meaning: Meaning,
+    /// What was signed beside the digest (name and version of the package, for instance).
+    pub annotations: BTreeMap<String, String>,
+    /// When it was made; `None` where nobody who is trusted says so.
+    pub signed_at: Option<SignedAt>,
+    /// The form that it was written in.
+    pub form: &'static str,
+    /// What was checked and held.
+    pub checked: Vec<&'static str>,
 }
 
 /// What an examination made of one raw signature.
@@ -163,16 +180,22 @@ fn shown(text: &str) -> String {
 pub struct SignatureFound(pub Result<Accepted, Rejection>);
 
 impl SignatureFound {
-    /// The signature, if it holds.
+    /// The signature, if it holds and means "signed".
     pub fn accepted(&self) -> Option<&Accepted> {
+        self.holds()
+            .filter(|accepted| accepted.meaning == Meaning::Signed)
+    }
+
+    /// The signature or attestation, if it holds.
+    pub fn holds(&self) -> Option<&Accepted> {
         self.0.as_ref().ok()
     }
 }
 
 /// What the registry holds, in words: `the registry holds 2 signatures: one by another key (hint …), one for another digest (sha256:…)`.
 ///
-/// Signatures that are accepted but not by anybody in `wanted` are told as signatures by another key.
-pub fn summary(found: &[SignatureFound], wanted: &[&KeyId]) -> String {
+/// Signatures that hold but are by nobody who is `wanted` are told as signatures by another.
+pub fn summary(found: &[SignatureFound], wanted: impl Fn(&Accepted) -> bool) -> String {
     const KINDS_SHOWN: usize = 8;
     if found.is_empty() {
         return "the registry holds no signature for it".to_owned();
@@ -180,10 +203,16 @@ pub fn summary(found: &[SignatureFound], wanted: &[&KeyId]) -> String {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for SignatureFound(result) in found {
         let text = match result {
-            Ok(accepted) if wanted.contains(&&accepted.key) => {
-                format!("by an accepted key (hint {})", shown(accepted.key.as_str()))
-            }
-            Ok(accepted) => Rejection::OtherKey(accepted.key.clone()).to_string(),
+            Ok(accepted) => match &accepted.meaning {
+                Meaning::Attested(predicate) => format!(
+                    "that is an attestation ({}) and says nothing about being signed",
+                    shown(predicate)
+                ),
+                Meaning::Signed if wanted(accepted) => {
+                    format!("by an accepted {}", accepted.signer)
+                }
+                Meaning::Signed => format!("by another {}", accepted.signer),
+            },
             Err(rejection) => rejection.to_string(),
         };
         *kinds.entry(text).or_default() += 1;
@@ -218,32 +247,31 @@ mod tests {
 
     #[test]
     fn says_what_each_signature_is() {
-        let ours = KeyId::new("b3Vycw==");
         let found = [
             refused(Rejection::OtherKey(KeyId::new("Zm9yZWlnbg=="))),
             refused(Rejection::OtherDigest("sha256:00".into())),
             refused(Rejection::OtherDigest("sha256:00".into())),
         ];
         assert_eq!(
-            summary(&found, &[&ours]),
+            summary(&found, |_| false),
             "the registry holds 3 signatures: one by another key (hint Zm9yZWlnbg==), 2 for another digest (sha256:00)"
         );
         assert_eq!(
-            summary(&[], &[&ours]),
+            summary(&[], |_| false),
             "the registry holds no signature for it"
         );
     }
 
     #[test]
     fn foreign_text_cannot_draw_on_the_terminal_or_flood_it() {
-        let text = Rejection::Attestation(format!("\u{1b}[31m\n{}", "x".repeat(500))).to_string();
+        let text = Rejection::PayloadType(format!("\u{1b}[31m\n{}", "x".repeat(500))).to_string();
         assert!(!text.contains('\u{1b}') && !text.contains('\n'), "{text:?}");
         assert!(text.len() < 300, "{text}");
 
         let many: Vec<_> = (0..200)
             .map(|i| refused(Rejection::OtherKey(KeyId::new(format!("key-{i}")))))
             .collect();
-        let text = summary(&many, &[]);
+        let text = summary(&many, |_| false);
         assert!(text.contains("and 192 kinds more"), "{text}");
     }
 }

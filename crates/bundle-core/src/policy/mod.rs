@@ -1,16 +1,29 @@
 //! Whose signature a reference needs: policies, what was found, and the decision over both.
-//! Not here: cryptography (bundle-trust examines signatures and keys) and fetching either (bundle-oci, the shells).
+//! Not here: cryptography (bundle-trust examines signatures, keys and trust roots) and fetching either (bundle-oci, the shells).
 
 mod authority;
 mod decide;
 mod document;
 mod found;
 pub mod glob;
+mod identity;
+mod ready;
+mod rejection;
+mod threshold;
 
-pub use authority::{Authority, AuthorityKind, KeySource, SecretKey, key_of_secret};
+pub use authority::{
+    Authority, AuthorityKind, KeySource, Keyless, Named, RootSource, key_of_secret,
+    root_of_config_map,
+};
 pub use decide::{
     ClassSignatures, PolicyDecision, Satisfied, SignedBy, decide, decide_unsignable,
     needs_signatures,
 };
-pub use document::{Mode, Policy, ReadyPolicy};
-pub use found::{Accepted, KeyId, RawSignature, Rejection, SignatureFound, Unavailable, summary};
+pub use document::{Mode, Policy};
+pub use found::{
+    Accepted, KeyId, Meaning, RawSignature, RootId, SignatureFound, SignedAt, Signer, TimeSource,
+    Unavailable, Unread, summary,
+};
+pub use identity::{Identity, IdentityName, Matcher};
+pub use ready::{Material, ReadyAuthority, ReadyPolicy, Who};
+pub use rejection::{Fault, MOST_EVIDENCE, Rejection};

@@ -13,6 +13,7 @@ mod endpoint;
 mod error;
 mod feed;
 mod http;
+mod legacy;
 mod look;
 mod manifests;
 mod pull;

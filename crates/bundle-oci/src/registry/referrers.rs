@@ -1,9 +1,10 @@
 //! What refers to a digest: signatures are read from and written to the referrers API, or the list that stands in for it under a tag.
-//! Not here: whether a signature is any good (bundle_trust), and cosign's older `.sig` tags.
+//! Not here: whether a signature is any good (bundle_trust), and cosign's older `.sig` tags (legacy).
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use bundle_core::policy::RawSignature;
+use bundle_core::policy::{RawSignature, Unread};
 use bundle_core::reference::{Digest, PinnedReference};
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -22,6 +23,8 @@ use crate::media;
 
 /// Requests under way at once while referrers are read.
 const AT_ONCE: usize = 8;
+/// Most entries that are listed: those beyond what is read are only counted.
+const LISTED: usize = 10_000;
 /// How often the list under the tag is written before others are said to keep overwriting it.
 const TRIES: u32 = 6;
 /// How long after writing the list is read again: long enough for another writer who read it before us.
@@ -44,8 +47,8 @@ pub struct SignatureStored {
 }
 
 impl Client {
-    /// Every signature beside the content, in the registry's order, not looked at. An empty list means that the registry was asked, answered, and
-    /// has none; everything else is an error.
+    /// Every signature beside the content, referrers before cosign's older tag, not looked at. An empty list means that the registry was asked,
+    /// answered, and has none; everything else is an error. At most [`REFERRERS`] are read: what is beyond is in the list without its bytes.
     pub async fn signatures(
         &self,
         pinned: &PinnedReference,
@@ -56,13 +59,29 @@ impl Client {
             pinned,
             self.deadlines.call,
             async {
-                let listed = self.referrers_of(repository, pinned.digest()).await?;
-                let found: Vec<Vec<RawSignature>> = stream::iter(listed)
-                    .map(|entry| self.referrer(repository, pinned.digest(), entry))
-                    .buffered(AT_ONCE)
-                    .try_collect()
-                    .await?;
-                Ok(found.into_iter().flatten().collect())
+                let subject = pinned.digest();
+                let (mut listed, legacy) = futures::try_join!(
+                    self.listed(repository, subject, LISTED),
+                    self.legacy_signatures(repository, subject, REFERRERS),
+                )?;
+                // Those that say they are signatures first, since not all may be read; those that do not may be ones all the same.
+                listed.sort_by_key(|entry| {
+                    let named = entry.artifact_type.as_deref().unwrap_or_default();
+                    !named.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
+                });
+                let beyond = listed.len().saturating_sub(REFERRERS);
+                let found: Vec<Vec<RawSignature>> =
+                    stream::iter(listed.into_iter().take(REFERRERS))
+                        .map(|entry| self.referrer(repository, subject, entry))
+                        .buffered(AT_ONCE)
+                        .try_collect()
+                        .await?;
+                let mut found: Vec<RawSignature> = found.into_iter().flatten().collect();
+                found.extend(legacy);
+                let limit = REFERRERS;
+                let unread = super::legacy::unread(String::new(), Unread::Beyond { limit });
+                found.extend(std::iter::repeat_n(unread, beyond));
+                Ok(found)
             },
         )
         .await
@@ -99,23 +118,13 @@ impl Client {
         .await
     }
 
-    /// What the referrers API and the list under the tag name together: an API may have come after the list was written, or know only what was
-    /// written since.
+    /// What the referrers API and the list under the tag name together; an error if they are more than [`REFERRERS`].
     pub(super) async fn referrers_of(
         &self,
         repository: &Repository,
         subject: &Digest,
     ) -> Result<Vec<Descriptor>, Reason> {
-        let (api, list) = futures::try_join!(
-            self.list(repository, subject),
-            self.tagged_list(repository, subject),
-        )?;
-        let mut listed = api.unwrap_or_default();
-        for entry in list.iter().flat_map(Index::descriptors) {
-            if listed.iter().all(|known| known.digest != entry.digest) {
-                listed.push(entry);
-            }
-        }
+        let listed = self.listed(repository, subject, REFERRERS).await?;
         if listed.len() > REFERRERS {
             return Err(Reason::TooMany {
                 what: format!("referrers of {subject}"),
@@ -125,11 +134,31 @@ impl Client {
         Ok(listed)
     }
 
+    /// What the referrers API and the list under the tag name together: an API may have come after the list was written, or know only what was
+    /// written since. Beyond `most`, no further page is asked for.
+    async fn listed(
+        &self,
+        repository: &Repository,
+        subject: &Digest,
+        most: usize,
+    ) -> Result<Vec<Descriptor>, Reason> {
+        let (api, list) = futures::try_join!(
+            self.list(repository, subject, most),
+            self.tagged_list(repository, subject),
+        )?;
+        let mut listed = api.unwrap_or_default();
+        let known: HashSet<Digest> = listed.iter().map(|entry| entry.digest.clone()).collect();
+        let others = list.iter().flat_map(Index::descriptors);
+        listed.extend(others.filter(|entry| !known.contains(&entry.digest)));
+        Ok(listed)
+    }
+
     /// The referrers API; `None` where there is none.
     async fn list(
         &self,
         repository: &Repository,
         subject: &Digest,
+        most: usize,
     ) -> Result<Option<Vec<Descriptor>>, Reason> {
         let mut listed: Vec<Descriptor> = Vec::new();
         let mut target = Target::Path(format!("referrers/{subject}"));
@@ -149,7 +178,7 @@ impl Client {
             let index = self.index(response).await?;
             listed.extend(index.descriptors());
             match next {
-                Some(next) if listed.len() <= REFERRERS => target = Target::Url(next),
+                Some(next) if listed.len() <= most => target = Target::Url(next),
                 _ => return Ok(Some(listed)),
             }
         }
@@ -225,13 +254,7 @@ impl Client {
                     limit: REFERRERS,
                 });
             }
-            let bytes = self
-                .get_blob(repository, layer, SIGNATURE_BYTES, "a signature")
-                .await?;
-            found.push(RawSignature {
-                bytes: bytes.to_vec(),
-                artifact_type: layer.media_type.clone(),
-            });
+            found.push(self.layer(repository, layer.clone(), true).await?);
         }
         Ok(found)
     }

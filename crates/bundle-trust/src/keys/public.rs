@@ -2,7 +2,7 @@
 //! Not here: which keys may sign what (policies).
 
 use aws_lc_rs::{
-    rsa,
+    digest, rsa,
     signature::{
         ECDSA_P256_SHA256_ASN1, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
         VerificationAlgorithm,
@@ -126,6 +126,17 @@ impl PublicKey {
     /// PEM text with plain line ends.
     pub fn to_pem(&self) -> String {
         super::private::pem_text("PUBLIC KEY", &self.der)
+    }
+
+    /// The DER form.
+    pub(crate) fn der(&self) -> &[u8] {
+        &self.der
+    }
+
+    /// Whether this key made `signature` over the content with this sha256. Ed25519 cannot say that without the content.
+    pub(crate) fn verifies_digest(&self, sha256: &[u8], signature: &[u8]) -> bool {
+        digest::Digest::import_less_safe(sha256, &digest::SHA256)
+            .is_ok_and(|digest| self.parsed.verify_digest_sig(&digest, signature).is_ok())
     }
 
     /// Whether this key made `signature` over `message`.

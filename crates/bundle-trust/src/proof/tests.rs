@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bundle_core::{
     diagnostic::{Finding, codes},
-    policy::SecretKey,
+    policy::Named,
     reference::Reference,
 };
 use serde_json::json;
@@ -15,6 +15,8 @@ use crate::{
     keys::{KeyKind, PrivateKey},
     sign,
 };
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn reference() -> PinnedReference {
     let reference: Reference = "registry.example.com/team/web:1".parse().unwrap();
@@ -29,6 +31,7 @@ fn signed_by(keys: &[&PrivateKey]) -> Found {
             Ok(RawSignature {
                 bytes: sign::sign_digest(key, &reference(), &BTreeMap::new())?,
                 artifact_type: sign::BUNDLE_MEDIA_TYPE.to_owned(),
+                ..RawSignature::default()
             })
         })
         .collect::<Result<_, _>>()
@@ -56,13 +59,20 @@ fn the_right_key_opens_and_another_does_not() {
     let policies = [policy("releases", 1, &[&key])];
     let class = ClassSignatures::Required;
 
-    let decided = decide(reference(), &signed_by(&[&other, &key]), &policies, class).unwrap();
+    let decided = decide(
+        reference(),
+        &signed_by(&[&other, &key]),
+        &policies,
+        class,
+        NOW,
+    )
+    .unwrap();
     assert_eq!(*decided.content.get(), reference());
     assert_eq!(decided.signed_by[0].policy, "releases");
     assert_eq!(decided.signed_by[0].authority, "key-0");
     assert!(decided.rememberable && decided.warnings.0.is_empty());
 
-    let refusal = decide(reference(), &signed_by(&[&other]), &policies, class).unwrap_err();
+    let refusal = decide(reference(), &signed_by(&[&other]), &policies, class, NOW).unwrap_err();
     assert!(!refusal.cannot_tell);
     assert_eq!(
         refusal.findings.to_string(),
@@ -72,7 +82,7 @@ fn the_right_key_opens_and_another_does_not() {
             other.public().id()
         )
     );
-    let refusal = decide(reference(), &Ok(Vec::new()), &policies, class).unwrap_err();
+    let refusal = decide(reference(), &Ok(Vec::new()), &policies, class, NOW).unwrap_err();
     assert_eq!(refusal.findings.0[0].code, codes::trust::UNSIGNED);
 }
 
@@ -82,11 +92,11 @@ fn the_same_key_under_two_names_signs_once() {
     let b = PrivateKey::unwritten(KeyKind::Ed25519);
     let class = ClassSignatures::IfPolicy;
     let policies = [policy("two", 2, &[&a, &a, &b])];
-    assert!(decide(reference(), &signed_by(&[&a, &a]), &policies, class).is_err());
-    assert!(decide(reference(), &signed_by(&[&a, &b]), &policies, class).is_ok());
+    assert!(decide(reference(), &signed_by(&[&a, &a]), &policies, class, NOW).is_err());
+    assert!(decide(reference(), &signed_by(&[&a, &b]), &policies, class, NOW).is_ok());
 
     let never = [policy("never", 2, &[&a, &a])];
-    let refusal = decide(reference(), &signed_by(&[&a]), &never, class).unwrap_err();
+    let refusal = decide(reference(), &signed_by(&[&a]), &never, class, NOW).unwrap_err();
     assert!(refusal.findings.to_string().contains("could never be met"));
 }
 
@@ -96,10 +106,10 @@ fn every_policy_that_matches_counts() {
     let b = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let policies = [policy("one", 1, &[&a]), policy("two", 1, &[&b])];
     let class = ClassSignatures::IfPolicy;
-    let refusal = decide(reference(), &signed_by(&[&a]), &policies, class).unwrap_err();
+    let refusal = decide(reference(), &signed_by(&[&a]), &policies, class, NOW).unwrap_err();
     let told = refusal.findings.to_string();
     assert!(told.contains("SignaturePolicy/two") && !told.contains("SignaturePolicy/one"));
-    let decided = decide(reference(), &signed_by(&[&a, &b]), &policies, class).unwrap();
+    let decided = decide(reference(), &signed_by(&[&a, &b]), &policies, class, NOW).unwrap();
     assert_eq!(decided.signed_by.len(), 2);
 }
 
@@ -114,12 +124,13 @@ fn a_key_that_cannot_be_read_refuses() {
         ],
     });
     let policy = Policy::read("releases", &spec);
-    assert!(problems(&policy).has_errors());
+    assert!(problems(&policy, NOW).has_errors());
     let refusal = decide(
         reference(),
         &signed_by(&[&key]),
         &[policy],
         ClassSignatures::IfPolicy,
+        NOW,
     )
     .unwrap_err();
     assert_eq!(refusal.findings.0[0].code, codes::trust::POLICY_UNREADABLE);
@@ -136,7 +147,7 @@ fn a_key_in_a_secret_is_looked_up_missed_or_waited_for() {
         "images": [{"glob": "**"}],
         "authorities": [{"key": {"secretRef": {"name": "release"}}}],
     });
-    let with = |found: SecretKey| {
+    let with = |found: Named| {
         let policy = Policy::parse("releases", &spec)
             .unwrap()
             .with_secrets(&BTreeMap::from([("release".to_owned(), found)]));
@@ -145,16 +156,13 @@ fn a_key_in_a_secret_is_looked_up_missed_or_waited_for() {
             &signed_by(&[&key]),
             &[policy],
             ClassSignatures::IfPolicy,
+            NOW,
         )
     };
-    assert!(with(SecretKey::Found(key.public().to_pem())).is_ok());
-    assert!(
-        !with(SecretKey::Missing("gone".into()))
-            .unwrap_err()
-            .cannot_tell
-    );
+    assert!(with(Named::Found(key.public().to_pem())).is_ok());
+    assert!(!with(Named::Missing("gone".into())).unwrap_err().cannot_tell);
     let down = Finding::error(codes::registry::UNREACHABLE, "no answer");
-    assert!(with(SecretKey::Unavailable(down)).unwrap_err().cannot_tell);
+    assert!(with(Named::Unavailable(down)).unwrap_err().cannot_tell);
 
     let untouched = [Policy::parse("releases", &spec).unwrap()];
     let refusal = decide(
@@ -162,6 +170,7 @@ fn a_key_in_a_secret_is_looked_up_missed_or_waited_for() {
         &signed_by(&[&key]),
         &untouched,
         ClassSignatures::IfPolicy,
+        NOW,
     )
     .unwrap_err();
     assert!(refusal.findings.to_string().contains("not looked up"));
@@ -175,14 +184,21 @@ fn a_registry_that_does_not_answer_is_neither_yes_nor_no() {
         "registry.example.com does not answer",
     )));
     let policies = [policy("releases", 1, &[&key])];
-    let refusal = decide(reference(), &down, &policies, ClassSignatures::IfPolicy).unwrap_err();
+    let refusal = decide(
+        reference(),
+        &down,
+        &policies,
+        ClassSignatures::IfPolicy,
+        NOW,
+    )
+    .unwrap_err();
     assert!(refusal.cannot_tell);
     assert!(refusal.findings.to_string().contains("does not answer"));
 
     // Where no policy asks, the registry's silence does not matter.
-    let decided = decide(reference(), &down, &[], ClassSignatures::IfPolicy).unwrap();
+    let decided = decide(reference(), &down, &[], ClassSignatures::IfPolicy, NOW).unwrap();
     assert_eq!(decided.warnings.0[0].code, codes::trust::UNCHECKED);
-    let refusal = decide(reference(), &down, &[], ClassSignatures::Required).unwrap_err();
+    let refusal = decide(reference(), &down, &[], ClassSignatures::Required, NOW).unwrap_err();
     assert!(!refusal.cannot_tell);
     assert_eq!(refusal.findings.0[0].code, codes::trust::NO_POLICY);
 }

@@ -4,6 +4,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::{
     keys::{KeyKind, PrivateKey},
@@ -22,16 +24,32 @@ fn raw(bytes: impl Into<Vec<u8>>) -> RawSignature {
     RawSignature {
         bytes: bytes.into(),
         artifact_type: sign::BUNDLE_MEDIA_TYPE.to_owned(),
+        ..RawSignature::default()
     }
 }
 
 fn judge(bytes: &[u8], key: &PrivateKey) -> Result<Accepted, Rejection> {
-    let mut found = examine(
-        &[raw(bytes)],
-        reference().digest(),
-        std::slice::from_ref(key.public()),
-    );
+    let against = against(std::slice::from_ref(key.public()));
+    let mut found = examine(&[raw(bytes)], reference().digest(), &against);
     found.remove(0).0
+}
+
+/// These keys, and no certificates.
+fn against(keys: &[PublicKey]) -> Against {
+    Against {
+        keys: keys.to_vec(),
+        roots: Vec::new(),
+        now: Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn with_keys(
+    signatures: &[RawSignature],
+    reference: &PinnedReference,
+    keys: &[PublicKey],
+) -> Result<Vec<Accepted>, Findings> {
+    let wanted: Vec<Who> = keys.iter().map(|key| Who::Key(key.id().clone())).collect();
+    by(signatures, reference, &wanted, &against(keys))
 }
 
 #[test]
@@ -41,7 +59,8 @@ fn what_is_signed_verifies() {
         let key = PrivateKey::unwritten(kind);
         let bytes = sign::sign_digest(&key, &reference(), &annotations).unwrap();
         let accepted = judge(&bytes, &key).unwrap();
-        assert_eq!(accepted.key, *key.public().id());
+        assert_eq!(accepted.signer, Signer::Key(key.public().id().clone()));
+        assert_eq!(accepted.meaning, Meaning::Signed);
         assert_eq!(accepted.annotations, annotations);
         with_keys(&[raw(bytes)], &reference(), &[key.public().clone()]).unwrap();
     }
@@ -56,12 +75,13 @@ fn what_real_cosign_signed_verifies_and_what_it_attested_does_not() {
             raw(include_bytes!("../../testdata/cosign3-attestation.json")),
         ],
         reference().digest(),
-        &[key],
+        &against(&[key]),
     );
     assert_eq!(found[0].accepted().unwrap().annotations["version"], "1.4.0");
+    assert_eq!(found[1].accepted(), None);
     assert_eq!(
-        found[1].0,
-        Err(Rejection::Attestation("https://example.com/p/v1".into()))
+        found[1].holds().unwrap().meaning,
+        Meaning::Attested("https://example.com/p/v1".into())
     );
 }
 
@@ -140,20 +160,6 @@ fn every_forgery_is_refused_for_its_own_reason() {
                 s["subject"][0]["digest"] = json!({"sha512": "00"});
             }),
             Rejection::OtherDigest("not a sha256 one".into()),
-        ),
-        (
-            "an attestation by the right key",
-            signed(&key, |s| {
-                s["predicateType"] = json!("https://slsa.dev/provenance/v1");
-            }),
-            Rejection::Attestation("https://slsa.dev/provenance/v1".into()),
-        ),
-        (
-            "a predicate that begins the same",
-            signed(&key, |s| {
-                s["predicateType"] = json!("https://sigstore.dev/cosign/sign/v1x");
-            }),
-            Rejection::Attestation("https://sigstore.dev/cosign/sign/v1x".into()),
         ),
         (
             "another statement type",
@@ -285,11 +291,15 @@ fn every_forgery_is_refused_for_its_own_reason() {
             Rejection::OtherForm(String::new()),
         ),
         (
-            "a message signature",
+            "a message signature beside the envelope",
             altered(&key, |b| {
-                b["dsseEnvelope"] = Value::Null;
-                b["messageSignature"] = json!({});
+                b["messageSignature"] = json!({"signature": "AAAA"});
             }),
+            unreadable("it has both a DSSE envelope and a message signature"),
+        ),
+        (
+            "no content",
+            altered(&key, |b| b["dsseEnvelope"] = Value::Null),
             unreadable("it has no DSSE envelope"),
         ),
         (
@@ -329,13 +339,72 @@ fn every_forgery_is_refused_for_its_own_reason() {
             "too large",
             vec![b' '; MAX_BYTES + 1],
             Rejection::TooLarge {
-                bytes: MAX_BYTES + 1,
-                limit: MAX_BYTES,
+                bytes: MAX_BYTES as u64 + 1,
+                limit: MAX_BYTES as u64,
             },
         ),
     ];
     for (name, bytes, expected) in cases {
         assert_eq!(judge(&bytes, &key), Err(expected), "{name}");
+    }
+}
+
+#[test]
+fn an_attestation_by_the_right_key_is_no_signature() {
+    let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    for predicate in [
+        "https://slsa.dev/provenance/v1",
+        "https://sigstore.dev/cosign/sign/v1x",
+        "https://sigstore.dev/cosign/sign/V1",
+        "",
+    ] {
+        let bytes = signed(&key, |s| s["predicateType"] = json!(predicate));
+        let accepted = judge(&bytes, &key).unwrap();
+        assert_eq!(accepted.meaning, Meaning::Attested(predicate.to_owned()));
+        let told = with_keys(&[raw(bytes)], &reference(), &[key.public().clone()]);
+        let told = told.unwrap_err().to_string();
+        assert!(told.contains("says nothing about being signed"), "{told}");
+    }
+}
+
+#[test]
+fn a_signature_over_the_manifest_itself_is_one() {
+    let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let manifest = b"manifest";
+    let pinned = |content: &[u8]| {
+        let reference: bundle_core::reference::Reference =
+            "registry.example.com/team/web:1".parse().unwrap();
+        reference.pin(Digest::of(content))
+    };
+    let over = |content: &[u8], signature: &[u8]| {
+        raw(json!({
+            "mediaType": dsse::BUNDLE,
+            "verificationMaterial": {"publicKey": {"hint": key.public().id().as_str()}},
+            "messageSignature": {
+                "messageDigest": {
+                    "algorithm": "SHA2_256",
+                    "digest": dsse::encode(&Sha256::digest(content)),
+                },
+                "signature": dsse::encode(signature),
+            },
+        })
+        .to_string())
+    };
+    let keys = [key.public().clone()];
+    let signature = key.sign(manifest).unwrap();
+    let good = over(manifest, &signature);
+    with_keys(&[good.clone()], &pinned(manifest), &keys).unwrap();
+    for (signature, content, told) in [
+        (good, b"another!".as_slice(), "for another digest"),
+        (
+            over(b"another!", &signature),
+            b"another!",
+            "does not verify",
+        ),
+        (over(manifest, b""), manifest, "does not verify"),
+    ] {
+        let findings = with_keys(&[signature], &pinned(content), &keys).unwrap_err();
+        assert!(findings.to_string().contains(told), "{findings}");
     }
 }
 
@@ -369,7 +438,8 @@ fn signatures_beyond_the_limit_are_not_looked_at() {
     let key = PrivateKey::unwritten(KeyKind::Ed25519);
     let mut signatures = vec![raw("{}"); MAX_SIGNATURES];
     signatures.push(raw(signed(&key, |_| {})));
-    let found = examine(&signatures, reference().digest(), &[key.public().clone()]);
+    let against = against(&[key.public().clone()]);
+    let found = examine(&signatures, reference().digest(), &against);
     assert!(found.iter().all(|found| found.accepted().is_none()));
     let last = found.last().unwrap();
     assert_eq!(

@@ -139,7 +139,9 @@ pub(super) fn problems(found: &Found) -> Findings {
     let spec = &found.value["spec"];
     match found.what {
         What::Class => Class::parse(&name, spec).err().unwrap_or_default(),
-        What::Policy => bundle_trust::proof::problems(&Policy::read(&name, spec)),
+        What::Policy => {
+            bundle_trust::proof::problems(&Policy::read(&name, spec), jiff::Timestamp::now())
+        }
         What::Reviewed(_) | What::Other => Findings::default(),
     }
 }

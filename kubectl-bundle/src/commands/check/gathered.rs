@@ -57,7 +57,7 @@ impl Gathered {
             Some(Looked::Unavailable(finding)) => match &lookup.policies {
                 Ok(policies) => {
                     facts.content = ContentFact::Unavailable(finding);
-                    facts.policies = proof::unexamined(policies);
+                    facts.policies = proof::unexamined(policies, lookup.now);
                 }
                 Err(_) => facts.content = ContentFact::PoliciesUnknown(finding),
             },
@@ -68,7 +68,7 @@ impl Gathered {
                     signatures,
                 } = *seen;
                 let policies = lookup.policies.as_deref().unwrap_or_default();
-                let examined = proof::examine(&pinned, &signatures, policies);
+                let examined = proof::examine(&pinned, &signatures, policies, lookup.now);
                 facts.policies = examined.policies;
                 facts.content = ContentFact::Found {
                     pinned,

@@ -10,6 +10,7 @@ use bundle_core::review::{
 };
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::Client;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use serde_json::Value;
@@ -17,7 +18,7 @@ use serde_json::Value;
 use super::Online;
 use super::gathered::{Gathered, Looked, Seen};
 use super::identity::{Question, may, whoami};
-use super::secrets::with_keys;
+use super::named;
 use crate::cluster::Cluster;
 use crate::failure::{Failure, Outcome};
 use crate::registry;
@@ -30,6 +31,7 @@ pub(super) struct Lookup {
     pub(super) requester: Requester,
     pub(super) server: Option<ServerVersion>,
     pub(super) policies: Result<Vec<Policy>, Finding>,
+    pub(super) now: Timestamp,
 }
 
 /// A failed lookup as the fact that it could not be told.
@@ -66,6 +68,7 @@ impl Lookup {
         let mut lookup = Self {
             server: ServerVersion::parse(&version.git_version).ok(),
             policies: Ok(Vec::new()),
+            now: Timestamp::now(),
             system_namespace: system_namespace.to_owned(),
             cluster,
             registry,
@@ -97,7 +100,7 @@ impl Lookup {
         for object in list {
             let name = object.metadata.name.clone().unwrap_or_default();
             let policy = Policy::read(&name, &object.data["spec"]);
-            policies.push(with_keys(&self.cluster, &self.system_namespace, policy).await);
+            policies.push(named::complete(&self.cluster, &self.system_namespace, policy).await);
         }
         Ok(policies)
     }

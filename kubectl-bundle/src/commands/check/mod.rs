@@ -5,8 +5,8 @@ mod documents;
 mod gathered;
 mod identity;
 mod lookup;
+mod named;
 mod report;
-mod secrets;
 
 use std::path::PathBuf;
 

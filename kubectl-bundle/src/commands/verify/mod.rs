@@ -1,27 +1,33 @@
-//! `verify`: who signed a bundle, by public keys or by SignaturePolicies from files.
+//! `verify`: who signed a bundle, by public keys, the identity in a certificate, or SignaturePolicies from files.
 //! Not here: the decision (bundle-trust).
 
+pub(crate) mod documents;
 mod rules;
+pub(crate) mod signer;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bundle_core::diagnostic::Findings;
-use bundle_core::policy::Unavailable;
+use bundle_core::policy::{Identity, Unavailable};
 use bundle_core::reference::Reference;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::failure::Outcome;
+use crate::files;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::format::Format;
 use crate::ui::{Table, Ui};
 
 use rules::Rules;
+use signer::Signer;
 
 /// What to verify against.
 pub(crate) enum Against {
     /// Any of these public keys.
     Keys(Vec<PathBuf>),
+    /// A certificate for this identity.
+    Identity(Identity),
     /// Every SignaturePolicy in these files that matches.
     Policies(Vec<PathBuf>),
 }
@@ -32,6 +38,8 @@ pub(crate) struct Verify {
     pub(crate) reference: Reference,
     /// What to verify against.
     pub(crate) against: Against,
+    /// The trust root instead of the public one.
+    pub(crate) trusted_root: Option<PathBuf>,
     /// How to print.
     pub(crate) format: Option<Format>,
     /// How to talk to registries.
@@ -49,21 +57,16 @@ struct Report {
     findings: Findings,
 }
 
-#[derive(Serialize)]
-struct Signer {
-    /// The file of the key, or the policy.
-    by: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    authority: Option<String>,
-    key: String,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    annotations: BTreeMap<String, String>,
+/// The text of a trust root in a file, if one is named.
+pub(crate) fn root_text(path: Option<&Path>) -> Outcome<Option<String>> {
+    path.map(files::read_text).transpose()
 }
 
 impl Verify {
     /// Reads keys or policies, fetches signatures, decides, and prints who signed.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        let rules = Rules::read(&self.against)?;
+        let now = Timestamp::now();
+        let rules = Rules::read(self.against, self.trusted_root.as_deref(), now)?;
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.reference).await?;
         let signatures = {
@@ -73,7 +76,7 @@ impl Verify {
                 .await
                 .map_err(|error| Unavailable(error.finding()))
         };
-        let decided = rules::decide(&rules, &pinned, &signatures);
+        let decided = rules::decide(&rules, &pinned, &signatures, now);
         let found = signatures.as_ref().map_or(0, Vec::len);
         let (signed_by, findings, failed) = match decided {
             Ok((signed_by, warnings)) => (signed_by, warnings, false),
@@ -95,24 +98,33 @@ impl Verify {
         if structured {
             return Ok(());
         }
-        let mut table = Table::new(["SIGNED BY", "AUTHORITY", "KEY", "SAYS"]);
+        let mut table = Table::new(["SIGNED BY", "AUTHORITY", "SIGNER", "WHEN", "SAYS"]);
+        let mut checked: Vec<&str> = Vec::new();
         for signer in report.signed_by {
+            for one in &signer.checked {
+                if !checked.contains(one) {
+                    checked.push(one);
+                }
+            }
+            let says = signer
+                .annotations
+                .iter()
+                .map(|(key, value)| format!("{key}={value}"));
+            let says = says.collect::<Vec<_>>().join(",");
+            let (short, when) = (signer.short(), signer.when());
             table.row([
                 signer.by,
                 signer.authority.unwrap_or_default(),
-                signer.key,
-                signer
-                    .annotations
-                    .iter()
-                    .map(|(key, value)| format!("{key}={value}"))
-                    .collect::<Vec<_>>()
-                    .join(","),
+                short,
+                when,
+                says,
             ]);
         }
         ui.text(&table.render())?;
         ui.note(format!(
-            "verified {}: {found} signature(s) found; each was checked against this digest, its key and its meaning",
-            pinned.without_tag()
+            "verified {}: {found} signature(s) found; checked: {}",
+            pinned.without_tag(),
+            checked.join(", ")
         ));
         Ok(())
     }

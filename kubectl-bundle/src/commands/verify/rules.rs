@@ -1,35 +1,61 @@
-//! What `verify` holds signatures against: keys and policies from files, and what each makes of them.
+//! What `verify` holds signatures against: keys, an identity, or policies from files, and what each makes of them.
 //! Not here: the decision itself (bundle-trust), or fetching signatures.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
-use bundle_core::policy::{ClassSignatures, KeyId, Policy, RawSignature, Unavailable};
+use bundle_core::policy::{
+    self, Accepted, ClassSignatures, Identity, Policy, RawSignature, Unavailable, Who,
+};
 use bundle_core::reference::PinnedReference;
-use bundle_core::yaml;
 use bundle_trust::keys::PublicKey;
+use bundle_trust::root::Root;
 use bundle_trust::{proof, verify};
-use serde_json::Value;
+use jiff::Timestamp;
 
-use super::{Against, Signer};
+use super::signer::Signer;
+use super::{Against, documents};
 use crate::failure::{Failure, Outcome};
 use crate::{failure, files};
 
 /// What was read of the files.
 pub(super) enum Rules {
-    /// Any of these keys, with their files.
-    Keys(Vec<(PathBuf, PublicKey)>),
+    /// Any of these keys, with their files; the root only says when.
+    Keys(Vec<(PathBuf, PublicKey)>, Arc<Root>),
+    /// A certificate for this identity under this root.
+    Identity(Identity, Arc<Root>),
     /// Every one that matches.
     Policies(Vec<Policy>),
 }
 
 impl Rules {
     /// Reads the files.
-    pub(super) fn read(against: &Against) -> Outcome<Self> {
+    pub(super) fn read(
+        against: Against,
+        trusted_root: Option<&Path>,
+        now: Timestamp,
+    ) -> Outcome<Self> {
+        let text = super::root_text(trusted_root)?;
+        let root = || -> Outcome<Arc<Root>> {
+            let root = match &text {
+                Some(text) => Root::from_text(text),
+                None => Root::public(),
+            };
+            let located = |finding| match trusted_root {
+                Some(path) => failure::in_file(finding, path),
+                None => finding,
+            };
+            root.map_err(|finding| Failure::from(located(finding)))
+        };
         Ok(match against {
-            Against::Keys(paths) => Self::Keys(read_keys(paths)?),
-            Against::Policies(paths) => Self::Policies(read_policies(paths)?),
+            Against::Keys(paths) => Self::Keys(read_keys(&paths)?, root()?),
+            Against::Identity(identity) => {
+                let root = root()?;
+                root.check(now)?;
+                Self::Identity(identity, root)
+            }
+            Against::Policies(paths) => Self::Policies(documents::read(&paths, text.as_deref())?),
         })
     }
 }
@@ -42,49 +68,73 @@ pub(super) fn decide(
     rules: &Rules,
     pinned: &PinnedReference,
     signatures: &Result<Vec<RawSignature>, Unavailable>,
+    now: Timestamp,
 ) -> Decision {
     match rules {
-        Rules::Keys(keys) => {
-            let signatures = signatures
-                .as_ref()
-                .map_err(|unavailable| Findings::from(unavailable.0.clone()))?;
-            let public: Vec<_> = keys.iter().map(|(_, key)| key.clone()).collect();
-            let accepted = verify::with_keys(signatures, pinned, &public)?;
-            let file = |id: &KeyId| {
+        Rules::Keys(keys, root) => {
+            let against = verify::Against {
+                keys: keys.iter().map(|(_, key)| key.clone()).collect(),
+                roots: vec![Arc::clone(root)],
+                now,
+            };
+            let wanted: Vec<Who> = keys
+                .iter()
+                .map(|(_, key)| Who::Key(key.id().clone()))
+                .collect();
+            let file = |accepted: &Accepted| {
                 keys.iter()
-                    .find(|(_, key)| key.id() == id)
+                    .find(|(_, key)| policy::Signer::Key(key.id().clone()) == accepted.signer)
                     .map(|(path, _)| path.display().to_string())
                     .unwrap_or_default()
             };
-            let signers = accepted.into_iter().map(|one| Signer {
-                by: file(&one.key),
-                authority: None,
-                key: one.key.to_string(),
-                annotations: one.annotations,
-            });
-            Ok((signers.collect(), Findings::default()))
+            found(signatures, pinned, &wanted, &against, file)
+        }
+        Rules::Identity(identity, root) => {
+            let against = verify::Against {
+                keys: Vec::new(),
+                roots: vec![Arc::clone(root)],
+                now,
+            };
+            let wanted = [Who::Identities {
+                identities: vec![identity.clone()],
+                root: root.id().clone(),
+            }];
+            let issuer = |accepted: &Accepted| match &accepted.signer {
+                policy::Signer::Identity { name, .. } => name.issuer.clone(),
+                policy::Signer::Key(_) => String::new(),
+            };
+            found(signatures, pinned, &wanted, &against, issuer)
         }
         Rules::Policies(policies) => {
             let covers = |policy: &Policy| policy.matches(pinned.reference());
             if !policies.iter().any(covers) {
                 return Err(uncovered(pinned).into());
             }
-            let decided = proof::decide(
-                pinned.clone(),
-                signatures,
-                policies,
-                ClassSignatures::Required,
-            )
-            .map_err(|refusal| refusal.findings)?;
-            let signers = decided.signed_by.into_iter().map(|one| Signer {
-                by: one.policy,
-                authority: Some(one.authority),
-                key: one.key.to_string(),
-                annotations: BTreeMap::new(),
-            });
+            let class = ClassSignatures::Required;
+            let decided = proof::decide(pinned.clone(), signatures, policies, class, now)
+                .map_err(|refusal| refusal.findings)?;
+            let signers = decided.signed_by.into_iter().map(Signer::from);
             Ok((signers.collect(), decided.warnings))
         }
     }
+}
+
+fn found(
+    signatures: &Result<Vec<RawSignature>, Unavailable>,
+    pinned: &PinnedReference,
+    wanted: &[Who],
+    against: &verify::Against,
+    by: impl Fn(&Accepted) -> String,
+) -> Decision {
+    let signatures = signatures
+        .as_ref()
+        .map_err(|unavailable| Findings::from(unavailable.0.clone()))?;
+    let accepted = verify::by(signatures, pinned, wanted, against)?;
+    let signers = accepted
+        .into_iter()
+        .map(|one| Signer::found(by(&one), one))
+        .collect();
+    Ok((signers, Findings::default()))
 }
 
 fn uncovered(pinned: &PinnedReference) -> Finding {
@@ -108,46 +158,4 @@ fn read_keys(paths: &[PathBuf]) -> Outcome<Vec<(PathBuf, PublicKey)>> {
             Ok((path.clone(), key))
         })
         .collect()
-}
-
-fn read_policies(paths: &[PathBuf]) -> Outcome<Vec<Policy>> {
-    let mut policies = Vec::new();
-    let mut findings = Findings::default();
-    for path in paths {
-        let name = path.display().to_string();
-        for document in yaml::documents(&files::read(path)?, &name)? {
-            let kind = document.value.get("kind").and_then(Value::as_str);
-            if kind != Some("SignaturePolicy") {
-                findings.push(other_kind(path, document.line, kind));
-                continue;
-            }
-            let text = |pointer: &str| document.value.pointer(pointer).and_then(Value::as_str);
-            let title = text("/metadata/name").unwrap_or("unnamed");
-            let nothing = Value::Null;
-            let spec = document.value.get("spec").unwrap_or(&nothing);
-            match Policy::parse(title, spec) {
-                Ok(policy) => policies.push(policy),
-                Err(errors) => findings
-                    .0
-                    .extend(errors.0.into_iter().map(|one| one.in_file(&name))),
-            }
-        }
-    }
-    if findings.has_errors() {
-        return Err(findings.into());
-    }
-    Ok(policies)
-}
-
-fn other_kind(path: &Path, line: usize, kind: Option<&str>) -> Finding {
-    Finding::error(
-        codes::trust::POLICY_UNREADABLE,
-        format!(
-            "this is {}, not a SignaturePolicy",
-            kind.unwrap_or("nothing with a kind")
-        ),
-    )
-    .in_file(path.display().to_string())
-    .at_line(line)
-    .hint("name files that hold SignaturePolicies only")
 }

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::policy::found::{Accepted, Rejection};
+use crate::policy::{IdentityName, KeyId, Material, Meaning, Rejection, RootId};
 
 fn reference() -> PinnedReference {
     let reference: Reference = "registry.example.com/team/web:1".parse().unwrap();
@@ -13,13 +13,49 @@ fn reference() -> PinnedReference {
 
 fn found(keys: &[&str]) -> Vec<SignatureFound> {
     keys.iter()
-        .map(|key| {
-            SignatureFound(Ok(Accepted {
-                key: KeyId::new(*key),
-                annotations: std::collections::BTreeMap::new(),
-            }))
-        })
+        .map(|key| SignatureFound(Ok(accepted(Signer::Key(KeyId::new(*key)), Meaning::Signed))))
         .collect()
+}
+
+fn accepted(signer: Signer, meaning: Meaning) -> Accepted {
+    Accepted {
+        signer,
+        meaning,
+        annotations: std::collections::BTreeMap::new(),
+        signed_at: None,
+        form: "test",
+        checked: Vec::new(),
+    }
+}
+
+/// `issuer/subject` under `root`.
+fn certified(name: &str, root: &str, meaning: Meaning) -> SignatureFound {
+    let (issuer, subject) = name.split_once('/').unwrap();
+    let name = IdentityName {
+        issuer: issuer.to_owned(),
+        subject: subject.to_owned(),
+    };
+    let roots = [RootId::new(root)].into();
+    SignatureFound(Ok(accepted(Signer::Identity { name, roots }, meaning)))
+}
+
+/// Keys and roots whose text is their identity; `?` cannot be read.
+struct AsWritten;
+
+impl Material for AsWritten {
+    fn key(&mut self, pem: &str) -> Result<KeyId, Finding> {
+        match pem {
+            "?" => Err(Finding::error(codes::trust::KEY_UNREADABLE, "no key")),
+            key => Ok(KeyId::new(key)),
+        }
+    }
+
+    fn root(&mut self, text: Option<&str>) -> Result<RootId, Finding> {
+        match text {
+            Some("?") => Err(Finding::error(codes::trust::ROOT_EXPIRED, "expired")),
+            text => Ok(RootId::new(text.unwrap_or("public"))),
+        }
+    }
 }
 
 /// `name[!]:threshold:keys`, a `!` for warn mode; a key `?` cannot be read.
@@ -51,12 +87,7 @@ fn run(
     let policies: Vec<_> = policies.iter().map(|text| policy(text)).collect();
     let ready: Vec<_> = policies
         .iter()
-        .map(|policy| {
-            policy.ready(|pem| match pem {
-                "?" => Err(Finding::error(codes::trust::KEY_UNREADABLE, "no key")),
-                key => Ok(KeyId::new(key)),
-            })
-        })
+        .map(|policy| policy.ready(&mut AsWritten))
         .collect();
     decide(&reference(), found, &ready, class)
 }
@@ -181,7 +212,7 @@ fn downgrades_are_forbidden_by_any_policy_that_matches() {
     });
     spec["versions"] = json!({"allowDowngrade": false});
     let strict = Policy::parse("strict", &spec).unwrap();
-    let ready = [strict.ready(|pem| Ok(KeyId::new(pem)))];
+    let ready = [strict.ready(&mut AsWritten)];
     let signatures = found(&["a"]);
     let decision = decide(
         &reference(),
@@ -193,4 +224,143 @@ fn downgrades_are_forbidden_by_any_policy_that_matches() {
         panic!("{decision:?}")
     };
     assert_eq!(satisfied.no_downgrade, ["strict"]);
+}
+
+/// A policy of authorities by `issuer/subject`, where `~` before either half makes it a pattern.
+fn keyless(threshold: usize, identities: &[&[&str]], attestations: &[&str]) -> Policy {
+    let half = |exact: &str, pattern: &str, text: &str| match text.strip_prefix('~') {
+        Some(text) => (pattern.to_owned(), json!(text)),
+        None => (exact.to_owned(), json!(text)),
+    };
+    let authority = |names: &&[&str]| {
+        let identities: Vec<serde_json::Value> = names
+            .iter()
+            .map(|name| {
+                let (issuer, subject) = name.split_once('/').unwrap();
+                let fields = [
+                    half("issuer", "issuerRegExp", issuer),
+                    half("subject", "subjectRegExp", subject),
+                ];
+                fields.into_iter().collect::<serde_json::Map<_, _>>().into()
+            })
+            .collect();
+        let attestations: Vec<_> = attestations
+            .iter()
+            .map(|predicate| json!({"predicateType": predicate}))
+            .collect();
+        json!({"keyless": {"identities": identities}, "attestations": attestations})
+    };
+    let spec = json!({
+        "images": [{"glob": "**"}],
+        "threshold": threshold,
+        "authorities": identities.iter().map(authority).collect::<Vec<_>>(),
+    });
+    Policy::parse("keyless", &spec).unwrap()
+}
+
+fn met(policy: &Policy, found: &[SignatureFound]) -> bool {
+    let ready = [policy.ready(&mut AsWritten)];
+    let decision = decide(&reference(), Ok(found), &ready, ClassSignatures::Required);
+    matches!(decision, PolicyDecision::Satisfied(_))
+}
+
+#[test]
+fn an_identity_is_issuer_and_subject_of_one_certificate_under_the_right_root() {
+    let signed = |name: &str, root: &str| vec![certified(name, root, Meaning::Signed)];
+    let exact = keyless(1, &[&["google/ann@example.com"]], &[]);
+    assert!(met(&exact, &signed("google/ann@example.com", "public")));
+    for (name, root) in [
+        ("github/ann@example.com", "public"),
+        ("google/bob@example.com", "public"),
+        ("google/ann@example.com.evil.com", "public"),
+        ("google/ann@example.co", "public"),
+        ("google/Ann@example.com", "public"),
+        ("Google/ann@example.com", "public"),
+        ("google/\u{430}nn@example.com", "public"),
+        ("google/ann@example.com ", "public"),
+        ("google/ann@example.com", "another"),
+    ] {
+        assert!(!met(&exact, &signed(name, root)), "{name} under {root}");
+    }
+    // The issuer of one signature and the subject of another are nobody's.
+    let halves = [
+        signed("google/eve@example.com", "public"),
+        signed("evil/ann@example.com", "public"),
+    ]
+    .concat();
+    assert!(!met(&exact, &halves));
+
+    let wild = keyless(1, &[&["google/*@example.com"]], &[]);
+    assert!(!met(&wild, &signed("google/ann@example.com", "public")));
+    let pattern = keyless(1, &[&[r"~goog.*/~[a-z]+@example\.com"]], &[]);
+    assert!(met(&pattern, &signed("google/ann@example.com", "public")));
+    assert!(!met(
+        &pattern,
+        &signed("google/ann@example.com.evil.com", "public")
+    ));
+    assert!(!met(&pattern, &signed("google/ann@exampleXcom", "public")));
+    // A key is no identity, whatever it is called.
+    assert!(!met(&pattern, &found(&["google/ann@example.com"])));
+}
+
+#[test]
+fn distinct_signers_are_counted_once_and_as_many_as_can_be() {
+    let signed = |names: &[&str]| -> Vec<_> {
+        let each = names.iter();
+        each.map(|name| certified(name, "public", Meaning::Signed))
+            .collect()
+    };
+    let two = keyless(2, &[&["~g/~.*"], &["g/ann"]], &[]);
+    // Whatever the order, `ann` must be left for the one who can only be `ann`.
+    assert!(met(&two, &signed(&["g/ann", "g/bob"])));
+    assert!(met(&two, &signed(&["g/bob", "g/ann"])));
+    assert!(!met(&two, &signed(&["g/ann", "g/ann"])));
+    assert!(!met(&two, &signed(&["g/bob", "g/cat"])));
+    let three = keyless(3, &[&["g/a", "g/b"], &["g/b", "g/c"], &["g/a"]], &[]);
+    assert!(met(&three, &signed(&["g/a", "g/b", "g/c"])));
+    assert!(!met(&three, &signed(&["g/a", "g/b"])));
+}
+
+#[test]
+fn attestations_count_where_asked_and_only_from_the_same_authority() {
+    const SLSA: &str = "https://slsa.dev/provenance/v1";
+    let attested = |name: &str, predicate: &str| {
+        certified(name, "public", Meaning::Attested(predicate.to_owned()))
+    };
+    let signed = |name: &str| certified(name, "public", Meaning::Signed);
+    let policy = keyless(1, &[&["g/ann"]], &[SLSA]);
+    assert!(met(&policy, &[signed("g/ann"), attested("g/ann", SLSA)]));
+    assert!(!met(&policy, &[signed("g/ann")]));
+    assert!(!met(&policy, &[attested("g/ann", SLSA)]));
+    assert!(!met(&policy, &[signed("g/ann"), attested("g/eve", SLSA)]));
+    assert!(!met(
+        &policy,
+        &[
+            signed("g/ann"),
+            attested("g/ann", "https://slsa.dev/provenance/v11")
+        ]
+    ));
+    assert!(!met(&policy, &[signed("g/eve"), attested("g/ann", SLSA)]));
+    // Where no signature is asked for by that name, an attestation is none.
+    let plain = keyless(1, &[&["g/ann"]], &[]);
+    assert!(!met(&plain, &[attested("g/ann", SLSA)]));
+
+    let ready = [policy.ready(&mut AsWritten)];
+    let found = [signed("g/ann")];
+    let decision = decide(&reference(), Ok(&found), &ready, ClassSignatures::Required);
+    let PolicyDecision::Refused(findings) = decision else {
+        panic!("{decision:?}")
+    };
+    assert!(
+        findings
+            .0
+            .iter()
+            .any(|one| one.code == codes::trust::UNATTESTED)
+    );
+}
+
+#[test]
+fn a_root_that_cannot_be_used_refuses_what_its_policy_matches() {
+    let policy = keyless(1, &[&["g/ann"]], &[]).with_default_root("?");
+    assert!(!met(&policy, &[certified("g/ann", "?", Meaning::Signed)]));
 }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::policy::{KeyId, RootId};
 
 fn reference(text: &str) -> Reference {
     text.parse().unwrap()
@@ -92,14 +93,62 @@ fn every_mistake_has_its_field_and_makes_the_policy_unready() {
         (
             "/authorities/0",
             json!({"keyless": {"identities": []}}),
-            "spec.authorities[0].keyless",
-            "keyless authorities are not supported by this version",
+            "spec.authorities[0].keyless.identities",
+            "1 to 64",
+        ),
+        (
+            "/authorities/0",
+            json!({"keyless": {"identities": [{"subject": "ci"}]}}),
+            "spec.authorities[0].keyless.identities[0]",
+            "neither `issuer` nor",
+        ),
+        (
+            "/authorities/0",
+            json!({"keyless": {"identities": [{"issuer": "https://issuer.example.com"}]}}),
+            "spec.authorities[0].keyless.identities[0]",
+            "neither `subject` nor",
+        ),
+        (
+            "/authorities/0",
+            json!({"keyless": {"identities": [{"issuer": "i", "subject": "s", "subjectRegExp": "s"}]}}),
+            "spec.authorities[0].keyless.identities[0]",
+            "both `subject` and",
+        ),
+        (
+            "/authorities/0",
+            json!({"keyless": {"identities": [{"issuer": "i", "subjectRegExp": "a)|(?:b"}]}}),
+            "spec.authorities[0].keyless.identities[0].subjectRegExp",
+            "not a regular expression",
+        ),
+        (
+            "/authorities/0",
+            json!({"keyless": {"identities": [{"issuer": "", "subject": "s"}]}}),
+            "spec.authorities[0].keyless.identities[0].issuer",
+            "empty",
+        ),
+        (
+            "/authorities/0",
+            json!({"keyless": {"identities": [{"issuer": "i", "subject": "s"}], "url": "x"}}),
+            "spec.authorities[0].keyless.url",
+            "not known",
+        ),
+        (
+            "/authorities/0",
+            json!({"keyless": {"identities": [{"issuer": "i", "subject": "s"}], "trustRoot": {}}}),
+            "spec.authorities[0].keyless.trustRoot",
+            "no `configMapRef`",
         ),
         (
             "/authorities/0/attestations",
             json!([{}]),
-            "spec.authorities[0].attestations",
-            "not supported",
+            "spec.authorities[0].attestations[0]",
+            "no `predicateType`",
+        ),
+        (
+            "/authorities/0/attestations",
+            json!([{"predicateType": "https://sigstore.dev/cosign/sign/v1"}]),
+            "spec.authorities[0].attestations[0].predicateType",
+            "predicate of a signature",
         ),
         (
             "/authorities/0/ctlog",
@@ -205,6 +254,66 @@ fn set(spec: &mut Value, pointer: &str, value: Value) {
     }
 }
 
+/// Keys and roots whose text is their identity.
+struct AsWritten;
+
+impl Material for AsWritten {
+    fn key(&mut self, pem: &str) -> Result<KeyId, Finding> {
+        Ok(KeyId::new(pem))
+    }
+
+    fn root(&mut self, text: Option<&str>) -> Result<RootId, Finding> {
+        Ok(RootId::new(text.unwrap_or_default()))
+    }
+}
+
+#[test]
+fn trust_roots_come_from_config_maps_or_are_the_public_one() {
+    let keyless = |root: Value| {
+        json!({
+            "images": [{"glob": "**"}],
+            "authorities": [{
+                "keyless": {
+                    "identities": [{"issuer": "i", "subjectRegExp": "s.*"}],
+                    "trustRoot": root,
+                },
+                "attestations": [{"predicateType": "https://slsa.dev/provenance/v1"}],
+            }],
+        })
+    };
+    let roots = |policy: &Policy| -> Vec<String> {
+        let ready = policy.ready(&mut AsWritten);
+        assert!(!ready.problems.has_errors(), "{}", ready.problems);
+        let each = ready.authorities.iter().map(|authority| &authority.who);
+        each.map(|who| match who {
+            Who::Identities { root, .. } => root.to_string(),
+            Who::Key(_) => panic!("a key"),
+        })
+        .collect()
+    };
+    let public = Policy::parse("p", &keyless(Value::Null)).unwrap();
+    assert!(public.config_maps().is_empty());
+    assert_eq!(roots(&public), [""]);
+    assert_eq!(roots(&public.with_default_root("ours")), ["ours"]);
+
+    let named = Policy::parse("p", &keyless(json!({"configMapRef": {"name": "root"}}))).unwrap();
+    assert_eq!(named.config_maps(), BTreeSet::from(["root"]));
+    assert!(named.ready(&mut AsWritten).problems.has_errors());
+    let with = |found: Named| {
+        let found = BTreeMap::from([("root".to_owned(), found)]);
+        named.clone().with_config_maps(&found)
+    };
+    assert_eq!(roots(&with(Named::Found("theirs".into()))), ["theirs"]);
+    // A root of its own stays its own.
+    let theirs = with(Named::Found("theirs".into())).with_default_root("ours");
+    assert_eq!(roots(&theirs), ["theirs"]);
+    assert!(with(Named::Missing("gone".into())).problems().has_errors());
+    let down = Finding::error(codes::cluster::UNREACHABLE, "no answer");
+    let waiting = with(Named::Unavailable(down));
+    let ready = waiting.ready(&mut AsWritten);
+    assert!(!ready.problems.has_errors() && !ready.unavailable.is_empty());
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -225,6 +334,12 @@ fn any_json() -> impl Strategy<Value = Value> {
         Just("mode"),
         Just("versions"),
         Just("allowDowngrade"),
+        Just("identities"),
+        Just("issuer"),
+        Just("subjectRegExp"),
+        Just("trustRoot"),
+        Just("configMapRef"),
+        Just("attestations"),
         Just("other"),
     ];
     leaf.prop_recursive(5, 40, 4, move |inner| {
@@ -241,8 +356,8 @@ proptest! {
     fn no_spec_makes_it_panic(spec in any_json()) {
         let policy = Policy::read("p", &spec);
         let _ = policy.matches(&reference("registry.example.com/team/web:1"));
-        let ready = policy.ready(|pem| Ok(KeyId::new(pem)));
+        let ready = policy.ready(&mut AsWritten);
         // Ready means that it can be met.
-        prop_assert!(ready.problems.has_errors() || ready.keys.len() >= policy.threshold());
+        prop_assert!(ready.problems.has_errors() || ready.authorities.len() >= policy.threshold());
     }
 }

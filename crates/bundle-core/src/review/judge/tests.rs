@@ -404,6 +404,19 @@ fn content_out_of_reach_is_refused_only_where_a_signature_is_required() {
     assert!(matches!(judge(&subject, &facts), Verdict::Refuse(_)));
 }
 
+/// Whatever is written, it is this key.
+struct OneKey(KeyId);
+
+impl crate::policy::Material for OneKey {
+    fn key(&mut self, _: &str) -> Result<KeyId, Finding> {
+        Ok(self.0.clone())
+    }
+
+    fn root(&mut self, _: Option<&str>) -> Result<crate::policy::RootId, Finding> {
+        Err(Finding::error(codes::trust::ROOT_UNREADABLE, "none"))
+    }
+}
+
 #[test]
 fn signatures_are_decided_by_policy_and_class() {
     let policy = Policy::read(
@@ -414,7 +427,7 @@ fn signatures_are_decided_by_policy_and_class() {
     let new = deployment(&json!({}));
     let subject = create(Kind::BundleDeployment, &new);
     let mut facts = fine();
-    facts.policies = vec![policy.ready(|_| Ok(key.clone()))];
+    facts.policies = vec![policy.ready(&mut OneKey(key.clone()))];
     assert_eq!(codes_of(&judge(&subject, &facts)), ["BUNDLE-TRUST-001"]);
 
     let with = |signatures| {
@@ -431,8 +444,12 @@ fn signatures_are_decided_by_policy_and_class() {
         }
     };
     let accepted = crate::policy::Accepted {
-        key: key.clone(),
+        signer: crate::policy::Signer::Key(key),
+        meaning: crate::policy::Meaning::Signed,
         annotations: BTreeMap::new(),
+        signed_at: None,
+        form: "test",
+        checked: Vec::new(),
     };
     facts.content = with(Ok(vec![SignatureFound(Ok(accepted))]));
     let verdict = judge(&subject, &facts);

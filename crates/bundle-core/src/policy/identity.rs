@@ -1,0 +1,182 @@
+//! Who a certificate was issued to, and what a policy writes to recognise that: exact text, or a pattern where it was asked for.
+//! Not here: reading certificates (bundle-trust).
+
+use std::fmt;
+
+use regex::{Regex, RegexBuilder};
+use serde::Serialize;
+
+/// Longest pattern, in bytes.
+const LONGEST_PATTERN: usize = 1024;
+/// Most memory that a compiled pattern may take: enough for any pattern on an identity, and too little for one that is meant to eat the pod.
+const PATTERN_MEMORY: usize = 256 * 1024;
+
+/// An issuer or a subject as a policy writes it.
+#[derive(Debug, Clone)]
+pub enum Matcher {
+    /// Byte for byte this text. No character in it has a meaning of its own.
+    Exact(String),
+    /// A regular expression that must match the whole text.
+    Pattern(Regex),
+}
+
+impl Matcher {
+    /// Text that must be the same, byte for byte.
+    pub fn exact(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("it is empty".to_owned());
+        }
+        Ok(Self::Exact(text.to_owned()))
+    }
+
+    /// A pattern that must match the whole; `Err` says what is wrong with it.
+    pub fn pattern(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("it is empty".to_owned());
+        }
+        if text.len() > LONGEST_PATTERN {
+            return Err(format!("it is longer than {LONGEST_PATTERN} bytes"));
+        }
+        let compile = |text: &str| {
+            RegexBuilder::new(text)
+                .size_limit(PATTERN_MEMORY)
+                .dfa_size_limit(PATTERN_MEMORY)
+                .build()
+                .map_err(|error| format!("it is not a regular expression that is taken: {error}"))
+        };
+        // By itself first: `a)|(b` is none, though it becomes one in the group that anchors it.
+        compile(text)?;
+        compile(&format!(r"\A(?:{text})\z")).map(Self::Pattern)
+    }
+
+    /// Whether `text` is meant.
+    pub fn matches(&self, text: &str) -> bool {
+        match self {
+            Self::Exact(exact) => exact == text,
+            Self::Pattern(pattern) => pattern.is_match(text),
+        }
+    }
+}
+
+impl PartialEq for Matcher {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Exact(one), Self::Exact(other)) => one == other,
+            (Self::Pattern(one), Self::Pattern(other)) => one.as_str() == other.as_str(),
+            _ => false,
+        }
+    }
+}
+impl Eq for Matcher {}
+
+impl fmt::Display for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(text) => f.write_str(text),
+            Self::Pattern(pattern) => {
+                let text = pattern.as_str();
+                let inner = text
+                    .strip_prefix(r"\A(?:")
+                    .and_then(|rest| rest.strip_suffix(r")\z"));
+                write!(f, "/{}/", inner.unwrap_or(text))
+            }
+        }
+    }
+}
+
+/// An identity as a policy writes it: both halves are needed, and both must be of one and the same certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Who vouched for the subject: the issuer of its OIDC token.
+    pub issuer: Matcher,
+    /// Who signed: an address or a workflow's URI.
+    pub subject: Matcher,
+}
+
+impl Identity {
+    /// Whether `name` is meant.
+    pub fn matches(&self, name: &IdentityName) -> bool {
+        self.issuer.matches(&name.issuer) && self.subject.matches(&name.subject)
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by {}", self.subject, self.issuer)
+    }
+}
+
+/// An identity as a certificate has it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct IdentityName {
+    /// Who vouched for the subject.
+    pub issuer: String,
+    /// Who signed.
+    pub subject: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CI: &str =
+        "https://github.com/example/web/.github/workflows/release.yaml@refs/heads/main";
+
+    #[test]
+    fn exact_is_byte_for_byte() {
+        let exact = Matcher::exact(CI).unwrap();
+        assert!(exact.matches(CI));
+        for other in [
+            // A prefix, more than it, another case, a space, a look-alike (Cyrillic а), a combining form, a percent-escape.
+            &CI[..CI.len() - 1],
+            &format!("{CI}2"),
+            &CI.to_uppercase(),
+            &format!("{CI} "),
+            &CI.replace("main", "m\u{430}in"),
+            &CI.replace("main", "ma\u{0069}\u{0307}n"),
+            &CI.replace("/web/", "%2Fweb/"),
+            "",
+        ] {
+            assert!(!exact.matches(other), "{other}");
+        }
+        // Characters that mean something elsewhere mean themselves here.
+        for wildcard in ["*@example.com", ".*", "?", "[a-z]@example.com", "%"] {
+            let exact = Matcher::exact(wildcard).unwrap();
+            assert!(exact.matches(wildcard));
+            assert!(!exact.matches("a@example.com"));
+        }
+    }
+
+    #[test]
+    fn a_pattern_must_match_the_whole() {
+        let pattern = Matcher::pattern("https://github.com/example/(web|api)").unwrap();
+        assert!(pattern.matches("https://github.com/example/web"));
+        for other in [
+            "https://github.com/example/web2",
+            "xhttps://github.com/example/web",
+            "https://github.com/example/web\n",
+            "https://github.com/example/web\nhttps://github.com/example/web",
+        ] {
+            assert!(!pattern.matches(other), "{other:?}");
+        }
+        // Alternatives and flags stay inside of the anchors.
+        let either = Matcher::pattern("a|b").unwrap();
+        assert!(either.matches("a") && !either.matches("ax") && !either.matches("xb"));
+        let lines = Matcher::pattern("(?m)^a$").unwrap();
+        assert!(lines.matches("a") && !lines.matches("a\nb") && !lines.matches("b\na"));
+        assert_eq!(
+            pattern.to_string(),
+            "/https://github.com/example/(web|api)/"
+        );
+    }
+
+    #[test]
+    fn patterns_that_break_out_or_eat_memory_are_refused() {
+        for text in ["", "a)|(?:b", "(", "*", "(?x)a #", "(?=a)"] {
+            assert!(Matcher::pattern(text).is_err(), "{text}");
+        }
+        assert!(Matcher::pattern(&"a".repeat(LONGEST_PATTERN + 1)).is_err());
+        assert!(Matcher::pattern(r"(?:a{500}){500}").is_err());
+        assert!(Matcher::exact("").is_err());
+    }
+}

@@ -1,0 +1,194 @@
+//! Why something that hangs beside a digest is not a signature of it, one reason a kind of fault or forgery.
+//! Not here: finding out (bundle-trust).
+
+use std::fmt;
+
+use super::found::KeyId;
+
+/// Most certificates, log entries and timestamps together that one signature may bring.
+pub const MOST_EVIDENCE: usize = 16;
+
+/// What does not hold about a signature that was made with a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// The certificate cannot be read, or is of a kind that is not supported.
+    Unreadable,
+    /// It was not issued by an authority of the trust root.
+    Chain,
+    /// It had expired, or was not valid yet, when the signature was made.
+    Validity,
+    /// The certificate log did not promise to list it.
+    Sct,
+    /// The log is not one of the trust root.
+    UnknownLog,
+    /// Nothing says that the signature is in a log.
+    NoLog,
+    /// The proof that it is in the log does not hold.
+    InclusionProof,
+    /// The state of the log that the proof is for is not signed by the log.
+    Checkpoint,
+    /// The log's promise to list it does not hold: it, or the time in it, was altered.
+    Promise,
+    /// The log's entry is about another signature, key or content.
+    Entry,
+    /// The log's time is in the future, or outside of the certificate's.
+    LogTime,
+    /// A timestamp is not by an authority of the trust root, or not over this signature.
+    Timestamp,
+    /// Nobody who is trusted says when it was made.
+    NoTime,
+    /// It says that it was made in the future.
+    Future,
+    /// The certificate does not say for whom, or who vouched.
+    NoIdentity,
+    /// The signature does not verify with the certificate: altered or forged.
+    Forged,
+    /// It is over other content.
+    Content,
+    /// The trust root cannot be used for it.
+    Root,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unreadable => "with a certificate or evidence that cannot be read",
+            Self::Chain => "by a certificate that no trusted authority issued",
+            Self::Validity => "by a certificate that was not valid when it was made",
+            Self::Sct => "by a certificate without a valid promise of the certificate log",
+            Self::UnknownLog => "with an entry of a log that is not trusted",
+            Self::NoLog => "without an entry in a log",
+            Self::InclusionProof => "with a log entry whose proof does not hold",
+            Self::Checkpoint => "with a log entry whose checkpoint does not hold",
+            Self::Promise => "with a log entry whose promise does not hold",
+            Self::Entry => "with a log entry about something else",
+            Self::LogTime => "with a log time that cannot be",
+            Self::Timestamp => "with a timestamp that does not hold",
+            Self::NoTime => "by a certificate, without a trusted time",
+            Self::Future => "made in the future",
+            Self::NoIdentity => "by a certificate without an identity",
+            Self::Forged => "that does not verify with its certificate",
+            Self::Content => "by a certificate, for other content",
+            Self::Root => "that the trust root cannot judge",
+        })
+    }
+}
+
+/// Why something that hangs beside a digest is not a signature of it that we accept. The texts follow "one …" or "2 …".
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rejection {
+    /// More bytes than a signature may have.
+    TooLarge {
+        /// How many it has.
+        bytes: u64,
+        /// How many are read.
+        limit: u64,
+    },
+    /// More signatures than are examined.
+    NotExamined {
+        /// How many are examined.
+        limit: usize,
+    },
+    /// Not JSON of the expected shape.
+    Unreadable(String),
+    /// JSON of another kind or version.
+    OtherForm(String),
+    /// Made with a certificate (keyless), and nobody asked for one.
+    Keyless,
+    /// More log entries, timestamps or certificates than are looked at.
+    TooMuchEvidence(usize),
+    /// Made with a certificate, and something about it does not hold.
+    Certificate {
+        /// What.
+        fault: Fault,
+        /// In the words of whoever found it.
+        why: String,
+    },
+    /// A DSSE envelope with none or several signatures.
+    SignatureCount(usize),
+    /// An envelope around something else than an in-toto statement.
+    PayloadType(String),
+    /// Made by a key that was not asked for.
+    OtherKey(KeyId),
+    /// Does not verify with any key that was asked for; it does not name the one that made it.
+    NoSuchKey,
+    /// Names a key that was asked for, and the signature does not verify with it: altered or forged.
+    Forged(KeyId),
+    /// A statement of another version.
+    StatementType(String),
+    /// A payload of cosign's older form that says it is something else than a signature of an image.
+    PayloadKind(String),
+    /// A statement about none or several subjects.
+    SubjectCount(usize),
+    /// A statement about another digest.
+    OtherDigest(String),
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { bytes, limit } => {
+                write!(f, "with {bytes} bytes, where at most {limit} are read")
+            }
+            Self::NotExamined { limit } => {
+                write!(f, "not looked at, being beyond the first {limit}")
+            }
+            Self::Unreadable(why) => write!(f, "not readable ({why})"),
+            Self::OtherForm(form) => write!(f, "of a form that is not known ({})", shown(form)),
+            Self::Keyless => f.write_str("by a certificate instead of a key"),
+            Self::TooMuchEvidence(count) => write!(
+                f,
+                "with {count} certificates, log entries and timestamps, where at most {MOST_EVIDENCE} are looked at"
+            ),
+            Self::Certificate { fault, why } => write!(f, "{fault} ({})", shown(why)),
+            Self::SignatureCount(count) => {
+                write!(f, "with {count} signatures in one envelope instead of one")
+            }
+            Self::PayloadType(found) => {
+                write!(f, "over a payload of another type ({})", shown(found))
+            }
+            Self::OtherKey(key) => write!(f, "by another key (hint {})", shown(key.as_str())),
+            Self::NoSuchKey => f.write_str("by another key, or altered"),
+            Self::Forged(key) => write!(
+                f,
+                "that claims the right key (hint {}) and does not verify with it",
+                shown(key.as_str())
+            ),
+            Self::StatementType(found) => {
+                write!(f, "with a statement of another type ({})", shown(found))
+            }
+            Self::PayloadKind(found) => {
+                write!(
+                    f,
+                    "over a payload that is no signature of an image ({})",
+                    shown(found)
+                )
+            }
+            Self::SubjectCount(count) => write!(f, "about {count} subjects instead of one"),
+            Self::OtherDigest(digest) => write!(f, "for another digest ({})", shown(digest)),
+        }
+    }
+}
+
+/// Foreign text in a message: short, on one line, without control characters.
+pub(super) fn shown(text: &str) -> String {
+    const LONGEST: usize = 96;
+    let mut shown: String = text
+        .chars()
+        .take(LONGEST)
+        .map(|c| {
+            if c.is_control() || !c.is_ascii() {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
+        .collect();
+    if text.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    if shown.is_empty() {
+        shown.push_str("empty");
+    }
+    shown
+}

@@ -1,0 +1,84 @@
+//! How many distinct signers stand behind the authorities of a policy: each authority needs one of its own.
+//! Not here: which signatures are an authority's (ready).
+
+use std::collections::BTreeMap;
+
+use super::found::{Accepted, KeyId, Signer};
+use super::identity::IdentityName;
+
+/// What makes two signers the same: not the name of the authority, and not the trust root.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Same<'a> {
+    Key(&'a KeyId),
+    Identity(&'a IdentityName),
+}
+
+impl<'a> From<&'a Signer> for Same<'a> {
+    fn from(signer: &'a Signer) -> Self {
+        match signer {
+            Signer::Key(key) => Self::Key(key),
+            Signer::Identity { name, .. } => Self::Identity(name),
+        }
+    }
+}
+
+/// For each authority a signature by a signer that no other authority has been given, such that as many as possible have one.
+///
+/// One authority may recognise several signers (a pattern), and one signer may be meant by several authorities: handing them out in order could
+/// leave an authority without, though another could have done with a different one.
+pub(super) fn distinct<'a>(candidates: &[Vec<&'a Accepted>]) -> Vec<Option<&'a Accepted>> {
+    let mut numbers: BTreeMap<Same<'a>, usize> = BTreeMap::new();
+    let choices: Vec<Vec<(usize, &'a Accepted)>> = candidates
+        .iter()
+        .map(|signatures| {
+            let mut choices: Vec<(usize, &'a Accepted)> = Vec::new();
+            for &accepted in signatures {
+                let next = numbers.len();
+                let signer = *numbers.entry(Same::from(&accepted.signer)).or_insert(next);
+                if choices.iter().all(|(known, _)| *known != signer) {
+                    choices.push((signer, accepted));
+                }
+            }
+            choices
+        })
+        .collect();
+    let mut taken = vec![None; numbers.len()];
+    for authority in 0..choices.len() {
+        let mut visited = vec![false; taken.len()];
+        give(authority, &choices, &mut taken, &mut visited);
+    }
+    let mut given = vec![None; choices.len()];
+    for (signer, authority) in taken.iter().enumerate() {
+        if let Some(authority) = *authority {
+            let choices: &[(usize, &'a Accepted)] = &choices[authority];
+            given[authority] = choices
+                .iter()
+                .find(|(known, _)| *known == signer)
+                .map(|(_, accepted)| *accepted);
+        }
+    }
+    given
+}
+
+/// Finds a signer for `authority`, moving others to another of theirs where that helps. At most as deep as there are authorities.
+fn give(
+    authority: usize,
+    choices: &[Vec<(usize, &Accepted)>],
+    taken: &mut [Option<usize>],
+    visited: &mut [bool],
+) -> bool {
+    for &(signer, _) in &choices[authority] {
+        if std::mem::replace(&mut visited[signer], true) {
+            continue;
+        }
+        let free = match taken[signer] {
+            None => true,
+            Some(holder) => give(holder, choices, taken, visited),
+        };
+        if free {
+            taken[signer] = Some(authority);
+            return true;
+        }
+    }
+    false
+}

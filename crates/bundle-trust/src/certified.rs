@@ -1,0 +1,223 @@
+//! Signatures with certificates: chain, certificate log, transparency log, time and signature, all under one trust root. sigstore-verify does the
+//! cryptography; this bounds what it is given, asks for everything that cosign asks for and a little more, and names what does not hold.
+//! Not here: what the payload says (statement) and whether the identity is wanted (bundle-core::policy).
+
+use bundle_core::policy::{Fault, IdentityName, MOST_EVIDENCE, Rejection, SignedAt, TimeSource};
+use jiff::Timestamp;
+use sigstore_verify::bundle::Error as ShapeError;
+use sigstore_verify::types::bundle::VerificationMaterialContent;
+use sigstore_verify::types::{Artifact, Bundle, DerPublicKey, TransparencyLogEntry};
+use sigstore_verify::{
+    CertificateError, Error, PublicKeyVerificationPolicy, TimestampError, TransparencyLogError,
+    VerificationPolicy, VerificationResult,
+};
+
+use crate::keys::PublicKey;
+use crate::root::Root;
+
+/// What holds about a signature under one root.
+pub(crate) struct Held {
+    pub(crate) name: IdentityName,
+    pub(crate) signed_at: Option<SignedAt>,
+    pub(crate) checked: Vec<&'static str>,
+}
+
+/// Reads a bundle of certificate and evidence; both must be few.
+pub(crate) fn read(bytes: &[u8]) -> Result<Bundle, Rejection> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|_| Rejection::Unreadable("not the JSON of a bundle".to_owned()))?;
+    let bundle = Bundle::from_json(text).map_err(|error| fault(Fault::Unreadable, &error))?;
+    let evidence = evidence(&bundle);
+    if evidence > MOST_EVIDENCE {
+        return Err(Rejection::TooMuchEvidence(evidence));
+    }
+    Ok(bundle)
+}
+
+fn evidence(bundle: &Bundle) -> usize {
+    let material = &bundle.verification_material;
+    let certificates = match &material.content {
+        VerificationMaterialContent::X509CertificateChain { certificates } => certificates.len(),
+        _ => 1,
+    };
+    let timestamps = &material.timestamp_verification_data.rfc3161_timestamps;
+    certificates + material.tlog_entries.len() + timestamps.len()
+}
+
+/// Verifies everything about `bundle` but the meaning of its payload.
+pub(crate) fn verify<'a>(
+    bundle: &Bundle,
+    artifact: impl Into<Artifact<'a>>,
+    root: &Root,
+    now: Timestamp,
+) -> Result<Held, Rejection> {
+    check_entries(bundle, root)?;
+    // Whose certificate it is, is decided afterwards, by what the policies ask for.
+    let everything = VerificationPolicy::any_identity();
+    let result = root
+        .verifier
+        .verify(artifact, bundle, &everything)
+        .map_err(|error| fault(kind(&error), &error))?;
+    let complete = result.certificate_verified() && result.sct_verified() && result.tlog_verified();
+    if !complete || result.verified_timestamps().is_empty() {
+        return Err(fault(Fault::Root, &"something was not checked"));
+    }
+    if let Some(late) = result.verified_timestamps().iter().find(|at| **at > now) {
+        return Err(fault(Fault::Future, late));
+    }
+    let (Some(subject), Some(issuer)) = (result.identity(), result.issuer()) else {
+        return Err(fault(Fault::NoIdentity, &"no subject or no issuer"));
+    };
+    if subject.as_str().is_empty() || issuer.is_empty() {
+        return Err(fault(Fault::NoIdentity, &"an empty subject or issuer"));
+    }
+    Ok(Held {
+        name: IdentityName {
+            issuer: issuer.to_owned(),
+            subject: subject.as_str().to_owned(),
+        },
+        signed_at: signed_at(&result),
+        checked: checked(bundle),
+    })
+}
+
+/// When a signature by a key was made, if the log or an authority of `root` says so. The key needs no such evidence, so evidence that does not hold
+/// only means that the time is not known.
+pub(crate) fn time_of_key<'a>(
+    bytes: &[u8],
+    artifact: impl Into<Artifact<'a>>,
+    key: &PublicKey,
+    root: &Root,
+    now: Timestamp,
+) -> Option<SignedAt> {
+    let bundle = read(bytes).ok()?;
+    check_entries(&bundle, root).ok()?;
+    let policy = PublicKeyVerificationPolicy::new(DerPublicKey::new(key.der().to_vec()));
+    let result = root.verifier.verify(artifact, &bundle, &policy).ok()?;
+    if result.verified_timestamps().iter().any(|at| *at > now) {
+        return None;
+    }
+    signed_at(&result)
+}
+
+/// What sigstore-verify leaves open: an entry of Rekor v2 has no promise that covers its log's name, and an entry without proof and promise proves
+/// nothing and is passed over.
+fn check_entries(bundle: &Bundle, root: &Root) -> Result<(), Rejection> {
+    let entries = &bundle.verification_material.tlog_entries;
+    if entries.is_empty() {
+        return Err(fault(Fault::NoLog, &"it has no log entry"));
+    }
+    for entry in entries {
+        let log = entry.log_id.key_id.as_bytes();
+        if !root.has_log(log) {
+            return Err(fault(Fault::UnknownLog, &entry.log_id.key_id));
+        }
+        if entry.inclusion_proof.is_none() && entry.inclusion_promise.is_none() {
+            return Err(fault(
+                Fault::NoLog,
+                &"its entry has no proof and no promise",
+            ));
+        }
+        if !checkpoint_is_of(entry, log) {
+            return Err(fault(Fault::Checkpoint, &"it is of another log"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the checkpoint, if there is one, carries a signature that names this log.
+fn checkpoint_is_of(entry: &TransparencyLogEntry, log: &[u8]) -> bool {
+    let Some(proof) = &entry.inclusion_proof else {
+        return true;
+    };
+    let Some(checkpoint) = proof.checkpoint.checkpoint() else {
+        return false;
+    };
+    let mut signatures = checkpoint.signatures().iter();
+    signatures.any(|signature| log.starts_with(signature.key_id.as_bytes()))
+}
+
+fn signed_at(result: &VerificationResult) -> Option<SignedAt> {
+    let (at, source) = match result.integrated_time() {
+        Some(at) => (at, TimeSource::Log),
+        None => (
+            *result.verified_timestamps().iter().min()?,
+            TimeSource::TimestampAuthority,
+        ),
+    };
+    Some(SignedAt {
+        at: at.to_string(),
+        source,
+    })
+}
+
+fn checked(bundle: &Bundle) -> Vec<&'static str> {
+    let material = &bundle.verification_material;
+    let mut checked = vec!["certificate", "certificate log"];
+    if bundle.has_inclusion_proof() {
+        checked.push("log proof");
+    }
+    if bundle.has_inclusion_promise() {
+        checked.push("log promise");
+    }
+    let timestamps = &material.timestamp_verification_data.rfc3161_timestamps;
+    if !timestamps.is_empty() {
+        checked.push("timestamp");
+    }
+    checked
+}
+
+fn fault(fault: Fault, why: &dyn std::fmt::Display) -> Rejection {
+    Rejection::Certificate {
+        fault,
+        why: why.to_string(),
+    }
+}
+
+/// Which of our words an error is. Whatever is not known here is refused all the same.
+fn kind(error: &Error) -> Fault {
+    match error {
+        Error::SignatureInvalid(_) => Fault::Forged,
+        Error::ArtifactMismatch(_) | Error::UnsupportedArtifact(_) => Fault::Content,
+        Error::Certificate(error) => match error {
+            // webpki looks at the dates while it builds the chain.
+            CertificateError::ChainInvalid(why)
+                if why.contains("CertExpired") || why.contains("CertNotValidYet") =>
+            {
+                Fault::Validity
+            }
+            CertificateError::NotYetValid { .. } | CertificateError::Expired { .. } => {
+                Fault::Validity
+            }
+            CertificateError::ChainInvalid(_) | CertificateError::NoValidAuthority { .. } => {
+                Fault::Chain
+            }
+            CertificateError::Sct(_) => Fault::Sct,
+            _ => Fault::Unreadable,
+        },
+        Error::TransparencyLog(error) => match error {
+            TransparencyLogError::UnknownLog { .. } => Fault::UnknownLog,
+            TransparencyLogError::InclusionProof(_) => Fault::InclusionProof,
+            TransparencyLogError::Checkpoint(_) => Fault::Checkpoint,
+            TransparencyLogError::InclusionPromise(_) => Fault::Promise,
+            TransparencyLogError::IntegratedTime(_) => Fault::LogTime,
+            _ => Fault::Entry,
+        },
+        Error::Timestamp(TimestampError::NoVerifiedTimestamp(_)) => Fault::NoTime,
+        Error::Timestamp(_) => Fault::Timestamp,
+        Error::Bundle(error) => match error {
+            ShapeError::MissingInclusionPromise(_) => Fault::Promise,
+            ShapeError::MissingInclusionProof(_) | ShapeError::MissingSigningTimeEvidence => {
+                Fault::NoLog
+            }
+            ShapeError::MissingTimestamp => Fault::NoTime,
+            ShapeError::MissingCheckpoint | ShapeError::CheckpointRootMismatch => Fault::Checkpoint,
+            ShapeError::LogIndexOutOfRange { .. } => Fault::InclusionProof,
+            _ => Fault::Unreadable,
+        },
+        Error::InvalidTrustRoot(_) | Error::TrustRoot(_) | Error::TrustedCertificate(_) => {
+            Fault::Root
+        }
+        _ => Fault::Unreadable,
+    }
+}

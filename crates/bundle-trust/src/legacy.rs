@@ -1,0 +1,161 @@
+//! cosign 2's form: the payload is a layer, its signature and evidence are annotations. With a certificate it becomes the bundle that it would be
+//! today, and is verified as that: certificate, certificate log, the log's promise, timestamps.
+//! Not here: fetching the layers (bundle-oci).
+
+use bundle_core::policy::{RawSignature, Rejection};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use sigstore_verify::types::Bundle;
+
+use crate::{certified, dsse};
+
+/// The media type of the payload.
+pub(crate) const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+
+const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
+const CHAIN: &str = "dev.sigstore.cosign/chain";
+const LOG: &str = "dev.sigstore.cosign/bundle";
+const TIMESTAMP: &str = "dev.sigstore.cosign/rfc3161timestamp";
+/// Most bytes of annotations that are read.
+const LONGEST: usize = 256 * 1024;
+
+/// The signature over the payload.
+pub(crate) fn signature(raw: &RawSignature) -> Result<Vec<u8>, Rejection> {
+    let length: usize = raw.annotations.values().map(String::len).sum();
+    if length > LONGEST {
+        return Err(Rejection::TooLarge {
+            bytes: length as u64,
+            limit: LONGEST as u64,
+        });
+    }
+    text(raw, SIGNATURE)
+        .and_then(dsse::decode)
+        .ok_or_else(|| unreadable("it has no signature in its annotations"))
+}
+
+/// Whether it was made with a certificate.
+pub(crate) fn is_certified(raw: &RawSignature) -> bool {
+    text(raw, CERTIFICATE).is_some()
+}
+
+/// What cosign writes of the log's answer.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct LogBundle {
+    signed_entry_timestamp: String,
+    payload: LogPayload,
+}
+
+#[derive(Deserialize)]
+struct LogPayload {
+    body: String,
+    #[serde(rename = "integratedTime")]
+    integrated_time: i64,
+    #[serde(rename = "logIndex")]
+    log_index: u64,
+    #[serde(rename = "logID")]
+    log_id: String,
+}
+
+#[derive(Deserialize)]
+struct Timestamped {
+    #[serde(rename = "SignedRFC3161Timestamp")]
+    timestamp: String,
+}
+
+/// Kind and version of a log entry, which it says itself.
+#[derive(Deserialize)]
+struct Body {
+    kind: String,
+    #[serde(rename = "apiVersion")]
+    version: String,
+}
+
+/// The bundle that this would be. In version 0.1 of the form the log's promise is enough, which is all that cosign 2 keeps.
+pub(crate) fn bundle(raw: &RawSignature, signature: &[u8]) -> Result<Bundle, Rejection> {
+    let mut certificates = certificates(raw, CERTIFICATE)?;
+    if certificates.len() != 1 {
+        return Err(unreadable("its certificate is not one certificate"));
+    }
+    certificates.extend(self::certificates(raw, CHAIN)?);
+    let log: Vec<Value> = match text(raw, LOG) {
+        None => Vec::new(),
+        Some(text) => vec![entry(text).ok_or_else(|| unreadable("its log entry is damaged"))?],
+    };
+    let timestamps: Vec<Value> = match text(raw, TIMESTAMP) {
+        None => Vec::new(),
+        Some(text) => {
+            let found: Timestamped =
+                serde_json::from_str(text).map_err(|_| unreadable("its timestamp is damaged"))?;
+            vec![json!({"signedTimestamp": found.timestamp})]
+        }
+    };
+    let bundle = json!({
+        "mediaType": "application/vnd.dev.sigstore.bundle+json;version=0.1",
+        "verificationMaterial": {
+            "x509CertificateChain": {"certificates": certificates},
+            "tlogEntries": log,
+            "timestampVerificationData": {"rfc3161Timestamps": timestamps},
+        },
+        "messageSignature": {
+            "messageDigest": {
+                "algorithm": "SHA2_256",
+                "digest": dsse::encode(&Sha256::digest(&raw.bytes)),
+            },
+            "signature": dsse::encode(signature),
+        },
+    });
+    certified::read(bundle.to_string().as_bytes())
+}
+
+fn entry(text: &str) -> Option<Value> {
+    let log: LogBundle = serde_json::from_str(text).ok()?;
+    let body: Body = serde_json::from_slice(&dsse::decode(&log.payload.body)?).ok()?;
+    let id = (0..log.payload.log_id.len())
+        .step_by(2)
+        .map(|at| {
+            let pair = log.payload.log_id.get(at..at + 2)?;
+            u8::from_str_radix(pair, 16).ok()
+        })
+        .collect::<Option<Vec<u8>>>()?;
+    Some(json!({
+        "logIndex": log.payload.log_index.to_string(),
+        "logId": {"keyId": dsse::encode(&id)},
+        "kindVersion": {"kind": body.kind, "version": body.version},
+        "integratedTime": log.payload.integrated_time.to_string(),
+        "inclusionPromise": {"signedEntryTimestamp": log.signed_entry_timestamp},
+        "canonicalizedBody": log.payload.body,
+    }))
+}
+
+fn certificates(raw: &RawSignature, annotation: &str) -> Result<Vec<Value>, Rejection> {
+    let Some(text) = text(raw, annotation) else {
+        return Ok(Vec::new());
+    };
+    let blocks =
+        pem::parse_many(text).map_err(|_| unreadable("its certificates are not PEM text"))?;
+    blocks
+        .iter()
+        .map(|block| {
+            if block.tag() == "CERTIFICATE" {
+                Ok(json!({"rawBytes": dsse::encode(block.contents())}))
+            } else {
+                Err(unreadable("something else stands among its certificates"))
+            }
+        })
+        .collect()
+}
+
+/// An annotation that is there and says something.
+fn text<'a>(raw: &'a RawSignature, annotation: &str) -> Option<&'a str> {
+    raw.annotations
+        .get(annotation)
+        .map(String::as_str)
+        .filter(|text| !text.trim().is_empty())
+}
+
+fn unreadable(why: &str) -> Rejection {
+    Rejection::Unreadable(why.to_owned())
+}

@@ -1,0 +1,176 @@
+//! Trust roots: whose certificates, logs and timestamps count. The public Sigstore instance is built in; others are read from text.
+//! Not here: reading files, ConfigMaps or TUF repositories, and what is verified under a root (certified).
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::policy::RootId;
+use bundle_core::reference::Digest;
+use jiff::Timestamp;
+use sigstore_verify::Verifier;
+use sigstore_verify::crypto::parse_certificate_info;
+use sigstore_verify::trust_root::{SIGSTORE_PRODUCTION_TRUSTED_ROOT, TrustedRoot};
+
+/// Longest text of a root, in bytes.
+pub const LONGEST: usize = 1024 * 1024;
+/// Most certificates and logs of a root.
+const MOST_PARTS: usize = 256;
+/// Roots that are kept parsed.
+const KEPT: usize = 32;
+
+/// A trust root, ready to verify under.
+pub struct Root {
+    id: RootId,
+    pub(crate) verifier: Verifier,
+    logs: Vec<Vec<u8>>,
+    authorities: Vec<Window>,
+    log_windows: Vec<Window>,
+}
+
+/// From when until when something counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Window {
+    from: Timestamp,
+    until: Timestamp,
+}
+
+impl Root {
+    /// That of the public Sigstore instance, as it was when this was built.
+    pub fn public() -> Result<Arc<Self>, Finding> {
+        Self::from_text(SIGSTORE_PRODUCTION_TRUSTED_ROOT)
+    }
+
+    /// The root in this text. The last few are remembered: reading one takes longer than verifying a signature.
+    pub fn from_text(text: &str) -> Result<Arc<Self>, Finding> {
+        static KNOWN: LazyLock<Mutex<VecDeque<Arc<Root>>>> = LazyLock::new(Mutex::default);
+        if text.len() > LONGEST {
+            return Err(unreadable("it is longer than 1 MiB"));
+        }
+        let id = RootId::new(Digest::of(text.as_bytes()).as_str());
+        let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(root) = known().iter().find(|root| root.id == id) {
+            return Ok(Arc::clone(root));
+        }
+        let root = Arc::new(Self::parse(id, text)?);
+        let mut known = known();
+        if known.len() == KEPT {
+            known.pop_front();
+        }
+        known.push_back(Arc::clone(&root));
+        Ok(root)
+    }
+
+    fn parse(id: RootId, text: &str) -> Result<Self, Finding> {
+        let root = TrustedRoot::from_json(text)
+            .map_err(|error| unreadable(&format!("it is not the JSON of one: {error}")))?;
+        let known = root
+            .media_type
+            .starts_with("application/vnd.dev.sigstore.trustedroot");
+        if !known {
+            return Err(unreadable("its media type is another one"));
+        }
+        let certificates = root
+            .certificate_authorities
+            .iter()
+            .map(|ca| &ca.cert_chain)
+            .chain(root.timestamp_authorities.iter().map(|tsa| &tsa.cert_chain));
+        let parts = certificates
+            .map(|chain| chain.certificates.len())
+            .sum::<usize>()
+            + root.tlogs.len()
+            + root.ctlogs.len();
+        if parts > MOST_PARTS {
+            return Err(unreadable("it has too many certificates and logs"));
+        }
+        if root.certificate_authorities.is_empty() || root.tlogs.is_empty() {
+            return Err(unreadable(
+                "it has no certificate authority or no log, so nothing could ever hold under it",
+            ));
+        }
+        let verifier = Verifier::new(&root).map_err(|error| unreadable(&error.to_string()))?;
+        let range = |range: Option<sigstore_verify::types::TimeRange>| Window {
+            from: range.map_or(Timestamp::MIN, |range| range.start),
+            until: range.and_then(|range| range.end).unwrap_or(Timestamp::MAX),
+        };
+        let mut authorities = Vec::new();
+        for authority in &root.certificate_authorities {
+            let mut window = range(authority.valid_for);
+            for certificate in &authority.cert_chain.certificates {
+                let info = parse_certificate_info(&certificate.raw_bytes)
+                    .map_err(|error| unreadable(&error.to_string()))?;
+                window.from = window.from.max(info.not_before);
+                window.until = window.until.min(info.not_after);
+            }
+            authorities.push(window);
+        }
+        Ok(Self {
+            id,
+            verifier,
+            logs: root
+                .tlogs
+                .iter()
+                .map(|log| log.log_id.key_id.as_bytes().to_vec())
+                .collect(),
+            authorities,
+            log_windows: root
+                .tlogs
+                .iter()
+                .map(|log| range(log.public_key.valid_for))
+                .collect(),
+        })
+    }
+
+    /// Its identity: the sha256 of its text.
+    pub fn id(&self) -> &RootId {
+        &self.id
+    }
+
+    /// Until when something could be signed under it; `None` without end.
+    pub fn valid_until(&self) -> Option<Timestamp> {
+        let last = |windows: &[Window]| windows.iter().map(|window| window.until).max();
+        let until = last(&self.authorities)?.min(last(&self.log_windows)?);
+        (until < Timestamp::MAX).then_some(until)
+    }
+
+    /// An error if nothing could be signed under it now: it has expired, or is not valid yet.
+    pub fn check(&self, now: Timestamp) -> Result<(), Finding> {
+        let valid = |windows: &[Window]| {
+            let mut windows = windows.iter();
+            windows.any(|window| window.from <= now && now <= window.until)
+        };
+        if valid(&self.authorities) && valid(&self.log_windows) {
+            return Ok(());
+        }
+        let when = match self.valid_until() {
+            Some(until) if until < now => format!("it has expired, on {until}"),
+            _ => "it is not valid now".to_owned(),
+        };
+        Err(Finding::error(
+            codes::trust::ROOT_EXPIRED,
+            format!("the trust root ({}) cannot be used: {when}", self.id),
+        )
+        .hint("get a fresh trusted_root.json from whoever runs the Sigstore instance"))
+    }
+
+    /// Whether that is one of its logs.
+    pub(crate) fn has_log(&self, id: &[u8]) -> bool {
+        self.logs.iter().any(|log| log == id)
+    }
+}
+
+impl fmt::Debug for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Root").field(&self.id).finish()
+    }
+}
+
+fn unreadable(why: &str) -> Finding {
+    let why: String = why.chars().take(300).collect();
+    Finding::error(
+        codes::trust::ROOT_UNREADABLE,
+        format!("the trust root cannot be read: {why}"),
+    )
+    .hint("a trust root is the JSON of a trusted_root.json, as `cosign trusted-root create` writes it")
+}

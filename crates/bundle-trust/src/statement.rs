@@ -1,0 +1,117 @@
+//! What a signed payload says: an in-toto statement in a bundle, or cosign 2's simple signing. Read only after its signature holds.
+//! Not here: whose signature it is.
+
+use std::collections::BTreeMap;
+
+use bundle_core::policy::{Meaning, Rejection};
+use bundle_core::reference::Digest;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::dsse;
+
+/// What `critical.type` says in a signature by cosign 2.
+const SIMPLE: &str = "cosign container image signature";
+
+/// What was signed beside the digest.
+pub(crate) type Annotations = BTreeMap<String, String>;
+
+#[derive(Deserialize)]
+struct Statement {
+    #[serde(rename = "_type")]
+    kind: String,
+    subject: Vec<Subject>,
+    #[serde(rename = "predicateType")]
+    predicate_type: String,
+}
+
+#[derive(Deserialize)]
+struct Subject {
+    digest: BTreeMap<String, String>,
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, Value>>,
+}
+
+/// Reads a statement, which must be about our digest alone.
+pub(crate) fn read(payload: &[u8], digest: &Digest) -> Result<(Meaning, Annotations), Rejection> {
+    let statement: Statement = serde_json::from_slice(payload)
+        .map_err(|_| Rejection::Unreadable("no in-toto statement inside".to_owned()))?;
+    let signed = statement.predicate_type == dsse::SIGNED;
+    if statement.kind != dsse::STATEMENT && (signed || statement.kind != dsse::STATEMENT_OLD) {
+        return Err(Rejection::StatementType(statement.kind));
+    }
+    let count = statement.subject.len();
+    let mut subjects = statement.subject.into_iter();
+    let (Some(subject), None) = (subjects.next(), subjects.next()) else {
+        return Err(Rejection::SubjectCount(count));
+    };
+    match subject.digest.get("sha256") {
+        Some(hex) if hex == digest.hex() => {}
+        Some(hex) => return Err(Rejection::OtherDigest(format!("sha256:{hex}"))),
+        None => return Err(Rejection::OtherDigest("not a sha256 one".to_owned())),
+    }
+    let meaning = if signed {
+        Meaning::Signed
+    } else {
+        Meaning::Attested(statement.predicate_type)
+    };
+    Ok((meaning, texts(subject.annotations.unwrap_or_default())))
+}
+
+/// The sha256 that a statement's first subject names. Nothing is decided by it: it is handed to the verifier, and [`read`] judges afterwards.
+pub(crate) fn claimed_digest(payload: &[u8]) -> Option<[u8; 32]> {
+    let statement: Statement = serde_json::from_slice(payload).ok()?;
+    let hex = statement.subject.first()?.digest.get("sha256")?;
+    let mut bytes = [0; 32];
+    let digits = hex.as_bytes();
+    if digits.len() != 64 {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        let text = std::str::from_utf8(pair).ok()?;
+        *byte = u8::from_str_radix(text, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[derive(Deserialize)]
+struct Simple {
+    critical: Critical,
+    #[serde(default)]
+    optional: Option<BTreeMap<String, Value>>,
+}
+
+#[derive(Deserialize)]
+struct Critical {
+    image: Image,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct Image {
+    #[serde(rename = "docker-manifest-digest")]
+    digest: String,
+}
+
+/// Reads cosign 2's payload, which must be about our digest. The name in it (`critical.identity`) is what the signer called it, and no part of what
+/// is decided: content is signed, wherever it is copied to.
+pub(crate) fn read_simple(payload: &[u8], digest: &Digest) -> Result<Annotations, Rejection> {
+    let simple: Simple = serde_json::from_slice(payload)
+        .map_err(|_| Rejection::Unreadable("no simple signing payload inside".to_owned()))?;
+    if simple.critical.kind != SIMPLE {
+        return Err(Rejection::PayloadKind(simple.critical.kind));
+    }
+    if simple.critical.image.digest != digest.as_str() {
+        return Err(Rejection::OtherDigest(simple.critical.image.digest));
+    }
+    Ok(texts(simple.optional.unwrap_or_default()))
+}
+
+fn texts(values: BTreeMap<String, Value>) -> Annotations {
+    let text = |(name, value)| match value {
+        Value::String(text) => Some((name, text)),
+        _ => None,
+    };
+    values.into_iter().filter_map(text).collect()
+}

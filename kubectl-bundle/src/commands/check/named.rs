@@ -1,0 +1,58 @@
+//! What SignaturePolicies name in the system namespace, as far as it may be read: keys in Secrets, trust roots in ConfigMaps.
+//! Not here: which entry of a Secret or ConfigMap it is (bundle_core::policy).
+
+use std::collections::BTreeMap;
+
+use bundle_core::diagnostic::codes;
+use bundle_core::policy::{Named, Policy, key_of_secret, root_of_config_map};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::Api;
+
+use super::lookup::unavailable;
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+
+/// The policy with what it names in its place.
+pub(super) async fn complete(cluster: &Cluster, namespace: &str, policy: Policy) -> Policy {
+    let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), namespace);
+    let mut keys = BTreeMap::new();
+    for name in policy.secrets() {
+        let full = format!("{namespace}/{name}");
+        let key = match cluster.ask(secrets.get(name)).await {
+            Ok(secret) => {
+                let data = secret.data.unwrap_or_default();
+                let data = data
+                    .into_iter()
+                    .map(|(key, value)| (key, value.0))
+                    .collect();
+                key_of_secret(&full, &data)
+            }
+            Err(failure) => unread(&format!("Secret {full}"), failure),
+        };
+        keys.insert(name.to_owned(), key);
+    }
+    let config_maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), namespace);
+    let mut roots = BTreeMap::new();
+    for name in policy.config_maps() {
+        let full = format!("{namespace}/{name}");
+        let root = match cluster.ask(config_maps.get(name)).await {
+            Ok(map) => root_of_config_map(&full, &map.data.unwrap_or_default()),
+            Err(failure) => unread(&format!("ConfigMap {full}"), failure),
+        };
+        roots.insert(name.to_owned(), root);
+    }
+    policy.with_secrets(&keys).with_config_maps(&roots)
+}
+
+fn unread(what: &str, failure: Failure) -> Named {
+    match failure {
+        Failure::Server(status) if status.code == 404 => {
+            Named::Missing(format!("{what} does not exist"))
+        }
+        failure => Named::Unavailable(unavailable(
+            codes::trust::CANNOT_TELL,
+            &format!("{what} cannot be read"),
+            &failure,
+        )),
+    }
+}

@@ -1,0 +1,145 @@
+//! `policy test`: what SignaturePolicies in a file would decide on a bundle, one by one and together.
+//! Not here: the decision (bundle-trust).
+
+use std::path::PathBuf;
+
+use bundle_core::diagnostic::Findings;
+use bundle_core::policy::{ClassSignatures, Mode, Policy, RawSignature, Unavailable};
+use bundle_core::reference::{PinnedReference, Reference};
+use bundle_trust::proof::{self, Refusal};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::commands::verify::{self, documents, signer::Signer};
+use crate::failure::Outcome;
+use crate::registry::{self, RegistrySettings};
+use crate::ui::format::Format;
+use crate::ui::{Table, Ui};
+
+/// What `policy test` needs to know.
+pub(crate) struct PolicyTest {
+    /// The file of policies.
+    pub(crate) file: PathBuf,
+    /// The bundle.
+    pub(crate) image: Reference,
+    /// The trust root instead of the public one.
+    pub(crate) trusted_root: Option<PathBuf>,
+    /// How to print.
+    pub(crate) format: Option<Format>,
+    /// How to talk to registries.
+    pub(crate) registry: RegistrySettings,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    reference: String,
+    digest: String,
+    decision: &'static str,
+    signatures_found: usize,
+    policies: Vec<Row>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    policy: String,
+    mode: &'static str,
+    decision: &'static str,
+    signed_by: Vec<Signer>,
+    findings: Findings,
+}
+
+impl PolicyTest {
+    /// Reads the policies, fetches signatures, and prints what each policy and all together decide.
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
+        let root = verify::root_text(self.trusted_root.as_deref())?;
+        let policies = documents::read(std::slice::from_ref(&self.file), root.as_deref())?;
+        let client = registry::client(&self.registry)?;
+        let pinned = registry::pin(ui, &client, &self.image).await?;
+        let signatures = {
+            let _progress = ui.progress("fetching signatures");
+            client
+                .signatures(&pinned)
+                .await
+                .map_err(|error| Unavailable(error.finding()))
+        };
+        let now = Timestamp::now();
+        let rows = policies
+            .iter()
+            .map(|policy| row(policy, &pinned, &signatures, now))
+            .collect();
+        let class = ClassSignatures::IfPolicy;
+        let together = proof::decide(pinned.clone(), &signatures, &policies, class, now);
+        let report = Report {
+            reference: self.image.to_string(),
+            digest: pinned.digest().to_string(),
+            decision: together.as_ref().map_or_else(refused, |_| "let in"),
+            signatures_found: signatures.as_ref().map_or(0, Vec::len),
+            policies: rows,
+        };
+        if !ui.structured(self.format, &report)? {
+            let mut table = Table::new(["POLICY", "MODE", "DECISION", "SIGNED BY"]);
+            for row in &report.policies {
+                let signers: Vec<String> = row.signed_by.iter().map(Signer::short).collect();
+                table.row([
+                    row.policy.clone(),
+                    row.mode.to_owned(),
+                    row.decision.to_owned(),
+                    signers.join(","),
+                ]);
+            }
+            ui.text(&table.render())?;
+        }
+        match together {
+            Ok(decided) => {
+                ui.warnings(&decided.warnings);
+                Ok(())
+            }
+            Err(refusal) => Err(refusal.findings.into()),
+        }
+    }
+}
+
+fn row(
+    policy: &Policy,
+    pinned: &PinnedReference,
+    signatures: &Result<Vec<RawSignature>, Unavailable>,
+    now: Timestamp,
+) -> Row {
+    let mut row = Row {
+        policy: policy.name().to_owned(),
+        mode: match policy.mode() {
+            Mode::Enforce => "enforce",
+            Mode::Warn => "warn",
+        },
+        decision: "not about it",
+        signed_by: Vec::new(),
+        findings: Findings::default(),
+    };
+    if !policy.matches(pinned.reference()) {
+        return row;
+    }
+    // Under `Required`, a policy in warn mode has to be satisfied too: that is what is asked here.
+    let class = ClassSignatures::Required;
+    match proof::decide(pinned.clone(), signatures, [policy], class, now) {
+        Ok(decided) => {
+            row.decision = "satisfied";
+            row.signed_by = decided.signed_by.into_iter().map(Signer::from).collect();
+            row.findings = decided.warnings;
+        }
+        Err(refusal) => {
+            row.decision = refused(&refusal);
+            row.findings = refusal.findings;
+        }
+    }
+    row
+}
+
+fn refused(refusal: &Refusal) -> &'static str {
+    if refusal.cannot_tell {
+        "cannot tell"
+    } else {
+        "refused"
+    }
+}

@@ -1,0 +1,72 @@
+//! What `verify` and `policy test` are to do.
+//! Not here: reading keys, policies and trust roots (commands).
+
+use bundle_core::policy::{Identity, Matcher};
+
+use super::{Environment, registry, unusable};
+use crate::args;
+use crate::commands::policy::test::PolicyTest;
+use crate::commands::verify::{Against, Verify};
+use crate::failure::Outcome;
+
+pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<Verify> {
+    let subject = matcher(
+        ("--certificate-identity", args.certificate_identity),
+        (
+            "--certificate-identity-regexp",
+            args.certificate_identity_regexp,
+        ),
+    )?;
+    let issuer = matcher(
+        ("--certificate-oidc-issuer", args.certificate_oidc_issuer),
+        (
+            "--certificate-oidc-issuer-regexp",
+            args.certificate_oidc_issuer_regexp,
+        ),
+    )?;
+    let against = match (subject, issuer) {
+        (Some(subject), Some(issuer)) => Against::Identity(Identity { issuer, subject }),
+        _ if args.policy.is_empty() => Against::Keys(args.key),
+        _ => Against::Policies(args.policy),
+    };
+    Ok(Verify {
+        reference: registry::reference(&args.reference)?,
+        against,
+        trusted_root: root(args.root),
+        format: args.output.map(Into::into),
+        registry: registry::settings(args.registry, environment)?,
+    })
+}
+
+pub(super) fn policy_test(
+    args: args::PolicyTest,
+    environment: &Environment,
+) -> Outcome<PolicyTest> {
+    Ok(PolicyTest {
+        file: args.file,
+        image: registry::reference(&args.image)?,
+        trusted_root: root(args.root),
+        format: args.output.map(Into::into),
+        registry: registry::settings(args.registry, environment)?,
+    })
+}
+
+/// Nothing is ever asked but the registry, so that `--offline` changes nothing.
+fn root(args: args::TrustRoot) -> Option<std::path::PathBuf> {
+    let args::TrustRoot {
+        trusted_root,
+        offline: _,
+    } = args;
+    trusted_root
+}
+
+type Flag = (&'static str, Option<String>);
+
+fn matcher(exact: Flag, pattern: Flag) -> Outcome<Option<Matcher>> {
+    let (flag, read) = match (exact, pattern) {
+        ((flag, Some(text)), _) => (flag, Matcher::exact(&text)),
+        (_, (flag, Some(text))) => (flag, Matcher::pattern(&text)),
+        _ => return Ok(None),
+    };
+    read.map(Some).map_err(|why| unusable(flag, &why).into())
+}
