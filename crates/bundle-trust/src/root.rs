@@ -174,3 +174,66 @@ fn unreadable(why: &str) -> Finding {
     )
     .hint("a trust root is the JSON of a trusted_root.json, as `cosign trusted-root create` writes it")
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const OURS: &str = include_str!("../testdata/keyless/trusted_root.json");
+
+    fn changed(change: impl Fn(&mut Value)) -> Result<Arc<Root>, Finding> {
+        let mut root: Value = serde_json::from_str(OURS).unwrap();
+        change(&mut root);
+        Root::from_text(&root.to_string())
+    }
+
+    #[test]
+    fn the_public_root_is_built_in_and_valid_for_years() {
+        let root = Root::public().unwrap();
+        root.check("2026-11-21T00:00:00Z".parse().unwrap()).unwrap();
+        let end = root.valid_until().unwrap();
+        let told = root.check(end + jiff::SignedDuration::from_secs(1));
+        assert_eq!(told.unwrap_err().code, codes::trust::ROOT_EXPIRED);
+        let before = root.check("2020-01-01T00:00:00Z".parse().unwrap());
+        assert_eq!(before.unwrap_err().code, codes::trust::ROOT_EXPIRED);
+        assert_eq!(Root::public().unwrap().id(), root.id());
+    }
+
+    #[test]
+    fn a_root_that_nothing_could_hold_under_is_refused() {
+        changed(|_| {}).unwrap();
+        for change in [
+            (|root| root["certificateAuthorities"] = json!([])) as fn(&mut Value),
+            |root| root["tlogs"] = json!([]),
+            |root| root["mediaType"] = json!("application/json"),
+            |root| root["tlogs"][0]["publicKey"]["rawBytes"] = json!("AAAA"),
+            |root| {
+                root["certificateAuthorities"][0]["certChain"]["certificates"][0]["rawBytes"] =
+                    json!("AAAA");
+            },
+            |root| {
+                root["certificateAuthorities"][0]["validFor"] =
+                    json!({"start": "2030-01-01T00:00:00Z", "end": "2029-01-01T00:00:00Z"});
+            },
+        ] {
+            let finding = changed(change).unwrap_err();
+            assert_eq!(finding.code, codes::trust::ROOT_UNREADABLE, "{finding}");
+        }
+        for text in ["", "{}", "[]", &"x".repeat(LONGEST + 1)] {
+            assert!(Root::from_text(text).is_err());
+        }
+    }
+
+    #[test]
+    fn a_window_that_ended_ends_the_root() {
+        let root = changed(|root| {
+            root["tlogs"][0]["publicKey"]["validFor"] =
+                json!({"start": "2020-01-01T00:00:00Z", "end": "2026-12-01T00:00:00Z"});
+        });
+        let root = root.unwrap();
+        root.check("2026-11-30T00:00:00Z".parse().unwrap()).unwrap();
+        assert!(root.check("2026-12-02T00:00:00Z".parse().unwrap()).is_err());
+    }
+}

@@ -392,4 +392,6 @@ fn ours_bytes(digest: &Digest) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
+mod keyless_tests;
+#[cfg(test)]
 mod tests;
