@@ -305,7 +305,7 @@ fn every_forgery_of_a_certified_bundle_is_refused_for_its_own_reason() {
             altered(UNTIMED, |b| {
                 *entry(b) = person["verificationMaterial"]["tlogEntries"][0].clone();
             }),
-            &[Fault::Entry, Fault::LogTime],
+            &[Fault::Entry, Fault::LogTime, Fault::Validity],
         ),
         (
             "another's certificate",
