@@ -221,6 +221,8 @@ fn read_identity(reader: &mut Reader, path: &str, value: &Value) -> Option<Ident
     })
 }
 
+type ReadMatcher = fn(&str) -> Result<Matcher, String>;
+
 fn read_matcher(
     reader: &mut Reader,
     path: &str,
@@ -229,7 +231,7 @@ fn read_matcher(
     pattern: &str,
 ) -> Option<Matcher> {
     let has = |field: &str| map.get(field).is_some_and(|value| !value.is_null());
-    let (field, read): (_, fn(&str) -> Result<Matcher, String>) = match (has(exact), has(pattern)) {
+    let (field, read): (&str, ReadMatcher) = match (has(exact), has(pattern)) {
         (true, false) => (exact, Matcher::exact),
         (false, true) => (pattern, Matcher::pattern),
         (true, true) => {

@@ -58,7 +58,7 @@ impl Client {
             "read the signatures of",
             pinned,
             self.deadlines.call,
-            async {
+            Box::pin(async move {
                 let subject = pinned.digest();
                 let (mut listed, legacy) = futures::try_join!(
                     self.listed(repository, subject, LISTED),
@@ -82,7 +82,7 @@ impl Client {
                 let unread = super::legacy::unread(String::new(), Unread::Beyond { limit });
                 found.extend(std::iter::repeat_n(unread, beyond));
                 Ok(found)
-            },
+            }),
         )
         .await
     }

@@ -241,7 +241,7 @@ fn every_forgery_of_a_certified_bundle_is_refused_for_its_own_reason() {
         (
             "another place in the log",
             altered(WORKFLOW, |b| {
-                entry(b)["inclusionProof"]["logIndex"] = json!("0")
+                entry(b)["inclusionProof"]["logIndex"] = json!("0");
             }),
             &[Fault::InclusionProof],
         ),
@@ -255,7 +255,7 @@ fn every_forgery_of_a_certified_bundle_is_refused_for_its_own_reason() {
         (
             "a root of the log",
             altered(WORKFLOW, |b| {
-                flip(&mut entry(b)["inclusionProof"]["rootHash"])
+                flip(&mut entry(b)["inclusionProof"]["rootHash"]);
             }),
             &[Fault::Checkpoint, Fault::InclusionProof],
         ),
@@ -287,7 +287,7 @@ fn every_forgery_of_a_certified_bundle_is_refused_for_its_own_reason() {
         (
             "no log entry",
             altered(WORKFLOW, |b| {
-                b["verificationMaterial"]["tlogEntries"] = json!([])
+                b["verificationMaterial"]["tlogEntries"] = json!([]);
             }),
             &[Fault::NoLog],
         ),
@@ -353,7 +353,7 @@ fn every_forgery_of_a_certified_bundle_is_refused_for_its_own_reason() {
         (
             "a signature",
             altered(UNTIMED, |b| {
-                flip(&mut b["dsseEnvelope"]["signatures"][0]["sig"])
+                flip(&mut b["dsseEnvelope"]["signatures"][0]["sig"]);
             }),
             &[Fault::Forged],
         ),

@@ -393,7 +393,7 @@ fn a_signature_over_the_manifest_itself_is_one() {
     let keys = [key.public().clone()];
     let signature = key.sign(manifest).unwrap();
     let good = over(manifest, &signature);
-    with_keys(&[good.clone()], &pinned(manifest), &keys).unwrap();
+    with_keys(std::slice::from_ref(&good), &pinned(manifest), &keys).unwrap();
     for (signature, content, told) in [
         (good, b"another!".as_slice(), "for another digest"),
         (
