@@ -61,6 +61,8 @@ impl Authority {
     pub fn server(&self, folder: &Path, name: &str) -> Result<Identity> {
         let names = [
             "localhost",
+            // What scenarios call a registry that is behind a proxy.
+            "registry.example.com",
             "kubernetes",
             "kubernetes.default",
             "kubernetes.default.svc",

@@ -10,6 +10,7 @@ use crate::command::Command;
 use crate::janitor::Janitor;
 use crate::registry::{Registry, Terms};
 use crate::sigstore::Sigstore;
+use crate::token_server::TokenServer;
 use crate::tools::{self, Tool};
 use crate::{programs, registry};
 
@@ -69,6 +70,11 @@ impl Workbench {
             janitor: &self.janitor,
         };
         Registry::start(&registry::unique_name(), &terms, place).await
+    }
+
+    /// A token server; a registry is told of it in its terms.
+    pub async fn token_server(&self) -> Result<TokenServer> {
+        TokenServer::start(&self.root).await
     }
 
     /// A sigstore of its own.

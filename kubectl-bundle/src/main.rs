@@ -21,8 +21,6 @@ mod ui;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use crate::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::settings::Environment;
@@ -30,7 +28,7 @@ use crate::ui::Ui;
 
 fn main() -> ExitCode {
     let environment = Environment::read();
-    let (mut ui, outcome) = match args::Cli::try_parse() {
+    let (mut ui, outcome) = match args::parse() {
         Ok(cli) => {
             let mut ui = Ui::new(settings::style(&cli.global, &environment));
             let outcome =

@@ -57,6 +57,12 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub registry_ca: Option<PathBuf>,
 
+    /// Mirrors of registries, and those that are blocked: a file as containers-registries.conf(5) describes it
+    ///
+    /// Names stay what they are, for policies too; only the place that is asked differs. Read once, at the start.
+    #[arg(long, value_name = "FILE")]
+    pub registries_conf: Option<PathBuf>,
+
     /// How often a source with a tag is asked whether the tag has moved; 0s: never
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub source_check_interval: SignedDuration,

@@ -48,7 +48,10 @@ fn live(settings: Settings) -> Result<(), BoxError> {
     let ended = runtime.block_on(async {
         let signals = Signals::listen()?;
         let clients = Clients::connect(&settings).await?;
-        let registries = Registries::new(settings.registry_ca.clone())?;
+        let registries = Registries::new(
+            settings.registry_ca.clone(),
+            settings.registries_conf.clone(),
+        )?;
         let shutdown = CancellationToken::new();
         tokio::select! {
             ended = run::run(settings, clients, registries, shutdown.clone()) => Ok(ended?),

@@ -30,6 +30,8 @@ pub struct Settings {
     pub registration: String,
     pub cache_dir: PathBuf,
     pub registry_ca: Option<PathBuf>,
+    /// Mirrors of registries.
+    pub registries_conf: Option<PathBuf>,
     /// `None`: never.
     pub source_check_interval: Option<Duration>,
     pub review_deadline: Duration,
@@ -88,6 +90,7 @@ impl Settings {
             registration: args.registration,
             cache_dir: args.cache_dir,
             registry_ca: args.registry_ca,
+            registries_conf: args.registries_conf,
             source_check_interval: Some(source_check_interval)
                 .filter(|interval| !interval.is_zero()),
             review_deadline,

@@ -17,6 +17,8 @@ pub const TAG_PAGES: usize = 200;
 pub(crate) const ERROR_BYTES: u64 = 8 << 10;
 /// Most of a token answer that is read, in bytes.
 pub(crate) const TOKEN_BYTES: u64 = 256 << 10;
+/// Most of a file of credentials, certificates or mirrors that is read, in bytes.
+pub(crate) const CREDENTIAL_BYTES: u64 = 4 << 20;
 /// Most redirects that one request follows.
 pub(crate) const REDIRECTS: usize = 5;
 

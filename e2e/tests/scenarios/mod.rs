@@ -10,6 +10,7 @@ mod page;
 mod pod;
 mod readme;
 mod reconcile;
+mod registries;
 mod sigstore;
 mod story;
 mod tenant;

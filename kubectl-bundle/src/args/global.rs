@@ -68,17 +68,48 @@ pub(crate) struct Kube {
 
 /// How to talk to registries. Credentials come from docker's and podman's own files and helpers.
 #[derive(Debug, Default, Args)]
+#[expect(clippy::struct_field_names, reason = "the flags are called so")]
 #[command(next_help_heading = "Registry options")]
 pub(crate) struct Registry {
-    /// Also trust the certificates in this PEM file; may be repeated
-    #[arg(long = "registry-ca", visible_alias = "ca-file", value_name = "FILE")]
+    /// Also trust the certificates in this PEM file, or in this folder (also one like docker's certs.d); may be
+    /// repeated
+    #[arg(
+        long = "registry-ca",
+        visible_alias = "ca-file",
+        value_name = "FILE|DIR"
+    )]
     pub(crate) ca: Vec<PathBuf>,
+    /// Show this certificate (PEM) to registries that want one
+    #[arg(long, value_name = "FILE", requires = "registry_key")]
+    pub(crate) registry_cert: Option<PathBuf>,
+    /// The private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "registry_cert")]
+    pub(crate) registry_key: Option<PathBuf>,
+    /// Log in to the registry of the reference as USER, with --registry-password-stdin
+    #[arg(
+        long,
+        visible_alias = "username",
+        value_name = "USER",
+        requires = "registry_password_stdin"
+    )]
+    pub(crate) registry_username: Option<String>,
+    /// Read the registry's password from the first line of standard input
+    #[arg(long, requires = "registry_username")]
+    pub(crate) registry_password_stdin: bool,
+    /// Read a bearer token for the registry of the reference from the first line of standard input
+    #[arg(long, conflicts_with = "registry_username")]
+    pub(crate) registry_token_stdin: bool,
+    /// Take credentials from this file alone [default: $REGISTRY_AUTH_FILE, docker's and podman's files]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) authfile: Option<PathBuf>,
+    /// Take mirrors and blocked registries from this file alone [default: $CONTAINERS_REGISTRIES_CONF, podman's files]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) registries_conf: Option<PathBuf>,
     /// Talk plain HTTP to this HOST[:PORT]; may be repeated. Loopback addresses need no mention
     #[arg(long, value_name = "HOST")]
     pub(crate) plain_http: Vec<String>,
     /// How long to wait for a registry, such as 30s or 5m
     #[arg(long, value_name = "DURATION", default_value = "30s")]
-    #[expect(clippy::struct_field_names, reason = "the flag is called so")]
     pub(crate) registry_timeout: String,
 }
 

@@ -17,7 +17,7 @@ mod sign;
 mod verify;
 mod version;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub(crate) use build::Build;
 pub(crate) use check::Check;
@@ -99,7 +99,24 @@ pub(crate) enum Verb {
     Completion(Completion),
 }
 
-/// The command as clap sees it, for completions.
+/// The command as clap sees it.
 pub(crate) fn command() -> clap::Command {
-    Cli::command()
+    // Where no other password is read, helm's name for the flag will do.
+    Cli::command().mut_subcommands(|verb| {
+        let has = |id: &str| verb.get_arguments().any(|argument| argument.get_id() == id);
+        if has("registry_password_stdin") && !has("password_stdin") {
+            verb.mut_arg("registry_password_stdin", |argument| {
+                argument.visible_alias("password-stdin")
+            })
+        } else {
+            verb
+        }
+    })
+}
+
+/// What was typed.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }

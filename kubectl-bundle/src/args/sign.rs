@@ -25,8 +25,8 @@ pub(crate) struct Sign {
     /// The private key, as `keys generate` or cosign made it
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
-    /// Read the password from the first line of standard input
-    #[arg(long)]
+    /// Read the key's password from the first line of standard input
+    #[arg(long, conflicts_with_all = ["registry_password_stdin", "registry_token_stdin"])]
     pub(crate) password_stdin: bool,
     /// Print as data
     #[arg(short, long, value_name = "FORMAT", value_enum)]

@@ -7,6 +7,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use crate::password::Source;
+use crate::registry::Files;
 
 /// What the process was given besides its arguments.
 #[expect(
@@ -32,6 +33,10 @@ pub(crate) struct Environment {
     pub(crate) in_cluster: bool,
     /// `DOCKER_CONFIG`, `REGISTRY_AUTH_FILE`, `XDG_RUNTIME_DIR`.
     credentials: [Option<PathBuf>; 3],
+    /// `XDG_CONFIG_HOME`.
+    config: Option<PathBuf>,
+    /// `CONTAINERS_REGISTRIES_CONF`.
+    registries_conf: Option<PathBuf>,
     /// `BUNDLE_PASSWORD`, else `COSIGN_PASSWORD`; an empty one counts.
     pub(crate) password: Option<String>,
 }
@@ -60,6 +65,8 @@ impl Environment {
             in_cluster: filled("KUBERNETES_SERVICE_HOST").is_some(),
             credentials: ["DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR"]
                 .map(|name| filled(name).map(PathBuf::from)),
+            config: filled("XDG_CONFIG_HOME").map(PathBuf::from),
+            registries_conf: filled("CONTAINERS_REGISTRIES_CONF").map(PathBuf::from),
             password: env::var("BUNDLE_PASSWORD")
                 .or_else(|_| env::var("COSIGN_PASSWORD"))
                 .ok(),
@@ -78,11 +85,41 @@ impl Environment {
             runtime
                 .as_ref()
                 .map(|folder| folder.join("containers").join("auth.json")),
-            home.map(|home| home.join(".config").join("containers").join("auth.json")),
+            self.containers().map(|folder| folder.join("auth.json")),
         ]
         .into_iter()
         .flatten()
         .collect()
+    }
+
+    /// Where podman keeps what one user has set.
+    fn containers(&self) -> Option<PathBuf> {
+        let home = || self.home.as_ref().map(|home| home.join(".config"));
+        Some(self.config.clone().or_else(home)?.join("containers"))
+    }
+
+    /// The folders in which podman and docker keep certificates by registry, the user's own first.
+    pub(crate) fn certificate_folders(&self) -> Vec<PathBuf> {
+        let own = self.containers().map(|folder| folder.join("certs.d"));
+        let shared = ["/etc/containers/certs.d", "/etc/docker/certs.d"].map(PathBuf::from);
+        own.into_iter().chain(shared).collect()
+    }
+
+    /// The files in which podman keeps mirrors. Of the main ones the user's own stands in for the system's; folders hold more, the last one counting.
+    pub(crate) fn mirror_files(&self) -> Files {
+        if let Some(file) = &self.registries_conf {
+            return Files::Named(file.clone());
+        }
+        let own = self.containers();
+        let system = PathBuf::from("/etc/containers");
+        let main = own.iter().chain([&system]);
+        let folders = [&system].into_iter().chain(&own);
+        Files::FirstAndFolders {
+            first: main.map(|folder| folder.join("registries.conf")).collect(),
+            folders: folders
+                .map(|folder| folder.join("registries.conf.d"))
+                .collect(),
+        }
     }
 
     /// Where a password comes from: standard input if asked for, else the environment, else a prompt.

@@ -1,4 +1,4 @@
-//! How registries are spoken to: flags, and the files in which docker and podman keep credentials.
+//! How registries are spoken to: flags, and the files in which docker and podman keep credentials, certificates and mirrors.
 //! Not here: reading them (bundle-oci).
 
 use bundle_core::reference::Reference;
@@ -6,14 +6,31 @@ use bundle_core::reference::Reference;
 use super::{Environment, duration};
 use crate::args::Registry;
 use crate::failure::Outcome;
-use crate::registry::RegistrySettings;
+use crate::registry::{Files, GivenLogin, RegistrySettings, Secret};
 
 /// Reads the registry flags.
 pub(super) fn settings(registry: Registry, environment: &Environment) -> Outcome<RegistrySettings> {
+    let secret = match registry.registry_username {
+        Some(user) => Some(Secret::Password { user }),
+        None => registry.registry_token_stdin.then_some(Secret::Token),
+    };
     Ok(RegistrySettings {
         ca_files: registry.ca,
+        host_folders: environment.certificate_folders(),
+        client_certificate: registry.registry_cert.zip(registry.registry_key),
         plain_http: registry.plain_http.into_iter().collect(),
-        credential_files: environment.credential_files(),
+        login: secret.map(|secret| GivenLogin {
+            registry: None,
+            secret,
+        }),
+        credentials: match registry.authfile {
+            Some(file) => Files::Named(file),
+            None => Files::Usual(environment.credential_files()),
+        },
+        mirrors: match registry.registries_conf {
+            Some(file) => Files::Named(file),
+            None => environment.mirror_files(),
+        },
         deadline: duration::limit("--registry-timeout", &registry.registry_timeout)?,
     })
 }

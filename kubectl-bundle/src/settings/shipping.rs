@@ -96,13 +96,14 @@ pub(super) fn push(args: args::Push, environment: &Environment) -> Outcome<push:
         .hint("use `kubectl bundle copy` between registries")
         .into());
     }
+    let reference = registry::reference(&args.reference)?;
     Ok(push::Push {
         source,
-        reference: registry::reference(&args.reference)?,
         no_referrers: args.no_referrers,
         overwrite_tag: args.overwrite_tag,
         format: args.output.map(Into::into),
-        registry: registry::settings(args.registry, environment)?,
+        registry: registry::settings(args.registry, environment)?.of(&reference),
+        reference,
     })
 }
 

@@ -55,10 +55,13 @@ pub(super) fn build(args: args::Build, environment: &Environment) -> Outcome<bui
 
 pub(super) fn inspect(args: args::Inspect, environment: &Environment) -> Outcome<inspect::Inspect> {
     let path = PathBuf::from(&args.source);
-    let place = if path.exists() {
-        inspect::Place::Disk(path)
+    let settings = registry::settings(args.registry, environment)?;
+    let (place, registry) = if path.exists() {
+        (inspect::Place::Disk(path), settings)
     } else {
-        inspect::Place::Registry(registry::reference(&args.source)?)
+        let reference = registry::reference(&args.source)?;
+        let settings = settings.of(&reference);
+        (inspect::Place::Registry(reference), settings)
     };
     Ok(inspect::Inspect {
         place,
@@ -69,7 +72,7 @@ pub(super) fn inspect(args: args::Inspect, environment: &Environment) -> Outcome
             .transpose()?,
         manifest_only: args.manifest_only,
         format: args.output.map(Into::into),
-        registry: registry::settings(args.registry, environment)?,
+        registry,
     })
 }
 
@@ -88,12 +91,13 @@ pub(super) fn generate(
 }
 
 pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<sign::Sign> {
+    let reference = registry::reference(&args.reference)?;
     Ok(sign::Sign {
-        reference: registry::reference(&args.reference)?,
         key: args.key,
         password: environment.password_source(args.password_stdin),
         format: args.output.map(Into::into),
-        registry: registry::settings(args.registry, environment)?,
+        registry: registry::settings(args.registry, environment)?.of(&reference),
+        reference,
     })
 }
 

@@ -52,12 +52,13 @@ fn content(
     registry: args::Registry,
     environment: &Environment,
 ) -> Outcome<deploy::Content> {
+    let reference = registry::reference(reference)?;
     Ok(deploy::Content {
-        reference: registry::reference(reference)?,
         class: content.class,
         pull_secret: content.pull_secret,
         keep_tag: content.keep_tag,
-        registry: registry::settings(registry, environment)?,
+        registry: registry::settings(registry, environment)?.of(&reference),
+        reference,
     })
 }
 

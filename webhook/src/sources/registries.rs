@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use bundle_oci::registry::{Client, ClientOptions, Logins, RegistryError};
+use bundle_oci::registry::{Client, ClientOptions, Logins, Mirrors, RegistryError};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
@@ -43,9 +43,13 @@ struct Known {
 }
 
 impl Registries {
-    /// Trusts the system's authorities, and those in `authorities` (PEM).
-    pub fn new(authorities: Option<PathBuf>) -> Result<Self, RegistryError> {
+    /// Trusts the system's authorities, and those in `authorities` (PEM); reads from the mirrors that `mirrors` (registries.conf) names.
+    pub fn new(
+        authorities: Option<PathBuf>,
+        mirrors: Option<PathBuf>,
+    ) -> Result<Self, RegistryError> {
         let anonymous = Client::new(ClientOptions {
+            mirrors: Mirrors::read(mirrors.as_slice())?,
             ca_files: authorities.into_iter().collect(),
             user_agent: concat!("bundle-webhook/", env!("CARGO_PKG_VERSION")).to_owned(),
             ..ClientOptions::default()

@@ -2,12 +2,11 @@
 //! Not here: where files come from (bundle-oci, disks), what a cluster makes of the objects.
 
 mod plain;
-pub mod registry;
 
 use std::collections::BTreeMap;
 
 use crate::{
-    diagnostic::{Finding, Findings, Severity, codes},
+    diagnostic::{Findings, Severity},
     images::{self, FoundImage, Lock},
     object::Manifest,
     package::{self, Format, Package},
@@ -48,20 +47,9 @@ pub fn read(files: &Files) -> Result<Content, Findings> {
     };
     let format = package
         .as_ref()
-        .map_or_else(|| detect(files), |package| package.format);
+        .map_or(Format::PlainV0, |package| package.format);
     let objects = match format {
         Format::PlainV0 => plain::read(files, &mut findings),
-        Format::RegistryV1 => registry::read(files, &mut findings),
-        Format::HelmV3 => {
-            findings.push(
-                Finding::error(
-                    codes::format::NOT_RENDERED,
-                    "the content is a chart, and its objects are not known until helm renders it",
-                )
-                .hint("use plain+v0 with the output of `helm template`, where no helm is at hand"),
-            );
-            Vec::new()
-        }
     };
     let lock = match files.get(images::LOCK_FILE).map(|text| Lock::parse(text)) {
         Some(Ok(lock)) => Some(lock),
@@ -92,15 +80,6 @@ pub fn read(files: &Files) -> Result<Content, Findings> {
         lock,
         warnings: findings,
     })
-}
-
-/// The layout of files that no `bundle.yaml` explains.
-pub fn detect(files: &Files) -> Format {
-    if registry::is(files) {
-        Format::RegistryV1
-    } else {
-        Format::PlainV0
-    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
-//! Whose name we use at a registry: credentials that were given, docker's and podman's files, and the tokens that they buy.
-//! Not here: when to use them (transport).
+//! Whose name we use at a registry: credentials that were given, pull secrets, and docker's and podman's files.
+//! Not here: the format of those files (stored), the tokens that logins buy (token), when to use them (transport).
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Cursor;
 use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use docker_credential::{CredentialRetrievalError, DockerCredential};
+
+use super::files::read_bounded;
+use super::stored::{Helpers, Stored};
+use crate::limits::CREDENTIAL_BYTES;
 
 /// A name and what proves it.
 #[derive(Clone, PartialEq, Eq)]
@@ -71,77 +73,33 @@ impl Logins {
         Self::default()
     }
 
-    /// The login for `registry`, if there is one. Blocks: it may run a helper program. The error says which source is at fault.
-    pub(super) fn find(&self, registry: &str) -> Result<Option<Login>, String> {
+    /// The login for a repository, if there is one. Blocks: it may run a helper program. The error says which source is at fault.
+    pub(super) fn find(&self, registry: &str, path: &str) -> Result<Option<Login>, String> {
         if let Some(login) = self.given.get(registry) {
             return Ok(Some(login.clone()));
         }
-        let registry = match registry {
-            "docker.io" | "index.docker.io" => "https://index.docker.io/v1/",
-            registry => registry,
-        };
         for secret in &self.secrets {
-            let plain = without_helpers(secret)?;
-            if let Some(login) =
-                stored(&plain, registry).map_err(|why| format!("{why}, in a pull secret"))?
-            {
-                return Ok(Some(login));
+            let found = Stored::read(secret)
+                .and_then(|stored| stored.login(registry, path, Helpers::Ignored))
+                .map_err(|why| format!("{why}, in a pull secret"))?;
+            if found.is_some() {
+                return Ok(found);
             }
         }
         for file in &self.files {
-            let content = match fs_err::read(file) {
+            let content = match read_bounded(file, CREDENTIAL_BYTES) {
                 Ok(content) => content,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error.to_string()),
             };
-            if let Some(login) = stored(&content, registry)
-                .map_err(|why| format!("{why}, in `{}`", file.display()))?
-            {
-                return Ok(Some(login));
+            let found = Stored::read(&content)
+                .and_then(|stored| stored.login(registry, path, Helpers::Asked))
+                .map_err(|why| format!("{why}, in `{}`", file.display()))?;
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
-    }
-}
-
-fn without_helpers(secret: &[u8]) -> Result<Vec<u8>, String> {
-    let mut value: serde_json::Value = serde_json::from_slice(secret)
-        .map_err(|_| "a pull secret is not a docker configuration".to_owned())?;
-    if let Some(fields) = value.as_object_mut() {
-        fields.remove("credsStore");
-        fields.remove("credHelpers");
-    }
-    serde_json::to_vec(&value).map_err(|error| error.to_string())
-}
-
-fn stored(content: &[u8], registry: &str) -> Result<Option<Login>, String> {
-    match docker_credential::get_credential_from_reader(Cursor::new(content), registry) {
-        Ok(DockerCredential::IdentityToken(token)) => Ok(Some(Login::IdentityToken(token))),
-        Ok(DockerCredential::UsernamePassword(user, password)) => {
-            if user == "<token>" {
-                // How helpers hand over an identity token.
-                return Ok(Some(Login::IdentityToken(password)));
-            }
-            Ok((!user.is_empty() || !password.is_empty())
-                .then_some(Login::Password { user, password }))
-        }
-        Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
-        // The words of docker-credential-helpers for "I have none".
-        Err(CredentialRetrievalError::HelperFailure { stdout, stderr, .. })
-            if [&stdout, &stderr]
-                .iter()
-                .any(|text| text.contains("credentials not found")) =>
-        {
-            Ok(None)
-        }
-        Err(CredentialRetrievalError::HelperFailure { helper, stderr, .. }) => Err(format!(
-            "the credential helper `{helper}` failed: {}",
-            stderr.trim().chars().take(200).collect::<String>()
-        )),
-        Err(CredentialRetrievalError::ConfigReadError) => {
-            Err("it is not a docker configuration".to_owned())
-        }
-        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -160,13 +118,13 @@ mod tests {
     fn reads_what_docker_login_writes() {
         let logins = logins(r#"{"auths":{"registry.example.com":{"auth":"YW5hOnMzY3JldA=="}}}"#);
         assert_eq!(
-            logins.find("registry.example.com").unwrap(),
+            logins.find("registry.example.com", "web").unwrap(),
             Some(Login::Password {
                 user: "ana".into(),
                 password: "s3cret".into()
             })
         );
-        assert_eq!(logins.find("other.example.com").unwrap(), None);
+        assert_eq!(logins.find("other.example.com", "web").unwrap(), None);
     }
 
     #[test]
@@ -175,7 +133,10 @@ mod tests {
             "not json",
             r#"{"auths":{"registry.example.com":{"auth":"%%%"}}}"#,
         ] {
-            assert!(logins(json).find("registry.example.com").is_err(), "{json}");
+            assert!(
+                logins(json).find("registry.example.com", "web").is_err(),
+                "{json}"
+            );
         }
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.json");
@@ -183,9 +144,9 @@ mod tests {
             files: vec![file.clone()],
             ..Logins::default()
         };
-        assert_eq!(logins.find("registry.example.com"), Ok(None));
+        assert_eq!(logins.find("registry.example.com", "web"), Ok(None));
         fs_err::write(&file, "{").unwrap();
-        let why = logins.find("registry.example.com").unwrap_err();
+        let why = logins.find("registry.example.com", "web").unwrap_err();
         assert!(why.contains("config.json"), "{why}");
     }
 
@@ -193,7 +154,7 @@ mod tests {
     fn a_secret_starts_no_program() {
         let logins =
             logins(r#"{"credsStore":"evil","credHelpers":{"registry.example.com":"evil"}}"#);
-        assert_eq!(logins.find("registry.example.com"), Ok(None));
+        assert_eq!(logins.find("registry.example.com", "web"), Ok(None));
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub(super) enum Challenge {
         realm: String,
         service: Option<String>,
         scope: Option<String>,
+        /// What was wrong with the token that was shown: `invalid_token`, `insufficient_scope`.
+        error: Option<String>,
     },
 }
 
@@ -37,6 +39,7 @@ pub(super) fn challenge(header: &str) -> Option<Challenge> {
                     realm,
                     service: value("service"),
                     scope: value("scope"),
+                    error: value("error"),
                 });
             }
         } else if scheme.eq_ignore_ascii_case("basic") {
@@ -109,6 +112,7 @@ mod tests {
                 realm: "https://auth.example.com/token".into(),
                 service: Some("registry.example.com".into()),
                 scope: Some("repository:a/b:pull,push".into()),
+                error: None,
             })
         );
         assert_eq!(challenge(r#"Basic realm="x""#), Some(Challenge::Basic));

@@ -24,13 +24,16 @@ pub(super) struct Endpoint {
 #[derive(Debug)]
 pub(super) struct Endpoints {
     plain: BTreeSet<String>,
+    /// Those that may be spoken to without TLS if they do not have it.
+    tolerated: BTreeSet<String>,
     known: Mutex<HashMap<String, Arc<Endpoint>>>,
 }
 
 impl Endpoints {
-    pub(super) fn new(plain: BTreeSet<String>) -> Self {
+    pub(super) fn new(plain: BTreeSet<String>, tolerated: BTreeSet<String>) -> Self {
         Self {
             plain,
+            tolerated,
             known: Mutex::default(),
         }
     }
@@ -53,9 +56,20 @@ impl Endpoints {
                 }
                 other => match (ask(pools, secure).await, other) {
                     (Ok(answer), _) => answer,
-                    (Err(reason @ Reason::Certificate { .. }), _) => return Err(reason),
+                    (
+                        Err(
+                            reason
+                            @ (Reason::Certificate { .. } | Reason::ClientCertificate { .. }),
+                        ),
+                        _,
+                    ) => return Err(reason),
                     (Err(_), other) => other?,
                 },
+            }
+        } else if self.tolerated.contains(registry) {
+            match ask(pools, secure).await {
+                Err(Reason::Unreachable { .. } | Reason::Cut { .. }) => ask(pools, plain).await?,
+                other => other?,
             }
         } else {
             ask(pools, secure).await?
@@ -87,7 +101,7 @@ impl Endpoints {
 }
 
 /// What is remembered of registries and repositories at most. Whoever names references names as many hosts as they like; to ask again costs a request.
-const REMEMBERED: usize = 1000;
+pub(super) const REMEMBERED: usize = 1000;
 
 /// Forgets everything where one more would be too much.
 pub(super) fn make_room<K, V>(known: &mut HashMap<K, V>) {
@@ -108,6 +122,7 @@ fn base(scheme: &str, registry: &str) -> Result<Url, Reason> {
 
 /// One ping. Whether its answer is that of a registry, and so worth remembering, is the second half.
 async fn ask(pools: &Pools, base: Url) -> Result<(Endpoint, bool), Reason> {
+    pools.introduce(&base);
     let response = pools
         .send(reqwest::Request::new(Method::GET, base.clone()))
         .await?;

@@ -68,6 +68,40 @@ pub enum Reason {
         /// What it said, with a separator before it, or nothing.
         detail: String,
     },
+    /// The login itself is not accepted.
+    #[error("{place} does not accept the login, {who} ({status}{detail})")]
+    LoginRefused {
+        /// The registry or its token service.
+        place: String,
+        /// `as NAME`.
+        who: String,
+        /// HTTP status.
+        status: u16,
+        /// What it said, with a separator before it, or nothing.
+        detail: String,
+    },
+    /// A token that was given is not accepted, or not any more.
+    #[error(
+        "{place} does not accept the token: it has expired, was taken back, or is for another registry"
+    )]
+    TokenRefused {
+        /// The registry.
+        place: String,
+    },
+    /// The other side wants a client certificate, or not the one that it got.
+    #[error("{registry} {}", if *.given { "does not accept the client certificate" } else { "wants a client certificate" })]
+    ClientCertificate {
+        /// Host and port.
+        registry: String,
+        /// Whether it got one.
+        given: bool,
+    },
+    /// The configuration of registries forbids it.
+    #[error("the configuration of registries blocks `{prefix}`")]
+    Blocked {
+        /// The entry's prefix.
+        prefix: String,
+    },
     /// 429 or 5xx, after a few tries.
     #[error("the registry cannot answer now ({status}{detail})")]
     Busy {
@@ -207,6 +241,22 @@ impl RegistryError {
             Reason::Denied { .. } => (
                 code::DENIED,
                 "log in with credentials that reach this repository (docker login), or name a pull secret that does".to_owned(),
+            ),
+            Reason::LoginRefused { .. } => (
+                code::LOGIN_REFUSED,
+                "check name and password, and log in again (docker login)".to_owned(),
+            ),
+            Reason::TokenRefused { .. } => (
+                code::LOGIN_REFUSED,
+                "get a new token, or log in with name and password".to_owned(),
+            ),
+            Reason::ClientCertificate { .. } => (
+                code::CLIENT_CERTIFICATE,
+                "give a certificate and its key (--registry-cert, --registry-key), or put them as client.cert and client.key into the registry's folder of certs.d".to_owned(),
+            ),
+            Reason::Blocked { .. } => (
+                code::BLOCKED,
+                "whoever keeps registries.conf does not want it used; take the content from elsewhere".to_owned(),
             ),
             Reason::Busy { .. } => (code::BUSY, "try again later".to_owned()),
             Reason::Refused { .. } => (

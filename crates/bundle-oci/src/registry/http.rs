@@ -1,17 +1,20 @@
 //! The HTTP clients below: one that respects proxies, one for loopback; no redirects, extra authorities, bounded reading.
 //! Not here: which requests are made, and in whose name.
 
+use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use reqwest::{Certificate, redirect};
+use reqwest::{Certificate, Identity, redirect};
 use url::{Host, Url};
 
+use super::endpoint::{REMEMBERED, make_room};
 use super::feed::Part;
 use super::reach::{Reach, TooNear, Within};
+use super::tls::Trust;
 use super::{ClientOptions, Deadlines, Reason, RegistryError};
 
 /// Bytes per second below which sending counts as stalled.
@@ -20,15 +23,19 @@ const SLOWEST: u64 = 64 << 10;
 /// Bytes per second below which a registry that has everything counts as stalled.
 const STORING: u64 = 4 << 20;
 
-/// The two connection pools, made when first used: reading the system's authorities takes milliseconds that `--help` need not pay.
+/// The connection pools, made when first used: reading the system's authorities takes milliseconds that `--help` need not pay.
 pub(super) struct Pools {
-    certificates: Vec<Certificate>,
+    trust: Trust,
     user_agent: String,
     deadlines: Deadlines,
     proxied: OnceLock<reqwest::Client>,
     direct: OnceLock<reqwest::Client>,
     /// Where public and private registries lead.
     away: [OnceLock<reqwest::Client>; 2],
+    /// Hosts that references name, in contrast to those that registries name.
+    registries: Mutex<HashSet<String>>,
+    /// Those with certificates of their own, and `None` for those without; by host, whether it is a registry, and who led there.
+    own: Mutex<HashMap<(String, bool, Reach), Option<reqwest::Client>>>,
 }
 
 impl fmt::Debug for Pools {
@@ -39,53 +46,54 @@ impl fmt::Debug for Pools {
 
 impl Pools {
     pub(super) fn new(options: &ClientOptions) -> Result<Self, RegistryError> {
-        let mut certificates = Vec::new();
-        for file in &options.ca_files {
-            let failed = |why: String| RegistryError {
-                doing: "read the authorities of registries in",
-                subject: file.display().to_string(),
-                reason: Reason::Settings(why),
-            };
-            let pem = fs_err::read(file).map_err(|error| failed(error.to_string()))?;
-            let found =
-                Certificate::from_pem_bundle(&pem).map_err(|error| failed(innermost(&error)))?;
-            if found.is_empty() {
-                return Err(failed("it holds no PEM certificate".to_owned()));
-            }
-            certificates.extend(found);
-        }
         let user_agent = if options.user_agent.is_empty() {
             concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")).to_owned()
         } else {
             options.user_agent.clone()
         };
         Ok(Self {
-            certificates,
+            trust: Trust::read(options)?,
             user_agent,
             deadlines: options.deadlines,
             proxied: OnceLock::new(),
             direct: OnceLock::new(),
             away: [OnceLock::new(), OnceLock::new()],
+            registries: Mutex::default(),
+            own: Mutex::default(),
         })
     }
 
+    /// From now on this URL's host counts as a registry: it may be shown a client certificate.
+    pub(super) fn introduce(&self, url: &Url) {
+        if self.trust.identity.is_some() {
+            let mut registries = lock(&self.registries);
+            if registries.len() >= REMEMBERED {
+                registries.clear();
+            }
+            registries.insert(authority(url));
+        }
+    }
+
     /// The client for requests to this URL.
-    pub(super) fn client(&self, url: &Url) -> Result<&reqwest::Client, Reason> {
+    pub(super) fn client(&self, url: &Url) -> Result<reqwest::Client, Reason> {
         let loopback = is_loopback(url);
+        if let Some(own) = self.own(url, loopback, Reach::Local)? {
+            return Ok(own);
+        }
         let pool = if loopback {
             &self.direct
         } else {
             &self.proxied
         };
         if let Some(client) = pool.get() {
-            return Ok(client);
+            return Ok(client.clone());
         }
-        let made = self.make(loopback, Reach::Local)?;
-        Ok(pool.get_or_init(|| made))
+        let made = self.make(loopback, Reach::Local, &[], None)?;
+        Ok(pool.get_or_init(|| made).clone())
     }
 
     /// The client for requests to a URL that a registry so far away has named, in a redirect or for an upload.
-    fn client_away(&self, url: &Url, from: Reach) -> Result<&reqwest::Client, Reason> {
+    fn client_away(&self, url: &Url, from: Reach) -> Result<reqwest::Client, Reason> {
         let pool = match from {
             Reach::Public => &self.away[0],
             Reach::Private => &self.away[1],
@@ -95,14 +103,55 @@ impl Pools {
             let to = authority(url);
             return Err(Reason::Redirect { to, why });
         }
-        if let Some(client) = pool.get() {
-            return Ok(client);
+        if let Some(own) = self.own(url, false, from)? {
+            return Ok(own);
         }
-        let made = self.make(false, from)?;
-        Ok(pool.get_or_init(|| made))
+        if let Some(client) = pool.get() {
+            return Ok(client.clone());
+        }
+        let made = self.make(false, from, &[], None)?;
+        Ok(pool.get_or_init(|| made).clone())
     }
 
-    fn make(&self, loopback: bool, reach: Reach) -> Result<reqwest::Client, Reason> {
+    /// A client for this URL's host alone, where it has certificates of its own.
+    fn own(
+        &self,
+        url: &Url,
+        loopback: bool,
+        reach: Reach,
+    ) -> Result<Option<reqwest::Client>, Reason> {
+        if url.scheme() != "https" {
+            return Ok(None);
+        }
+        let host = authority(url);
+        let is_registry = lock(&self.registries).contains(&host);
+        let key = (host, is_registry, reach);
+        if let Some(known) = lock(&self.own).get(&key) {
+            return Ok(known.clone());
+        }
+        let found = self.trust.of(&key.0)?;
+        let general = self.trust.identity.as_ref().filter(|_| is_registry);
+        let made = match (&found, general) {
+            (None, None) => None,
+            (found, general) => {
+                let authorities = found.as_ref().map_or(&[][..], |own| &own.authorities);
+                let identity = found.as_ref().and_then(|own| own.identity.as_ref());
+                Some(self.make(loopback, reach, authorities, identity.or(general))?)
+            }
+        };
+        let mut own = lock(&self.own);
+        make_room(&mut own);
+        own.insert(key, made.clone());
+        Ok(made)
+    }
+
+    fn make(
+        &self,
+        loopback: bool,
+        reach: Reach,
+        authorities: &[Certificate],
+        identity: Option<&Identity>,
+    ) -> Result<reqwest::Client, Reason> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // Somebody else may be quicker, with the same provider: there is only one in the tree.
             let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -120,18 +169,29 @@ impl Pools {
             if reach < Reach::Local {
                 builder = builder.dns_resolver(Arc::new(Within(reach)));
             }
+            if let Some(identity) = identity {
+                builder = builder.identity(identity.clone());
+            }
             builder
         };
+        let certificates = || self.trust.authorities.iter().chain(authorities).cloned();
         builder()
-            .tls_certs_merge(self.certificates.iter().cloned())
+            .tls_certs_merge(certificates())
             .build()
             // A system without any authorities, such as an image from scratch: then only ours count.
-            .or_else(|_| {
-                builder()
-                    .tls_certs_only(self.certificates.iter().cloned())
-                    .build()
+            .or_else(|_| builder().tls_certs_only(certificates()).build())
+            .map_err(|error| {
+                Reason::Settings(format!(
+                    "certificates that were given cannot be used: {}",
+                    in_words(innermost(&error))
+                ))
             })
-            .map_err(|error| Reason::Settings(format!("no HTTP client: {}", innermost(&error))))
+    }
+
+    /// Whether this host is shown a client certificate.
+    fn shows_certificate(&self, host: &str) -> bool {
+        (self.trust.identity.is_some() && lock(&self.registries).contains(host))
+            || matches!(self.trust.of(host), Ok(Some(own)) if own.identity.is_some())
     }
 
     /// Sends one request as it is.
@@ -140,7 +200,7 @@ impl Pools {
         request: reqwest::Request,
     ) -> Result<reqwest::Response, Reason> {
         let client = self.client(request.url())?;
-        self.send_by(client, request).await
+        self.send_by(&client, request).await
     }
 
     /// Sends one request to where a registry that is so far away has led.
@@ -150,7 +210,7 @@ impl Pools {
         from: Reach,
     ) -> Result<reqwest::Response, Reason> {
         let client = self.client_away(request.url(), from)?;
-        self.send_by(client, request).await
+        self.send_by(&client, request).await
     }
 
     async fn send_by(
@@ -249,6 +309,13 @@ impl Pools {
     fn explain(&self, registry: &str, error: &reqwest::Error) -> Reason {
         let registry = registry.to_owned();
         let cause = innermost(error);
+        // What the other side says of our certificate, or of its absence; it comes with the first answer, after the connection stands.
+        if cause.contains("received fatal alert")
+            && ALERTS.iter().any(|alert| cause.contains(alert))
+        {
+            let given = self.shows_certificate(&registry);
+            return Reason::ClientCertificate { registry, given };
+        }
         if error.is_connect() {
             if is_too_near(error) {
                 return Reason::Redirect {
@@ -272,9 +339,25 @@ impl Pools {
     }
 }
 
+/// The alerts of TLS by which a server refuses its client.
+const ALERTS: [&str; 7] = [
+    "CertificateRequired",
+    "BadCertificate",
+    "UnsupportedCertificate",
+    "CertificateExpired",
+    "CertificateUnknown",
+    "UnknownCA",
+    "AccessDenied",
+];
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What they hold is whole at every moment, whoever panicked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// rustls names the commonest reasons by its own types.
 fn in_words(cause: String) -> String {
-    const WORDS: [(&str, &str); 5] = [
+    const WORDS: [(&str, &str); 7] = [
         ("UnknownIssuer", "its issuer is not a known authority"),
         (
             "CaUsedAsEndEntity",
@@ -283,6 +366,8 @@ fn in_words(cause: String) -> String {
         ("NotValidForName", "it is for another host"),
         ("NotValidYet", "it is not valid yet"),
         ("Expired", "it has expired"),
+        ("BadEncoding", "it is not a certificate"),
+        ("InconsistentKeys", "the key is not that of the certificate"),
     ];
     WORDS
         .iter()
@@ -302,7 +387,7 @@ fn is_too_near(error: &reqwest::Error) -> bool {
 }
 
 /// The last cause, which has the system's words.
-fn innermost(error: &dyn Error) -> String {
+pub(super) fn innermost(error: &dyn Error) -> String {
     let mut last = error;
     while let Some(next) = last.source() {
         last = next;

@@ -82,7 +82,8 @@ impl Client {
         name: &str,
         manifest: &RawManifest,
     ) -> Result<ManifestStored, RegistryError> {
-        let work = self.put_manifest(repository, name, manifest);
+        let origin = self.origin();
+        let work = origin.put_manifest(repository, name, manifest);
         self.run(
             "write the manifest of",
             &named(repository, name),

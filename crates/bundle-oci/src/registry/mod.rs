@@ -12,16 +12,20 @@ mod download;
 mod endpoint;
 mod error;
 mod feed;
+mod files;
 mod http;
 mod legacy;
 mod look;
 mod manifests;
+mod mirrors;
 mod pull;
 mod push;
 mod reach;
 mod read;
 mod referrers;
 mod repository;
+mod stored;
+mod tls;
 mod token;
 mod transport;
 mod upload;
@@ -38,6 +42,7 @@ pub use download::BlobReader;
 pub use error::{Reason, RegistryError};
 pub use look::Looked;
 pub use manifests::ManifestStored;
+pub use mirrors::Mirrors;
 pub use push::{Pushed, TagPolicy};
 pub use referrers::SignatureStored;
 pub use repository::Repository;
@@ -76,8 +81,14 @@ impl Default for Deadlines {
 /// Settings of a [`Client`].
 #[derive(Debug, Clone, Default)]
 pub struct ClientOptions {
-    /// PEM files of authorities that are trusted beside the system's.
+    /// Authorities that are trusted beside the system's: PEM files, folders of them, and folders like docker's `certs.d`.
     pub ca_files: Vec<PathBuf>,
+    /// Folders like docker's `certs.d` that may or may not be there: `HOST:PORT/ca.crt`, `client.cert`, `client.key`.
+    pub host_folders: Vec<PathBuf>,
+    /// PEM files of a certificate to show to registries that want one, and of its key.
+    pub client_certificate: Option<(PathBuf, PathBuf)>,
+    /// Where registries are read from in place of themselves.
+    pub mirrors: Mirrors,
     /// Registries (host and port) that are spoken to without TLS. Those on loopback are found out by asking.
     pub plain_http: BTreeSet<String>,
     /// In whose name.
@@ -94,6 +105,7 @@ pub struct Client {
     pools: Arc<http::Pools>,
     endpoints: Arc<endpoint::Endpoints>,
     tokens: Arc<token::Tokens>,
+    mirrors: Arc<Mirrors>,
     deadlines: Deadlines,
     progress: Arc<dyn Progress>,
 }
@@ -103,7 +115,11 @@ impl Client {
     pub fn new(options: ClientOptions) -> Result<Self, RegistryError> {
         Ok(Self {
             pools: Arc::new(http::Pools::new(&options)?),
-            endpoints: Arc::new(endpoint::Endpoints::new(options.plain_http)),
+            endpoints: Arc::new(endpoint::Endpoints::new(
+                options.plain_http,
+                options.mirrors.insecure(),
+            )),
+            mirrors: Arc::new(options.mirrors),
             tokens: Arc::new(token::Tokens::new(options.logins)),
             deadlines: options.deadlines,
             progress: Arc::new(Silent),
@@ -115,6 +131,14 @@ impl Client {
     pub fn with_logins(&self, logins: Logins) -> Self {
         Self {
             tokens: Arc::new(token::Tokens::new(logins)),
+            ..self.clone()
+        }
+    }
+
+    /// The same client without mirrors: what is read in order to be written again must be what is there.
+    fn origin(&self) -> Self {
+        Self {
+            mirrors: Arc::new(self.mirrors.blocking_only()),
             ..self.clone()
         }
     }

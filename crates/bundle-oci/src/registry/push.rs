@@ -33,6 +33,7 @@ impl Client {
         to: &Reference,
         tags: TagPolicy,
     ) -> Result<Pushed, RegistryError> {
+        let origin = self.origin();
         self.run("push", to, self.deadlines.transfer, async {
             if let Some(named) = to.digest().filter(|named| **named != packed.digest) {
                 return Err(Reason::DigestMismatch {
@@ -43,7 +44,7 @@ impl Client {
             let repository = &Repository::from(to);
             let pinned = to.pin(packed.digest.clone());
             let name = to.tag().unwrap_or(packed.digest.as_str());
-            let there = self.head_manifest(repository, name).await?;
+            let there = origin.head_manifest(repository, name).await?;
             match there {
                 Some(found) if found == packed.digest => {
                     return Ok(Pushed { pinned, new: false });
@@ -52,9 +53,10 @@ impl Client {
                 _ => {}
             }
             for blob in packed.blobs() {
-                self.put_blob(repository, blob, None).await?;
+                origin.put_blob(repository, blob, None).await?;
             }
-            self.put_manifest(repository, name, &RawManifest::from(&packed.manifest))
+            origin
+                .put_manifest(repository, name, &RawManifest::from(&packed.manifest))
                 .await?;
             Ok(Pushed { pinned, new: true })
         })

@@ -94,6 +94,7 @@ impl Client {
         bundle: Vec<u8>,
     ) -> Result<SignatureStored, RegistryError> {
         let repository = &Repository::from(pinned.reference());
+        let origin = self.origin();
         self.run("sign", pinned, self.deadlines.call, async {
             if bundle.len() as u64 > SIGNATURE_BYTES {
                 return Err(Reason::TooLarge {
@@ -101,13 +102,13 @@ impl Client {
                     limit: SIGNATURE_BYTES,
                 });
             }
-            let subject = self.get_manifest(repository, pinned.digest()).await?;
+            let subject = origin.get_manifest(repository, pinned.digest()).await?;
             let layer = Blob::new(media::SIGSTORE_BUNDLE, bundle);
             let config = Blob::new(media::EMPTY, "{}");
-            self.put_blob(repository, &layer, None).await?;
-            self.put_blob(repository, &config, None).await?;
+            origin.put_blob(repository, &layer, None).await?;
+            origin.put_blob(repository, &config, None).await?;
             let manifest = RawManifest::from(&referrer_of(&subject, &config, &layer));
-            let stored = self
+            let stored = origin
                 .put_manifest(repository, manifest.digest.as_str(), &manifest)
                 .await?;
             Ok(SignatureStored {

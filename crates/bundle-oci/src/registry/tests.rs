@@ -334,25 +334,25 @@ async fn passwords_and_tokens_open_what_is_closed() {
         let to: Reference = registry.reference("team/web:1").parse().unwrap();
         let bundle = packed("a: 1\n");
 
-        for (client, who) in [
-            (client(), "without a login"),
-            (ana(&registry, "wrong"), "as ana"),
+        for (client, who, code) in [
+            (client(), "without a login", codes::registry::DENIED),
+            (
+                ana(&registry, "wrong"),
+                "as ana",
+                codes::registry::LOGIN_REFUSED,
+            ),
         ] {
             let error = client
                 .push(&bundle, &to, TagPolicy::Keep)
                 .await
                 .unwrap_err();
-            assert_eq!(error.finding().code, codes::registry::DENIED);
+            assert_eq!(error.finding().code, code, "{error}");
             assert!(error.to_string().contains(who), "{error}");
             let error = client
                 .signatures(&to.pin(bundle.digest.clone()))
                 .await
                 .unwrap_err();
-            assert_eq!(
-                error.finding().code,
-                codes::registry::DENIED,
-                "never an empty list"
-            );
+            assert_eq!(error.finding().code, code, "never an empty list");
         }
         let client = ana(&registry, "s3cret");
         let pinned = client

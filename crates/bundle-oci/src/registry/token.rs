@@ -24,21 +24,62 @@ const UNSAID: Duration = Duration::from_secs(60);
 /// A token is renewed this long before its end, so that none ends on the way.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// Registry, repository, and whether it is for writing.
-type Key = (String, String, bool);
+/// Registry, repository, whether it is for writing, and a second repository to read from.
+type Key = (String, String, bool, Option<String>);
+
+/// The name that goes with an identity token where a service takes only names and passwords, as docker's helpers write it.
+const TOKEN_USER: &str = "<token>";
+
+/// What a token has to be good for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Purpose<'a> {
+    pub(super) repository: &'a Repository,
+    pub(super) push: bool,
+    /// Path of another repository of the same registry that is read from, for a mount.
+    pub(super) mount: Option<&'a str>,
+}
+
+impl Purpose<'_> {
+    fn key(&self) -> Key {
+        (
+            self.repository.registry.clone(),
+            self.repository.path.clone(),
+            self.push,
+            self.mount.map(ToOwned::to_owned),
+        )
+    }
+
+    /// The scopes to ask for. What the registry asks for itself is taken where it is about this repository, and grants no less.
+    fn scopes(&self, asked: Option<&str>) -> Vec<String> {
+        let wanted = format!("repository:{}:", self.repository.path);
+        let fits =
+            |scope: &&str| scope.starts_with(&wanted) && (!self.push || scope.contains("push"));
+        let own = asked
+            .into_iter()
+            .flat_map(str::split_whitespace)
+            .find(fits)
+            .map_or_else(
+                || format!("{wanted}{}", if self.push { "pull,push" } else { "pull" }),
+                ToOwned::to_owned,
+            );
+        let other = self.mount.map(|path| format!("repository:{path}:pull"));
+        [Some(own), other].into_iter().flatten().collect()
+    }
+}
 
 /// Logins and the tokens that they bought.
 #[derive(Debug)]
 pub(super) struct Tokens {
     sources: Logins,
-    logins: Mutex<HashMap<String, Option<Login>>>,
+    logins: Mutex<HashMap<(String, String), Option<Login>>>,
     bought: Mutex<HashMap<Key, (HeaderValue, Instant)>>,
 }
 
 #[derive(Deserialize)]
 struct Issued {
-    #[serde(alias = "access_token")]
     token: Option<String>,
+    /// OAuth's name for it; some services send both.
+    access_token: Option<String>,
     expires_in: Option<u64>,
 }
 
@@ -56,17 +97,21 @@ impl Tokens {
         }
     }
 
-    /// In whose name a registry is spoken to, for messages.
-    pub(super) fn who(&self, registry: &str) -> String {
-        match lock(&self.logins).get(registry) {
-            Some(Some(login)) => login.who(),
-            _ => "without a login".to_owned(),
-        }
+    /// In whose name a repository is spoken of, and whether that is a token that was not bought here.
+    pub(super) fn who(&self, repository: &Repository) -> (String, Option<Login>) {
+        let known = lock(&self.logins)
+            .get(&place(repository))
+            .cloned()
+            .flatten();
+        let who = known
+            .as_ref()
+            .map_or_else(|| "without a login".to_owned(), Login::who);
+        (who, known)
     }
 
-    /// Drops the token for a repository, which the registry did not take.
-    pub(super) fn forget(&self, repository: &Repository, push: bool) {
-        lock(&self.bought).remove(&key(repository, push));
+    /// Drops the token that the registry did not take.
+    pub(super) fn forget(&self, purpose: Purpose<'_>) {
+        lock(&self.bought).remove(&purpose.key());
     }
 
     /// The header to send, if any.
@@ -74,13 +119,12 @@ impl Tokens {
         &self,
         pools: &Pools,
         endpoint: &Endpoint,
-        repository: &Repository,
-        push: bool,
+        purpose: Purpose<'_>,
     ) -> Result<Option<HeaderValue>, Reason> {
         let Some(challenge) = &endpoint.challenge else {
             return Ok(None);
         };
-        let login = self.login(&repository.registry).await?;
+        let login = self.login(purpose.repository).await?;
         match (challenge, login) {
             (_, Some(Login::Bearer(token))) => secret(&format!("Bearer {token}")).map(Some),
             (Challenge::Basic, login) => login
@@ -92,27 +136,23 @@ impl Tokens {
                     realm,
                     service,
                     scope,
+                    ..
                 },
                 login,
             ) => {
-                let key = key(repository, push);
+                let key = purpose.key();
                 if let Some((token, until)) = lock(&self.bought).get(&key)
                     && *until > Instant::now()
                 {
                     return Ok(Some(token.clone()));
                 }
-                let wanted = format!("repository:{}:", repository.path);
-                let scope = match scope {
-                    Some(scope)
-                        if scope.starts_with(&wanted) && (!push || scope.contains("push")) =>
-                    {
-                        scope.clone()
-                    }
-                    _ => format!("{wanted}{}", if push { "pull,push" } else { "pull" }),
+                let order = Order {
+                    realm: trusted_realm(realm, endpoint)?,
+                    service: service.as_deref(),
+                    scopes: purpose.scopes(scope.as_deref()),
+                    login: login.as_ref(),
                 };
-                let realm = trusted_realm(realm, endpoint)?;
-                let (token, until) =
-                    buy(pools, realm, service.as_deref(), &scope, login.as_ref()).await?;
+                let (token, until) = order.buy(pools).await?;
                 let mut bought = lock(&self.bought);
                 make_room(&mut bought);
                 bought.insert(key, (token.clone(), until));
@@ -121,28 +161,30 @@ impl Tokens {
         }
     }
 
-    async fn login(&self, registry: &str) -> Result<Option<Login>, Reason> {
-        if let Some(known) = lock(&self.logins).get(registry) {
+    async fn login(&self, repository: &Repository) -> Result<Option<Login>, Reason> {
+        let place = place(repository);
+        if let Some(known) = lock(&self.logins).get(&place) {
             return Ok(known.clone());
         }
         // May run a helper program: not on a thread that serves others.
-        let (sources, host) = (self.sources.clone(), registry.to_owned());
-        let found = tokio::task::spawn_blocking(move || sources.find(&host))
+        let (sources, (registry, path)) = (self.sources.clone(), place.clone());
+        let found = tokio::task::spawn_blocking(move || sources.find(&registry, &path))
             .await
             .unwrap_or_else(|_| Err("the lookup ended early".to_owned()))
             .map_err(|cause| Reason::Credentials {
-                registry: registry.to_owned(),
+                registry: repository.registry.clone(),
                 cause,
             })?;
         let mut logins = lock(&self.logins);
         make_room(&mut logins);
-        logins.insert(registry.to_owned(), found.clone());
+        logins.insert(place, found.clone());
         Ok(found)
     }
 }
 
-fn key(repository: &Repository, push: bool) -> Key {
-    (repository.registry.clone(), repository.path.clone(), push)
+/// Credentials are kept by registry or by repository.
+fn place(repository: &Repository) -> (String, String) {
+    (repository.registry.clone(), repository.path.clone())
 }
 
 fn secret(text: &str) -> Result<HeaderValue, Reason> {
@@ -169,65 +211,141 @@ fn trusted_realm(realm: &str, endpoint: &Endpoint) -> Result<Url, Reason> {
     }
 }
 
-async fn buy(
-    pools: &Pools,
-    mut realm: Url,
-    service: Option<&str>,
-    scope: &str,
-    login: Option<&Login>,
-) -> Result<(HeaderValue, Instant), Reason> {
-    let request = if let Some(Login::IdentityToken(token)) = login {
+/// A token that is to be had.
+struct Order<'a> {
+    realm: Url,
+    service: Option<&'a str>,
+    scopes: Vec<String>,
+    login: Option<&'a Login>,
+}
+
+impl Order<'_> {
+    async fn buy(&self, pools: &Pools) -> Result<(HeaderValue, Instant), Reason> {
+        let response = match self.login {
+            Some(Login::IdentityToken(token)) => {
+                let response = pools.send(self.exchange(token)).await?;
+                // Services that know only the older way of names and passwords.
+                if matches!(response.status().as_u16(), 404 | 405) {
+                    pools.send(self.question()?).await?
+                } else {
+                    response
+                }
+            }
+            _ => pools.send(self.question()?).await?,
+        };
+        let status = response.status();
+        if !status.is_success() {
+            let detail = said(pools, response).await;
+            return Err(self.refusal(status.as_u16(), detail));
+        }
+        let body = pools.body(response, TOKEN_BYTES, "the token").await?;
+        let issued: Issued = serde_json::from_slice(&body).map_err(|_| {
+            Reason::Malformed("the token service's answer cannot be read".to_owned())
+        })?;
+        let token = issued
+            .token
+            .or(issued.access_token)
+            .filter(|token| !token.is_empty())
+            .ok_or_else(|| {
+                Reason::Malformed("the token service's answer has no token".to_owned())
+            })?;
+        let good = issued.expires_in.map_or(UNSAID, Duration::from_secs);
+        let until = Instant::now()
+            .checked_add(good.saturating_sub(MARGIN))
+            .unwrap_or_else(Instant::now);
+        Ok((secret(&format!("Bearer {token}"))?, until))
+    }
+
+    /// The exchange of OAuth 2 for an identity token.
+    fn exchange(&self, token: &str) -> reqwest::Request {
         let mut form = Serializer::new(String::new());
         form.append_pair("grant_type", "refresh_token")
             .append_pair("client_id", "kubectl-bundle")
             .append_pair("refresh_token", token)
-            .append_pair("scope", scope);
-        if let Some(service) = service {
+            // Several scopes of one request are parted by spaces.
+            .append_pair("scope", &self.scopes.join(" "));
+        if let Some(service) = self.service {
             form.append_pair("service", service);
         }
-        let mut request = reqwest::Request::new(Method::POST, realm);
+        let mut request = reqwest::Request::new(Method::POST, self.realm.clone());
         request.headers_mut().insert(
             CONTENT_TYPE,
             HeaderValue::from_static("application/x-www-form-urlencoded"),
         );
         *request.body_mut() = Some(form.finish().into());
         request
-    } else {
-        if let Some(service) = service {
+    }
+
+    /// The question of docker's token specification: everything in the query, who asks in a header.
+    fn question(&self) -> Result<reqwest::Request, Reason> {
+        let mut realm = self.realm.clone();
+        if let Some(service) = self.service {
             realm.query_pairs_mut().append_pair("service", service);
         }
-        realm.query_pairs_mut().append_pair("scope", scope);
+        for scope in &self.scopes {
+            realm.query_pairs_mut().append_pair("scope", scope);
+        }
         let mut request = reqwest::Request::new(Method::GET, realm);
-        if let Some(basic) = login.and_then(Login::basic) {
+        let basic = match self.login {
+            Some(Login::IdentityToken(token)) => Login::Password {
+                user: TOKEN_USER.to_owned(),
+                password: token.clone(),
+            }
+            .basic(),
+            login => login.and_then(Login::basic),
+        };
+        if let Some(basic) = basic {
             request.headers_mut().insert(AUTHORIZATION, secret(&basic)?);
         }
-        request
-    };
-    let response = pools.send(request).await?;
-    let status = response.status();
-    if !status.is_success() {
-        let detail = said(pools, response).await;
-        return Err(match status.as_u16() {
-            429 | 500.. => Reason::Busy {
-                status: status.as_u16(),
+        Ok(request)
+    }
+
+    fn refusal(&self, status: u16, detail: String) -> Reason {
+        match (status, self.login) {
+            (429 | 500.., _) => Reason::Busy { status, detail },
+            // 400 is OAuth's `invalid_grant`: the identity token has ended or was taken back.
+            (400 | 401, Some(login)) => Reason::LoginRefused {
+                place: format!("the token service {}", authority(&self.realm)),
+                who: login.who(),
+                status,
                 detail,
             },
-            status => Reason::Denied {
+            (status, login) => Reason::Denied {
                 who: login.map_or_else(|| "without a login".to_owned(), Login::who),
                 status,
                 detail,
             },
-        });
+        }
     }
-    let body = pools.body(response, TOKEN_BYTES, "the token").await?;
-    let issued: Issued = serde_json::from_slice(&body)
-        .map_err(|_| Reason::Malformed("the token service's answer cannot be read".to_owned()))?;
-    let token = issued
-        .token
-        .ok_or_else(|| Reason::Malformed("the token service's answer has no token".to_owned()))?;
-    let good = issued.expires_in.map_or(UNSAID, Duration::from_secs);
-    let until = Instant::now()
-        .checked_add(good.saturating_sub(MARGIN))
-        .unwrap_or_else(Instant::now);
-    Ok((secret(&format!("Bearer {token}"))?, until))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_are_ours_and_one_more_for_a_mount() {
+        let repository = "registry.example.com/team/web".parse().unwrap();
+        let purpose = |push, mount| Purpose {
+            repository: &repository,
+            push,
+            mount,
+        };
+        let asked = Some("repository:other:pull repository:team/web:pull,push,delete");
+        assert_eq!(
+            purpose(true, Some("base")).scopes(asked),
+            [
+                "repository:team/web:pull,push,delete",
+                "repository:base:pull"
+            ]
+        );
+        assert_eq!(
+            purpose(true, None).scopes(Some("repository:team/web:pull")),
+            ["repository:team/web:pull,push"]
+        );
+        assert_eq!(
+            purpose(false, None).scopes(None),
+            ["repository:team/web:pull"]
+        );
+    }
 }

@@ -16,10 +16,14 @@ use reqwest::{Method, Request, Response, StatusCode};
 use serde::Deserialize;
 use url::Url;
 
+use super::auth::Login;
+use super::challenge::Challenge;
 use super::endpoint::{Endpoint, challenge_of};
 use super::feed::Part;
 use super::http::{Pools, authority};
+use super::mirrors::Wanted;
 use super::reach::Reach;
+use super::token::Purpose;
 use super::{Client, Reason, Repository};
 use crate::limits::{ERROR_BYTES, REDIRECTS};
 use crate::progress::Progress;
@@ -28,6 +32,7 @@ use crate::progress::Progress;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A request.
+#[derive(Clone)]
 pub(super) struct Ask<'a> {
     pub(super) repository: &'a Repository,
     pub(super) method: Method,
@@ -39,6 +44,8 @@ pub(super) struct Ask<'a> {
     pub(super) part: Option<Part<'a>>,
     /// Whether it writes.
     pub(super) push: bool,
+    /// Path of another repository of the same registry that has to be readable as well, for a mount.
+    pub(super) mount: Option<&'a str>,
     /// How many bytes are there already: only those after them are wanted.
     pub(super) from: u64,
     /// How far away the registry is that named the target, where the target is not below the registry itself.
@@ -64,6 +71,7 @@ impl<'a> Ask<'a> {
             content: None,
             part: None,
             push: false,
+            mount: None,
             from: 0,
             reach: Reach::Local,
         }
@@ -86,6 +94,14 @@ impl<'a> Ask<'a> {
     pub(super) fn writing(self) -> Self {
         Self { push: true, ..self }
     }
+
+    fn purpose(&self) -> Purpose<'_> {
+        Purpose {
+            repository: self.repository,
+            push: self.push,
+            mount: self.mount,
+        }
+    }
 }
 
 /// A try that did not work, and how long the registry asked us to wait.
@@ -101,8 +117,30 @@ impl From<Reason> for Failed {
 }
 
 impl Client {
-    /// Sends a request until it is answered with success, or with something that trying again will not change.
+    /// Sends a request to the first place that answers it with success: mirrors before the registry itself, and for writing that one alone.
     pub(super) async fn send(&self, ask: &Ask<'_>) -> Result<Response, Reason> {
+        let wanted = match (&ask.target, ask.push) {
+            (_, true) => Wanted::Writing,
+            (Target::Url(url), _) => Wanted::At(authority(url)),
+            (Target::Path(path), _) => Wanted::reading(path),
+        };
+        let mut places = self.mirrors.places(ask.repository, &wanted)?;
+        let last = places.pop().unwrap_or_else(|| ask.repository.clone());
+        for place in &places {
+            match self.send_to(ask, place).await {
+                Ok(response) => return Ok(response),
+                Err(reason) => self.mirrors.failed(place, &reason),
+            }
+        }
+        self.send_to(ask, &last).await
+    }
+
+    /// Sends a request until it is answered with success, or with something that trying again will not change.
+    async fn send_to(&self, ask: &Ask<'_>, place: &Repository) -> Result<Response, Reason> {
+        let ask = &Ask {
+            repository: place,
+            ..ask.clone()
+        };
         let backoff = ExponentialBuilder::default()
             .with_min_delay(self.deadlines.pause)
             .with_max_times(3)
@@ -130,7 +168,7 @@ impl Client {
             return self.judge(ask, response).await;
         }
         // The token has ended early, or the registry wants more for this request than its greeting said.
-        self.tokens.forget(ask.repository, ask.push);
+        self.tokens.forget(ask.purpose());
         let endpoint = challenge_of(response.headers())
             .and_then(|challenge| self.endpoints.update(registry, challenge));
         match endpoint {
@@ -145,7 +183,7 @@ impl Client {
     async fn authorized(&self, ask: &Ask<'_>, endpoint: &Endpoint) -> Result<Response, Reason> {
         let authorization = self
             .tokens
-            .authorize(&self.pools, endpoint, ask.repository, ask.push)
+            .authorize(&self.pools, endpoint, ask.purpose())
             .await?;
         let mut url = match &ask.target {
             Target::Path(path) => endpoint
@@ -211,14 +249,11 @@ impl Client {
             return Err(Reason::NotFound.into());
         }
         let wait = retry_after(&response);
+        let challenge = challenge_of(response.headers());
         let detail = said(&self.pools, response).await;
         let status = status.as_u16();
         let reason = match status {
-            401 | 403 => Reason::Denied {
-                who: self.tokens.who(&ask.repository.registry),
-                status,
-                detail,
-            },
+            401 | 403 => self.denied(ask, challenge, status, detail),
             429 | 500.. => Reason::Busy { status, detail },
             _ => Reason::Refused { status, detail },
         };
@@ -241,6 +276,52 @@ fn carry(request: &mut Request, part: &Part<'_>, progress: &Arc<dyn Progress>) {
         request.headers_mut().insert(CONTENT_RANGE, value);
     }
     *request.body_mut() = Some(part.body(progress));
+}
+
+impl Client {
+    /// What a refusal means: a login that is not accepted, a token that has ended, or rights that do not reach so far.
+    fn denied(
+        &self,
+        ask: &Ask<'_>,
+        challenge: Option<Challenge>,
+        status: u16,
+        detail: String,
+    ) -> Reason {
+        let (who, login) = self.tokens.who(ask.repository);
+        let place = ask.repository.registry.clone();
+        match (status, login, challenge) {
+            (401, Some(Login::Password { .. }), Some(Challenge::Basic)) => Reason::LoginRefused {
+                place,
+                who,
+                status,
+                detail,
+            },
+            (401, Some(Login::Bearer(_)), Some(Challenge::Bearer { error, .. }))
+                if error.as_deref() != Some("insufficient_scope") =>
+            {
+                Reason::TokenRefused { place }
+            }
+            (
+                _,
+                _,
+                Some(Challenge::Bearer {
+                    error: Some(error), ..
+                }),
+            ) if error == "insufficient_scope" => Reason::Denied {
+                who,
+                status,
+                detail: format!(
+                    ": it may not {} here",
+                    if ask.push { "push" } else { "pull" }
+                ),
+            },
+            _ => Reason::Denied {
+                who,
+                status,
+                detail,
+            },
+        }
+    }
 }
 
 /// Where a redirect leads, if we go there.

@@ -55,7 +55,8 @@ impl Client {
         from: Option<&Repository>,
     ) -> Result<Upload, RegistryError> {
         let subject = format!("{repository}@{}", blob.descriptor.digest);
-        let work = self.put_blob(repository, blob, from);
+        let origin = self.origin();
+        let work = origin.put_blob(repository, blob, from);
         let allowance = self.allowance(blob.descriptor.size);
         self.run("upload", &subject, allowance, work).await
     }
@@ -96,14 +97,18 @@ impl Client {
         Ok(Upload::Sent)
     }
 
-    /// Asks for the blob of a neighbour. Whatever is answered but yes, it is sent: a token for this repository alone, for one, cannot mount.
+    /// Asks for the blob of a neighbour. Whatever is answered but yes, it is sent.
     async fn mount(&self, repository: &Repository, blob: &Blob, neighbour: &Repository) -> Mount {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query
             .append_pair("mount", blob.descriptor.digest.as_str())
             .append_pair("from", &neighbour.path);
         let path = format!("blobs/uploads/?{}", query.finish());
-        match self.send(&posting(repository, path)).await {
+        let ask = Ask {
+            mount: Some(&neighbour.path),
+            ..posting(repository, path)
+        };
+        match self.send(&ask).await {
             Ok(answer) if answer.status() == StatusCode::CREATED => Mount::Mounted,
             Ok(answer) => match begun(&answer, repository) {
                 Ok(Some(begun)) => Mount::Begun(begun),

@@ -1,0 +1,242 @@
+//! The files of `docker login` and `podman login`: which entry is for a repository, and what it holds.
+//! Not here: which files there are (auth), and the protocol of helper programs (the crate docker_credential).
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+
+use docker_credential::{CredentialRetrievalError, DockerCredential};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::auth::Login;
+
+/// Whether a file's helper programs are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Helpers {
+    Asked,
+    Ignored,
+}
+
+/// A file of credentials.
+#[derive(Debug, Deserialize)]
+pub(super) struct Stored {
+    #[serde(default)]
+    auths: Option<BTreeMap<String, Value>>,
+    #[serde(default, rename = "credHelpers")]
+    helpers: Option<BTreeMap<String, String>>,
+    #[serde(default, rename = "credsStore")]
+    store: Option<String>,
+}
+
+impl Stored {
+    /// Reads one.
+    pub(super) fn read(content: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(content).map_err(|_| "it is not a docker configuration".to_owned())
+    }
+
+    /// The login for a repository: a helper for its registry before an entry, an entry before the store of all others, as docker and podman do.
+    pub(super) fn login(
+        &self,
+        registry: &str,
+        path: &str,
+        helpers: Helpers,
+    ) -> Result<Option<Login>, String> {
+        let ask = |server: &str, helper: &String| {
+            decode(&json!({ "credHelpers": { server: helper } }), server)
+        };
+        let server = server(registry);
+        if helpers == Helpers::Asked
+            && let Some(helper) = self
+                .helpers
+                .as_ref()
+                .and_then(|helpers| helpers.get(registry).or_else(|| helpers.get(server)))
+        {
+            return ask(server, helper);
+        }
+        if let Some(login) = self
+            .entry(registry, path)
+            .map(|entry| from_entry(server, entry))
+            .transpose()?
+            .flatten()
+        {
+            return Ok(Some(login));
+        }
+        match &self.store {
+            Some(store) if helpers == Helpers::Asked && !store.is_empty() => ask(server, store),
+            _ => Ok(None),
+        }
+    }
+
+    /// The entry with the longest name that the repository begins with; podman keeps them by `REGISTRY/NAMESPACE`. Among equals, docker's older forms
+    /// (`https://REGISTRY/v1/`) come last.
+    fn entry(&self, registry: &str, path: &str) -> Option<&Value> {
+        let auths = self.auths.as_ref()?;
+        let mut name = format!("{registry}/{path}");
+        loop {
+            if let Some(entry) = auths.get(&name) {
+                return Some(entry);
+            }
+            match name.rfind('/') {
+                Some(end) => name.truncate(end),
+                None => break,
+            }
+        }
+        let host = |text: &str| text.split('/').next().unwrap_or_default().to_owned();
+        let wanted = bare(server(registry)).map_or_else(|| registry.to_owned(), host);
+        auths
+            .iter()
+            .find(|(key, _)| bare(key).is_some_and(|rest| host(rest) == wanted))
+            .map(|(_, entry)| entry)
+    }
+}
+
+/// What follows the scheme of docker's older form.
+fn bare(key: &str) -> Option<&str> {
+    key.strip_prefix("https://")
+        .or_else(|| key.strip_prefix("http://"))
+}
+
+/// What docker calls a registry towards its files and helpers.
+fn server(registry: &str) -> &str {
+    match registry {
+        "docker.io" | "index.docker.io" => "https://index.docker.io/v1/",
+        registry => registry,
+    }
+}
+
+fn from_entry(server: &str, entry: &Value) -> Result<Option<Login>, String> {
+    let text = |name: &str| {
+        entry
+            .get(name)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+    };
+    if let Some(token) = text("registrytoken") {
+        return Ok(Some(Login::Bearer(token.to_owned())));
+    }
+    if let Some(token) = text("identitytoken") {
+        return Ok(Some(Login::IdentityToken(token.to_owned())));
+    }
+    // docker leaves an empty entry beside its store.
+    if text("auth").is_none() && text("username").is_none() {
+        return Ok(None);
+    }
+    // In an entry of `auth` alone, docker's own tools take the rest for hints.
+    let entry = match text("auth") {
+        Some(auth) => json!({ "auth": auth.trim_end_matches('\0') }),
+        None => {
+            json!({ "username": text("username"), "password": text("password").unwrap_or_default() })
+        }
+    };
+    decode(&json!({ "auths": { server: entry } }), server)
+}
+
+/// What the crate makes of a configuration of just that one entry, or of a helper program.
+fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, String> {
+    let content = Cursor::new(configuration.to_string());
+    match docker_credential::get_credential_from_reader(content, server) {
+        Ok(DockerCredential::IdentityToken(token)) => Ok(Some(Login::IdentityToken(token))),
+        Ok(DockerCredential::UsernamePassword(user, password)) => {
+            if user == "<token>" {
+                // How helpers hand over an identity token.
+                return Ok(Some(Login::IdentityToken(password)));
+            }
+            Ok((!user.is_empty() || !password.is_empty())
+                .then_some(Login::Password { user, password }))
+        }
+        Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
+        // The words of docker-credential-helpers for "I have none".
+        Err(CredentialRetrievalError::HelperFailure { stdout, stderr, .. })
+            if [&stdout, &stderr]
+                .iter()
+                .any(|text| text.contains("credentials not found")) =>
+        {
+            Ok(None)
+        }
+        Err(CredentialRetrievalError::HelperFailure {
+            helper,
+            stdout,
+            stderr,
+        }) => {
+            let said = [stderr.trim(), stdout.trim()].join(" ");
+            Err(format!(
+                "the credential helper `{helper}` failed: {}",
+                said.trim().chars().take(200).collect::<String>()
+            ))
+        }
+        Err(CredentialRetrievalError::HelperCommunicationError) => Err(format!(
+            "the credential helper {} cannot be started",
+            names(configuration)
+        )),
+        Err(CredentialRetrievalError::ConfigReadError) => {
+            Err("it is not a docker configuration".to_owned())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The helper program of a configuration of just that one.
+fn names(configuration: &Value) -> String {
+    configuration["credHelpers"]
+        .as_object()
+        .and_then(|helpers| helpers.values().next())
+        .and_then(Value::as_str)
+        .map(|name| format!("`docker-credential-{name}`"))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login(json: &str, registry: &str, path: &str) -> Option<Login> {
+        let stored = Stored::read(json.as_bytes()).unwrap();
+        stored.login(registry, path, Helpers::Ignored).unwrap()
+    }
+
+    fn who(json: &str, registry: &str, path: &str) -> String {
+        login(json, registry, path).map_or_else(String::new, |login| login.who())
+    }
+
+    #[test]
+    fn the_longest_name_that_fits_wins() {
+        // ana:a, ben:b, eve:e
+        let json = r#"{"auths":{
+            "registry.example.com":{"auth":"YW5hOmE="},
+            "registry.example.com/team":{"auth":"YmVuOmI="},
+            "registry.example.com/team/web":{"auth":"ZXZlOmU="},
+            "registry.example.com/te":{"auth":"%"}}}"#;
+        for (path, name) in [
+            ("other/web", "as ana"),
+            ("team/api", "as ben"),
+            ("team/web", "as eve"),
+            ("team/web/sub", "as eve"),
+            ("teams", "as ana"),
+        ] {
+            assert_eq!(who(json, "registry.example.com", path), name, "{path}");
+        }
+        assert_eq!(who(json, "registry.example.com:5000", "team/web"), "");
+    }
+
+    #[test]
+    fn older_forms_of_docker_are_understood() {
+        let json = r#"{"auths":{"https://registry.example.com/v2/":{"auth":"YW5hOmE="},
+            "https://index.docker.io/v1/":{"auth":"YmVuOmI="}}}"#;
+        assert_eq!(who(json, "registry.example.com", "web"), "as ana");
+        assert_eq!(who(json, "docker.io", "library/web"), "as ben");
+        assert_eq!(who(json, "example.com", "web"), "");
+    }
+
+    #[test]
+    fn tokens_come_before_passwords_and_empty_entries_are_none() {
+        let json = r#"{"auths":{"a":{"auth":"YW5hOmE=","identitytoken":"i"},"b":{"registrytoken":"r"},"c":{},
+            "d":{"username":"dan","password":"d"}}}"#;
+        assert_eq!(
+            login(json, "a", "x"),
+            Some(Login::IdentityToken("i".into()))
+        );
+        assert_eq!(login(json, "b", "x"), Some(Login::Bearer("r".into())));
+        assert_eq!(login(json, "c", "x"), None);
+        assert_eq!(who(json, "d", "x"), "as dan");
+    }
+}

@@ -1,0 +1,186 @@
+//! Whom we trust at the other end of TLS, and what we show of ourselves: PEM files, folders of them, and folders by host like docker's `certs.d`.
+//! Not here: the connections (http).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use reqwest::{Certificate, Identity};
+
+use super::files::read_bounded;
+use super::http::innermost;
+use super::{ClientOptions, Reason, RegistryError};
+use crate::limits::CREDENTIAL_BYTES;
+
+/// What was given for all registries, and where to look for one of them.
+pub(super) struct Trust {
+    pub(super) authorities: Vec<Certificate>,
+    pub(super) identity: Option<Identity>,
+    folders: Vec<PathBuf>,
+}
+
+/// What a folder holds for one registry.
+pub(super) struct Own {
+    pub(super) authorities: Vec<Certificate>,
+    pub(super) identity: Option<Identity>,
+}
+
+impl Trust {
+    pub(super) fn read(options: &ClientOptions) -> Result<Self, RegistryError> {
+        let mut trust = Self {
+            authorities: Vec::new(),
+            identity: None,
+            folders: Vec::new(),
+        };
+        for path in &options.ca_files {
+            trust.add(path).map_err(|why| RegistryError {
+                doing: "read the authorities of registries in",
+                subject: path.display().to_string(),
+                reason: Reason::Settings(why),
+            })?;
+        }
+        trust.folders.extend(options.host_folders.iter().cloned());
+        if let Some((certificate, key)) = &options.client_certificate {
+            let identity = identity(certificate, key).map_err(|why| RegistryError {
+                doing: "read the client certificate",
+                subject: certificate.display().to_string(),
+                reason: Reason::Settings(why),
+            })?;
+            trust.identity = Some(identity);
+        }
+        Ok(trust)
+    }
+
+    fn add(&mut self, path: &Path) -> Result<(), String> {
+        if !path.is_dir() {
+            self.authorities.extend(authorities(path)?);
+            return Ok(());
+        }
+        let (files, folders) = entries(path).map_err(|error| error.to_string())?;
+        let before = self.authorities.len();
+        for file in files.iter().filter(|file| {
+            ["crt", "pem"]
+                .iter()
+                .any(|end| file.extension().is_some_and(|found| found == *end))
+        }) {
+            self.authorities
+                .extend(authorities(file).map_err(|why| format!("`{}`: {why}", file.display()))?);
+        }
+        if folders.is_empty() && self.authorities.len() == before {
+            return Err(
+                "the folder holds no certificate (*.crt, *.pem) and no folder of a registry"
+                    .to_owned(),
+            );
+        }
+        if !folders.is_empty() {
+            self.folders.push(path.to_owned());
+        }
+        Ok(())
+    }
+
+    /// What the first folder that knows of `host` (with its port) has for it.
+    pub(super) fn of(&self, host: &str) -> Result<Option<Own>, Reason> {
+        // Hosts come from references and redirects; a path does not come from them.
+        if host.contains(['/', '\\']) || host.starts_with('.') {
+            return Ok(None);
+        }
+        for folder in self.folders.iter().map(|folder| folder.join(host)) {
+            match entries(&folder) {
+                Ok((files, _)) => {
+                    return own(&files).map(Some).map_err(|why| {
+                        Reason::Settings(format!(
+                            "the certificates in `{}` cannot be used: {why}",
+                            folder.display()
+                        ))
+                    });
+                }
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                    ) => {}
+                Err(error) => return Err(Reason::Settings(error.to_string())),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The files and folders in a folder, by name.
+fn entries(folder: &Path) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+    let mut paths = Vec::new();
+    for entry in fs_err::read_dir(folder)? {
+        paths.push(entry?.path());
+    }
+    paths.sort();
+    // A Secret in a pod is a folder with hidden ones beside its links.
+    paths.retain(|path| {
+        !path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+    });
+    Ok(paths.into_iter().partition(|path| !path.is_dir()))
+}
+
+/// docker's rules: `*.crt` are authorities, `NAME.cert` and `NAME.key` are a client certificate.
+fn own(files: &[PathBuf]) -> Result<Own, String> {
+    let mut own = Own {
+        authorities: Vec::new(),
+        identity: None,
+    };
+    let is = |file: &Path, end: &str| file.extension().is_some_and(|found| found == end);
+    for file in files {
+        let named = |why: String| format!("`{}`: {why}", file.display());
+        if is(file, "crt") {
+            own.authorities.extend(authorities(file).map_err(named)?);
+        } else if is(file, "cert") {
+            let key = file.with_extension("key");
+            if !files.contains(&key) {
+                return Err(named(
+                    "its key is missing, a file of the same name that ends in .key".to_owned(),
+                ));
+            }
+            own.identity = Some(identity(file, &key).map_err(named)?);
+        } else if is(file, "key") && !files.contains(&file.with_extension("cert")) {
+            return Err(named(
+                "its certificate is missing, a file of the same name that ends in .cert (those in .crt are authorities)".to_owned(),
+            ));
+        }
+    }
+    Ok(own)
+}
+
+fn authorities(file: &Path) -> Result<Vec<Certificate>, String> {
+    let pem = read_bounded(file, CREDENTIAL_BYTES).map_err(|error| error.to_string())?;
+    let found = Certificate::from_pem_bundle(&pem).map_err(|error| innermost(&error))?;
+    if found.is_empty() {
+        return Err("it holds no PEM certificate".to_owned());
+    }
+    Ok(found)
+}
+
+fn identity(certificate: &Path, key: &Path) -> Result<Identity, String> {
+    let mut pem = read_bounded(certificate, CREDENTIAL_BYTES).map_err(|error| error.to_string())?;
+    let secret = read_bounded(key, CREDENTIAL_BYTES).map_err(|error| error.to_string())?;
+    let holds = |pem: &[u8], label: &str| {
+        let line = format!("-----BEGIN {label}");
+        pem.windows(line.len()).any(|part| part == line.as_bytes())
+    };
+    if !holds(&pem, "CERTIFICATE-----") {
+        return Err("it holds no PEM certificate".to_owned());
+    }
+    let name = key.display();
+    if holds(&secret, "ENCRYPTED PRIVATE KEY") {
+        return Err(format!(
+            "the key `{name}` is encrypted; give it without a password"
+        ));
+    }
+    if ["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"]
+        .iter()
+        .all(|label| !holds(&secret, label))
+    {
+        return Err(format!("the key `{name}` holds no PEM private key"));
+    }
+    pem.push(b'\n');
+    pem.extend(secret);
+    Identity::from_pem(&pem).map_err(|error| innermost(&error))
+}

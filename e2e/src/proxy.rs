@@ -1,0 +1,87 @@
+//! A proxy as companies have one: `CONNECT` for TLS, on loopback. Whatever host is asked for, it leads to loopback at that port.
+//! Who is told of it, and by which variables, is the scenario's.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// A running proxy; it ends when dropped.
+pub struct Proxy {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<String>>>,
+    task: JoinHandle<()>,
+}
+
+impl Proxy {
+    /// Starts one.
+    pub async fn start() -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let list = Arc::clone(&asked);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let list = Arc::clone(&list);
+                tokio::spawn(async move {
+                    if let Err(error) = tunnel(stream, &list).await {
+                        eprintln!("e2e: the proxy cannot connect: {error:#}");
+                    }
+                });
+            }
+        });
+        Ok(Self {
+            address,
+            asked,
+            task,
+        })
+    }
+
+    /// What clients are told, `http://HOST:PORT`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Hosts that it was asked for, with their ports.
+    pub fn asked(&self) -> Vec<String> {
+        let asked = self.asked.lock();
+        asked.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn tunnel(stream: TcpStream, asked: &Mutex<Vec<String>>) -> Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut head = String::new();
+    while stream.read_line(&mut head).await? > 2 {}
+    let mut words = head.split_whitespace();
+    let (Some("CONNECT"), Some(host)) = (words.next(), words.next()) else {
+        bail!(
+            "only CONNECT is known, not `{}`",
+            head.lines().next().unwrap_or_default()
+        );
+    };
+    asked
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(host.to_owned());
+    let port: u16 = host
+        .rsplit_once(':')
+        .and_then(|(_, port)| port.parse().ok())
+        .context("a host without a port")?;
+    let mut other = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    stream
+        .get_mut()
+        .write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        .await?;
+    tokio::io::copy_bidirectional(&mut stream, &mut other).await?;
+    Ok(())
+}

@@ -1,0 +1,526 @@
+//! Registries as they are: passwords, tokens, certificates, helpers, proxies and mirrors, each with a real registry, and each failure with its own words.
+//! Registries that lie are tried in bundle-oci.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use e2e::proxy::Proxy;
+use e2e::registry::{Access, PASSWORD, Program, Terms, USER};
+use e2e::token_server::IDENTITY_TOKEN;
+use e2e::{Output, Registry, Workbench, bundles};
+use serde_json::{Value, json};
+
+struct Scene {
+    bench: Workbench,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let bench = Workbench::new().unwrap();
+        bundles::greeting(&bench.folder().join("bundle"), "1.0.0", None).unwrap();
+        Self { bench }
+    }
+
+    async fn run(&self, arguments: &str) -> Output {
+        self.run_with(arguments, &[], "").await
+    }
+
+    async fn run_with(&self, arguments: &str, variables: &[(&str, &str)], input: &str) -> Output {
+        let plugin = self.bench.plugin().await.unwrap();
+        variables
+            .iter()
+            .fold(plugin, |plugin, (name, value)| plugin.env(name, value))
+            .args(arguments.split(' '))
+            .stdin(input)
+            .output()
+            .await
+            .unwrap()
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let file = self.bench.folder().join(name);
+        fs_err::create_dir_all(file.parent().unwrap()).unwrap();
+        fs_err::write(&file, content).unwrap();
+        file
+    }
+
+    /// docker's configuration, and nothing else.
+    fn docker(&self, configuration: &Value) {
+        self.write("home/.docker/config.json", configuration.to_string());
+    }
+}
+
+fn auth(user: &str, password: &str) -> Value {
+    json!({ "auth": STANDARD.encode(format!("{user}:{password}")) })
+}
+
+#[track_caller]
+fn refused(output: Output, code: i32, texts: &[&str]) {
+    let said = output.failure(code).unwrap();
+    for text in texts {
+        assert!(said.contains(text), "`{text}` is missing in:\n{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn passwords_come_from_files_helpers_and_standard_input() {
+    let scene = Scene::new();
+    let registry = scene
+        .bench
+        .registry_with(Terms {
+            access: Access::Password,
+            ..Terms::default()
+        })
+        .await
+        .unwrap();
+    let host = registry.host();
+    let push = format!("push bundle {}", registry.reference("team/web:1"));
+    refused(
+        scene.run(&push).await,
+        1,
+        &["refuses access, without a login", "REGISTRY-003"],
+    );
+
+    scene.docker(&json!({ "auths": { &host: auth(USER, "guess") } }));
+    let said = format!("{host} does not accept the login, as {USER} (401");
+    refused(scene.run(&push).await, 1, &[&said, "REGISTRY-025"]);
+    scene.docker(&json!({ "auths": { &host: auth(USER, PASSWORD) } }));
+    scene.run(&push).await.success().unwrap();
+
+    // podman's file, by namespace: the longest name wins.
+    scene.docker(&json!({}));
+    let namespaced = json!({ "auths": {
+        &host: auth(USER, "guess"),
+        format!("{host}/team"): auth(USER, PASSWORD),
+    } });
+    let file = scene.write("auth.json", namespaced.to_string());
+    let file = file.to_str().unwrap().to_owned();
+    let inspect = |rest: &str| format!("inspect {} --manifest-only", registry.reference(rest));
+    for (arguments, variables) in [
+        (
+            inspect("team/web:1"),
+            vec![("REGISTRY_AUTH_FILE", file.as_str())],
+        ),
+        (
+            format!("{} --authfile {file}", inspect("team/web:1")),
+            vec![],
+        ),
+    ] {
+        scene
+            .run_with(&arguments, &variables, "")
+            .await
+            .success()
+            .unwrap();
+    }
+    let other = format!("{} --authfile {file}", inspect("teams/web:1"));
+    refused(scene.run(&other).await, 1, &["does not accept the login"]);
+    let none = format!("{} --authfile nowhere.json", inspect("team/web:1"));
+    refused(scene.run(&none).await, 1, &["nowhere.json"]);
+
+    // From standard input, under helm's names and under ours.
+    for flags in [
+        "--username e2e --password-stdin",
+        "--registry-username e2e --registry-password-stdin",
+    ] {
+        let line = format!("{} {flags}", inspect("team/web:1"));
+        scene
+            .run_with(&line, &[], "s3cret\n")
+            .await
+            .success()
+            .unwrap();
+        refused(
+            scene.run_with(&line, &[], "guess\n").await,
+            1,
+            &["does not accept the login"],
+        );
+    }
+
+    // A helper program of docker's.
+    let helper = scene.write(
+        "bin/docker-credential-e2e",
+        format!("#!/bin/sh\nread -r server\n[ \"$server\" = {host} ] || {{ echo 'credentials not found in native keychain'; exit 1; }}\necho '{{\"Username\":\"{USER}\",\"Secret\":\"{PASSWORD}\"}}'\n"),
+    );
+    fs_err::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", helper.parent().unwrap().display());
+    for configuration in [
+        json!({ "credHelpers": { &host: "e2e" } }),
+        json!({ "credsStore": "e2e", "auths": { &host: {} } }),
+    ] {
+        scene.docker(&configuration);
+        let line = inspect("team/web:1");
+        scene
+            .run_with(&line, &[("PATH", &path)], "")
+            .await
+            .success()
+            .unwrap();
+        refused(
+            scene.run(&line).await,
+            1,
+            &["docker-credential-e2e", "REGISTRY-012"],
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_are_bought_with_what_there_is() {
+    let scene = Scene::new();
+    let tokens = scene.bench.token_server().await.unwrap();
+    let registry = scene
+        .bench
+        .registry_with(Terms {
+            access: Access::Token(tokens.issuer()),
+            ..Terms::default()
+        })
+        .await
+        .unwrap();
+    let host = registry.host();
+    let push = |rest: &str| format!("push bundle {}", registry.reference(rest));
+    let inspect = |rest: &str| format!("inspect {} --manifest-only", registry.reference(rest));
+    refused(
+        scene.run(&push("public/web:1")).await,
+        1,
+        &["refuses access, without a login", "it may not push here"],
+    );
+    scene.docker(&json!({ "auths": { &host: auth(USER, PASSWORD) } }));
+    scene.run(&push("public/web:1")).await.success().unwrap();
+    scene
+        .run(&push("deeply/nested/team/web:1"))
+        .await
+        .success()
+        .unwrap();
+    assert!(
+        tokens.asked().contains(&format!(
+            "GET {USER} repository:deeply/nested/team/web:pull,push"
+        )),
+        "{:?}",
+        tokens.asked()
+    );
+
+    // Nobody in particular may pull what is public, and sees that the rest is closed.
+    scene.docker(&json!({}));
+    scene.run(&inspect("public/web:1")).await.success().unwrap();
+    refused(
+        scene.run(&inspect("deeply/nested/team/web:1")).await,
+        1,
+        &["without a login", "it may not pull here", "REGISTRY-003"],
+    );
+
+    // A right that is missing is not a wrong password.
+    tokens.allow("read/only", &["pull"]);
+    scene.docker(&json!({ "auths": { &host: auth(USER, PASSWORD) } }));
+    refused(
+        scene.run(&push("read/only:1")).await,
+        1,
+        &[
+            "refuses access, as e2e (401: it may not push here)",
+            "REGISTRY-003",
+        ],
+    );
+    scene.docker(&json!({ "auths": { &host: auth(USER, "guess") } }));
+    refused(
+        scene.run(&inspect("public/web:1")).await,
+        1,
+        &[
+            "the token service 127.0.0.1:",
+            "does not accept the login, as e2e (401: wrong user or password)",
+            "REGISTRY-025",
+        ],
+    );
+
+    // Identity tokens, by OAuth's exchange and where there is none.
+    scene.docker(&json!({ "auths": { &host: { "identitytoken": IDENTITY_TOKEN } } }));
+    scene
+        .run(&inspect("deeply/nested/team/web:1"))
+        .await
+        .success()
+        .unwrap();
+    tokens.answer_post(false);
+    scene
+        .run(&inspect("deeply/nested/team/web:1"))
+        .await
+        .success()
+        .unwrap();
+    tokens.answer_post(true);
+    scene.docker(&json!({ "auths": { &host: { "identitytoken": "old" } } }));
+    refused(
+        scene.run(&inspect("public/web:1")).await,
+        1,
+        &[
+            "with an identity token (401: unknown identity token)",
+            "REGISTRY-025",
+        ],
+    );
+
+    // Tokens of the registry itself, good and expired.
+    let scope = ["repository:deeply/nested/team/web:pull"];
+    let line = format!(
+        "{} --registry-token-stdin",
+        inspect("deeply/nested/team/web:1")
+    );
+    scene.docker(&json!({}));
+    let good = tokens.token(&scope).unwrap();
+    scene.run_with(&line, &[], &good).await.success().unwrap();
+    tokens.shift(-3600);
+    let expired = tokens.token(&scope).unwrap();
+    refused(
+        scene.run_with(&line, &[], &expired).await,
+        1,
+        &["does not accept the token: it has expired", "REGISTRY-025"],
+    );
+    tokens.shift(0);
+    scene.docker(&json!({ "auths": { &host: { "registrytoken": good } } }));
+    scene
+        .run(&inspect("deeply/nested/team/web:1"))
+        .await
+        .success()
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_of_both_sides_come_from_flags_and_folders() {
+    let scene = Scene::new();
+    let registry = scene
+        .bench
+        .registry_with(Terms {
+            client_certificate: true,
+            ..Terms::default()
+        })
+        .await
+        .unwrap();
+    let pki = scene.bench.pki();
+    let client = scene
+        .bench
+        .authority()
+        .client(&pki, "client", "ana", &[])
+        .unwrap();
+    let (certificate, key) = (client.certificate.display(), client.key.display());
+    let ca = registry.ca().unwrap().display();
+    let push = format!("push bundle {}", registry.reference("team/web:1"));
+    refused(
+        scene.run(&push).await,
+        1,
+        &["its issuer is not a known authority", "REGISTRY-013"],
+    );
+    let trusting = format!("{push} --registry-ca {ca}");
+    refused(
+        scene.run(&trusting).await,
+        1,
+        &["wants a client certificate", "REGISTRY-026"],
+    );
+    let complete = format!("{trusting} --registry-cert {certificate} --registry-key {key}");
+    scene.run(&complete).await.success().unwrap();
+
+    // Somebody else's authority.
+    fs_err::create_dir(scene.bench.folder().join("other")).unwrap();
+    let stranger = Workbench::new().unwrap();
+    let other = stranger
+        .authority()
+        .client(&stranger.pki(), "other", "eve", &[])
+        .unwrap();
+    let (other, other_key) = (other.certificate.display(), other.key.display());
+    let line = format!("{trusting} --registry-cert {other} --registry-key {other_key}");
+    refused(
+        scene.run(&line).await,
+        1,
+        &["does not accept the client certificate", "REGISTRY-026"],
+    );
+    let line = format!("{trusting} --registry-cert {certificate} --registry-key {other_key}");
+    refused(
+        scene.run(&line).await,
+        2,
+        &["the key is not that of the certificate"],
+    );
+    let line = format!("{trusting} --registry-cert {certificate} --registry-key {ca}");
+    refused(scene.run(&line).await, 2, &["holds no PEM private key"]);
+    let broken = scene.write(
+        "broken.pem",
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    );
+    let line = format!("{push} --registry-ca {}", broken.display());
+    refused(scene.run(&line).await, 2, &["it is not a certificate"]);
+    let line = format!(
+        "{push} --registry-ca {}",
+        scene.bench.folder().join("other").display()
+    );
+    refused(scene.run(&line).await, 2, &["holds no certificate"]);
+
+    // A folder like docker's certs.d, named by a flag and where podman looks.
+    let folder = PathBuf::from("certs.d").join(registry.host());
+    let copy =
+        |from: &Path, to: &Path| scene.write(to.to_str().unwrap(), fs_err::read(from).unwrap());
+    for base in [Path::new(""), Path::new("home/.config/containers")] {
+        let folder = base.join(&folder);
+        copy(registry.ca().unwrap(), &folder.join("ca.crt"));
+        copy(&client.certificate, &folder.join("client.cert"));
+        if base == Path::new("") {
+            let line = format!("{push} --registry-ca certs.d");
+            refused(
+                scene.run(&line).await,
+                2,
+                &["client.cert", "its key is missing"],
+            );
+        }
+        copy(&client.key, &folder.join("client.key"));
+    }
+    scene
+        .run(&format!("{push} --registry-ca certs.d"))
+        .await
+        .success()
+        .unwrap();
+    scene.run(&push).await.success().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proxies_are_used_where_the_environment_says_so() {
+    let scene = Scene::new();
+    let registry = scene
+        .bench
+        .registry_with(Terms {
+            tls: true,
+            ..Terms::default()
+        })
+        .await
+        .unwrap();
+    let proxy = Proxy::start().await.unwrap();
+    let port = registry.host().rsplit_once(':').unwrap().1.to_owned();
+    // A name that only the proxy can resolve.
+    let name = format!("registry.example.com:{port}");
+    let ca = registry.ca().unwrap().display();
+    let push = format!("push bundle {name}/team/web:1 --registry-ca {ca}");
+    let url = proxy.url();
+    scene
+        .run_with(&push, &[("HTTPS_PROXY", &url)], "")
+        .await
+        .success()
+        .unwrap();
+    assert!(proxy.asked().contains(&name), "{:?}", proxy.asked());
+
+    let before = proxy.asked().len();
+    let variables = [
+        ("HTTPS_PROXY", url.as_str()),
+        ("NO_PROXY", "registry.example.com"),
+    ];
+    refused(
+        scene.run_with(&push, &variables, "").await,
+        4,
+        &["does not answer", "REGISTRY-001"],
+    );
+    // Loopback is never behind a proxy.
+    let direct = format!(
+        "push bundle {} --registry-ca {ca}",
+        registry.reference("team/web:1")
+    );
+    scene
+        .run_with(&direct, &[("HTTPS_PROXY", &url)], "")
+        .await
+        .success()
+        .unwrap();
+    assert_eq!(proxy.asked().len(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mirrors_are_read_from_and_never_written_to() {
+    let scene = Scene::new();
+    let crane = || Terms {
+        program: Program::Crane,
+        ..Terms::default()
+    };
+    let origin: Registry = scene.bench.registry().await.unwrap();
+    let mirror = scene.bench.registry_with(crane()).await.unwrap();
+    let mut dead = scene.bench.registry_with(crane()).await.unwrap();
+    dead.kill().unwrap();
+    let reference = origin.reference("team/web:1");
+    scene
+        .run(&format!("push bundle {reference}"))
+        .await
+        .success()
+        .unwrap();
+    scene
+        .run(&format!("push bundle {}", mirror.reference("copies/web:1")))
+        .await
+        .success()
+        .unwrap();
+
+    let conf = format!(
+        "[[registry]]\nprefix = \"{origin}/team\"\n[[registry.mirror]]\nlocation = \"{dead}/x\"\n[[registry.mirror]]\nlocation = \"{mirror}/copies\"\n\
+         [[registry]]\nprefix = \"{origin}/secret\"\nblocked = true\n",
+        origin = origin.host(),
+        dead = dead.host(),
+        mirror = mirror.host(),
+    );
+    let file = scene.write("registries.conf", &conf);
+    let file = file.display();
+    let requests = |log: &str, path: &str| log.lines().filter(|line| line.contains(path)).count();
+    let reads = || {
+        let log = origin.log().unwrap();
+        requests(&log, "\"GET /v2/team/web/blobs/") + requests(&log, "/v2/team/web/manifests/1 ")
+    };
+    let before = reads();
+    let said = scene
+        .run(&format!("inspect {reference} --registries-conf {file}"))
+        .await
+        .success()
+        .unwrap();
+    // The name stays, wherever it was read.
+    assert!(said.contains(&origin.host()), "{said}");
+    assert!(!said.contains(&mirror.host()), "{said}");
+    assert!(requests(&mirror.log().unwrap(), "/v2/copies/web/") > 3);
+    assert_eq!(reads(), before);
+
+    // What the mirror does not have comes from where it is.
+    let alone = origin.reference("team/api:1");
+    scene
+        .run(&format!("push bundle {alone} --registries-conf {file}"))
+        .await
+        .success()
+        .unwrap();
+    assert_eq!(
+        requests(&mirror.log().unwrap(), "/v2/copies/api/blobs/uploads"),
+        0
+    );
+    scene
+        .run(&format!("inspect {alone} --registries-conf {file}"))
+        .await
+        .success()
+        .unwrap();
+
+    refused(
+        scene
+            .run(&format!(
+                "inspect {} --registries-conf {file}",
+                origin.reference("secret/web:1")
+            ))
+            .await,
+        3,
+        &["blocks", "REGISTRY-027"],
+    );
+    let broken = scene.write("broken.conf", "[[registry]]\nprefx = \"a.example.com\"\n");
+    let variables = [("CONTAINERS_REGISTRIES_CONF", broken.to_str().unwrap())];
+    refused(
+        scene
+            .run_with(&format!("inspect {reference}"), &variables, "")
+            .await,
+        2,
+        &["broken.conf", "prefx"],
+    );
+
+    // Where a registry has moved for good, nobody asks at its old place.
+    let moved = format!(
+        "[[registry]]\nprefix = \"{}/team\"\nlocation = \"{}/copies\"\n",
+        origin.host(),
+        mirror.host()
+    );
+    let moved = scene.write("moved.conf", moved);
+    let mut origin = origin;
+    origin.kill().unwrap();
+    scene
+        .run(&format!(
+            "inspect {reference} --registries-conf {}",
+            moved.display()
+        ))
+        .await
+        .success()
+        .unwrap();
+}
