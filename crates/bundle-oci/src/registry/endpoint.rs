@@ -58,8 +58,9 @@ impl Endpoints {
                     (Ok(answer), _) => answer,
                     (
                         Err(
-                            reason
-                            @ (Reason::Certificate { .. } | Reason::ClientCertificate { .. }),
+                            reason @ (Reason::Certificate { .. }
+                            | Reason::ClientCertificate { .. }
+                            | Reason::Settings(_)),
                         ),
                         _,
                     ) => return Err(reason),

@@ -367,7 +367,7 @@ fn in_words(cause: String) -> String {
         ("NotValidYet", "it is not valid yet"),
         ("Expired", "it has expired"),
         ("BadEncoding", "it is not a certificate"),
-        ("InconsistentKeys", "the key is not that of the certificate"),
+        ("KeyMismatch", "the key is not that of the certificate"),
     ];
     WORDS
         .iter()
