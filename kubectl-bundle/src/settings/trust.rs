@@ -29,12 +29,13 @@ pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<V
         _ if args.policy.is_empty() => Against::Keys(args.key),
         _ => Against::Policies(args.policy),
     };
+    let reference = registry::reference(&args.reference)?;
     Ok(Verify {
-        reference: registry::reference(&args.reference)?,
         against,
         trusted_root: root(args.root),
         format: args.output.map(Into::into),
-        registry: registry::settings(args.registry, environment)?,
+        registry: registry::settings(args.registry, environment)?.of(&reference),
+        reference,
     })
 }
 
