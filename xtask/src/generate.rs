@@ -1,5 +1,5 @@
 //! `cargo xtask gen`: writes the files that follow from the code, or checks that they do.
-//! What stands in them is said elsewhere: CRDs in bundle-api, diagnostics in bundle-core.
+//! What stands in them is said elsewhere: CRDs in bundle-api, diagnostics and the schema of bundle.yaml in bundle-core.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -73,6 +73,10 @@ fn files() -> Result<BTreeMap<PathBuf, String>> {
         );
     }
     files.insert("docs/diagnostics.md".into(), diagnostics());
+    files.insert(
+        "docs/bundle.schema.json".into(),
+        serde_json::to_string_pretty(&bundle_core::package::schema())? + "\n",
+    );
     Ok(files)
 }
 

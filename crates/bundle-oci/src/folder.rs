@@ -50,11 +50,11 @@ fn named(files: &Files) -> Vec<String> {
     let Some(Ok(package)) = files.get(package::FILE).map(|text| package::parse(text)) else {
         return Vec::new();
     };
-    let config = package.config.unwrap_or_default();
     // Not resources: each is a layer of its own, of any size (pack).
-    [config.schema, config.default]
+    package
+        .named_paths()
         .into_iter()
-        .flatten()
+        .map(str::to_owned)
         .collect()
 }
 

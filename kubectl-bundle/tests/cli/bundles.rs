@@ -85,7 +85,7 @@ fn says_everything_that_is_wrong_at_once() {
     ----- stdout -----
     ----- stderr -----
     error: web/bundle.yaml:5: format: detected unsupported bundle format "plain+v9" [BUNDLE-FORMAT-014]
-      hint: the format that this version reads is plain+v0
+      hint: did you mean `plain+v0`?
     error: web/manifests/c.yaml:2: the key `kind` is there twice [BUNDLE-FORMAT-005]
       hint: remove one of the two: readers disagree on which one counts
     error: web/manifests/b.yaml:1: ConfigMap/default/web: the same object is at manifests/a.yaml:1 already [BUNDLE-FORMAT-010]
@@ -228,7 +228,7 @@ fn refuses_bad_folders() {
     ----- stdout -----
     ----- stderr -----
     error: odd/bundle.yaml:8: colour: `colour` is not a field of a package [BUNDLE-FORMAT-015]
-      hint: the fields here are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, source, revision, licenses, url
+      hint: the fields here are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, maintainers, links, icon, keywords, security, source, revision, licenses, url
     ");
 }
 

@@ -6,7 +6,7 @@ mod plain;
 use std::collections::BTreeMap;
 
 use crate::{
-    diagnostic::{Findings, Severity},
+    diagnostic::{Finding, Findings, Severity, codes},
     images::{self, FoundImage, Lock},
     object::Manifest,
     package::{self, Format, Package},
@@ -50,6 +50,16 @@ pub fn read(files: &Files) -> Result<Content, Findings> {
         .map_or(Format::PlainV0, |package| package.format);
     let objects = match format {
         Format::PlainV0 => plain::read(files, &mut findings),
+        Format::RegistryV1 | Format::HelmV3 => {
+            findings.push(
+                Finding::error(
+                    codes::format::UNSUPPORTED_FORMAT,
+                    format!("the objects of {format} content cannot be read"),
+                )
+                .hint("the format that is read is plain+v0"),
+            );
+            Vec::new()
+        }
     };
     let lock = match files.get(images::LOCK_FILE).map(|text| Lock::parse(text)) {
         Some(Ok(lock)) => Some(lock),

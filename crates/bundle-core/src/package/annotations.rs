@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Format, MAX_NAME, Package, Requires, Upgrades};
+use super::{Format, Link, MAX_NAME, Maintainer, Package, Requires, Security, Upgrades};
 use crate::{
     diagnostic::{Finding, codes},
     object::is_dns_label,
@@ -22,6 +22,12 @@ pub mod keys {
     pub const REQUIRES: &str = "io.rukpak.core.bundle.requires";
     /// Upgrades, as compact JSON of the field `upgrades`.
     pub const UPGRADES: &str = "io.rukpak.core.bundle.upgrades";
+    /// What scanners need to know, as compact JSON of the field `security`.
+    pub const SECURITY: &str = "io.rukpak.core.bundle.security";
+    /// Who looks after it: `Name <address>`, comma-separated.
+    pub const AUTHORS: &str = "org.opencontainers.image.authors";
+    /// Where its documentation is.
+    pub const DOCUMENTATION: &str = "org.opencontainers.image.documentation";
     /// Name of the package.
     pub const TITLE: &str = "org.opencontainers.image.title";
     /// Version of the package.
@@ -49,18 +55,54 @@ pub fn annotations(package: &Package) -> BTreeMap<String, String> {
         (keys::VERSION, Some(package.version.to_string())),
         (keys::FORMAT, Some(package.format.to_string())),
         (keys::DESCRIPTION, package.description.clone()),
-        (keys::SOURCE, package.source.clone()),
-        (keys::REVISION, package.revision.clone()),
-        (keys::LICENSES, package.licenses.clone()),
-        (keys::URL, package.url.clone()),
+        (keys::SOURCE, package.about.source.clone()),
+        (keys::REVISION, package.about.revision.clone()),
+        (keys::LICENSES, package.about.licenses.clone()),
+        (keys::URL, package.about.url.clone()),
         (keys::KUBERNETES, package.kubernetes.as_ref().and_then(json)),
         (keys::REQUIRES, package.requires.as_ref().and_then(json)),
         (keys::UPGRADES, package.upgrades.as_ref().and_then(json)),
+        (
+            keys::SECURITY,
+            package.about.security.as_ref().and_then(json),
+        ),
+        (keys::AUTHORS, authors(&package.about.maintainers)),
+        (keys::DOCUMENTATION, documentation(&package.about.links)),
     ];
     texts
         .into_iter()
         .filter_map(|(key, text)| Some((key.to_owned(), text?)))
         .collect()
+}
+
+/// The largest sum of all annotations, in bytes: registries take manifests of 4 MiB, and admission carries them on objects.
+pub(super) const MAX_BYTES: usize = 128 << 10;
+
+/// How many bytes the annotations of a package take.
+pub(super) fn size(package: &Package) -> usize {
+    annotations(package)
+        .iter()
+        .map(|(key, value)| key.len() + value.len())
+        .sum()
+}
+
+fn authors(maintainers: &[Maintainer]) -> Option<String> {
+    let authors: Vec<String> = maintainers
+        .iter()
+        .map(|one| match one.email.as_ref().or(one.url.as_ref()) {
+            Some(address) => format!("{} <{address}>", one.name),
+            None => one.name.clone(),
+        })
+        .collect();
+    (!authors.is_empty()).then(|| authors.join(", "))
+}
+
+fn documentation(links: &[Link]) -> Option<String> {
+    let known = ["documentation", "docs", "manual"];
+    links
+        .iter()
+        .find(|link| known.contains(&link.name.to_lowercase().as_str()))
+        .map(|link| link.url.clone())
 }
 
 /// None of these types can fail to serialise: they hold text and numbers.
@@ -90,6 +132,9 @@ pub struct Facts {
     /// Which installed versions it can replace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrades: Option<Upgrades>,
+    /// What scanners need to know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub security: Option<Security>,
 }
 
 impl Facts {
@@ -116,6 +161,7 @@ impl Facts {
             kubernetes: field(annotations, keys::KUBERNETES)?,
             requires: field(annotations, keys::REQUIRES)?,
             upgrades: field(annotations, keys::UPGRADES)?,
+            security: field(annotations, keys::SECURITY)?,
         })
     }
 

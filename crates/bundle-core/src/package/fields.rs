@@ -3,7 +3,10 @@
 
 use serde_json::{Map, Value};
 
-use super::suggest;
+use super::{
+    shape::{Holds, MAX_ITEMS, MAX_TEXT, Shape},
+    suggest,
+};
 use crate::{
     diagnostic::{Code, Finding, Findings, codes},
     yaml,
@@ -12,6 +15,7 @@ use crate::{
 /// One map of the file, with its path and the findings of the whole file.
 pub(super) struct Fields<'a> {
     map: &'a Map<String, Value>,
+    shape: &'static Shape,
     path: String,
     file: &'a File<'a>,
 }
@@ -30,9 +34,27 @@ impl File<'_> {
     /// Adds a finding about the field at `path`.
     pub(super) fn report(&self, path: &str, finding: Finding) {
         let top = path.split(['.', '[']).next().unwrap_or(path);
-        let mut finding = finding.in_file(self.name).at_field(path);
+        let mut finding = finding.in_file(self.name);
+        if !path.is_empty() {
+            finding = finding.at_field(path);
+        }
         finding.place.line = yaml::line_of(self.text, top);
         self.findings.borrow_mut().push(finding);
+    }
+
+    /// The text, unless it is longer than any text here can sensibly be.
+    fn bounded<'t>(&self, path: &str, text: &'t str) -> Option<&'t str> {
+        let length = text.chars().count();
+        if length <= MAX_TEXT {
+            return Some(text);
+        }
+        self.say(
+            path,
+            codes::format::BAD_PACKAGE,
+            format!("the text has {length} characters, and at most {MAX_TEXT} fit"),
+            "keep long texts in a file of the source, and name it under `links`",
+        );
+        None
     }
 
     /// Adds a finding with this code, message and hint.
@@ -48,13 +70,14 @@ impl File<'_> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of a map, of which only `known` may be there.
+    /// The fields of a map, of which only those of `shape` may be there.
     pub(super) fn new(
         value: &'a Value,
         path: &str,
         file: &'a File<'a>,
-        known: &[&str],
+        shape: &'static Shape,
     ) -> Option<Self> {
+        let known = shape.names();
         let Value::Object(map) = value else {
             file.say(
                 path,
@@ -66,11 +89,12 @@ impl<'a> Fields<'a> {
         };
         let fields = Self {
             map,
+            shape,
             path: path.to_owned(),
             file,
         };
         for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
-            let hint = match suggest::nearest(key, known) {
+            let hint = match suggest::nearest(key, &known) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("the fields here are {}", known.join(", ")),
             };
@@ -101,7 +125,7 @@ impl<'a> Fields<'a> {
     /// A field of text that may be absent.
     pub(super) fn text(&self, key: &str) -> Option<&'a str> {
         match self.value(key)? {
-            Value::String(text) => Some(text),
+            Value::String(text) => self.file.bounded(&self.at(key), text),
             other => {
                 let hint = match other {
                     Value::Array(_) | Value::Object(_) => "write one line of text",
@@ -119,8 +143,9 @@ impl<'a> Fields<'a> {
     }
 
     /// A field of text that has to be there.
-    pub(super) fn required(&self, key: &str, example: &str) -> Option<&'a str> {
+    pub(super) fn required(&self, key: &str) -> Option<&'a str> {
         if self.value(key).is_none() {
+            let example = self.shape.field(key).map_or("", |field| field.example);
             self.file.say(
                 &self.at(key),
                 codes::format::BAD_PACKAGE,
@@ -153,28 +178,57 @@ impl<'a> Fields<'a> {
             .ok()
     }
 
+    /// A field of text that has to be there and is read further.
+    pub(super) fn required_as<T>(
+        &self,
+        key: &str,
+        parse: impl FnOnce(&str) -> Result<T, Finding>,
+    ) -> Option<T> {
+        self.read(key, self.required(key)?, parse)
+    }
+
     /// A field that is a map.
-    pub(super) fn fields(&self, key: &str, known: &[&str]) -> Option<Fields<'a>> {
-        Fields::new(self.value(key)?, &self.at(key), self.file, known)
+    pub(super) fn fields(&self, key: &str) -> Option<Fields<'a>> {
+        let Holds::Map(shape) = self.shape.field(key)?.holds else {
+            return None;
+        };
+        Fields::new(self.value(key)?, &self.at(key), self.file, shape)
     }
 
     /// A field that is a list of maps.
-    pub(super) fn list<T>(
+    pub(super) fn list<T>(&self, key: &str, read: impl Fn(&Fields<'a>) -> Option<T>) -> Vec<T> {
+        let Some(Holds::Maps(shape)) = self.shape.field(key).map(|field| &field.holds) else {
+            return Vec::new();
+        };
+        self.items(key)
+            .filter_map(|(path, item)| read(&Fields::new(item, &path, self.file, shape)?))
+            .collect()
+    }
+
+    /// A field that is a list of texts, each read further.
+    pub(super) fn texts_as<T>(
         &self,
         key: &str,
-        known: &[&str],
-        read: impl Fn(&Fields<'a>) -> Option<T>,
+        parse: impl Fn(&str) -> Result<T, Finding>,
     ) -> Vec<T> {
-        self.items(key)
-            .filter_map(|(path, item)| read(&Fields::new(item, &path, self.file, known)?))
+        self.texts(key)
+            .into_iter()
+            .filter_map(|(path, text)| {
+                parse(text)
+                    .map_err(|finding| self.file.report(&path, finding))
+                    .ok()
+            })
             .collect()
     }
 
     /// A field that is a list of texts, each with its path.
-    pub(super) fn texts(&self, key: &str) -> Vec<(String, &'a str)> {
+    fn texts(&self, key: &str) -> Vec<(String, &'a str)> {
         self.items(key)
             .filter_map(|(path, item)| match item {
-                Value::String(text) => Some((path, text.as_str())),
+                Value::String(text) => {
+                    let text = self.file.bounded(&path, text)?;
+                    Some((path, text))
+                }
                 other => {
                     let message =
                         format!("text belongs here, and this reads as {}", describe(other));
@@ -194,7 +248,20 @@ impl<'a> Fields<'a> {
         let path = self.at(key);
         let items: &[Value] = match self.value(key) {
             None => &[],
-            Some(Value::Array(items)) => items,
+            Some(Value::Array(items)) => {
+                if items.len() > MAX_ITEMS {
+                    self.file.say(
+                        &path,
+                        codes::format::BAD_PACKAGE,
+                        format!(
+                            "the list has {} items, and at most {MAX_ITEMS} are read",
+                            items.len()
+                        ),
+                        "name what matters to whoever reads this",
+                    );
+                }
+                &items[..items.len().min(MAX_ITEMS)]
+            }
             Some(other) => {
                 self.file.say(
                     &path,

@@ -4,6 +4,8 @@
 mod annotations;
 mod fields;
 mod parse;
+mod schema;
+mod shape;
 mod suggest;
 
 #[cfg(test)]
@@ -15,12 +17,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     diagnostic::{Finding, codes},
+    reference::Digest,
     version::{Kubernetes, Range},
 };
 
 pub use annotations::{Facts, annotations, keys};
-pub use parse::{API_VERSION, KIND, parse};
+pub use parse::parse;
+pub use schema::{SCHEMA_ID, schema};
 pub(crate) use suggest::nearest;
+
+/// The `apiVersion` of a package.
+pub const API_VERSION: &str = "bundle.core.rukpak.io/v1alpha1";
+/// The `kind` of a package.
+pub const KIND: &str = "Package";
 
 /// Name of the file at the root of a bundle's folder.
 pub const FILE: &str = "bundle.yaml";
@@ -33,13 +42,22 @@ pub const MAX_NAME: usize = 45;
 pub enum Format {
     /// Plain manifests in `manifests/`.
     PlainV0,
+    /// A bundle of the Operator Lifecycle Manager: `manifests/` with a ClusterServiceVersion, and `metadata/annotations.yaml`.
+    RegistryV1,
+    /// A Helm chart.
+    HelmV3,
 }
+
+/// The names of all formats.
+const FORMATS: &[&str] = &["plain+v0", "registry+v1", "helm+v3"];
 
 impl Format {
     /// Its name, as in `bundle.yaml`: `plain+v0`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PlainV0 => "plain+v0",
+            Self::RegistryV1 => "registry+v1",
+            Self::HelmV3 => "helm+v3",
         }
     }
 }
@@ -50,16 +68,17 @@ impl FromStr for Format {
     fn from_str(text: &str) -> Result<Self, Finding> {
         match text {
             "plain+v0" => Ok(Self::PlainV0),
+            "registry+v1" => Ok(Self::RegistryV1),
+            "helm+v3" => Ok(Self::HelmV3),
             other => {
+                let shown: String = other.chars().take(80).collect();
                 let finding = Finding::error(
                     codes::format::UNSUPPORTED_FORMAT,
-                    format!("detected unsupported bundle format {other:?}"),
+                    format!("detected unsupported bundle format {shown:?}"),
                 );
-                Err(match other {
-                    "registry+v1" | "helm+v3" => finding.hint(format!(
-                        "this version of kubectl-bundle cannot read {other} yet; it reads plain+v0"
-                    )),
-                    _ => finding.hint("the format that this version reads is plain+v0"),
+                Err(match suggest::nearest(other, FORMATS) {
+                    Some(meant) => finding.hint(format!("did you mean `{meant}`?")),
+                    None => finding.hint(format!("the formats are {}", FORMATS.join(", "))),
                 })
             }
         }
@@ -109,6 +128,29 @@ pub struct Package {
     /// Further content that is not for Kubernetes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Resource>,
+    /// What people and tools want to know about it.
+    #[serde(flatten)]
+    pub about: About,
+}
+
+/// What people and tools want to know about a package, and nothing depends on in a cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct About {
+    /// Who looks after it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub maintainers: Vec<Maintainer>,
+    /// Where to read more, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
+    /// An image that stands for it: a path within the bundle, or an https address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub icon: Option<String>,
+    /// Words to find it by.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keywords: Vec<String>,
+    /// What scanners need to know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub security: Option<Security>,
     /// Where its source is, as a URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
@@ -118,12 +160,81 @@ pub struct Package {
     /// Licences, as an SPDX expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub licenses: Option<String>,
-    /// Where to read more, as a URL.
+    /// Its home page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
 
+/// A person or team.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Maintainer {
+    /// Name.
+    pub name: String,
+    /// Where to write to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
+    /// Where to find them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+/// A place to read more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Link {
+    /// What is there.
+    pub name: String,
+    /// Its address.
+    pub url: String,
+}
+
+/// Whether scanners shall look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scan {
+    /// They shall.
+    Enabled,
+    /// They need not.
+    Disabled,
+}
+
+/// What scanners need to know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Security {
+    /// Whether they shall look.
+    pub scan: Scan,
+    /// Languages of the source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub languages: Vec<String>,
+    /// Paths of the source that are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<String>,
+    /// Images that are scanned; all that were found, if there are none here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<String>,
+    /// Branch that is scanned while it is developed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// Tag that is scanned before a release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<String>,
+}
+
 impl Package {
+    /// The files that it names beside its content. Not its resources, which are layers of their own.
+    pub fn named_paths(&self) -> Vec<&str> {
+        let config = self.config.as_ref();
+        let icon = self.about.icon.as_deref();
+        [
+            config.and_then(|config| config.schema.as_deref()),
+            config.and_then(|config| config.default.as_deref()),
+            icon.filter(|icon| !icon.starts_with("https://")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
     /// How messages name it: `bundle web 1.4.0`.
     pub fn title(&self) -> String {
         format!("bundle {} {}", self.name, self.version)
@@ -150,6 +261,9 @@ pub struct Requirement {
     pub name: String,
     /// Versions of it that will do.
     pub version: Range,
+    /// The one content that will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
 }
 
 /// Which installed versions a package can replace.
@@ -157,7 +271,11 @@ pub struct Requirement {
 #[serde(deny_unknown_fields)]
 pub struct Upgrades {
     /// The range of them.
-    pub from: Range,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Range>,
+    /// The lowest of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minimum: Option<semver::Version>,
 }
 
 /// An image that no manifest shows.

@@ -4,39 +4,18 @@
 use std::cell::RefCell;
 
 use super::{
-    Config, FILE, Format, Image, MAX_NAME, Package, Requirement, Requires, Resource, Upgrades,
+    API_VERSION, About, Config, FILE, Format, Image, KIND, Link, MAX_NAME, Maintainer, Package,
+    Requirement, Requires, Resource, Scan, Security, Upgrades, annotations,
     fields::{Fields, File},
+    shape::PACKAGE,
 };
 use crate::{
     diagnostic::{Finding, Findings, codes},
     object::{is_dns_label, is_dns_subdomain},
+    reference::Digest,
     version::{Kubernetes, Minor, Range, Unsupported},
     yaml,
 };
-
-/// The `apiVersion` of a package.
-pub const API_VERSION: &str = "bundle.core.rukpak.io/v1alpha1";
-/// The `kind` of a package.
-pub const KIND: &str = "Package";
-
-const FIELDS: &[&str] = &[
-    "apiVersion",
-    "kind",
-    "name",
-    "version",
-    "format",
-    "description",
-    "kubernetes",
-    "requires",
-    "upgrades",
-    "images",
-    "config",
-    "resources",
-    "source",
-    "revision",
-    "licenses",
-    "url",
-];
 
 /// Reads the text of a `bundle.yaml`.
 pub fn parse(text: &[u8]) -> Result<Package, Findings> {
@@ -58,7 +37,21 @@ pub fn parse(text: &[u8]) -> Result<Package, Findings> {
         findings: RefCell::default(),
     };
     let package =
-        Fields::new(&document.value, "", &file, FIELDS).and_then(|fields| package(&fields));
+        Fields::new(&document.value, "", &file, &PACKAGE).and_then(|fields| package(&fields));
+    if let Some(package) = &package {
+        let size = annotations::size(package);
+        if size > annotations::MAX_BYTES {
+            file.say(
+                "",
+                codes::format::BAD_PACKAGE,
+                format!(
+                    "what the manifest says about the package would take {size} bytes, and at most {} fit",
+                    annotations::MAX_BYTES
+                ),
+                "shorten descriptions, links, requirements and security",
+            );
+        }
+    }
     let findings = file.findings.into_inner();
     match package {
         Some(package) if !findings.has_errors() => Ok(package),
@@ -69,43 +62,36 @@ pub fn parse(text: &[u8]) -> Result<Package, Findings> {
 fn package(fields: &Fields<'_>) -> Option<Package> {
     constant(fields, "apiVersion", API_VERSION);
     constant(fields, "kind", KIND);
-    let name = required(fields, "name", "web", name);
-    let version = required(fields, "version", "1.4.0", semantic_version);
-    let format = required(
-        fields,
-        "format",
-        Format::PlainV0.as_str(),
-        str::parse::<Format>,
-    );
+    let name = fields.required_as("name", name);
+    let version = fields.required_as("version", semantic_version);
+    let format = fields.required_as("format", str::parse::<Format>);
     let description = fields.parsed("description", one_line);
     let kubernetes = kubernetes(fields);
     let requires = requires(fields);
     let upgrades = upgrades(fields);
-    let images = fields.list("images", &["name", "image"], |image| {
+    let images = fields.list("images", |image| {
+        let name = image.required_as("name", title);
+        let image = image.required_as("image", title);
         Some(Image {
-            name: image.required("name", "agent")?.to_owned(),
-            image: image
-                .required("image", "registry.example.com/agent:2.1.0")?
-                .to_owned(),
+            name: name?,
+            image: image?,
         })
     });
-    let config = fields
-        .fields("config", &["schema", "default"])
-        .map(|config| Config {
-            schema: config.parsed("schema", path),
-            default: config.parsed("default", path),
-        });
-    let resources = fields.list("resources", &["name", "type", "path"], |resource| {
+    let config = fields.fields("config").map(|config| Config {
+        schema: config.parsed("schema", path),
+        default: config.parsed("default", path),
+    });
+    let resources = fields.list("resources", |resource| {
+        let name = resource.required_as("name", title);
+        let kind = resource.required_as("type", title);
+        let path = resource.required_as("path", path);
         Some(Resource {
-            name: resource.required("name", "dashboards")?.to_owned(),
-            kind: resource.required("type", "grafana-dashboard")?.to_owned(),
-            path: required(resource, "path", "dashboards/", path)?,
+            name: name?,
+            kind: kind?,
+            path: path?,
         })
     });
-    let source = fields.parsed("source", one_line);
-    let revision = fields.parsed("revision", one_line);
-    let licenses = fields.parsed("licenses", one_line);
-    let url = fields.parsed("url", one_line);
+    let about = about(fields);
     Some(Package {
         name: name?,
         version: version?,
@@ -117,24 +103,61 @@ fn package(fields: &Fields<'_>) -> Option<Package> {
         images,
         config,
         resources,
-        source,
-        revision,
-        licenses,
-        url,
+        about,
     })
 }
 
-fn required<T>(
-    fields: &Fields<'_>,
-    key: &str,
-    example: &str,
-    parse: impl FnOnce(&str) -> Result<T, Finding>,
-) -> Option<T> {
-    fields.read(key, fields.required(key, example)?, parse)
+fn about(fields: &Fields<'_>) -> About {
+    About {
+        maintainers: fields.list("maintainers", |maintainer| {
+            let name = maintainer.required_as("name", title);
+            let email = maintainer.parsed("email", email);
+            let url = maintainer.parsed("url", url);
+            Some(Maintainer {
+                name: name?,
+                email,
+                url,
+            })
+        }),
+        links: fields.list("links", |link| {
+            let name = link.required_as("name", title);
+            let url = link.required_as("url", url);
+            Some(Link {
+                name: name?,
+                url: url?,
+            })
+        }),
+        icon: fields.parsed("icon", icon),
+        keywords: fields.texts_as("keywords", title),
+        security: fields.fields("security").and_then(|security| {
+            let scan = security.required_as("scan", |text| match text {
+                "enabled" => Ok(Scan::Enabled),
+                "disabled" => Ok(Scan::Disabled),
+                other => Err(bad(format!("`{other}` is neither enabled nor disabled"))
+                    .hint("write `scan: enabled` or `scan: disabled`")),
+            });
+            let security = Security {
+                scan: Scan::Disabled,
+                languages: security.texts_as("languages", title),
+                exclude: security.texts_as("exclude", title),
+                images: security.texts_as("images", title),
+                branch: security.parsed("branch", title),
+                candidate: security.parsed("candidate", title),
+            };
+            Some(Security {
+                scan: scan?,
+                ..security
+            })
+        }),
+        source: fields.parsed("source", one_line),
+        revision: fields.parsed("revision", one_line),
+        licenses: fields.parsed("licenses", one_line),
+        url: fields.parsed("url", one_line),
+    }
 }
 
 fn constant(fields: &Fields<'_>, key: &str, value: &str) {
-    let _ = required(fields, key, value, |text| {
+    let _ = fields.required_as(key, |text| {
         if text == value {
             return Ok(());
         }
@@ -143,7 +166,7 @@ fn constant(fields: &Fields<'_>, key: &str, value: &str) {
 }
 
 fn kubernetes(fields: &Fields<'_>) -> Option<Kubernetes> {
-    let fields = fields.fields("kubernetes", &["baseline", "supported", "unsupported"])?;
+    let fields = fields.fields("kubernetes")?;
     let kubernetes = Kubernetes {
         baseline: fields.parsed("baseline", str::parse::<Minor>),
         supported: fields.parsed("supported", Range::parse),
@@ -173,35 +196,42 @@ fn kubernetes(fields: &Fields<'_>) -> Option<Kubernetes> {
 }
 
 fn requires(fields: &Fields<'_>) -> Option<Requires> {
-    let fields = fields.fields("requires", &["apis", "packages"])?;
-    let apis = fields.texts("apis");
-    for (path, text) in &apis {
-        if !is_api(text) {
-            fields.file().say(
-                path,
-                codes::format::BAD_PACKAGE,
-                format!("`{text}` is not an API"),
-                "write group, version and kind: `monitoring.coreos.com/v1/ServiceMonitor`, or `v1/Node`",
-            );
-        }
-    }
+    let fields = fields.fields("requires")?;
     Some(Requires {
-        apis: apis.into_iter().map(|(_, text)| text.to_owned()).collect(),
-        packages: fields.list("packages", &["name", "version"], |package| {
-            let name = required(package, "name", "cert-manager", name);
-            let version = required(package, "version", "^1.14", Range::parse);
+        apis: fields.texts_as("apis", |text| {
+            if is_api(text) {
+                return Ok(text.to_owned());
+            }
+            Err(bad(format!("`{text}` is not an API")).hint(
+                "write group, version and kind: `monitoring.coreos.com/v1/ServiceMonitor`, or `v1/Node`",
+            ))
+        }),
+        packages: fields.list("packages", |package| {
+            let name = package.required_as("name", name);
+            let version = package.required_as("version", Range::parse);
+            let digest = package.parsed("digest", str::parse::<Digest>);
             Some(Requirement {
                 name: name?,
                 version: version?,
+                digest,
             })
         }),
     })
 }
 
 fn upgrades(fields: &Fields<'_>) -> Option<Upgrades> {
-    let fields = fields.fields("upgrades", &["from"])?;
+    let fields = fields.fields("upgrades")?;
+    if fields.value("from").is_none() && fields.value("minimum").is_none() {
+        fields.file().say(
+            &fields.at("from"),
+            codes::format::BAD_PACKAGE,
+            "there is neither a range nor a minimum",
+            "add `from: \">=1.2\"` or `minimum: 1.2.0`",
+        );
+    }
     Some(Upgrades {
-        from: required(&fields, "from", "\">=1.2\"", Range::parse)?,
+        from: fields.parsed("from", Range::parse),
+        minimum: fields.parsed("minimum", semantic_version),
     })
 }
 
@@ -286,6 +316,65 @@ fn one_line(text: &str) -> Result<String, Finding> {
         );
     }
     Ok(trimmed.to_owned())
+}
+
+/// One line that says something.
+fn title(text: &str) -> Result<String, Finding> {
+    let line = one_line(text)?;
+    if line.is_empty() {
+        return Err(
+            bad("the text is empty".to_owned()).hint("write a word, or remove the whole item")
+        );
+    }
+    Ok(line)
+}
+
+/// An address of mail: enough of a check to tell it from a name.
+fn email(text: &str) -> Result<String, Finding> {
+    let odd = |letter: char| {
+        letter.is_whitespace() || letter.is_control() || matches!(letter, '<' | '>' | ',')
+    };
+    match text.split_once('@') {
+        Some((user, host))
+            if !user.is_empty()
+                && !host.is_empty()
+                && !host.contains('@')
+                && !text.contains(odd) =>
+        {
+            Ok(text.to_owned())
+        }
+        _ => Err(bad(format!("`{text}` is not an address of mail"))
+            .hint("write it alone, such as `team@example.com`; names belong into `name`")),
+    }
+}
+
+/// An address that a browser opens.
+fn url(text: &str) -> Result<String, Finding> {
+    let rest = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"));
+    let fits = rest.is_some_and(|rest| {
+        !rest.is_empty()
+            && !rest.starts_with(['/', '?', '#'])
+            && !rest.contains(|letter: char| letter.is_whitespace() || letter.is_control())
+    });
+    if fits {
+        return Ok(text.to_owned());
+    }
+    Err(bad(format!("`{text}` is not an address"))
+        .hint("write it with its scheme: `https://example.com/docs`"))
+}
+
+/// An image: beside the manifests, or where every browser gets it.
+fn icon(text: &str) -> Result<String, Finding> {
+    if text.starts_with("https://") {
+        return url(text);
+    }
+    if text.starts_with("http:") {
+        return Err(bad(format!("`{text}` would be fetched without encryption"))
+            .hint("use an https address, or put the file into the bundle"));
+    }
+    path(text)
 }
 
 /// A path within the bundle.

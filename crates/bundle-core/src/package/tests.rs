@@ -14,8 +14,8 @@ version: 1.4.0
 format: plain+v0
 description: One line that `inspect` shows.
 kubernetes: {baseline: "1.33", supported: ">=1.31 <1.38", unsupported: Reject}
-requires: {apis: [monitoring.coreos.com/v1/ServiceMonitor, v1/Node], packages: [{name: cert-manager, version: ^1.14}]}
-upgrades: {from: ">=1.2"}
+requires: {apis: [monitoring.coreos.com/v1/ServiceMonitor, v1/Node], packages: [{name: cert-manager, version: ^1.14, digest: "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}]}
+upgrades: {from: ">=1.2", minimum: 1.2.1}
 images: [{name: agent, image: registry.example.com/agent:2.1.0}]
 config: {schema: config.schema.json, default: config.yaml}
 resources: [{name: dashboards, type: grafana-dashboard, path: dashboards/}]
@@ -23,6 +23,11 @@ source: https://git.example.com/web
 revision: 3f2c1a
 licenses: Apache-2.0
 url: https://example.com/web
+maintainers: [{name: Team Web, email: web@example.com}, {name: Ana, url: https://example.com/ana}, {name: Bo}]
+links: [{name: repository, url: https://git.example.com/web}, {name: Documentation, url: https://example.com/docs}]
+icon: icon.svg
+keywords: [web, page]
+security: {scan: enabled, languages: [go], exclude: ["**/*_test.go"], images: [registry.example.com/agent:2.1.0], branch: main, candidate: 1.4.0-rc.1}
 "#;
 
 const HEAD: &str = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\n";
@@ -46,15 +51,29 @@ fn said(text: &str) -> Vec<String> {
 fn reads_all_fields() {
     let package = parse(FULL.as_bytes()).unwrap();
     assert_eq!(package.title(), "bundle web 1.4.0");
-    let kubernetes = package.kubernetes.unwrap();
+    let kubernetes = package.kubernetes.clone().unwrap();
     assert_eq!(kubernetes.to_string(), ">=1.31 <1.38");
     assert_eq!(kubernetes.unsupported, Unsupported::Reject);
     assert_eq!(
-        package.requires.unwrap().packages[0].version.as_str(),
+        package.requires.as_ref().unwrap().packages[0]
+            .version
+            .as_str(),
         "^1.14"
     );
-    assert_eq!(package.upgrades.unwrap().from.as_str(), ">=1.2");
-    assert_eq!(package.resources[0].path, "dashboards/");
+    let upgrades = package.upgrades.clone().unwrap();
+    assert_eq!(upgrades.from.unwrap().as_str(), ">=1.2");
+    assert_eq!(upgrades.minimum.unwrap().to_string(), "1.2.1");
+    assert_eq!(
+        package.named_paths(),
+        [
+            "config.schema.json",
+            "config.yaml",
+            "icon.svg",
+            "dashboards/"
+        ]
+    );
+    assert_eq!(package.about.maintainers.len(), 3);
+    assert_eq!(package.about.security.unwrap().scan, Scan::Enabled);
 }
 
 #[test]
@@ -72,7 +91,7 @@ fn says_what_is_wrong_with_its_place_and_what_to_do() {
         ),
         (
             "owner: x\n",
-            "bundle.yaml:6: owner: `owner` is not a field of a package (the fields here are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, source, revision, licenses, url)",
+            "bundle.yaml:6: owner: `owner` is not a field of a package (the fields here are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, maintainers, links, icon, keywords, security, source, revision, licenses, url)",
         ),
         (
             "kubernetes: {suported: '*'}\n",
@@ -112,7 +131,35 @@ fn says_what_is_wrong_with_its_place_and_what_to_do() {
         ),
         (
             "upgrades: x\n",
-            "bundle.yaml:6: upgrades: a map belongs here, and this is text (its fields are from)",
+            "bundle.yaml:6: upgrades: a map belongs here, and this is text (its fields are from, minimum)",
+        ),
+        (
+            "upgrades: {}\n",
+            "bundle.yaml:6: upgrades.from: there is neither a range nor a minimum (add `from: \">=1.2\"` or `minimum: 1.2.0`)",
+        ),
+        (
+            "maintainers: [{name: Ana, email: ana}]\n",
+            "bundle.yaml:6: maintainers[0].email: `ana` is not an address of mail (write it alone, such as `team@example.com`; names belong into `name`)",
+        ),
+        (
+            "links: [{name: docs, url: example.com}]\n",
+            "bundle.yaml:6: links[0].url: `example.com` is not an address (write it with its scheme: `https://example.com/docs`)",
+        ),
+        (
+            "icon: http://example.com/icon.svg\n",
+            "bundle.yaml:6: icon: `http://example.com/icon.svg` would be fetched without encryption (use an https address, or put the file into the bundle)",
+        ),
+        (
+            "security: {scan: yes}\n",
+            "bundle.yaml:6: security.scan: text belongs here, and this reads as the boolean true (put the value in quotes)",
+        ),
+        (
+            "security: {scan: on demand}\n",
+            "bundle.yaml:6: security.scan: `on demand` is neither enabled nor disabled (write `scan: enabled` or `scan: disabled`)",
+        ),
+        (
+            "keywords: ['', web]\n",
+            "bundle.yaml:6: keywords[0]: the text is empty (write a word, or remove the whole item)",
         ),
         (
             "---\na: 1\n",
@@ -126,12 +173,12 @@ fn says_what_is_wrong_with_its_place_and_what_to_do() {
 #[test]
 fn says_all_at_once() {
     assert_eq!(
-        said("apiVersion: v1\nkind: Package\nname: Web\nversion: v1.4\nformat: helm+v3\n"),
+        said("apiVersion: v1\nkind: Package\nname: Web\nversion: v1.4\nformat: helm+v9\n"),
         [
             "bundle.yaml:1: apiVersion: `v1` is not known here (write `apiVersion: bundle.core.rukpak.io/v1alpha1`)",
             "bundle.yaml:3: name: `Web` cannot be the name of a package: only lower-case letters, digits and `-` are, and it starts and ends with a letter or digit (choose a name such as `web` or `cert-manager`)",
             "bundle.yaml:4: version: `v1.4` is not a semantic version: unexpected character 'v' while parsing major version number (try with `1.4.0`)",
-            "bundle.yaml:5: format: detected unsupported bundle format \"helm+v3\" (this version of kubectl-bundle cannot read helm+v3 yet; it reads plain+v0)",
+            "bundle.yaml:5: format: detected unsupported bundle format \"helm+v9\" (did you mean `helm+v3`?)",
         ]
     );
     assert_eq!(said("{}").len(), 5);
@@ -169,10 +216,19 @@ fn annotations_carry_what_the_package_says() {
         ),
         (
             keys::REQUIRES,
-            r#"{"apis":["monitoring.coreos.com/v1/ServiceMonitor","v1/Node"],"packages":[{"name":"cert-manager","version":"^1.14"}]}"#,
+            r#"{"apis":["monitoring.coreos.com/v1/ServiceMonitor","v1/Node"],"packages":[{"name":"cert-manager","version":"^1.14","digest":"sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}]}"#,
         ),
-        (keys::UPGRADES, r#"{"from":">=1.2"}"#),
+        (
+            keys::SECURITY,
+            r#"{"scan":"enabled","languages":["go"],"exclude":["**/*_test.go"],"images":["registry.example.com/agent:2.1.0"],"branch":"main","candidate":"1.4.0-rc.1"}"#,
+        ),
+        (keys::UPGRADES, r#"{"from":">=1.2","minimum":"1.2.1"}"#),
+        (
+            keys::AUTHORS,
+            "Team Web <web@example.com>, Ana <https://example.com/ana>, Bo",
+        ),
         (keys::DESCRIPTION, "One line that `inspect` shows."),
+        (keys::DOCUMENTATION, "https://example.com/docs"),
         (keys::LICENSES, "Apache-2.0"),
         (keys::REVISION, "3f2c1a"),
         (keys::SOURCE, "https://git.example.com/web"),
@@ -221,4 +277,132 @@ fn images_of_others_have_no_facts_and_broken_ones_are_told() {
     ] {
         assert!(Facts::from_annotations(&broken).unwrap_err().hint.is_some());
     }
+}
+
+/// Files that both take, that both refuse, and that only the parser refuses, since its rule is more than a schema can say.
+#[test]
+fn parser_and_schema_agree() {
+    let validator = jsonschema::draft202012::new(&schema()).unwrap();
+    let valid = |text: &str| {
+        let documents = crate::yaml::documents(text.as_bytes(), FILE).unwrap();
+        validator.is_valid(&documents[0].value)
+    };
+    let with = |text: &str| format!("{HEAD}{SMALL}{text}");
+    let instead = |line: &str| {
+        let key = line.split(':').next().unwrap();
+        let kept: String = format!("{HEAD}{SMALL}")
+            .split_inclusive('\n')
+            .filter(|other| !other.starts_with(&format!("{key}:")))
+            .collect();
+        format!("{kept}{line}\n")
+    };
+    let good = [
+        FULL.to_owned(),
+        with(""),
+        instead("version: 1.4.0-rc.1+build.5"),
+        instead("format: registry+v1"),
+        instead("format: helm+v3"),
+        instead("name: a"),
+        with("kubernetes: {}\n"),
+        with("kubernetes: {supported: '1.29 - 1.31 || ^1.33'}\n"),
+        with("upgrades: {minimum: 0.0.1}\n"),
+        with("config: {}\n"),
+        with("icon: https://example.com/i.png?size=64\n"),
+        with("icon: images/a..b/.icon\n"),
+        with("resources: [{name: a, type: b, path: c/}]\n"),
+        with("requires: {apis: [v1/Node, example.com/v1alpha1/MyKind]}\n"),
+        with("description: ''\n"),
+        with(&format!("description: {}\n", "x".repeat(2048))),
+        with("keywords: [müller]\n"),
+    ];
+    for text in good {
+        assert!(parse(text.as_bytes()).is_ok() && valid(&text), "{text}");
+    }
+    let bad = [
+        "{}".to_owned(),
+        "[]".to_owned(),
+        HEAD.to_owned(),
+        with("colour: red\n"),
+        with("kubernetes: {suported: '*'}\n"),
+        with("kubernetes: {baseline: 1.33}\n"),
+        with("kubernetes: {baseline: v1.33}\n"),
+        with("kubernetes: {unsupported: Ignore}\n"),
+        with("kubernetes: {supported: ''}\n"),
+        with("kubernetes: {supported: 'a/b'}\n"),
+        instead("name: Web"),
+        instead("name: web-"),
+        instead(&format!("name: {}", "a".repeat(46))),
+        instead("name: 5"),
+        instead("version: '1.4'"),
+        instead("version: v1.4.0"),
+        instead("version: 01.4.0"),
+        instead("version: 1.4.0-01"),
+        instead("format: plain"),
+        instead("kind: Bundle"),
+        instead("apiVersion: v1"),
+        with("requires: {apis: [ServiceMonitor]}\n"),
+        with("requires: {apis: [a/b/c/D]}\n"),
+        with("requires: {packages: [{name: x}]}\n"),
+        with("requires: {packages: [{name: x, version: '1', digest: sha256:0}]}\n"),
+        with("images: {name: x}\n"),
+        with("images: [{name: x}]\n"),
+        with("config: {schema: ../x}\n"),
+        with("config: {schema: /x}\n"),
+        with("config: {schema: a//b}\n"),
+        with("config: {schema: 'a\\b'}\n"),
+        with("upgrades: {}\n"),
+        with("upgrades: {minimum: '1.2'}\n"),
+        with("maintainers: [{email: a@example.com}]\n"),
+        with("maintainers: [{name: Ana, email: a@b@c}]\n"),
+        with("links: [{name: docs}]\n"),
+        with("links: [{name: docs, url: 'javascript:alert(1)'}]\n"),
+        with("icon: http://example.com/i.png\n"),
+        with("icon: ../i.png\n"),
+        with("icon: https://\n"),
+        with("keywords: [' ']\n"),
+        with("keywords: web\n"),
+        with("security: {}\n"),
+        with("security: {scan: enabled, protecode: []}\n"),
+        with("description: \"a\\nb\"\n"),
+        with(&format!("description: {}\n", "x".repeat(2049))),
+        with(&format!("keywords: [{}]\n", vec!["x"; 501].join(","))),
+    ];
+    for text in bad {
+        assert!(parse(text.as_bytes()).is_err(), "the parser takes {text}");
+        assert!(!valid(&text), "the schema takes {text}");
+    }
+    let only_the_parser_refuses = [
+        instead("version: 99999999999999999999.0.0"),
+        with("kubernetes: {supported: '>1 <1'}\n"),
+        with("kubernetes: {baseline: '1.30', supported: '>=1.31'}\n"),
+        with(&format!("requires: {{apis: [v1/{}]}}\n", "A".repeat(64))),
+        with(&format!("keywords: [{}]\n", vec!["x"; 400].join(",")))
+            .replace("keywords", "security: {scan: enabled, exclude")
+            .replace(
+                "]\n",
+                &format!(",{}]}}\n", vec!["y".repeat(2000); 99].join(",")),
+            ),
+    ];
+    for text in only_the_parser_refuses {
+        assert!(parse(text.as_bytes()).is_err(), "the parser takes {text}");
+        assert!(valid(&text), "the schema refuses {text}");
+    }
+}
+
+#[test]
+fn the_table_has_every_field_that_is_read() {
+    let package = serde_json::to_value(parse(FULL.as_bytes()).unwrap()).unwrap();
+    let written: std::collections::BTreeSet<&str> = package
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    let known: std::collections::BTreeSet<&str> = shape::PACKAGE
+        .names()
+        .into_iter()
+        .filter(|name| !matches!(*name, "apiVersion" | "kind"))
+        .collect();
+    assert_eq!(written, known);
+    assert!(serde_json::to_string(&schema()).unwrap().len() < 32 << 10);
 }

@@ -1,0 +1,375 @@
+//! The fields of `bundle.yaml`, once: their names, what they hold and what they mean. The parser knows a field by this table, and the JSON Schema is made from it.
+//! Not here: rules that no table says (parse), or how the schema is written (schema).
+
+/// A map: the fields that may stand in it.
+pub(super) struct Shape {
+    /// Its fields, in the order in which a person writes them.
+    pub(super) fields: &'static [Field],
+    /// How many of its fields must be there at least.
+    pub(super) least: usize,
+}
+
+/// One field.
+pub(super) struct Field {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// What it means, for editors.
+    pub(super) doc: &'static str,
+    /// Whether it must be there.
+    pub(super) required: bool,
+    /// A value that would do.
+    pub(super) example: &'static str,
+    /// What it holds.
+    pub(super) holds: Holds,
+}
+
+/// What a field holds.
+pub(super) enum Holds {
+    /// Text.
+    Text(Text),
+    /// A list of texts.
+    Texts(Text),
+    /// A map.
+    Map(&'static Shape),
+    /// A list of maps.
+    Maps(&'static Shape),
+}
+
+/// A kind of text.
+#[derive(Clone, Copy)]
+pub(super) enum Text {
+    /// Exactly this.
+    Only(&'static str),
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// One line without control characters.
+    Line,
+    /// A name that people give to a part: one word or several, one line, not empty.
+    Title,
+    /// The name of a package.
+    Name,
+    /// A semantic version.
+    Version,
+    /// A minor version of Kubernetes.
+    Minor,
+    /// A range of versions.
+    Range,
+    /// `group/version/Kind` or `version/Kind`.
+    Api,
+    /// A digest.
+    Digest,
+    /// A path within the bundle.
+    Path,
+    /// An address that begins with https: or http:.
+    Url,
+    /// A path within the bundle, or an address that begins with https:.
+    PathOrUrl,
+    /// An address of mail.
+    Email,
+}
+
+/// The longest text, in characters.
+pub(super) const MAX_TEXT: usize = 2048;
+/// The longest list.
+pub(super) const MAX_ITEMS: usize = 500;
+
+impl Shape {
+    /// The field of that name. One that is not in the table has no name to ask for.
+    pub(super) fn field(&self, name: &str) -> Option<&'static Field> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+
+    /// The names of all fields.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        self.fields.iter().map(|field| field.name).collect()
+    }
+}
+
+const fn field(name: &'static str, holds: Holds, doc: &'static str) -> Field {
+    Field {
+        name,
+        doc,
+        required: false,
+        example: "",
+        holds,
+    }
+}
+
+const fn text(name: &'static str, kind: Text, doc: &'static str) -> Field {
+    field(name, Holds::Text(kind), doc)
+}
+
+const fn needed(name: &'static str, kind: Text, example: &'static str, doc: &'static str) -> Field {
+    Field {
+        required: true,
+        example,
+        ..text(name, kind, doc)
+    }
+}
+
+const fn shape(fields: &'static [Field]) -> Shape {
+    Shape { fields, least: 0 }
+}
+
+/// The whole file.
+pub(super) static PACKAGE: Shape = shape(&[
+    needed(
+        "apiVersion",
+        Text::Only(super::API_VERSION),
+        super::API_VERSION,
+        "The version of this file's fields.",
+    ),
+    needed(
+        "kind",
+        Text::Only(super::KIND),
+        super::KIND,
+        "What this file describes.",
+    ),
+    needed(
+        "name",
+        Text::Name,
+        "web",
+        "Name of the package: lower-case letters, digits and `-`, at most 45 characters.",
+    ),
+    needed(
+        "version",
+        Text::Version,
+        "1.4.0",
+        "Semantic version with all three numbers and without `v`.",
+    ),
+    needed(
+        "format",
+        Text::OneOf(super::FORMATS),
+        "plain+v0",
+        "How the content is laid out: plain manifests, an OLM bundle, or a Helm chart.",
+    ),
+    text(
+        "description",
+        Text::Line,
+        "One line about it, which `inspect` shows.",
+    ),
+    field(
+        "kubernetes",
+        Holds::Map(&KUBERNETES),
+        "The versions of Kubernetes that it is made for.",
+    ),
+    field(
+        "requires",
+        Holds::Map(&REQUIRES),
+        "What must be in the cluster already.",
+    ),
+    field(
+        "upgrades",
+        Holds::Map(&UPGRADES),
+        "Which installed versions it can replace.",
+    ),
+    field(
+        "images",
+        Holds::Maps(&IMAGE),
+        "Images that no manifest shows, so that they are listed, locked and copied with the others.",
+    ),
+    field(
+        "config",
+        Holds::Map(&CONFIG),
+        "Its configuration, as files of the bundle.",
+    ),
+    field(
+        "resources",
+        Holds::Maps(&RESOURCE),
+        "Further content that is not for Kubernetes.",
+    ),
+    field(
+        "maintainers",
+        Holds::Maps(&MAINTAINER),
+        "Who looks after it.",
+    ),
+    field("links", Holds::Maps(&LINK), "Where to read more, by name."),
+    text(
+        "icon",
+        Text::PathOrUrl,
+        "An image that stands for it: a file of the bundle, or an https address.",
+    ),
+    field(
+        "keywords",
+        Holds::Texts(Text::Title),
+        "Words to find it by.",
+    ),
+    field(
+        "security",
+        Holds::Map(&SECURITY),
+        "What scanners need to know.",
+    ),
+    text(
+        "source",
+        Text::Line,
+        "Where its source is, as the address of a repository.",
+    ),
+    text(
+        "revision",
+        Text::Line,
+        "Revision of the source that it was made from.",
+    ),
+    text("licenses", Text::Line, "Licences, as an SPDX expression."),
+    text("url", Text::Line, "Its home page."),
+]);
+
+static KUBERNETES: Shape = shape(&[
+    text(
+        "baseline",
+        Text::Minor,
+        "The minor version that it is developed against; every patch of it is fine. In quotes: \"1.33\".",
+    ),
+    text(
+        "supported",
+        Text::Range,
+        "The range of versions that it supports: \">=1.31 <1.38\".",
+    ),
+    text(
+        "unsupported",
+        Text::OneOf(&["Reject", "Warn"]),
+        "What happens on any other version. Default: Reject.",
+    ),
+]);
+
+static REQUIRES: Shape = shape(&[
+    field(
+        "apis",
+        Holds::Texts(Text::Api),
+        "APIs, as group/version/Kind, or version/Kind for the core group.",
+    ),
+    field(
+        "packages",
+        Holds::Maps(&REQUIREMENT),
+        "Packages that must be installed.",
+    ),
+]);
+
+static REQUIREMENT: Shape = shape(&[
+    needed("name", Text::Name, "cert-manager", "Name of the package."),
+    needed(
+        "version",
+        Text::Range,
+        "^1.14",
+        "Versions of it that will do.",
+    ),
+    text(
+        "digest",
+        Text::Digest,
+        "The one content that will do: digest of its manifest.",
+    ),
+]);
+
+static UPGRADES: Shape = Shape {
+    least: 1,
+    fields: &[
+        text(
+            "from",
+            Text::Range,
+            "Range of the versions that it can replace.",
+        ),
+        text(
+            "minimum",
+            Text::Version,
+            "The lowest version that it can replace.",
+        ),
+    ],
+};
+
+static IMAGE: Shape = shape(&[
+    needed("name", Text::Title, "agent", "Name within the bundle."),
+    needed(
+        "image",
+        Text::Title,
+        "registry.example.com/agent:2.1.0",
+        "Reference of the image.",
+    ),
+]);
+
+static CONFIG: Shape = shape(&[
+    text(
+        "schema",
+        Text::Path,
+        "JSON Schema that a configuration must meet.",
+    ),
+    text(
+        "default",
+        Text::Path,
+        "The default configuration; for a chart, values over its own.",
+    ),
+]);
+
+static RESOURCE: Shape = shape(&[
+    needed("name", Text::Title, "dashboards", "Name within the bundle."),
+    needed(
+        "type",
+        Text::Title,
+        "grafana-dashboard",
+        "What it is, for the tool that looks for it.",
+    ),
+    needed(
+        "path",
+        Text::Path,
+        "dashboards/",
+        "File of the bundle, or a folder with `/` at its end.",
+    ),
+]);
+
+static MAINTAINER: Shape = shape(&[
+    needed(
+        "name",
+        Text::Title,
+        "Team Web",
+        "Name of the person or team.",
+    ),
+    text("email", Text::Email, "Where to write to."),
+    text("url", Text::Url, "Where to find them."),
+]);
+
+static LINK: Shape = shape(&[
+    needed(
+        "name",
+        Text::Title,
+        "documentation",
+        "What is there: documentation, repository, support, …",
+    ),
+    needed(
+        "url",
+        Text::Url,
+        "https://example.com/docs",
+        "The address, with https:// or http://.",
+    ),
+]);
+
+static SECURITY: Shape = shape(&[
+    needed(
+        "scan",
+        Text::OneOf(&["enabled", "disabled"]),
+        "enabled",
+        "Whether scanners shall look at its source and images.",
+    ),
+    field(
+        "languages",
+        Holds::Texts(Text::Title),
+        "Languages of the source: go, python, …",
+    ),
+    field(
+        "exclude",
+        Holds::Texts(Text::Title),
+        "Paths of the source that are left out, as patterns.",
+    ),
+    field(
+        "images",
+        Holds::Texts(Text::Title),
+        "Images that are scanned; all that were found if there are none here.",
+    ),
+    text(
+        "branch",
+        Text::Title,
+        "Branch of the source that is scanned while it is developed.",
+    ),
+    text(
+        "candidate",
+        Text::Title,
+        "Tag of the source that is scanned before a release.",
+    ),
+]);
