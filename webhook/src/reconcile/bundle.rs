@@ -191,7 +191,7 @@ impl Turn<'_> {
 
     async fn run(&mut self) -> Result<Option<Duration>, Trouble> {
         let spec = self.checked()?;
-        super::room::is_plain(self.class)?;
+        super::room::is_built(self.class)?;
         let Source::Image {
             reference,
             pull_secret,
@@ -306,6 +306,9 @@ impl Turn<'_> {
         let pinned: &PinnedReference = decided.content.get();
         let files = content::files(self.room, pinned, pull_secret, FAILED).await?;
         let read = content::read(&files, FAILED)?;
+        self.class
+            .reads(read.format)
+            .map_err(|finding| Trouble::findings(FAILED, &finding.into(), Retry::OnChange))?;
         self.compatible(&read)?;
         let bytes = files.values().map(|file| file.len() as u64).sum();
         self.status.signed_by = verify::signed_by(&decided.signed_by);

@@ -269,7 +269,7 @@ impl Turn<'_> {
     }
 
     async fn run(&mut self) -> Result<Option<Duration>, Trouble> {
-        super::room::is_plain(self.class)?;
+        super::room::is_built(self.class)?;
         let template = self.spec.template.clone();
         let child = child::of_template(self.room, self.object, &template, &self.requester)
             .await

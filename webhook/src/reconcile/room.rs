@@ -68,15 +68,18 @@ pub(super) enum ClassFound {
 }
 
 /// Says so where a class is ours and its provisioner is not built yet.
-pub(super) fn is_plain(class: &Class) -> Result<(), Trouble> {
-    if class.provisioner == Provisioner::Plain {
+pub(super) fn is_built(class: &Class) -> Result<(), Trouble> {
+    if matches!(
+        class.provisioner,
+        Provisioner::Plain | Provisioner::Registry
+    ) {
         return Ok(());
     }
     Err(Trouble::new(
         codes::install::NOT_IMPLEMENTED,
         names::reason::UNPACK_FAILED,
         format!(
-            "class {} is of provisioner {:?}, which does nothing yet: only plain manifests are installed",
+            "class {} is of provisioner {:?}, which does nothing yet: only plain manifests and registry+v1 bundles are installed",
             class.name, class.provisioner
         ),
         Retry::OnChange,

@@ -2,6 +2,7 @@
 //! Not here: where files come from (bundle-oci, disks), what a cluster makes of the objects.
 
 mod plain;
+pub mod registry;
 
 use std::collections::BTreeMap;
 
@@ -47,16 +48,17 @@ pub fn read(files: &Files) -> Result<Content, Findings> {
     };
     let format = package
         .as_ref()
-        .map_or(Format::PlainV0, |package| package.format);
+        .map_or_else(|| detect(files), |package| package.format);
     let objects = match format {
         Format::PlainV0 => plain::read(files, &mut findings),
-        Format::RegistryV1 | Format::HelmV3 => {
+        Format::RegistryV1 => registry::read(files, &mut findings),
+        Format::HelmV3 => {
             findings.push(
                 Finding::error(
-                    codes::format::UNSUPPORTED_FORMAT,
-                    format!("the objects of {format} content cannot be read"),
+                    codes::format::NOT_RENDERED,
+                    "the content is a chart, and its objects are not known until helm renders it",
                 )
-                .hint("the format that is read is plain+v0"),
+                .hint("use plain+v0 with the output of `helm template`, where no helm is at hand"),
             );
             Vec::new()
         }
@@ -90,6 +92,15 @@ pub fn read(files: &Files) -> Result<Content, Findings> {
         lock,
         warnings: findings,
     })
+}
+
+/// The layout of files that no `bundle.yaml` explains.
+pub fn detect(files: &Files) -> Format {
+    if registry::is(files) {
+        Format::RegistryV1
+    } else {
+        Format::PlainV0
+    }
 }
 
 #[cfg(test)]

@@ -13,15 +13,36 @@ const FOLDER: &str = "manifests/";
 
 /// All objects of a plain bundle; what is wrong is added to `findings`.
 pub(super) fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
+    let before = findings.0.len();
+    let Some(objects) = flat(files, findings) else {
+        return Vec::new();
+    };
+    object::distinct(&objects, findings);
+    let nothing_else = findings.0[before..]
+        .iter()
+        .all(|finding| finding.code == codes::format::EMPTY_FILE);
+    if objects.is_empty() && nothing_else {
+        findings.push(
+            Finding::error(
+                codes::format::NO_OBJECTS,
+                "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object",
+            )
+            .hint("put at least one manifest into manifests/"),
+        );
+    }
+    objects
+}
+
+/// The objects of the files in `manifests/`, which lie there side by side; none if there is no such folder.
+pub(super) fn flat(files: &Files, findings: &mut Findings) -> Option<Vec<Manifest>> {
     let manifests: Vec<(&str, &str, &Vec<u8>)> = files
         .iter()
         .filter_map(|(path, text)| Some((path.as_str(), path.strip_prefix(FOLDER)?, text)))
         .collect();
     if manifests.is_empty() {
         findings.push(no_manifests());
-        return Vec::new();
+        return None;
     }
-    let before = findings.0.len();
     let mut objects = Vec::new();
     let mut folders = Vec::new();
     let mut allowance = yaml::Allowance::default();
@@ -45,20 +66,7 @@ pub(super) fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
             Err(errors) => findings.0.extend(errors.0),
         }
     }
-    object::distinct(&objects, findings);
-    let nothing_else = findings.0[before..]
-        .iter()
-        .all(|finding| finding.code == codes::format::EMPTY_FILE);
-    if objects.is_empty() && nothing_else {
-        findings.push(
-            Finding::error(
-                codes::format::NO_OBJECTS,
-                "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object",
-            )
-            .hint("put at least one manifest into manifests/"),
-        );
-    }
-    objects
+    Some(objects)
 }
 
 fn no_manifests() -> Finding {

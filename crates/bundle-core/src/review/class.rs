@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Finding, Findings, codes},
+    package::Format,
     policy::ClassSignatures,
 };
 
@@ -155,6 +156,35 @@ impl Class {
     /// Whether this program answers to it.
     pub fn is_ours(&self) -> bool {
         !matches!(self.provisioner, Provisioner::Foreign(_))
+    }
+
+    /// Whether a Bundle of this class may hold content of this format: each of RukPak's provisioners reads its own. What is read becomes plain objects, so
+    /// that a BundleDeployment of the plain class may install what a Bundle of the registry class holds.
+    pub fn reads(&self, format: Format) -> Result<(), Finding> {
+        let own = match self.provisioner {
+            Provisioner::Plain => Format::PlainV0,
+            Provisioner::Registry => Format::RegistryV1,
+            Provisioner::Helm => Format::HelmV3,
+            Provisioner::Foreign(_) => return Ok(()),
+        };
+        if own == format {
+            return Ok(());
+        }
+        Err(Finding::error(
+            codes::format::WRONG_CLASS,
+            format!(
+                "the content is {format}, and provisioner class {:?} reads {own}",
+                self.name
+            ),
+        )
+        .hint(format!(
+            "name a class whose provisioner reads {format}, such as core-rukpak-io-{}",
+            match format {
+                Format::PlainV0 => "plain",
+                Format::RegistryV1 => "registry",
+                Format::HelmV3 => "helm",
+            }
+        )))
     }
 
     /// What is wrong with content from `source` under this class; `field` is the path of the source.
@@ -344,5 +374,27 @@ mod tests {
                 .takes(&image("127.0.0.1:5000/web:1"), "spec.source")
                 .is_none()
         );
+    }
+
+    #[test]
+    fn each_provisioner_reads_its_own_format() {
+        for (provisioner, own, other) in [
+            ("core.rukpak.io/plain", Format::PlainV0, Format::RegistryV1),
+            (
+                "core.rukpak.io/registry",
+                Format::RegistryV1,
+                Format::PlainV0,
+            ),
+            ("core.rukpak.io/helm", Format::HelmV3, Format::RegistryV1),
+        ] {
+            let class = class(&json!({ "provisioner": provisioner }));
+            assert_eq!(class.reads(own), Ok(()));
+            let finding = class.reads(other).unwrap_err();
+            assert!(
+                finding
+                    .message
+                    .contains(&format!("the content is {other}, and provisioner class"))
+            );
+        }
     }
 }

@@ -1,0 +1,319 @@
+//! The objects that install an operator for all namespaces: namespace, accounts, roles, CRDs and workloads, named the same each time.
+//! Not here: reading the ClusterServiceVersion (csv).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    Operator,
+    csv::{Csv, Permission},
+    refused,
+};
+use crate::{
+    diagnostic::{Finding, Findings},
+    object::{self, Manifest},
+    yaml::Document,
+};
+
+/// The annotation with the namespace that an operator would like to have.
+const SUGGESTED_NAMESPACE: &str = "operatorframework.io/suggested-namespace";
+/// The annotation by which an operator learns which namespaces it serves; empty: all.
+const TARGET_NAMESPACES: &str = "olm.targetNamespaces";
+/// The account that every namespace has.
+const DEFAULT: &str = "default";
+/// The longest generated name.
+const MAX_NAME: usize = 63;
+
+/// Kinds that may lie beside the ClusterServiceVersion, and whether they live in a namespace.
+const OTHERS: [(&str, bool); 19] = [
+    ("ClusterRole", false),
+    ("ClusterRoleBinding", false),
+    ("ConfigMap", true),
+    ("ConsoleCLIDownload", false),
+    ("ConsoleLink", false),
+    ("ConsolePlugin", false),
+    ("ConsoleQuickStart", false),
+    ("ConsoleYAMLSample", false),
+    ("NetworkPolicy", true),
+    ("PodDisruptionBudget", true),
+    ("PriorityClass", false),
+    ("PrometheusRule", true),
+    ("Role", true),
+    ("RoleBinding", true),
+    ("Secret", true),
+    ("Service", true),
+    ("ServiceAccount", true),
+    ("ServiceMonitor", true),
+    ("VerticalPodAutoscaler", true),
+];
+
+pub(super) fn is_csv(object: &Manifest) -> bool {
+    object.id.kind == "ClusterServiceVersion" && object.id.group == "operators.coreos.com"
+}
+
+/// All objects, in an order that can be installed. Without errors in `findings` they are complete.
+pub(super) fn convert(
+    operator: &Operator,
+    others: Vec<Manifest>,
+    findings: &mut Findings,
+) -> Vec<Manifest> {
+    let csv = &operator.csv;
+    let refusals = refusals(csv);
+    if !refusals.is_empty() {
+        findings.0.extend(refusals);
+        return Vec::new();
+    }
+    let namespace = csv
+        .annotations
+        .get(SUGGESTED_NAMESPACE)
+        .filter(|name| !name.is_empty())
+        .cloned()
+        .unwrap_or_else(|| format!("{}-system", operator.package));
+    let mut made = Vec::new();
+    made.push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
+    made.extend(accounts(csv).into_iter().map(|name| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": name, "namespace": namespace},
+        })
+    }));
+    made.extend(roles(csv, &namespace));
+    let mut objects = written(csv, made, findings);
+    let (crds, others): (Vec<Manifest>, Vec<Manifest>) = others
+        .into_iter()
+        .partition(|object| object.id.kind == "CustomResourceDefinition");
+    objects.extend(crds);
+    for other in others {
+        objects.extend(placed(other, &namespace, findings));
+    }
+    objects.extend(written(csv, deployments(csv, &namespace), findings));
+    objects
+}
+
+/// Everything that this cannot be installed for.
+fn refusals(csv: &Csv) -> Vec<Finding> {
+    let mut refusals = Vec::new();
+    let mut refuse = |field: &str, why: String, hint: &str| {
+        refusals.push(
+            refused(why)
+                .in_file(&csv.place.0)
+                .at_line(csv.place.1)
+                .about(format!("ClusterServiceVersion/{}", csv.name))
+                .at_field(field)
+                .hint(hint),
+        );
+    };
+    let spec = &csv.spec;
+    let all = spec
+        .install_modes
+        .iter()
+        .any(|mode| mode.supported && mode.kind == "AllNamespaces");
+    if !all {
+        refuse(
+            "spec.installModes",
+            "AllNamespace install mode must be enabled".to_owned(),
+            "only operators that serve all namespaces are installed: set `supported: true` on type AllNamespaces, if it is one",
+        );
+    }
+    if !spec.apiservicedefinitions.owned.is_empty() {
+        refuse(
+            "spec.apiservicedefinitions.owned",
+            "apiServiceDefintions are not supported".to_owned(),
+            "the Operator Lifecycle Manager makes certificates for them, and nobody does here: serve CRDs instead",
+        );
+    }
+    if !spec.webhookdefinitions.is_empty() {
+        refuse(
+            "spec.webhookdefinitions",
+            "webhookDefinitions are not supported".to_owned(),
+            "the Operator Lifecycle Manager makes certificates for them, and nobody does here: use a release without webhooks, or plain manifests that bring certificates",
+        );
+    }
+    if !matches!(spec.install.strategy.as_str(), "" | "deployment") {
+        refuse(
+            "spec.install.strategy",
+            format!(
+                "install strategy {:?} is not supported",
+                spec.install.strategy
+            ),
+            "the strategy is `deployment`",
+        );
+    }
+    for (index, deployment) in spec.install.spec.deployments.iter().enumerate() {
+        if !deployment.spec.is_object() {
+            refuse(
+                &format!("spec.install.spec.deployments[{index}].spec"),
+                format!("deployment {:?} has no spec", deployment.name),
+                "`operator-sdk bundle validate` shows what is wrong with it",
+            );
+        }
+    }
+    refusals
+}
+
+fn account(name: &str) -> &str {
+    if name.is_empty() { DEFAULT } else { name }
+}
+
+/// The accounts to make, each once: those that the workloads run as and those that get permissions.
+fn accounts(csv: &Csv) -> BTreeSet<&str> {
+    let strategy = &csv.spec.install.spec;
+    let running = strategy.deployments.iter().map(|deployment| {
+        account(
+            deployment.spec["template"]["spec"]["serviceAccountName"]
+                .as_str()
+                .unwrap_or_default(),
+        )
+    });
+    let permitted = strategy
+        .permissions
+        .iter()
+        .chain(&strategy.cluster_permissions)
+        .map(|permission| account(&permission.service_account_name));
+    running
+        .chain(permitted)
+        .filter(|name| *name != DEFAULT)
+        .collect()
+}
+
+/// An operator of all namespaces has its permissions in all of them, and may see which there are.
+fn roles(csv: &Csv, namespace: &str) -> Vec<Value> {
+    let strategy = &csv.spec.install.spec;
+    let promoted = strategy.permissions.iter().map(|permission| {
+        let mut permission = permission.clone();
+        permission.rules.push(json!({
+            "apiGroups": [""],
+            "resources": ["namespaces"],
+            "verbs": ["get", "list", "watch"],
+        }));
+        permission
+    });
+    let all: BTreeMap<String, Permission> = strategy
+        .cluster_permissions
+        .iter()
+        .cloned()
+        .chain(promoted)
+        // The same permission twice has the same name, and is the same role.
+        .map(|permission| (role_name(csv, &permission), permission))
+        .collect();
+    let group = "rbac.authorization.k8s.io";
+    let version = format!("{group}/v1");
+    let (mut roles, mut bindings) = (Vec::new(), Vec::new());
+    for (name, permission) in all {
+        roles.push(json!({
+            "apiVersion": version,
+            "kind": "ClusterRole",
+            "metadata": {"name": name},
+            "rules": permission.rules,
+        }));
+        bindings.push(json!({
+            "apiVersion": version,
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+            "subjects": [{
+                "kind": "ServiceAccount",
+                "namespace": namespace,
+                "name": account(&permission.service_account_name),
+            }],
+        }));
+    }
+    roles.append(&mut bindings);
+    roles
+}
+
+/// `<csv>-<account>-<hash>`: another permission has another name, so that an upgrade never widens a role in place.
+fn role_name(csv: &Csv, permission: &Permission) -> String {
+    let account = account(&permission.service_account_name);
+    let text = json!([csv.name, account, permission.rules]).to_string();
+    let hash = hex::encode(Sha256::digest(text.as_bytes()));
+    let hash = &hash[..10];
+    let base = format!("{}-{account}", csv.name);
+    let room = MAX_NAME - hash.len() - 1;
+    let base: String = base.chars().take(room).collect();
+    format!("{base}-{hash}")
+}
+
+fn deployments(csv: &Csv, namespace: &str) -> Vec<Value> {
+    csv.spec
+        .install
+        .spec
+        .deployments
+        .iter()
+        .map(|deployment| {
+            let mut annotations = csv.annotations.clone();
+            let own = &deployment.spec["template"]["metadata"]["annotations"];
+            for (key, value) in own.as_object().into_iter().flatten() {
+                if let Some(value) = value.as_str() {
+                    annotations.insert(key.clone(), value.to_owned());
+                }
+            }
+            annotations.insert(TARGET_NAMESPACES.to_owned(), String::new());
+            let mut spec = deployment.spec.clone();
+            // The operator reads them through the downward API, so they belong on its pods.
+            merge(
+                &mut spec,
+                json!({"template": {"metadata": {"annotations": annotations}}}),
+            );
+            json!({
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {
+                    "name": deployment.name,
+                    "namespace": namespace,
+                    "labels": deployment.label,
+                },
+                "spec": spec,
+            })
+        })
+        .collect()
+}
+
+/// Puts the maps of `from` into those of `into`; everything else replaces what is there.
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+/// What lies beside the ClusterServiceVersion, in the operator's namespace where it has one.
+fn placed(mut object: Manifest, namespace: &str, findings: &mut Findings) -> Option<Manifest> {
+    let known = OTHERS.iter().find(|(kind, _)| *kind == object.id.kind);
+    let Some((_, namespaced)) = known else {
+        findings.push(
+            refused(format!(
+                "bundle contains unsupported resource: Name: {}, Kind: {}",
+                object.id.name, object.id.kind
+            ))
+            .in_file(&object.file)
+            .at_line(object.line)
+            .about(object.id.to_string())
+            .hint("a registry+v1 bundle holds only kinds that the Operator Lifecycle Manager installs; take it out, or use plain+v0"),
+        );
+        return None;
+    };
+    if *namespaced {
+        object.value["metadata"]["namespace"] = json!(namespace);
+        object.id.namespace = Some(namespace.to_owned());
+    }
+    Some(object)
+}
+
+/// Objects that were made here, with the rules that all objects meet.
+fn written(csv: &Csv, made: Vec<Value>, findings: &mut Findings) -> Vec<Manifest> {
+    let (file, line) = &csv.place;
+    made.into_iter()
+        .filter_map(|value| {
+            let document = Document { value, line: *line };
+            object::read(document, file, findings)
+        })
+        .collect()
+}

@@ -1,0 +1,179 @@
+//! What of a ClusterServiceVersion matters here: how it wants to be installed, what it may do, and what it says of itself.
+//! Not here: which of it is refused (convert).
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{diagnostic::Finding, object::Manifest};
+
+/// A ClusterServiceVersion.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Csv {
+    /// Its name, such as `memcached-operator.v0.1.0`.
+    pub name: String,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Where it stands, for findings.
+    pub(super) place: (String, usize),
+    /// What it says.
+    pub(super) spec: Spec,
+}
+
+/// Something with a name and an address: a link or a maintainer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Named {
+    /// The name.
+    pub name: String,
+    /// Address of a page.
+    pub url: String,
+    /// Address of mail.
+    pub email: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Spec {
+    pub(super) version: String,
+    pub(super) display_name: String,
+    pub(super) min_kube_version: String,
+    pub(super) keywords: Vec<String>,
+    pub(super) links: Vec<Named>,
+    pub(super) maintainers: Vec<Named>,
+    pub(super) install_modes: Vec<InstallMode>,
+    pub(super) install: Install,
+    pub(super) webhookdefinitions: Vec<Value>,
+    pub(super) apiservicedefinitions: Definitions,
+    pub(super) customresourcedefinitions: Definitions,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct InstallMode {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) supported: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Install {
+    pub(super) strategy: String,
+    pub(super) spec: Strategy,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Strategy {
+    pub(super) deployments: Vec<Deployment>,
+    pub(super) permissions: Vec<Permission>,
+    pub(super) cluster_permissions: Vec<Permission>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Deployment {
+    pub(super) name: String,
+    pub(super) label: BTreeMap<String, String>,
+    pub(super) spec: Value,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Permission {
+    pub(super) service_account_name: String,
+    pub(super) rules: Vec<Value>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Definitions {
+    pub(super) owned: Vec<Value>,
+    pub(super) required: Vec<Value>,
+}
+
+impl Csv {
+    pub(super) fn read(manifest: &Manifest) -> Result<Self, Finding> {
+        let unreadable = |error: serde_json::Error| {
+            super::refused(format!("read the ClusterServiceVersion: {error}"))
+                .in_file(&manifest.file)
+                .at_line(manifest.line)
+                .about(manifest.id.to_string())
+                .hint("`operator-sdk bundle validate` shows what is wrong with it")
+        };
+        let mut value = manifest.value.clone();
+        let annotations = match value["metadata"]["annotations"].take() {
+            Value::Null => BTreeMap::new(),
+            annotations => serde_json::from_value(annotations).map_err(unreadable)?,
+        };
+        let mut spec = value["spec"].take();
+        without_nulls(&mut spec);
+        let spec = match spec {
+            Value::Null => Spec::default(),
+            spec => serde_json::from_value(spec).map_err(unreadable)?,
+        };
+        Ok(Self {
+            name: manifest.id.name.clone(),
+            annotations,
+            place: (manifest.file.clone(), manifest.line),
+            spec,
+        })
+    }
+
+    /// The version of the operator, as it is written.
+    pub fn version(&self) -> &str {
+        &self.spec.version
+    }
+
+    /// What people call it.
+    pub fn display_name(&self) -> &str {
+        &self.spec.display_name
+    }
+
+    /// The oldest Kubernetes that it runs on, as it is written; empty if it does not say.
+    pub fn min_kubernetes(&self) -> &str {
+        &self.spec.min_kube_version
+    }
+
+    /// Words to find it by.
+    pub fn keywords(&self) -> &[String] {
+        &self.spec.keywords
+    }
+
+    /// Where to read more.
+    pub fn links(&self) -> &[Named] {
+        &self.spec.links
+    }
+
+    /// Who looks after it.
+    pub fn maintainers(&self) -> &[Named] {
+        &self.spec.maintainers
+    }
+
+    /// The custom resources of others that it needs, as `group/version/Kind`.
+    pub fn required_apis(&self) -> Vec<String> {
+        let definitions = &self.spec.customresourcedefinitions.required;
+        definitions
+            .iter()
+            .filter_map(|one| {
+                let (_, group) = one["name"].as_str()?.split_once('.')?;
+                let (version, kind) = (one["version"].as_str()?, one["kind"].as_str()?);
+                Some(format!("{group}/{version}/{kind}"))
+            })
+            .collect()
+    }
+}
+
+/// Takes out fields that are null: for the API server they are not there.
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(without_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_nulls),
+        _ => {}
+    }
+}

@@ -1,0 +1,198 @@
+//! registry+v1: a bundle of the Operator Lifecycle Manager, turned into the plain objects that install it for all namespaces.
+//! Not here: what a ClusterServiceVersion looks like (csv), and the objects made from it (convert).
+
+mod convert;
+mod csv;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{Files, plain};
+use crate::{
+    diagnostic::{Finding, Findings, codes},
+    object::Manifest,
+    yaml,
+};
+
+pub use csv::{Csv, Named};
+
+/// The file that says what kind of bundle it is, and of which package.
+pub const ANNOTATIONS: &str = "metadata/annotations.yaml";
+
+/// The annotation with the layout's name.
+const MEDIA_TYPE: &str = "operators.operatorframework.io.bundle.mediatype.v1";
+/// The annotation with the package's name.
+const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
+
+/// What a bundle says of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Operator {
+    /// Name of the package.
+    pub package: String,
+    /// Its ClusterServiceVersion.
+    pub csv: Csv,
+}
+
+/// What the bundle in `files` says of itself, for a `bundle.yaml` that is not written yet.
+pub fn operator(files: &Files) -> Result<Operator, Findings> {
+    let mut findings = Findings::default();
+    match parts(files, &mut findings) {
+        Some((operator, _)) if !findings.has_errors() => Ok(operator),
+        _ => Err(findings),
+    }
+}
+
+/// Whether files without a `bundle.yaml` are such a bundle.
+pub(super) fn is(files: &Files) -> bool {
+    files.get(ANNOTATIONS).is_some_and(|text| {
+        annotations(text).is_ok_and(|found| {
+            found
+                .get(MEDIA_TYPE)
+                .is_some_and(|layout| layout == "registry+v1")
+        })
+    })
+}
+
+/// The plain objects of a registry+v1 bundle; what is wrong is added to `findings`.
+pub(super) fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
+    let Some((operator, others)) = parts(files, findings) else {
+        return Vec::new();
+    };
+    let objects = convert::convert(&operator, others, findings);
+    crate::object::distinct(&objects, findings);
+    objects
+}
+
+fn parts(files: &Files, findings: &mut Findings) -> Option<(Operator, Vec<Manifest>)> {
+    let package = package(files, findings);
+    let objects = plain::flat(files, findings)?;
+    let (csvs, others): (Vec<Manifest>, Vec<Manifest>) =
+        objects.into_iter().partition(convert::is_csv);
+    let csv = match &csvs[..] {
+        [csv] => match Csv::read(csv) {
+            Ok(csv) => Some(csv),
+            Err(finding) => {
+                findings.push(finding);
+                None
+            }
+        },
+        [] => {
+            // A file that could not be read may be the one that is missed.
+            if !findings.has_errors() {
+                findings.push(
+                    refused("manifests/ holds no ClusterServiceVersion")
+                        .hint("a registry+v1 bundle has exactly one: `operator-sdk generate bundle` writes it"),
+                );
+            }
+            None
+        }
+        [first, more @ ..] => {
+            for other in more {
+                findings.push(
+                    refused(format!(
+                        "there is a second ClusterServiceVersion; the first is at {}:{}",
+                        first.file, first.line
+                    ))
+                    .in_file(&other.file)
+                    .at_line(other.line)
+                    .about(other.id.to_string())
+                    .hint("a bundle is one version: keep one of them"),
+                );
+            }
+            None
+        }
+    };
+    Some((
+        Operator {
+            package: package?,
+            csv: csv?,
+        },
+        others,
+    ))
+}
+
+/// The name of the package, from the annotations.
+fn package(files: &Files, findings: &mut Findings) -> Option<String> {
+    let Some(text) = files.get(ANNOTATIONS) else {
+        findings.push(
+            refused(format!("open {ANNOTATIONS}: file does not exist"))
+                .hint("a registry+v1 bundle has manifests/ and metadata/annotations.yaml, which names its package"),
+        );
+        return None;
+    };
+    let annotations = match annotations(text) {
+        Ok(annotations) => annotations,
+        Err(found) => {
+            findings.0.extend(found.0);
+            return None;
+        }
+    };
+    let bad = |key: &str, message: String, hint: String| {
+        refused(message)
+            .in_file(ANNOTATIONS)
+            .at_field(format!("annotations[{key}]"))
+            .hint(hint)
+    };
+    if let Some(layout) = annotations.get(MEDIA_TYPE)
+        && layout != "registry+v1"
+    {
+        findings.push(bad(
+            MEDIA_TYPE,
+            format!("the bundle calls itself {layout:?}"),
+            format!("write `{MEDIA_TYPE}: registry+v1`, if that is what it is"),
+        ));
+    }
+    match annotations.get(PACKAGE) {
+        Some(package) if crate::object::is_dns_subdomain(package) => Some(package.clone()),
+        Some(package) => {
+            findings.push(bad(
+                PACKAGE,
+                format!("{package:?} cannot be the name of a package"),
+                "use lower-case letters, digits, `-` and `.`".to_owned(),
+            ));
+            None
+        }
+        None => {
+            findings.push(bad(
+                PACKAGE,
+                "the name of the package is missing".to_owned(),
+                format!("add `{PACKAGE}: NAME`"),
+            ));
+            None
+        }
+    }
+}
+
+fn annotations(text: &[u8]) -> Result<BTreeMap<String, String>, Findings> {
+    #[derive(Deserialize)]
+    struct File {
+        #[serde(default)]
+        annotations: BTreeMap<String, String>,
+    }
+    let documents = yaml::documents(text, ANNOTATIONS)?;
+    let [document] = &documents[..] else {
+        return Err(refused("the file holds more than one document")
+            .in_file(ANNOTATIONS)
+            .hint("keep one, with the map `annotations`")
+            .into());
+    };
+    File::deserialize(&document.value)
+        .map(|file| file.annotations)
+        .map_err(|error| {
+            refused(format!("the annotations cannot be read: {error}"))
+                .in_file(ANNOTATIONS)
+                .hint("the file has one map, `annotations`, from text to text")
+                .into()
+        })
+}
+
+/// Why a bundle is not converted, in the frame that RukPak put around it.
+fn refused(why: impl std::fmt::Display) -> Finding {
+    Finding::error(
+        codes::format::NOT_CONVERTIBLE,
+        format!("convert registry+v1 bundle to plain+v0 bundle: {why}"),
+    )
+}
