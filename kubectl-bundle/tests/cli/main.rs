@@ -14,6 +14,7 @@ mod help;
 mod images;
 mod keys;
 mod registries;
+mod shipping;
 
 /// Runs the program and compares exit code, stdout and stderr.
 macro_rules! kb_snapshot {
