@@ -1,0 +1,205 @@
+//! Shipping with the tools of others at both ends: skopeo, crane and both cosigns read what we write, and we read what they write.
+//! Faults of registries and disks are tried in the crates themselves.
+
+use e2e::command::Command;
+use e2e::prerequisites::Program as Needed;
+use e2e::registry::{Program, Terms};
+use e2e::{Output, Registry, Tool, Workbench, bundles, packages};
+
+struct Scene {
+    bench: Workbench,
+    cncf: Registry,
+    crane: Registry,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let bench = Workbench::new().unwrap();
+        let cncf = bench.registry().await.unwrap();
+        let terms = Terms {
+            program: Program::Crane,
+            ..Terms::default()
+        };
+        let crane = bench.registry_with(terms).await.unwrap();
+        bundles::greeting(&bench.folder().join("bundle"), "1.0.0", None).unwrap();
+        Self { bench, cncf, crane }
+    }
+
+    async fn run(&self, command: Command, line: &str) -> Output {
+        command
+            .args(line.split(' '))
+            .env("BUNDLE_PASSWORD", "fixture")
+            .env("COSIGN_PASSWORD", "fixture")
+            .output()
+            .await
+            .unwrap()
+    }
+
+    async fn ours(&self, line: &str) -> String {
+        let plugin = self.bench.plugin().await.unwrap();
+        self.run(plugin, line).await.success().unwrap()
+    }
+
+    async fn tool(&self, tool: Tool, line: &str) -> String {
+        let tool = self.bench.tool(tool).await.unwrap();
+        self.run(tool, line).await.success().unwrap()
+    }
+
+    async fn skopeo(&self, line: &str) -> String {
+        let skopeo = self.bench.clean(Command::new("skopeo"));
+        self.run(skopeo, &format!("--insecure-policy {line}"))
+            .await
+            .success()
+            .unwrap()
+    }
+
+    /// A bundle in the first registry; its reference and its digest.
+    async fn pushed(&self) -> (String, String) {
+        let reference = self.cncf.reference("team/greeting:1.0.0");
+        let pinned = self.ours(&format!("push bundle {reference}")).await;
+        let digest = pinned.rsplit_once('@').unwrap().1.to_owned();
+        (reference, digest)
+    }
+
+    /// Signed in every way: by us, by cosign 3 beside it, by cosign 2 under its tag.
+    async fn signed(&self) -> (String, String) {
+        let (reference, digest) = self.pushed().await;
+        self.ours("keys generate --output-key-prefix ours").await;
+        self.tool(Tool::Cosign3, "generate-key-pair").await;
+        let pinned = format!("{}@{digest}", self.cncf.reference("team/greeting"));
+        self.ours(&format!("sign {pinned} --key ours.key")).await;
+        self.tool(Tool::Cosign3, &format!("sign --key cosign.key --use-signing-config=false --tlog-upload=false -y --allow-http-registry {pinned}"))
+            .await;
+        self.tool(
+            Tool::Cosign2,
+            &format!("sign --key cosign.key --tlog-upload=false -y --allow-http-registry {pinned}"),
+        )
+        .await;
+        self.tool(Tool::Cosign3, "trusted-root create --out root.json")
+            .await;
+        (reference, digest)
+    }
+
+    /// All three signatures hold on what is at `reference`, and it is what it was.
+    async fn holds(&self, reference: &str, digest: &str) {
+        let found = self.tool(Tool::Crane, &format!("digest {reference}")).await;
+        assert_eq!(found, digest, "{reference}");
+        self.ours(&format!("verify {reference} --key ours.pub"))
+            .await;
+        self.ours(&format!("verify {reference} --key cosign.pub"))
+            .await;
+        for key in ["ours.pub", "cosign.pub"] {
+            self.tool(Tool::Cosign3, &format!("verify --key {key} --insecure-ignore-tlog=true --trusted-root root.json --allow-http-registry {reference}"))
+                .await;
+        }
+        self.tool(Tool::Cosign2, &format!("verify --key cosign.pub --insecure-ignore-tlog=true --trusted-root root.json --allow-http-registry {reference}"))
+            .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signatures_of_every_kind_travel_along() {
+    let scene = Scene::new().await;
+    let (reference, digest) = scene.signed().await;
+    // Without a referrers API, with one, through a file, and below a prefix.
+    let served = scene.crane.reference("copied/greeting:1.0.0");
+    scene.ours(&format!("copy {reference} {served}")).await;
+    scene.holds(&served, &digest).await;
+    scene.ours(&format!("copy {served} web.tar")).await;
+    let back = scene.cncf.reference("back/greeting:1.0.0");
+    scene.ours(&format!("push web.tar {back}")).await;
+    scene.holds(&back, &digest).await;
+    scene.ours(&format!("save {reference} -o all.tar")).await;
+    let prefix = scene.crane.reference("air/gap");
+    let table = scene
+        .ours(&format!("load all.tar --to {prefix} --mirrors-out mirrors"))
+        .await;
+    let loaded = format!(
+        "{prefix}/{}/team/greeting:1.0.0",
+        scene.cncf.host().replace(':', "_")
+    );
+    assert!(
+        table.contains(&reference) && table.contains(&digest),
+        "{table}"
+    );
+    scene.holds(&loaded, &digest).await;
+    // What is there is there.
+    let plugin = scene.bench.plugin().await.unwrap();
+    let again = scene
+        .run(plugin, &format!("copy {reference} {served}"))
+        .await;
+    assert!(again.stderr.contains("nothing to do"), "{again}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn skopeo_and_crane_read_what_we_write() {
+    packages::ensure(&[Needed::Skopeo]).unwrap();
+    let scene = Scene::new().await;
+    let (reference, digest) = scene.pushed().await;
+    scene.ours(&format!("pull {reference} -o web.oci")).await;
+    scene.ours(&format!("pull {reference} -o web.tar")).await;
+    scene.ours(&format!("save {reference} -o all.tar")).await;
+    for (source, name) in [
+        ("oci:web.oci", "1.0.0"),
+        ("oci-archive:web.tar", "1.0.0"),
+        ("oci-archive:all.tar", &reference),
+    ] {
+        let raw = scene
+            .skopeo(&format!("inspect --raw {source}:{name}"))
+            .await;
+        assert!(raw.contains("schemaVersion"), "{raw}");
+        let to = scene.crane.reference("skopeo/greeting:1.0.0");
+        scene
+            .skopeo(&format!(
+                "copy --preserve-digests --dest-tls-verify=false {source}:{name} docker://{to}"
+            ))
+            .await;
+        assert_eq!(
+            scene.tool(Tool::Crane, &format!("digest {to}")).await,
+            digest
+        );
+    }
+    let to = scene.cncf.reference("crane/greeting:1.0.0");
+    scene.tool(Tool::Crane, &format!("push web.oci {to}")).await;
+    assert_eq!(
+        scene.tool(Tool::Crane, &format!("digest {to}")).await,
+        digest
+    );
+    scene
+        .tool(Tool::Crane, &format!("validate --remote {reference}"))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn we_read_what_skopeo_and_crane_write() {
+    packages::ensure(&[Needed::Skopeo]).unwrap();
+    let scene = Scene::new().await;
+    let (reference, digest) = scene.pushed().await;
+    let from = format!("--preserve-digests --src-tls-verify=false docker://{reference}");
+    scene
+        .skopeo(&format!("copy {from} oci:skopeo.oci:1.0.0"))
+        .await;
+    scene
+        .skopeo(&format!("copy {from} oci-archive:skopeo.tar:1.0.0"))
+        .await;
+    scene
+        .tool(
+            Tool::Crane,
+            &format!("pull --format=oci {reference} crane.oci"),
+        )
+        .await;
+    for (place, name) in [
+        ("skopeo.oci", "theirs/a:1.0.0"),
+        ("skopeo.tar:1.0.0", "theirs/b:1.0.0"),
+        ("crane.oci", "theirs/c:1.0.0"),
+    ] {
+        let to = scene.crane.reference(name);
+        let pinned = scene.ours(&format!("push {place} {to}")).await;
+        assert!(pinned.ends_with(&digest), "{place}: {pinned}");
+    }
+    let copied = scene.crane.reference("theirs/d:1.0.0");
+    scene
+        .skopeo(&format!("copy --src-tls-verify=false --dest-tls-verify=false --preserve-digests docker://{reference} docker://{copied}"))
+        .await;
+    scene.ours(&format!("pull {copied} -o ./copied.oci")).await;
+}
