@@ -10,11 +10,8 @@ mod page;
 mod pod;
 mod readme;
 mod reconcile;
-<<<<<<< Updated upstream
 mod registries;
-=======
 mod shipping;
->>>>>>> Stashed changes
 mod sigstore;
 mod story;
 mod tenant;
