@@ -254,7 +254,7 @@ fn verifies_against_policies() {
     error: [REGISTRY]/team/web@sha256:4cc7e585...: none of these SignaturePolicies covers [REGISTRY]/team/web, so nothing was verified [BUNDLE-TRUST-004]
       hint: check images[].glob in the policies
     ");
-    context.write("wrong.yaml", "kind: SignaturePolicy\nmetadata: {name: x}\nspec: {images: [], mode: lax}\n---\nkind: ConfigMap\n");
+    context.write("wrong.yaml", "kind: SignaturePolicy\nmetadata: {name: x}\nspec: {images: [], mode: lax}\n---\nkind: Namespace\n");
     kb_snapshot!(context, ["verify", web, "--policy", "wrong.yaml"], @r"
     exit code: 3
     ----- stdout -----
@@ -265,8 +265,8 @@ fn verifies_against_policies() {
       hint: until the policy is corrected, it refuses what it matches
     error: wrong.yaml: SignaturePolicy/x: spec.authorities: it is empty: nobody could ever satisfy the policy [BUNDLE-TRUST-003]
       hint: until the policy is corrected, it refuses what it matches
-    error: wrong.yaml:5: this is ConfigMap, not a SignaturePolicy [BUNDLE-TRUST-003]
-      hint: name files that hold SignaturePolicies only
+    error: wrong.yaml:5: this is Namespace, not a SignaturePolicy [BUNDLE-TRUST-003]
+      hint: name files that hold SignaturePolicies, and the Secrets and ConfigMaps that these name
     ");
 }
 
