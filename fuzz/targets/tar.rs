@@ -9,7 +9,22 @@ use bundle_oci::media;
 use bundle_oci::unpack::Unpacking;
 use libfuzzer_sys::fuzz_target;
 
+/// Makes the checksum of every header right: a fuzzer would never guess one, and see nothing of what is behind it.
+fn with_checksums(data: &[u8]) -> Vec<u8> {
+    let mut data = data.to_vec();
+    for block in data.chunks_exact_mut(512) {
+        if &block[257..262] == b"ustar" {
+            block[148..156].fill(b' ');
+            let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+            block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        }
+    }
+    data
+}
+
 fuzz_target!(|data: &[u8]| {
+    let data = with_checksums(data);
+    let data = data.as_slice();
     let config = format!(
         r#"{{"rootfs":{{"diff_ids":["{}"]}}}}"#,
         Digest::of(data)

@@ -8,17 +8,19 @@ use bundle_core::diagnostic::{Finding, Findings, Severity, codes};
 use bundle_core::format::{self, Content};
 use bundle_core::images::{self, Allowed, Lock};
 use bundle_core::package::{self, Package};
-use bundle_oci::pack::{self, Packed};
+use bundle_oci::pack::Packed;
 use bundle_oci::{Files, Limits, folder};
 
 use crate::failure::Outcome;
 use crate::files;
+use crate::packing::Packing;
 use crate::place::Place;
 use crate::ui::Ui;
 
 /// A folder of manifests that has been read and checked.
 pub(crate) struct Opened {
     folder: PathBuf,
+    packing: Packing,
     files: Files,
     /// The lock that was there and did not count.
     forgotten: Option<Vec<u8>>,
@@ -49,6 +51,17 @@ pub(crate) enum OldLock {
 
 /// Reads and checks a folder of manifests, and says warnings.
 pub(crate) fn open(ui: &mut Ui, path: &Path, allowed: &Allowed, lock: OldLock) -> Outcome<Opened> {
+    open_with(ui, path, allowed, lock, Packing::default())
+}
+
+/// The same, with what stands beside the content of the folder.
+pub(crate) fn open_with(
+    ui: &mut Ui,
+    path: &Path,
+    allowed: &Allowed,
+    lock: OldLock,
+    packing: Packing,
+) -> Outcome<Opened> {
     is_folder(path)?;
     let located = |findings| located(findings, path);
     let mut files = folder::read(path, &Limits::default()).map_err(located)?;
@@ -56,7 +69,8 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, allowed: &Allowed, lock: OldLock) -
         OldLock::Use => None,
         OldLock::Forget => files.remove(images::LOCK_FILE),
     };
-    let content = format::read(&files).map_err(located)?;
+    let all = packing.content(&files)?;
+    let content = format::read(&all).map_err(located)?;
     let mut found = content.warnings.clone();
     for finding in &mut found.0 {
         // What is built already keeps what it has; here it can be mended.
@@ -64,7 +78,7 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, allowed: &Allowed, lock: OldLock) -
             finding.severity = Severity::Error;
         }
     }
-    found.0.extend(check::all(&content, &files).0);
+    found.0.extend(check::all(&content, &all).0);
     found.0.extend(images::hygiene(&content.images, allowed).0);
     let found = located(found);
     if found.has_errors() {
@@ -82,6 +96,7 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, allowed: &Allowed, lock: OldLock) -
     };
     Ok(Opened {
         folder: path.to_owned(),
+        packing,
         files,
         forgotten,
         content,
@@ -98,7 +113,8 @@ impl Opened {
             files::replace(&self.folder.join(images::LOCK_FILE), &text, |_| true)?;
         }
         self.files.insert(images::LOCK_FILE.to_owned(), text);
-        self.content = format::read(&self.files).map_err(|findings| self.located(findings))?;
+        let all = self.packing.content(&self.files)?;
+        self.content = format::read(&all).map_err(|findings| self.located(findings))?;
         Ok(())
     }
 
@@ -107,13 +123,16 @@ impl Opened {
         located(findings, &self.folder)
     }
 
-    /// Packs it.
-    pub(crate) fn pack(self) -> Outcome<Built> {
+    /// Packs it, and says what could not be recorded.
+    pub(crate) fn pack(self, ui: &mut Ui) -> Outcome<Built> {
         let mut annotations = package::annotations(&self.package);
         if let Some(lock) = &self.content.lock {
             annotations.extend(images::annotation(lock));
         }
-        let packed = pack::image(&self.files, annotations)?;
+        let (files, package) = (&self.files, &self.package);
+        let packed = self
+            .packing
+            .pack(ui, &self.folder, files, package, annotations)?;
         Ok(Built {
             packed,
             content: self.content,
@@ -124,7 +143,7 @@ impl Opened {
 
 /// Reads, checks and packs a folder of manifests, and says warnings.
 pub(crate) fn build(ui: &mut Ui, path: &Path) -> Outcome<Built> {
-    open(ui, path, &Allowed::default(), OldLock::Use)?.pack()
+    open(ui, path, &Allowed::default(), OldLock::Use)?.pack(ui)
 }
 
 fn is_folder(path: &Path) -> Outcome {

@@ -8,8 +8,11 @@ mod content;
 mod exit;
 mod failure;
 mod files;
+mod git;
+mod image;
 mod images;
 mod lock;
+mod packing;
 mod password;
 mod place;
 mod registry;
@@ -28,6 +31,7 @@ use crate::ui::Ui;
 
 fn main() -> ExitCode {
     let environment = Environment::read();
+    packing::set_date(environment.source_date.clone());
     let (mut ui, outcome) = match args::parse() {
         Ok(cli) => {
             let mut ui = Ui::new(settings::style(&cli.global, &environment));

@@ -2,7 +2,7 @@
 //! Not here: how it got there (pack, store) and where it goes (registry).
 
 use std::fmt;
-use std::io::{self, Read, Seek as _, SeekFrom};
+use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use futures::stream::{self, BoxStream};
 use tempfile::TempPath;
 use tokio::sync::mpsc;
 
+use crate::hash::Hasher;
 use crate::limits::human;
 use crate::manifest::Descriptor;
 
@@ -162,6 +163,45 @@ impl Blob {
         }
     }
 
+    /// The same content on this machine, checked against its digest: what is somewhere else streams into a temporary file.
+    pub async fn kept_here(self) -> Result<Self, Finding> {
+        let unwritable = |error: io::Error| {
+            Finding::error(
+                codes::usage::FILE_UNWRITABLE,
+                format!("cannot keep a layer in a temporary file: {error}"),
+            )
+            .hint("make room in the folder for temporary files, or name another one with TMPDIR")
+        };
+        let mut file = match self.content {
+            BlobContent::Elsewhere(_) => {
+                let mut builder = tempfile::Builder::new();
+                let made = builder.prefix(".kubectl-bundle-").tempfile();
+                Some(made.map_err(unwritable)?)
+            }
+            _ => None,
+        };
+        let mut hash = Hasher::new();
+        let mut pieces = self.open(0);
+        while let Some(piece) = pieces.next().await {
+            let piece = piece?;
+            hash.update(&piece);
+            if let Some(file) = &mut file {
+                file.write_all(&piece).map_err(unwritable)?;
+            }
+        }
+        let found = hash.finish();
+        if found != self.descriptor.digest {
+            return Err(changed(&self.descriptor.digest, found.as_str()));
+        }
+        Ok(match file {
+            Some(file) => {
+                let part = FilePart::temporary(file.into_temp_path());
+                Self::file(self.descriptor, part)
+            }
+            None => self,
+        })
+    }
+
     /// All bytes of a small blob.
     pub async fn bytes(&self, limit: u64) -> Result<Bytes, Finding> {
         if let BlobContent::Memory(bytes) = &self.content {
@@ -276,8 +316,6 @@ fn measured(pieces: Pieces, length: u64, digest: Digest) -> Pieces {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
     use super::*;
     use crate::media;
 

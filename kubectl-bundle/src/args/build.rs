@@ -14,6 +14,9 @@ use super::{Data, Registry};
 ///
 /// Container images are found wherever pods and well-known custom resources name them; one with no tag, or with a tag that moves (`latest`,
 /// `main`, …), is refused. With `images.lock.yaml` in the folder, which --lock writes, the bundle installs the digests in it.
+///
+/// In a git checkout, its origin (without credentials) and, if the files are those of it, its commit are recorded as annotations, unless
+/// `bundle.yaml` says them. No time is written, or where SOURCE_DATE_EPOCH is set, that one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,6 +34,12 @@ Examples:
 
   # Take images of one repository whatever their tag is
   kubectl bundle build web --allow-mutable-tags=registry.example.com/team/**
+
+  # Carry dashboards and a chart along
+  kubectl bundle build web --resource grafana-dashboard@dashboards/ --resource chart:helm-chart@web-1.4.0.tgz
+
+  # Put the folder on top of another bundle
+  kubectl bundle build web --base registry.example.com/team/base:2.1.0
 
   # The digest for a script
   DIGEST=$(kubectl bundle build web)")]
@@ -56,13 +65,25 @@ pub(crate) struct Build {
         default_missing_value = "**"
     )]
     pub(crate) allow_mutable_tags: Vec<String>,
+    /// Another image to build upon: its layers stay below as they are, byte for byte, and its files are checked together with the folder's
+    #[arg(long, value_name = "REF|LAYOUT|ARCHIVE")]
+    pub(crate) base: Option<String>,
+    /// If --base is an index, the image in it for this platform, such as linux/amd64
+    #[arg(long, value_name = "OS/ARCH", requires = "base")]
+    pub(crate) platform: Option<String>,
+    /// A file or folder to carry along as a layer of its own, which installing never reads; may be repeated
+    #[arg(long, value_name = "[NAME:]TYPE@PATH")]
+    pub(crate) resource: Vec<String>,
+    /// Do not record origin and commit of the git checkout that the folder is in
+    #[arg(long)]
+    pub(crate) no_provenance: bool,
     /// Check and pack, but write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print as data
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) format: Option<Data>,
-    /// How to talk to registries, for --lock.
+    /// How to talk to registries, for --lock and --base.
     #[command(flatten)]
     pub(crate) registry: Registry,
 }

@@ -14,6 +14,7 @@ mod output;
 mod push;
 mod shipping;
 mod sign;
+mod unpack;
 mod verify;
 mod version;
 
@@ -32,6 +33,7 @@ pub(crate) use output::{Data, Object, Wide};
 pub(crate) use push::Push;
 pub(crate) use shipping::{Along, Copy, Load, Pull, Save};
 pub(crate) use sign::Sign;
+pub(crate) use unpack::Unpack;
 pub(crate) use verify::{Policy, PolicyTest, PolicyVerb, TrustRoot, Verify};
 pub(crate) use version::Version;
 
@@ -73,6 +75,8 @@ pub(crate) enum Verb {
     Load(Load),
     /// Show what a bundle is and holds
     Inspect(Inspect),
+    /// Write the files of a bundle into a folder
+    Unpack(Unpack),
     /// Make key pairs for signing
     Keys(Keys),
     /// Sign a bundle in a registry

@@ -7,10 +7,14 @@ use std::path::PathBuf;
 use bundle_core::images::{Allowed, FoundImage, Lock};
 use bundle_core::reference::Digest;
 use bundle_oci::layout;
+use bundle_oci::manifest::Platform;
+use bundle_oci::pack::Resource;
 use serde::Serialize;
 
 use crate::content::OldLock;
 use crate::failure::Outcome;
+use crate::packing::{self, Packing};
+use crate::place::Place;
 use crate::registry::RegistrySettings;
 use crate::ui::format::Format;
 use crate::ui::{Ui, safe};
@@ -25,8 +29,16 @@ pub(crate) struct Build {
     pub(crate) folder: PathBuf,
     /// Which images may have tags that move.
     pub(crate) allowed: Allowed,
-    /// How to ask for the digests of images, if they are to be locked now.
-    pub(crate) lock: Option<RegistrySettings>,
+    /// Whether the images are locked now.
+    pub(crate) lock: bool,
+    /// What it is built upon, and which image of an index.
+    pub(crate) base: Option<(Place, Option<Platform>)>,
+    /// Resources beside those of `bundle.yaml`.
+    pub(crate) resources: Vec<Resource>,
+    /// Whether git is not asked where the folder comes from.
+    pub(crate) no_provenance: bool,
+    /// How to talk to registries.
+    pub(crate) registry: RegistrySettings,
     /// The layout; named after the package if absent.
     pub(crate) output: Option<PathBuf>,
     /// Name of the image in the layout; the version if absent.
@@ -64,18 +76,30 @@ struct Image {
 impl Build {
     /// Reads, checks, packs, writes, and prints the digest.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        let old = if self.lock.is_some() {
+        let base = match &self.base {
+            Some((place, platform)) => {
+                let client = registry::client(&self.registry)?;
+                Some(packing::base(ui, &client, place, platform.as_ref()).await?)
+            }
+            None => None,
+        };
+        let packing = Packing {
+            resources: self.resources,
+            base,
+            no_provenance: self.no_provenance,
+        };
+        let old = if self.lock {
             OldLock::Forget
         } else {
             OldLock::Use
         };
-        let mut opened = content::open(ui, &self.folder, &self.allowed, old)?;
-        if let Some(settings) = &self.lock {
-            let client = registry::client(settings)?;
+        let mut opened = content::open_with(ui, &self.folder, &self.allowed, old, packing)?;
+        if self.lock {
+            let client = registry::client(&self.registry)?;
             let lock = lock::resolve(ui, &client, &opened).await?;
             opened.lock(&lock, !self.dry_run)?;
         }
-        let built = opened.pack()?;
+        let built = opened.pack(ui)?;
         let package = &built.package;
         let target = self
             .output

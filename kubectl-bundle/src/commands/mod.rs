@@ -19,6 +19,7 @@ pub(crate) mod push;
 pub(crate) mod save;
 pub(crate) mod sign;
 pub(crate) mod status;
+pub(crate) mod unpack;
 pub(crate) mod verify;
 pub(crate) mod version;
 pub(crate) mod write;
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Load(load::Load),
     /// `inspect`
     Inspect(inspect::Inspect),
+    /// `unpack`
+    Unpack(unpack::Unpack),
     /// `sign`
     Sign(sign::Sign),
     /// `verify`
@@ -83,6 +86,7 @@ impl Command {
             Self::Save(command) => in_runtime(interruptible(command.run(ui))),
             Self::Load(command) => in_runtime(interruptible(command.run(ui))),
             Self::Inspect(command) => in_runtime(command.run(ui)),
+            Self::Unpack(command) => in_runtime(command.run(ui)),
             Self::Sign(command) => in_runtime(command.run(ui)),
             Self::Verify(command) => in_runtime(command.run(ui)),
             Self::PolicyTest(command) => in_runtime(command.run(ui)),

@@ -37,6 +37,8 @@ pub(crate) struct Environment {
     config: Option<PathBuf>,
     /// `CONTAINERS_REGISTRIES_CONF`.
     registries_conf: Option<PathBuf>,
+    /// `SOURCE_DATE_EPOCH`: the one time that a build may write.
+    pub(crate) source_date: Option<String>,
     /// `BUNDLE_PASSWORD`, else `COSIGN_PASSWORD`; an empty one counts.
     pub(crate) password: Option<String>,
 }
@@ -67,6 +69,8 @@ impl Environment {
                 .map(|name| filled(name).map(PathBuf::from)),
             config: filled("XDG_CONFIG_HOME").map(PathBuf::from),
             registries_conf: filled("CONTAINERS_REGISTRIES_CONF").map(PathBuf::from),
+            source_date: filled("SOURCE_DATE_EPOCH")
+                .map(|text| text.to_string_lossy().into_owned()),
             password: env::var("BUNDLE_PASSWORD")
                 .or_else(|_| env::var("COSIGN_PASSWORD"))
                 .ok(),

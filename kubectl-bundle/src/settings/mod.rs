@@ -30,6 +30,7 @@ pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command>
         Verb::Save(args) => Command::Save(shipping::save(args, environment)?),
         Verb::Load(args) => Command::Load(shipping::load(args, environment)?),
         Verb::Inspect(args) => Command::Inspect(verbs::inspect(args, environment)?),
+        Verb::Unpack(args) => Command::Unpack(verbs::unpack(args, environment)?),
         Verb::Keys(Keys {
             verb: KeysVerb::Generate(args),
         }) => Command::KeysGenerate(verbs::generate(args, environment)),

@@ -5,12 +5,17 @@ use std::path::{Path, PathBuf};
 
 use bundle_core::images::Allowed;
 use bundle_core::version::ServerVersion;
+use bundle_oci::manifest::Platform;
 use bundle_trust::keys::KeyKind;
 
 use super::{Environment, cluster, registry, unusable};
 use crate::args::{self, KeyType};
-use crate::commands::{build, check, completion, get, inspect, keys, sign, status, version};
+use crate::commands::{
+    build, check, completion, get, inspect, keys, sign, status, unpack, version,
+};
 use crate::failure::Outcome;
+use crate::packing;
+use crate::place::Place;
 
 pub(super) fn build(args: args::Build, environment: &Environment) -> Outcome<build::Build> {
     // `-o json` means a format in every other verb; here it would make a folder called json.
@@ -36,16 +41,20 @@ pub(super) fn build(args: args::Build, environment: &Environment) -> Outcome<bui
                 .into());
         }
     }
+    let platform = platform(args.platform.as_deref())?;
+    let base = args.base.as_deref().map(Place::source).transpose()?;
+    let resources = args.resource.iter().map(|text| packing::resource(text));
+    let registry = registry::settings(args.registry, environment)?;
     Ok(build::Build {
         folder: args.folder,
+        base: base.map(|place| (place, platform)),
+        resources: resources.collect::<Result<_, _>>()?,
+        no_provenance: args.no_provenance,
         allowed: Allowed {
             patterns: args.allow_mutable_tags,
         },
-        lock: if args.lock {
-            Some(registry::settings(args.registry, environment)?)
-        } else {
-            None
-        },
+        lock: args.lock,
+        registry,
         output: args.output,
         tag: args.tag,
         dry_run: args.dry_run,
@@ -74,6 +83,23 @@ pub(super) fn inspect(args: args::Inspect, environment: &Environment) -> Outcome
         format: args.output.map(Into::into),
         registry,
     })
+}
+
+pub(super) fn unpack(args: args::Unpack, environment: &Environment) -> Outcome<unpack::Unpack> {
+    Ok(unpack::Unpack {
+        source: Place::source(&args.source)?,
+        target: args.output,
+        platform: platform(args.platform.as_deref())?,
+        force: args.force,
+        skip_unsafe: args.skip_unsafe,
+        format: args.format.map(Into::into),
+        registry: registry::settings(args.registry, environment)?,
+    })
+}
+
+fn platform(text: Option<&str>) -> Outcome<Option<Platform>> {
+    let read = text.map(str::parse).transpose();
+    Ok(read.map_err(|why: String| unusable("--platform", &why))?)
 }
 
 pub(super) fn generate(

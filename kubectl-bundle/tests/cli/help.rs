@@ -20,6 +20,7 @@ fn help_names_every_verb_and_exit_code() {
       save        Save bundles with signatures and images in one file
       load        Load such a file into a registry
       inspect     Show what a bundle is and holds
+      unpack      Write the files of a bundle into a folder
       keys        Make key pairs for signing
       sign        Sign a bundle in a registry
       verify      Verify who signed a bundle

@@ -13,6 +13,7 @@ mod cluster;
 mod help;
 mod images;
 mod keys;
+mod packing;
 mod registries;
 mod shipping;
 

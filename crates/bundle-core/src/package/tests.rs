@@ -65,12 +65,7 @@ fn reads_all_fields() {
     assert_eq!(upgrades.minimum.unwrap().to_string(), "1.2.1");
     assert_eq!(
         package.named_paths(),
-        [
-            "config.schema.json",
-            "config.yaml",
-            "icon.svg",
-            "dashboards/"
-        ]
+        ["config.schema.json", "config.yaml", "icon.svg"]
     );
     assert_eq!(package.about.maintainers.len(), 3);
     assert_eq!(package.about.security.unwrap().scan, Scan::Enabled);

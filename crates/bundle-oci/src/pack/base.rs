@@ -2,10 +2,12 @@
 //! Not here: reading it from a registry, layout or archive (store).
 
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::format::Files;
 use bundle_core::reference::Digest;
 use serde_json::Value;
 
-use crate::blob::Blob;
+use super::content;
+use crate::blob::{Blob, BlobContent};
 use crate::limits::Limits;
 use crate::manifest::Manifest;
 use crate::media;
@@ -19,6 +21,8 @@ pub struct Base {
     pub(super) digest: Digest,
     pub(super) config: Value,
     pub(super) layers: Vec<Blob>,
+    /// The configuration as it was, for reading the content.
+    written: Blob,
 }
 
 impl Base {
@@ -27,13 +31,13 @@ impl Base {
     pub fn new(
         name: Option<String>,
         manifest: &Manifest,
-        config: &[u8],
+        config_bytes: &[u8],
         layers: Vec<Blob>,
     ) -> Result<Self, Finding> {
         let unusable = |why: &str| unusable(&manifest.digest, why);
         Unpacking::new(
             &manifest.config,
-            config,
+            config_bytes,
             &manifest.layers,
             Limits::default(),
         )
@@ -42,7 +46,7 @@ impl Base {
         if !named.eq(layers.iter().map(|layer| &layer.descriptor.digest)) {
             return Err(unusable("its layers are not those of its manifest"));
         }
-        let config: Value = serde_json::from_slice(config)
+        let config: Value = serde_json::from_slice(config_bytes)
             .map_err(|error| unusable(&format!("its configuration is not JSON: {error}")))?;
         let layers = layers.into_iter().map(|mut layer| {
             // The bytes are the same under both names, and a manifest of one kind names layers of that kind.
@@ -56,7 +60,16 @@ impl Base {
             digest: manifest.digest.clone(),
             config,
             layers: layers.collect(),
+            written: Blob {
+                descriptor: manifest.config.clone(),
+                content: BlobContent::Memory(config_bytes.to_vec().into()),
+            },
         })
+    }
+
+    /// The files of its content, unpacked as if they had come from anywhere.
+    pub fn files(&self, limits: Limits) -> Result<Files, UnpackError> {
+        content(&self.written, &self.layers, limits)
     }
 
     pub(super) fn unusable(&self, why: &str) -> Finding {

@@ -51,29 +51,33 @@ impl Packed {
 
     /// The files of its content, unpacked as if they had come from anywhere; those of resources are not among them.
     pub fn files(&self, limits: Limits) -> Result<Files, UnpackError> {
-        let unreadable = |blob: &Blob, error: std::io::Error| UnpackError::Malformed {
-            what: blob.descriptor.digest.to_string(),
-            why: error.to_string(),
-        };
-        let mut config = Vec::new();
-        self.config
-            .reader()
-            .and_then(|reader| reader.take(MANIFEST_BYTES).read_to_end(&mut config))
-            .map_err(|error| unreadable(&self.config, error))?;
-        let mut unpacking = Unpacking::new(
-            &self.manifest.config,
-            &config,
-            &self.manifest.layers,
-            limits,
-        )?;
-        for (index, layer) in self.layers.iter().enumerate() {
-            if unpacking.wants(index) {
-                let reader = layer.reader().map_err(|error| unreadable(layer, error))?;
-                unpacking.layer(index, reader)?;
-            }
-        }
-        Ok(unpacking.finish())
+        content(&self.config, &self.layers, limits)
     }
+}
+
+/// The files of the content that these layers hold; those of resources are not among them.
+fn content(config: &Blob, layers: &[Blob], limits: Limits) -> Result<Files, UnpackError> {
+    let unreadable = |blob: &Blob, error: std::io::Error| UnpackError::Malformed {
+        what: blob.descriptor.digest.to_string(),
+        why: error.to_string(),
+    };
+    let mut bytes = Vec::new();
+    config
+        .reader()
+        .and_then(|reader| reader.take(MANIFEST_BYTES).read_to_end(&mut bytes))
+        .map_err(|error| unreadable(config, error))?;
+    let named: Vec<_> = layers
+        .iter()
+        .map(|layer| layer.descriptor.clone())
+        .collect();
+    let mut unpacking = Unpacking::new(&config.descriptor, &bytes, &named, limits)?;
+    for (index, layer) in layers.iter().enumerate() {
+        if unpacking.wants(index) {
+            let reader = layer.reader().map_err(|error| unreadable(layer, error))?;
+            unpacking.layer(index, reader)?;
+        }
+    }
+    Ok(unpacking.finish())
 }
 
 /// Packs a bundle: all of `files` in one layer, and what `package` says of itself in the manifest's annotations.

@@ -49,7 +49,7 @@ pub(super) fn disk(ui: &mut Ui, path: &Path, manifest_only: bool) -> Outcome<See
             patterns: vec!["**".to_owned()],
         };
         content::open(ui, path, &allowed, OldLock::Use)?
-            .pack()?
+            .pack(ui)?
             .packed
     };
     let manifest = &packed.manifest;

@@ -1,0 +1,196 @@
+//! `unpack`: an image's files onto this disk.
+//! Not here: what is safe to write (bundle-oci), and where images are (place).
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::reference::Digest;
+use bundle_oci::blob::{Blob, Pieces};
+use bundle_oci::manifest::Platform;
+use bundle_oci::unpack::disk::{self, Unpacking, Written};
+use bundle_oci::{Limits, limits};
+use bytes::{Buf as _, Bytes};
+use futures::StreamExt as _;
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use crate::failure::Outcome;
+use crate::image;
+use crate::place::Place;
+use crate::registry::{self, RegistrySettings};
+use crate::shipping;
+use crate::ui::Ui;
+use crate::ui::format::Format;
+
+/// Pieces of a layer that wait for the disk.
+const PIECES: usize = 4;
+
+/// What `unpack` needs to know.
+pub(crate) struct Unpack {
+    /// Where the image is.
+    pub(crate) source: Place,
+    /// The folder.
+    pub(crate) target: PathBuf,
+    /// Which image of an index.
+    pub(crate) platform: Option<Platform>,
+    /// Whether a folder with something in it is replaced.
+    pub(crate) force: bool,
+    /// Whether what cannot be written safely is left out.
+    pub(crate) skip_unsafe: bool,
+    /// How to print.
+    pub(crate) format: Option<Format>,
+    /// How to talk to registries.
+    pub(crate) registry: RegistrySettings,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    digest: Digest,
+    folder: String,
+    files: u64,
+    bytes: u64,
+    links: u64,
+    /// Files that lost setuid or setgid.
+    unmarked: u64,
+    left_out: Vec<String>,
+    left_out_count: u64,
+}
+
+impl Unpack {
+    /// Unpacks, and prints the folder.
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
+        shipping::interruptible(self.unpack(ui)).await
+    }
+
+    async fn unpack(self, ui: &mut Ui) -> Outcome {
+        let client = registry::client(&self.registry)?;
+        let Some(located) = self.source.open(&client).await? else {
+            return Err(Finding::error(
+                codes::usage::FILE_UNREADABLE,
+                "it is a folder already, and neither a layout nor an archive",
+            )
+            .in_file(self.source.to_string())
+            .hint("name an OCI layout or archive, or a reference, REGISTRY/REPOSITORY:TAG")
+            .into());
+        };
+        let manifest = image::choose(&located, self.platform.as_ref()).await?;
+        let place = disk::Place::prepare(&self.target, self.force)?;
+        let config = located
+            .source
+            .blob(&manifest.config)?
+            .bytes(limits::MANIFEST_BYTES)
+            .await?;
+        let mut unpacking = Unpacking::new(
+            &place.folder(),
+            &manifest.config,
+            &config,
+            &manifest.layers,
+            Limits::of_images(),
+            self.skip_unsafe,
+        )
+        .map_err(|error| error.finding())?;
+        let progress = ui.progress(&format!("unpacking {}", self.source));
+        for (index, layer) in manifest.layers.iter().enumerate() {
+            unpacking = write_layer(unpacking, index, &located.source.blob(layer)?).await?;
+        }
+        drop(progress);
+        let written = unpacking.finish().map_err(|error| error.finding())?;
+        place.keep()?;
+        self.report(ui, manifest.digest, written)
+    }
+
+    fn report(&self, ui: &mut Ui, digest: Digest, written: Written) -> Outcome {
+        for line in &written.left_out {
+            ui.note(format!("left out: {line}"));
+        }
+        let unnamed = written.left_out_count - written.left_out.len() as u64;
+        if unnamed > 0 {
+            ui.note(format!("left out: {unnamed} more"));
+        }
+        if written.unmarked > 0 {
+            ui.note(format!(
+                "{} files are setuid or setgid in the image, and are not here",
+                written.unmarked
+            ));
+        }
+        ui.note(format!(
+            "{digest}: {} files, {} bytes, {} links",
+            written.files, written.bytes, written.links
+        ));
+        let report = Report {
+            digest,
+            folder: self.target.display().to_string(),
+            files: written.files,
+            bytes: written.bytes,
+            links: written.links,
+            unmarked: written.unmarked,
+            left_out: written.left_out,
+            left_out_count: written.left_out_count,
+        };
+        if !ui.structured(self.format, &report)? {
+            ui.data(report.folder)?;
+        }
+        Ok(())
+    }
+}
+
+/// One layer: what arrives here is inflated, hashed and written on a thread that may wait.
+async fn write_layer(mut unpacking: Unpacking, index: usize, blob: &Blob) -> Outcome<Unpacking> {
+    let (pieces, source) = mpsc::channel(PIECES);
+    let work = tokio::task::spawn_blocking(move || {
+        let done = unpacking.layer(index, Arriving::new(source));
+        (unpacking, done)
+    });
+    let fed = feed(blob.open(0), pieces).await;
+    let (unpacking, done) = work.await.map_err(|_| {
+        Finding::error(
+            codes::usage::NO_RESOURCES,
+            "the thread that unpacks ended early",
+        )
+    })?;
+    // That the connection broke explains why the content is short.
+    fed?;
+    done.map_err(|error| error.finding())?;
+    Ok(unpacking)
+}
+
+async fn feed(mut from: Pieces, pieces: mpsc::Sender<Bytes>) -> Outcome {
+    while let Some(piece) = from.next().await {
+        // The other side has seen enough.
+        if pieces.send(piece?).await.is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Pieces from a channel, as something to read on a thread that may wait.
+struct Arriving {
+    source: mpsc::Receiver<Bytes>,
+    current: Bytes,
+}
+
+impl Arriving {
+    fn new(source: mpsc::Receiver<Bytes>) -> Self {
+        Self {
+            source,
+            current: Bytes::new(),
+        }
+    }
+}
+
+impl Read for Arriving {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.current.is_empty() {
+            match self.source.blocking_recv() {
+                Some(piece) => self.current = piece,
+                None => return Ok(0),
+            }
+        }
+        let taken = buffer.len().min(self.current.len());
+        self.current.copy_to_slice(&mut buffer[..taken]);
+        Ok(taken)
+    }
+}

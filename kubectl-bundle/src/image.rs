@@ -1,0 +1,63 @@
+//! The one image that is meant by a place: itself, or of an index the one for a platform.
+//! Not here: finding the place (place), and copying whole indexes (shipping).
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_oci::manifest::{Manifest, Parsed, Platform, RawManifest};
+use bundle_oci::store::Located;
+
+use crate::failure::Outcome;
+
+/// How deep indexes may lie within indexes.
+const DEPTH: usize = 3;
+
+/// The image's manifest.
+pub(crate) async fn choose(located: &Located, platform: Option<&Platform>) -> Outcome<Manifest> {
+    let mut raw: RawManifest = located.root.clone();
+    for _ in 0..=DEPTH {
+        let parsed = raw.parse().map_err(|why| {
+            Finding::error(
+                codes::registry::MALFORMED,
+                format!("{} cannot be used: {why}", raw.digest),
+            )
+            .hint("push it again")
+        })?;
+        let index = match parsed {
+            Parsed::Image(manifest) => return Ok(*manifest),
+            Parsed::Index(index) => index,
+        };
+        let named: Vec<String> = index
+            .manifests
+            .iter()
+            .filter_map(|entry| entry.platform.as_ref().map(ToString::to_string))
+            .collect();
+        let fits = |entry: &&bundle_oci::manifest::Descriptor| {
+            platform.is_some_and(|wanted| entry.platform.as_ref().is_some_and(|own| own.is(wanted)))
+        };
+        let Some(entry) = index.manifests.iter().find(fits) else {
+            let what = match platform {
+                Some(platform) => format!("{} has no image for {platform}", raw.digest),
+                None => format!("{} is an index of several images", raw.digest),
+            };
+            return Err(Finding::error(codes::registry::WRONG_MEDIA_TYPE, what)
+                .hint(if named.is_empty() {
+                    "name one of its images by digest".to_owned()
+                } else {
+                    format!("choose one with --platform: {}", named.join(", "))
+                })
+                .into());
+        };
+        raw = located.source.manifest(entry).await?.ok_or_else(|| {
+            Finding::error(
+                codes::registry::NOT_FOUND,
+                format!("{} is named, and is not there", entry.digest),
+            )
+            .hint("the source is not whole: copy it again from where it came")
+        })?;
+    }
+    Err(Finding::error(
+        codes::registry::TOO_LARGE,
+        format!("indexes lie more than {DEPTH} deep in each other"),
+    )
+    .hint("name the image by its own digest")
+    .into())
+}

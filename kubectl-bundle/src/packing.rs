@@ -1,0 +1,236 @@
+//! From a folder that was read to an image: what stands beside its content, where it comes from, what it is built upon and when.
+//! Not here: reading and checking the folder (content), and the bytes (bundle-oci).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::format::Files;
+use bundle_core::package::{Package, keys};
+use bundle_oci::Limits;
+use bundle_oci::limits::MANIFEST_BYTES;
+use bundle_oci::manifest::Platform;
+use bundle_oci::pack::{Base, Packed, Plan, Resource, SourceDate};
+use bundle_oci::registry::Client;
+
+use crate::failure::Outcome;
+use crate::place::Place;
+use crate::ui::Ui;
+use crate::{git, image};
+
+/// `SOURCE_DATE_EPOCH` of this process. Every verb that builds must see the same one, or `push DIR` would push something else than `build DIR` said.
+static DATE: OnceLock<Option<String>> = OnceLock::new();
+
+/// Says what `SOURCE_DATE_EPOCH` is, once, at the start.
+pub(crate) fn set_date(text: Option<String>) {
+    // Only the first counts: there is one environment.
+    let _ = DATE.set(text);
+}
+
+/// What an image gets besides the content of its folder.
+#[derive(Debug, Default)]
+pub(crate) struct Packing {
+    /// Resources beside those of `bundle.yaml`.
+    pub(crate) resources: Vec<Resource>,
+    /// What it is built upon.
+    pub(crate) base: Option<Base>,
+    /// Whether git is not asked where the folder comes from.
+    pub(crate) no_provenance: bool,
+}
+
+impl Packing {
+    /// The files of the whole content: those of the base, and over them those of the folder.
+    pub(crate) fn content<'a>(&self, files: &'a Files) -> Outcome<Cow<'a, Files>> {
+        let Some(base) = &self.base else {
+            return Ok(Cow::Borrowed(files));
+        };
+        let mut all = base
+            .files(Limits::default())
+            .map_err(|error| error.finding())?;
+        all.extend(
+            files
+                .iter()
+                .map(|(path, text)| (path.clone(), text.clone())),
+        );
+        Ok(Cow::Owned(all))
+    }
+
+    /// Packs the files of a folder with these annotations, and says what could not be recorded.
+    pub(crate) fn pack(
+        self,
+        ui: &mut Ui,
+        folder: &Path,
+        files: &Files,
+        package: &Package,
+        mut annotations: BTreeMap<String, String>,
+    ) -> Outcome<Packed> {
+        if !self.no_provenance {
+            record(ui, folder, files, package, &mut annotations);
+        }
+        let mut resources = of_package(folder, package)?;
+        resources.extend(self.resources);
+        let time = DATE.get().and_then(Option::as_deref);
+        let plan = Plan {
+            files: Some(files),
+            annotations,
+            resources,
+            base: self.base,
+            time: time.map(SourceDate::parse).transpose()?,
+        };
+        Ok(plan.pack()?)
+    }
+}
+
+/// Writes down where the folder comes from, unless `bundle.yaml` says so itself.
+fn record(
+    ui: &mut Ui,
+    folder: &Path,
+    files: &Files,
+    package: &Package,
+    annotations: &mut BTreeMap<String, String>,
+) {
+    let both = [keys::SOURCE, keys::REVISION];
+    if both.iter().all(|key| annotations.contains_key(*key)) {
+        return;
+    }
+    let resources = package.resources.iter().map(|resource| &resource.path);
+    let paths: Vec<String> = files.keys().chain(resources).cloned().collect();
+    let origin = git::origin(folder, &paths);
+    for note in origin.notes {
+        ui.note(note);
+    }
+    for (key, value) in both.into_iter().zip([origin.source, origin.revision]) {
+        if let Some(value) = value {
+            annotations.entry(key.to_owned()).or_insert(value);
+        }
+    }
+}
+
+/// The resources that `bundle.yaml` names. No part of their path within the folder may be a link: it could lead anywhere.
+fn of_package(folder: &Path, package: &Package) -> Result<Vec<Resource>, Findings> {
+    let mut findings = Findings::default();
+    let mut resources = Vec::new();
+    for resource in &package.resources {
+        let mut place = folder.to_owned();
+        for component in resource.path.trim_end_matches('/').split('/') {
+            place.push(component);
+            if fs_err::symlink_metadata(&place).is_ok_and(|found| found.is_symlink()) {
+                findings.push(
+                    Finding::error(
+                        codes::registry::UNSAFE_ENTRY,
+                        "a symbolic link is in the way to a resource",
+                    )
+                    .in_file(place.display().to_string())
+                    .hint("put the resource itself into the folder, or name it with --resource"),
+                );
+                break;
+            }
+        }
+        resources.push(Resource {
+            name: resource.name.clone(),
+            kind: resource.kind.clone(),
+            path: place,
+        });
+    }
+    if findings.has_errors() {
+        Err(findings)
+    } else {
+        Ok(resources)
+    }
+}
+
+/// Reads `NAME:TYPE@PATH`; without a name, it is that of the file without its ending.
+pub(crate) fn resource(text: &str) -> Result<Resource, Finding> {
+    let unusable = |why: &str| {
+        Finding::error(
+            codes::usage::BAD_ARGUMENT,
+            format!("`{}` {why}", text.escape_debug()),
+        )
+        .at_field("--resource")
+        .hint("write NAME:TYPE@PATH, such as dashboards:grafana-dashboard@./dashboards; NAME: may be left out")
+    };
+    let (left, path) = text
+        .split_once('@')
+        .ok_or_else(|| unusable("has no `@` before its path"))?;
+    let (name, kind) = left.split_once(':').unwrap_or(("", left));
+    if kind.is_empty() || path.is_empty() {
+        return Err(unusable("lacks a type or a path"));
+    }
+    let path = Path::new(path);
+    let name = match name {
+        "" => path
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .ok_or_else(|| unusable("has a path without a name"))?,
+        name => name,
+    };
+    Ok(Resource {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        path: path.to_owned(),
+    })
+}
+
+/// Reads the image to build upon: its layers come to this disk, as they are.
+pub(crate) async fn base(
+    ui: &mut Ui,
+    client: &Client,
+    place: &Place,
+    platform: Option<&Platform>,
+) -> Outcome<Base> {
+    let _progress = ui.progress(&format!("reading the base {place}"));
+    let Some(located) = place.open(client).await? else {
+        return Err(Finding::error(
+            codes::usage::FILE_UNREADABLE,
+            "a folder of manifests is no base",
+        )
+        .in_file(place.to_string())
+        .hint("build it first, and name its OCI layout")
+        .into());
+    };
+    let manifest = image::choose(&located, platform).await?;
+    let source = &located.source;
+    let config = source.blob(&manifest.config)?.bytes(MANIFEST_BYTES).await?;
+    let mut layers = Vec::new();
+    for layer in &manifest.layers {
+        layers.push(source.blob(layer)?.kept_here().await?);
+    }
+    // A path is a name on this machine only.
+    let name = match place {
+        Place::Registry(reference) => Some(match reference.tag() {
+            Some(tag) => format!("{}:{tag}", reference.name()),
+            None => reference.name(),
+        }),
+        _ => None,
+    };
+    Ok(Base::new(name, &manifest, &config, layers)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_resources_as_they_are_written() {
+        for (text, name, kind, path) in [
+            ("a:b@c/d.json", "a", "b", "c/d.json"),
+            (
+                "grafana-dashboard@c/d.json",
+                "d",
+                "grafana-dashboard",
+                "c/d.json",
+            ),
+            (":b@c/d", "d", "b", "c/d"),
+            ("a:b@c@d:e", "a", "b", "c@d:e"),
+        ] {
+            let read = resource(text).unwrap();
+            assert_eq!((read.name.as_str(), read.kind.as_str()), (name, kind));
+            assert_eq!(read.path, Path::new(path));
+        }
+        for text in ["", "a", "a:b", "@c", "a:@c", "a:b@", "b@.."] {
+            assert!(resource(text).is_err(), "{text}");
+        }
+    }
+}
