@@ -143,6 +143,20 @@ data: {{number: \"{number}\", text: a small object}}
     Ok(())
 }
 
+/// Writes a bundle of as many manifests, each a file of its own.
+pub fn many_files(folder: &Path, name: &str, count: usize) -> Result<()> {
+    package(folder, name, "1.0.0", "Many small files", None)?;
+    let manifests = folder.join("manifests");
+    fs_err::create_dir_all(&manifests)?;
+    for number in 0..count {
+        let object = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: item-{number:05}, namespace: default}}\ndata: {{number: \"{number}\"}}\n"
+        );
+        fs_err::write(manifests.join(format!("item-{number:05}.yaml")), object)?;
+    }
+    Ok(())
+}
+
 /// Copies the project's own bundle, `webhook/deploy`: package file and manifests.
 pub fn copy_deploy(folder: &Path) -> Result<()> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../webhook/deploy");

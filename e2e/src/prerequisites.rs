@@ -15,6 +15,8 @@ pub enum Program {
     Git,
     /// A C compiler, for the TLS library.
     CCompiler,
+    /// curl: the bare transfer that others are compared with.
+    Curl,
     /// util-linux' `unshare` (with `nsenter` beside it), for networks without a way out.
     Unshare,
     /// Debian's skopeo: another reader and writer of registries, layouts and archives.
@@ -41,6 +43,11 @@ impl Program {
                 "git",
                 "fetches bundles from repositories",
                 "install the package `git`",
+            ),
+            Self::Curl => (
+                "curl",
+                "transfers the same bytes with nothing around them",
+                "install the package `curl`",
             ),
             Self::Unshare => (
                 "unshare",
@@ -85,6 +92,7 @@ impl Program {
     /// The package of Debian that has it, for those that `packages` may install.
     pub(crate) const fn debian(self) -> Option<&'static str> {
         match self {
+            Self::Curl => Some("curl"),
             Self::Unshare => Some("util-linux"),
             Self::Ip => Some("iproute2"),
             Self::Skopeo => Some("skopeo"),

@@ -4,6 +4,8 @@
 mod admission;
 mod footprint;
 mod install;
+mod oci;
+mod run;
 mod table;
 
 use anyhow::{Context, Result};
@@ -36,6 +38,8 @@ enum Subject {
     Install,
     /// Size and start of the programs, memory of the pod.
     Footprint,
+    /// Packing and shipping, up to 1 GiB.
+    Oci,
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
@@ -54,6 +58,15 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         if wanted(Subject::Footprint) {
             tables.push(("footprint", footprint::measure(memory).await?));
         }
+    }
+    if wanted(Subject::Oci) {
+        let cluster = Cluster::builder()
+            .registries(2)
+            .controller_manager(false)
+            .start()
+            .await
+            .context("cannot start registries to measure on")?;
+        tables.extend(oci::measure(&cluster).await?);
     }
     for (name, table) in &tables {
         println!("\n{name}\n\n{table}");

@@ -1,0 +1,87 @@
+//! One program from start to end: how long it took, and the most memory that it held.
+//! What is run, and what the figures are compared with, is the benchmarks'.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// How often memory is looked at. The kernel keeps the peak itself: only what grows in the last moment before the end can be missed.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What one run took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cost {
+    pub(super) seconds: f64,
+    /// Peak of resident memory.
+    pub(super) mebibytes: f64,
+}
+
+/// A command with words that need no quoting, in a clean environment.
+pub(super) fn command(program: &Path, home: &Path, line: &str) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(line.split(' ').filter(|word| !word.is_empty()))
+        .env_clear()
+        .env("HOME", home)
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command
+}
+
+/// Runs it to its end, which has to be a good one.
+pub(super) fn cost(mut command: Command) -> Result<Cost> {
+    let began = Instant::now();
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {}", command.get_program().display()))?;
+    let (child, kib) = watch(child)?;
+    let seconds = began.elapsed().as_secs_f64();
+    let output = child.wait_with_output().context("cannot wait for it")?;
+    if !output.status.success() {
+        bail!(
+            "{command:?} ended with {}:\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(Cost {
+        seconds,
+        mebibytes: super::install::mebibytes(kib),
+    })
+}
+
+fn watch(mut child: Child) -> Result<(Child, u64)> {
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    loop {
+        if let Ok(text) = fs_err::read_to_string(&status) {
+            let kib = text
+                .lines()
+                .find_map(|line| line.strip_prefix("VmHWM:"))
+                .and_then(|rest| rest.trim().strip_suffix(" kB"))
+                .and_then(|number| number.parse().ok());
+            peak = peak.max(kib.unwrap_or(0));
+        }
+        if child
+            .try_wait()
+            .context("cannot ask how it goes")?
+            .is_some()
+        {
+            return Ok((child, peak));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The median by time; the highest memory of all.
+pub(super) fn median(mut costs: Vec<Cost>) -> Cost {
+    costs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    Cost {
+        seconds: costs[costs.len() / 2].seconds,
+        mebibytes: costs.iter().map(|cost| cost.mebibytes).fold(0.0, f64::max),
+    }
+}
