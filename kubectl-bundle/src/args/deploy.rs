@@ -17,6 +17,9 @@ pub(crate) struct Content {
     /// Leave a tag as it is instead of pinning it to the digest that it names now
     #[arg(long)]
     pub(crate) keep_tag: bool,
+    /// Carry manifest and signatures on the object, so that admission needs no registry
+    #[arg(long, conflicts_with = "keep_tag")]
+    pub(crate) with_proof: bool,
 }
 
 /// Writing to the cluster.

@@ -24,7 +24,10 @@ pub(crate) struct Create {
 impl Create {
     /// Pins, applies, prints, and waits if asked.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        let object = Bundle::new(&self.name, self.content.spec(ui).await?);
+        let described = self.content.describe(ui).await?;
+        let annotations = described.annotations();
+        let mut object = Bundle::new(&self.name, described.spec);
+        object.metadata.annotations = annotations;
         let cluster = self.write.apply(ui, &object).await?;
         let (Some(cluster), Wait::Forever | Wait::AtMost(_)) = (cluster, self.write.wait) else {
             return Ok(());

@@ -57,6 +57,7 @@ fn content(
         class: content.class,
         pull_secret: content.pull_secret,
         keep_tag: content.keep_tag,
+        with_proof: content.with_proof,
         registry: registry::settings(registry, environment)?.of(&reference),
         reference,
     })

@@ -8,6 +8,7 @@ use bundle_core::review::{Image, Subject, Verdict, spec_digest};
 use bundle_oci::registry::Looked;
 use moka::future::Cache;
 
+use super::carried;
 use super::review::UserInfo;
 
 /// The validating call comes within milliseconds.
@@ -88,6 +89,7 @@ pub(super) fn key(subject: &Subject<'_>, user: &UserInfo) -> Digest {
         subject.is_leaving(),
         format!("{:?}", subject.standing),
         subject.own,
+        carried::text(subject.new),
         user.username,
         user.uid,
         user.groups,

@@ -1,6 +1,7 @@
 //! Admission: one router with `/validate` and `/mutate`, over one judgement. It writes nothing and waits for nothing without a bound.
 //! Not here: the rules (bundle_core::review), the listener with its limits (server), who else is asked and how (lookups, live).
 
+pub(crate) mod carried;
 mod configuration;
 mod live;
 mod lookups;

@@ -3,14 +3,17 @@
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::review::text::{self, Refusal};
-use bundle_core::review::{Kind, Requester, Stamping, Standing, Subject, Verdict, judge, needs};
+use bundle_core::review::{
+    Kind, Needs, Requester, Stamping, Standing, Subject, Verdict, judge, needs,
+};
+use bundle_oci::registry::Looked;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::memory::{self, ImageKey};
 use super::review::{Request, UserInfo};
 use super::stamping::{self, MadeFor};
-use super::{Admission, Lookups, configuration, lookups};
+use super::{Admission, Lookups, carried, configuration, lookups};
 
 /// A request of one of the three kinds that are judged, with what its stamps say.
 struct Standings<'a> {
@@ -150,15 +153,54 @@ impl<L: Lookups> Admission<L> {
             (Some(image), Some((_, generation))) => ImageKey::of(image, generation),
             _ => None,
         };
-        let gathering = async {
-            let remembered = match &image_key {
-                Some(key) => self.memory.image(key).await,
-                None => None,
-            };
-            lookups::gather(&self.lookups, user, subject, &needs, remembered).await
+        let remembered = match &image_key {
+            Some(key) => self.memory.image(key).await,
+            None => None,
         };
+        let carried = match (&needs.image, &remembered) {
+            (Some(image), None) => carried::looked(subject.new, image),
+            _ => None,
+        };
+        let refused = match carried {
+            Some(Ok(looked)) => {
+                let (verdict, _) = self
+                    .weighed(subject, user, &needs, Some(looked), until)
+                    .await;
+                // Whatever else it is, the registry may know more signatures than were brought along.
+                if matches!(verdict, Verdict::Admit { .. }) {
+                    return verdict;
+                }
+                None
+            }
+            Some(Err(why)) => Some(why),
+            None => None,
+        };
+        let (mut verdict, image) = self
+            .weighed(subject, user, &needs, remembered, until)
+            .await;
+        if let (Verdict::Admit { .. }, Some(key), Some(Ok(looked))) = (&verdict, image_key, image)
+            && looked.signatures.is_ok()
+        {
+            self.memory.remember(key, looked).await;
+        }
+        if let Some(why) = refused {
+            carried::told(&mut verdict, why);
+        }
+        verdict
+    }
+
+    /// One judgement, and the image that it was about. `known` is the image, where nobody needs to be asked for it.
+    async fn weighed(
+        &self,
+        subject: &Subject<'_>,
+        user: &UserInfo,
+        needs: &Needs,
+        known: Option<Looked>,
+        until: Instant,
+    ) -> (Verdict, Option<Result<Looked, Finding>>) {
+        let gathering = lookups::gather(&self.lookups, user, subject, needs, known);
         let Ok(gathered) = tokio::time::timeout_at(until, gathering).await else {
-            return Verdict::CannotTell(
+            let verdict = Verdict::CannotTell(
                 Finding::error(
                     codes::review::DEADLINE,
                     format!("the review did not finish within {:?}", self.deadline),
@@ -166,15 +208,9 @@ impl<L: Lookups> Admission<L> {
                 .hint("try again; nothing was decided, and nothing is remembered")
                 .into(),
             );
+            return (verdict, None);
         };
-        let verdict = judge(subject, &gathered.facts());
-        if let (Verdict::Admit { .. }, Some(key), Some(Ok(looked))) =
-            (&verdict, image_key, gathered.image)
-            && looked.signatures.is_ok()
-        {
-            self.memory.remember(key, looked).await;
-        }
-        verdict
+        (judge(subject, &gathered.facts()), gathered.image)
     }
 
     fn wanted(&self, stamping: Stamping, standings: &Standings<'_>) -> Option<String> {

@@ -280,7 +280,7 @@ impl Turn<'_> {
                 .map_err(|error| content::trouble(error, FAILED))?;
             reference.pin(digest)
         };
-        let verified = verify::verify(self.room, self.class, &registry, pinned).await;
+        let verified = verify::verify(self.room, self.class, &registry, self.object, pinned).await;
         let decided = match verified {
             Ok(decided) => decided,
             Err(trouble) => {

@@ -118,6 +118,10 @@ fn child(
         labels.insert(label.to_owned(), text.to_owned());
     }
     let mut annotations: BTreeMap<String, String> = template.annotations.clone();
+    // Its proof is of the same content, and spares the registry a question here as well.
+    if let Some(proof) = deployment.annotations().get(names::ANNOTATION_PROOF) {
+        annotations.insert(names::ANNOTATION_PROOF.to_owned(), proof.clone());
+    }
     // The Bundle is asked for by whoever asked for its deployment.
     let stamp = Stamp {
         kind: "Bundle".to_owned(),

@@ -83,7 +83,8 @@ impl Turn<'_> {
     pub(super) async fn verify(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
         let (pinned, secret) = placing.source()?;
         let registry = content::registry(self.room, secret.as_deref(), placing.reason).await?;
-        let decided = verify::verify(self.room, self.class, &registry, pinned)
+        let bundle = &placing.child.object;
+        let decided = verify::verify(self.room, self.class, &registry, bundle, pinned)
             .await
             .map_err(|trouble| Trouble {
                 reason: placing.reason,

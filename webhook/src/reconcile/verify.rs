@@ -2,24 +2,27 @@
 //! Not here: the decision itself (bundle_trust::proof).
 
 use bundle_api::bundle::SignedBy as ApiSignedBy;
-use bundle_api::names::reason;
+use bundle_api::names::{self, reason};
 use bundle_core::diagnostic::codes;
-use bundle_core::policy::{self, SignedBy, Signer, Unavailable};
+use bundle_core::policy::{self, RawSignature, SignedBy, Signer, Unavailable};
 use bundle_core::reference::PinnedReference;
 use bundle_core::review::Class;
 use bundle_oci::registry::Client;
 use bundle_trust::proof::{self, Decided};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+use kube::api::DynamicObject;
 
 use super::room::Room;
 use super::said;
 use super::trouble::{Retry, Trouble};
 
-/// Decides on `pinned` under the policies and class as they are now.
+/// Decides on `pinned` under the policies and class as they are now. `bundle` may carry a proof; where that is not enough, the registry is asked.
 pub(super) async fn verify(
     room: &Room,
     class: &Class,
     registry: &Client,
+    bundle: &DynamicObject,
     pinned: PinnedReference,
 ) -> Result<Decided<PinnedReference>, Trouble> {
     if !room.shared.policies.is_synced() {
@@ -32,7 +35,21 @@ pub(super) async fn verify(
     }
     let stored = room.shared.policies.all();
     let policies = || stored.values().map(|policy| &**policy);
-    let signatures = if policy::needs_signatures(pinned.reference(), policies()) {
+    let now = jiff::Timestamp::now();
+    let needed = policy::needs_signatures(pinned.reference(), policies());
+    if needed
+        && let Some(carried) = carried(bundle, &pinned)
+        && let Ok(decided) = proof::decide(
+            pinned.clone(),
+            &Ok(carried),
+            policies(),
+            class.signatures,
+            now,
+        )
+    {
+        return Ok(decided);
+    }
+    let signatures = if needed {
         registry
             .signatures(&pinned)
             .await
@@ -40,7 +57,6 @@ pub(super) async fn verify(
     } else {
         Ok(Vec::new())
     };
-    let now = jiff::Timestamp::now();
     proof::decide(pinned, &signatures, policies(), class.signatures, now).map_err(|refusal| {
         // A signature may be pushed later, and a policy may change: neither tells us by itself.
         Trouble::findings(
@@ -53,6 +69,13 @@ pub(super) async fn verify(
             },
         )
     })
+}
+
+/// The signatures that the Bundle brought along, if they are for this content.
+fn carried(bundle: &DynamicObject, pinned: &PinnedReference) -> Option<Vec<RawSignature>> {
+    let text = bundle.annotations().get(names::ANNOTATION_PROOF)?;
+    let carried = bundle_trust::carried::decode(text, pinned.digest()).ok()?;
+    Some(carried.signatures)
 }
 
 /// Who signed, for the status.

@@ -1,0 +1,243 @@
+//! Proof that travels on an object: the manifest and its signatures in one annotation, so that a review needs no network.
+//! Not here: what the signatures are worth (verify, proof). What is carried is as untrusted as what a registry says, and is judged the same way.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bundle_core::{
+    diagnostic::{Finding, codes},
+    policy::RawSignature,
+    reference::Digest,
+};
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use serde::{Deserialize, Serialize};
+
+/// The longest annotation that is written or read, in bytes. All annotations of an object together may have 256 KiB.
+pub const LIMIT: usize = 64 << 10;
+/// The most that it may unpack to: signatures are text that shrinks tenfold at best.
+const UNPACKED: u64 = 1 << 20;
+/// The most signatures that are carried.
+const SIGNATURES: usize = 32;
+
+/// What an annotation carried: nothing of it is verified but that the manifest is the one that was named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Carried {
+    /// The manifest, whose bytes have the digest that was asked for.
+    pub manifest: Vec<u8>,
+    /// What is said to be its signatures.
+    pub signatures: Vec<RawSignature>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    manifest: String,
+    signatures: Vec<Signature>,
+}
+
+/// A layer of a signature's manifest, as the registry had it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Signature {
+    media_type: String,
+    content: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<String, String>,
+}
+
+/// The annotation for a manifest and its signatures. The error says how large it would be, or what of it is not text.
+pub fn encode(manifest: &[u8], signatures: &[RawSignature]) -> Result<String, Finding> {
+    let text = |bytes: &[u8], what: &str| {
+        String::from_utf8(bytes.to_vec())
+            .map_err(|_| unusable(format!("{what} is not text")).hint("deploy without the proof"))
+    };
+    let signatures = signatures
+        .iter()
+        .filter(|signature| signature.unread.is_none())
+        .map(|signature| {
+            Ok(Signature {
+                media_type: signature.artifact_type.clone(),
+                content: text(&signature.bytes, "a signature")?,
+                annotations: signature.annotations.clone(),
+            })
+        })
+        .collect::<Result<Vec<_>, Finding>>()?;
+    if signatures.len() > SIGNATURES {
+        return Err(too_large(format!(
+            "there are {} signatures, and at most {SIGNATURES} are carried",
+            signatures.len()
+        )));
+    }
+    let document = Document {
+        manifest: text(manifest, "the manifest")?,
+        signatures,
+    };
+    let packed = pack(&document).map_err(|error| unusable(error.to_string()))?;
+    if packed.len() > LIMIT {
+        return Err(too_large(format!(
+            "manifest and signatures take {} bytes, and at most {LIMIT} are carried",
+            packed.len()
+        )));
+    }
+    Ok(packed)
+}
+
+fn pack(document: &Document) -> std::io::Result<String> {
+    let mut writer = GzEncoder::new(Vec::new(), Compression::best());
+    serde_json::to_writer(&mut writer, document)?;
+    writer.flush()?;
+    Ok(STANDARD.encode(writer.finish()?))
+}
+
+/// Reads the annotation of an object that names `expected`. The error says why it is not a proof for that.
+pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
+    if text.len() > LIMIT {
+        return Err(too_large(format!(
+            "it has {} bytes, and at most {LIMIT} are read",
+            text.len()
+        )));
+    }
+    let packed = STANDARD
+        .decode(text)
+        .map_err(|_| unusable("it is not base64"))?;
+    let mut unpacked = Vec::new();
+    GzDecoder::new(packed.as_slice())
+        .take(UNPACKED + 1)
+        .read_to_end(&mut unpacked)
+        .map_err(|_| unusable("it is truncated, or not gzip"))?;
+    if unpacked.len() as u64 > UNPACKED {
+        return Err(too_large(format!(
+            "it unpacks to more than {UNPACKED} bytes"
+        )));
+    }
+    let document: Document =
+        serde_json::from_slice(&unpacked).map_err(|error| unusable(error.to_string()))?;
+    if document.signatures.len() > SIGNATURES {
+        return Err(too_large(format!(
+            "it carries {} signatures, and at most {SIGNATURES} are read",
+            document.signatures.len()
+        )));
+    }
+    let found = Digest::of(document.manifest.as_bytes());
+    if found != *expected {
+        return Err(Finding::error(
+            codes::trust::PROOF_REFUSED,
+            format!("the proof is for {found}, and the object names {expected}"),
+        )
+        .hint("it was made for other content: make it anew with `kubectl bundle deploy --with-proof`, or remove it"));
+    }
+    Ok(Carried {
+        manifest: document.manifest.into_bytes(),
+        signatures: document
+            .signatures
+            .into_iter()
+            .map(|signature| RawSignature {
+                bytes: signature.content.into_bytes(),
+                artifact_type: signature.media_type,
+                annotations: signature.annotations,
+                unread: None,
+            })
+            .collect(),
+    })
+}
+
+fn unusable(why: impl std::fmt::Display) -> Finding {
+    Finding::error(
+        codes::trust::PROOF_REFUSED,
+        format!("the proof cannot be used: {why}"),
+    )
+    .hint("make it anew with `kubectl bundle deploy --with-proof`, or remove it")
+}
+
+fn too_large(why: String) -> Finding {
+    Finding::error(
+        codes::trust::PROOF_TOO_LARGE,
+        format!("the proof is too large: {why}"),
+    )
+    .hint("deploy without it: then the registry is asked")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANIFEST: &str = r#"{"schemaVersion":2}"#;
+
+    fn signature(text: &str) -> RawSignature {
+        RawSignature {
+            bytes: text.into(),
+            artifact_type: "application/vnd.dev.sigstore.bundle.v0.3+json".into(),
+            ..RawSignature::default()
+        }
+    }
+
+    fn digest() -> Digest {
+        Digest::of(MANIFEST.as_bytes())
+    }
+
+    fn packed(json: &str) -> String {
+        let mut writer = GzEncoder::new(Vec::new(), Compression::best());
+        writer.write_all(json.as_bytes()).unwrap();
+        STANDARD.encode(writer.finish().unwrap())
+    }
+
+    #[test]
+    fn what_is_carried_arrives() {
+        let mut older = signature(r#"{"critical":{}}"#);
+        older
+            .annotations
+            .insert("dev.cosignproject.cosign/signature".into(), "MEUC".into());
+        let signatures = [signature("{}"), older];
+        let text = encode(MANIFEST.as_bytes(), &signatures).unwrap();
+        let carried = decode(&text, &digest()).unwrap();
+        assert_eq!(carried.manifest, MANIFEST.as_bytes());
+        assert_eq!(carried.signatures, signatures);
+        assert_eq!(text, encode(MANIFEST.as_bytes(), &signatures).unwrap());
+    }
+
+    #[test]
+    fn a_proof_for_other_content_is_refused() {
+        let text = encode(MANIFEST.as_bytes(), &[]).unwrap();
+        let finding = decode(&text, &Digest::of(b"other")).unwrap_err();
+        assert_eq!(finding.code, codes::trust::PROOF_REFUSED);
+        assert!(finding.message.contains("is for sha256:"), "{finding}");
+    }
+
+    #[test]
+    fn damaged_and_foreign_texts_are_refused() {
+        let whole = encode(MANIFEST.as_bytes(), &[signature("{}")]).unwrap();
+        for text in [
+            "",
+            "%%%",
+            "aGVsbG8=",
+            &whole[..whole.len() - 8],
+            &packed("not json"),
+            &packed(r#"{"manifest":"{}"}"#),
+            &packed(r#"{"manifest":"{}","signatures":[],"more":1}"#),
+            &packed(r#"{"manifest":1,"signatures":[]}"#),
+        ] {
+            let finding = decode(text, &digest()).unwrap_err();
+            assert_eq!(finding.code, codes::trust::PROOF_REFUSED, "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_large_is_written_or_read() {
+        let noise: String = (0..200_000_u64)
+            .map(|i| char::from(b'!' + (i.wrapping_mul(i) % 89) as u8))
+            .collect();
+        let finding = encode(MANIFEST.as_bytes(), &[signature(&noise)]).unwrap_err();
+        assert_eq!(finding.code, codes::trust::PROOF_TOO_LARGE);
+        let many = vec![signature("{}"); SIGNATURES + 1];
+        let finding = encode(MANIFEST.as_bytes(), &many).unwrap_err();
+        assert_eq!(finding.code, codes::trust::PROOF_TOO_LARGE);
+
+        let bomb = packed(&" ".repeat(4 << 20));
+        assert!(bomb.len() < LIMIT);
+        for text in [bomb, "A".repeat(LIMIT + 4)] {
+            let finding = decode(&text, &digest()).unwrap_err();
+            assert_eq!(finding.code, codes::trust::PROOF_TOO_LARGE);
+        }
+    }
+}
