@@ -53,6 +53,39 @@ impl Island {
         command.through(self.way_in())
     }
 
+    /// The same command for a program that stays, started inside.
+    pub(crate) fn starting_inside(&self, command: &std::process::Command) -> std::process::Command {
+        let mut words = self.way_in().into_iter();
+        let mut inside = std::process::Command::new(words.next().unwrap_or_default());
+        inside
+            .args(words)
+            .arg(command.get_program())
+            .args(command.get_args())
+            .env_clear()
+            .envs(
+                command
+                    .get_envs()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            );
+        inside
+    }
+
+    /// Whether somebody inside listens on that port.
+    pub(crate) fn listens(&self, port: u16) -> Result<bool> {
+        const LISTENING: &str = "0A";
+        let ending = format!(":{port:04X}");
+        let mut is_there = false;
+        for table in ["tcp", "tcp6"] {
+            let table = format!("/proc/{}/net/{table}", self.keeper.pid());
+            is_there |= fs_err::read_to_string(table)?.lines().any(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                words.get(1).is_some_and(|local| local.ends_with(&ending))
+                    && words.get(3) == Some(&LISTENING)
+            });
+        }
+        Ok(is_there)
+    }
+
     /// The words before a command line that take it inside.
     pub(crate) fn way_in(&self) -> Vec<OsString> {
         let target = self.keeper.pid().to_string();

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::certs::Authority;
+use crate::island::Island;
 use crate::janitor::Janitor;
 use crate::ports;
 use crate::process::Process;
@@ -80,6 +81,8 @@ pub(crate) struct Place<'a> {
     pub(crate) root: &'a Path,
     pub(crate) authority: &'a Authority,
     pub(crate) janitor: &'a Janitor,
+    /// The network that it is in, where that is not ours.
+    pub(crate) island: Option<&'a Island>,
 }
 
 /// A name that no other registry of this process has.
@@ -108,12 +111,19 @@ impl Registry {
             }
         };
         let log = place.root.join("logs").join(format!("{name}.log"));
+        let command = match place.island {
+            Some(island) => island.starting_inside(&command),
+            None => command,
+        };
         let mut process = Process::start(name, command, &log, place.janitor)?;
         wait::until_true(START, &format!("{name} listens on {address}"), || {
             let alive = process.check_alive();
             async move {
                 alive?;
-                Ok(tokio::net::TcpStream::connect(address).await.is_ok())
+                match place.island {
+                    Some(island) => island.listens(address.port()),
+                    None => Ok(tokio::net::TcpStream::connect(address).await.is_ok()),
+                }
             }
         })
         .await?;

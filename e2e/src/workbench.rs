@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::certs::Authority;
 use crate::command::Command;
+use crate::island::Island;
 use crate::janitor::Janitor;
 use crate::registry::{Registry, Terms};
 use crate::sigstore::Sigstore;
@@ -64,12 +65,26 @@ impl Workbench {
 
     /// A registry with these terms.
     pub async fn registry_with(&self, terms: Terms) -> Result<Registry> {
-        let place = registry::Place {
+        Registry::start(&registry::unique_name(), &terms, self.place(None)).await
+    }
+
+    /// A registry with these terms that only programs on the same island can reach.
+    pub async fn registry_on(&self, island: &Island, terms: Terms) -> Result<Registry> {
+        Registry::start(&registry::unique_name(), &terms, self.place(Some(island))).await
+    }
+
+    fn place<'a>(&'a self, island: Option<&'a Island>) -> registry::Place<'a> {
+        registry::Place {
             root: &self.root,
             authority: &self.authority,
             janitor: &self.janitor,
-        };
-        Registry::start(&registry::unique_name(), &terms, place).await
+            island,
+        }
+    }
+
+    /// A network without a way out.
+    pub async fn island(&self) -> Result<Island> {
+        Island::start(&self.root, "island", &self.janitor).await
     }
 
     /// A token server; a registry is told of it in its terms.

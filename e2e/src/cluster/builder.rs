@@ -241,6 +241,7 @@ impl Builder {
             root,
             authority,
             janitor,
+            island: None,
         };
         for n in 0..self.registries {
             let name = format!("registry-{n}");

@@ -1,6 +1,7 @@
 //! The subjects. A scenario fails by panicking, so that its cluster's logs are kept.
 
 mod admission;
+mod airgap;
 mod checks;
 mod cosign;
 mod guest;

@@ -22,8 +22,10 @@ pub(super) fn looked(object: &Value, image: &Image) -> Option<Result<Looked, Fin
 
 fn read(text: &str, image: &Image) -> Result<Looked, Finding> {
     let Some(pinned) = image.reference.pinned() else {
-        return Err(refused("the reference names a tag, which can mean anything")
-            .hint("name the digest: `kubectl bundle deploy` does it by itself"));
+        return Err(
+            refused("the reference names a tag, which can mean anything")
+                .hint("name the digest: `kubectl bundle deploy` does it by itself"),
+        );
     };
     let carried = carried::decode(text, pinned.digest())?;
     let manifest = Manifest::parse(carried.manifest.into(), None)
@@ -36,7 +38,10 @@ fn read(text: &str, image: &Image) -> Result<Looked, Finding> {
 }
 
 fn refused(why: &str) -> Finding {
-    Finding::error(codes::trust::PROOF_REFUSED, format!("the proof is refused: {why}"))
+    Finding::error(
+        codes::trust::PROOF_REFUSED,
+        format!("the proof is refused: {why}"),
+    )
 }
 
 fn field() -> String {
@@ -46,7 +51,8 @@ fn field() -> String {
 /// Adds to a verdict that the proof was refused, and that it was reached without it.
 pub(super) fn told(verdict: &mut Verdict, mut why: Finding) {
     why.severity = Severity::Warning;
-    why.message.push_str("; it is left aside, and the registry is asked");
+    why.message
+        .push_str("; it is left aside, and the registry is asked");
     match verdict {
         Verdict::Admit { warnings, .. } => warnings.push(why),
         Verdict::Refuse(findings) | Verdict::CannotTell(findings) => findings.push(why),

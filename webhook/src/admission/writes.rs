@@ -175,9 +175,7 @@ impl<L: Lookups> Admission<L> {
             Some(Err(why)) => Some(why),
             None => None,
         };
-        let (mut verdict, image) = self
-            .weighed(subject, user, &needs, remembered, until)
-            .await;
+        let (mut verdict, image) = self.weighed(subject, user, &needs, remembered, until).await;
         if let (Verdict::Admit { .. }, Some(key), Some(Ok(looked))) = (&verdict, image_key, image)
             && looked.signatures.is_ok()
         {
