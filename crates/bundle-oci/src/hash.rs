@@ -1,4 +1,4 @@
-//! The hash of every byte that passes, taken once, by the faster of the two implementations in the tree.
+//! The hash of every byte that passes, taken once.
 //! Not here: digests as names (bundle_core::reference).
 
 use std::fmt;
@@ -6,8 +6,8 @@ use std::fmt;
 use aws_lc_rs::digest::{Context, SHA256};
 use bundle_core::reference::Digest;
 
-/// A sha256 that grows. aws-lc-rs and not `sha2`: it finds the processor's own instructions at run time, and hashes twice as fast where there
-/// are none.
+/// A sha256 that grows. aws-lc-rs and `sha2` were measured alike where the processor has instructions for it; aws-lc-rs is in the tree for TLS and
+/// brings code of its own for processors that have none.
 #[derive(Clone)]
 pub struct Hasher(Context);
 
