@@ -7,7 +7,7 @@ use super::{Data, Registry};
 
 /// Show what a bundle is: package, layers, images, objects, the permissions that installing it takes, signatures.
 ///
-/// The source is a reference in a registry, an OCI layout, or a folder of manifests. A path that exists is read as a path. Only the manifest
+/// The source is a reference in a registry, an OCI layout or archive, or a folder of manifests. A path that exists is read as a path. Only the manifest
 /// and the small layers that hold manifests are read. Images that are no bundles, and indexes of several, are shown as what they are.
 /// Signatures are counted here; `verify` says whether they hold.
 #[derive(Debug, Args)]
@@ -26,8 +26,8 @@ Examples:
   # Without pulling the layers
   kubectl bundle inspect registry.example.com/team/web:1.4.0 --manifest-only")]
 pub(crate) struct Inspect {
-    /// A reference, an OCI layout, or a folder of manifests
-    #[arg(value_name = "REF|LAYOUT|DIR")]
+    /// A reference, an OCI layout or archive, or a folder of manifests
+    #[arg(value_name = "REF|LAYOUT|ARCHIVE|DIR")]
     pub(crate) source: String,
     /// List every object, not only how many of each kind
     #[arg(long)]

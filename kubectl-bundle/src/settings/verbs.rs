@@ -1,7 +1,7 @@
 //! What each verb that only reads or packs is to do.
 //! Not here: verbs that change a cluster (writing).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bundle_core::images::Allowed;
 use bundle_core::version::ServerVersion;
@@ -63,14 +63,11 @@ pub(super) fn build(args: args::Build, environment: &Environment) -> Outcome<bui
 }
 
 pub(super) fn inspect(args: args::Inspect, environment: &Environment) -> Outcome<inspect::Inspect> {
-    let path = PathBuf::from(&args.source);
+    let place = Place::source(&args.source)?;
     let settings = registry::settings(args.registry, environment)?;
-    let (place, registry) = if path.exists() {
-        (inspect::Place::Disk(path), settings)
-    } else {
-        let reference = registry::reference(&args.source)?;
-        let settings = settings.of(&reference);
-        (inspect::Place::Registry(reference), settings)
+    let registry = match &place {
+        Place::Registry(reference) => settings.of(reference),
+        _ => settings,
     };
     Ok(inspect::Inspect {
         place,

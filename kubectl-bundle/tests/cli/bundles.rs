@@ -43,6 +43,7 @@ fn builds_the_same_digest_every_time() {
     Format:      plain+v0
     Description: A small web page
     Kubernetes:  >=1.31 <1.38 (others: Reject)
+    Signatures:  none
     Layers:      1, 325 bytes
       └─ sha256:6a2f0b6f... 325 bytes application/vnd.oci.image.layer.v1.tar+gzip
     Objects:     1

@@ -179,6 +179,7 @@ fn locks_once_and_builds_from_the_lock_without_a_registry() {
     Format:      plain+v0
     Description: A small web page
     Kubernetes:  >=1.31 <1.38 (others: Reject)
+    Signatures:  none
     Images:      3 (2 locked)
       [REGISTRY]/lib/web:1.0.0 is sha256:316a3642... (linux/amd64, linux/arm64)
           Deployment.apps/default/web: spec.template.spec.containers[0].image

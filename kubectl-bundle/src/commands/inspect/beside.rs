@@ -1,12 +1,13 @@
-//! What refers to a digest in its registry: signatures by kind, attestations, and everything else. Counted from the lists, not verified.
+//! What refers to a digest where it lies: signatures by kind, attestations, and everything else. Counted from the lists, not verified.
 //! Not here: whether a signature holds (verify).
 
 use std::collections::BTreeMap;
 
+use bundle_core::diagnostic::Finding;
 use bundle_core::reference::Digest;
 use bundle_oci::manifest::{Descriptor, Parsed};
 use bundle_oci::media;
-use bundle_oci::registry::{Client, Reason, RegistryError, Repository};
+use bundle_oci::store::Source;
 use futures::{StreamExt as _, stream};
 use serde::Serialize;
 
@@ -67,26 +68,16 @@ impl Signatures {
 }
 
 /// Asks for the list of referrers, and for the tag under which cosign kept signatures before there were such lists.
-pub(super) async fn of(
-    client: &Client,
-    repository: &Repository,
-    subject: &Digest,
-) -> Result<Beside, RegistryError> {
+pub(super) async fn of(source: &Source, subject: &Digest) -> Result<Beside, Finding> {
     let tag = format!("sha256-{}.sig", subject.hex());
-    let (listed, tagged) = futures::join!(
-        client.referrers(repository, subject),
-        client.raw_manifest(repository, &tag)
-    );
+    let (listed, tagged) = futures::join!(source.referrers(subject), source.tagged(&tag));
     let mut beside = Beside::default();
-    match tagged {
-        Ok(raw) => match raw.parse() {
-            Ok(Parsed::Image(manifest)) => {
-                beside.signatures.add("cosign tag", manifest.layers.len());
-            }
-            _ => beside.signatures.add("cosign tag", 1),
-        },
-        Err(error) if error.reason == Reason::NotFound => {}
-        Err(error) => return Err(error),
+    if let Some(raw) = tagged? {
+        let count = match raw.parse() {
+            Ok(Parsed::Image(manifest)) => manifest.layers.len(),
+            _ => 1,
+        };
+        beside.signatures.add("cosign tag", count);
     }
     let (told, untold): (Vec<_>, Vec<_>) = listed?.into_iter().partition(is_told);
     for entry in told {
@@ -95,7 +86,7 @@ pub(super) async fn of(
     let read: Vec<_> = stream::iter(untold.into_iter().enumerate())
         .map(|(index, entry)| async move {
             if index < READ {
-                look(client, repository, entry).await
+                look(source, entry).await
             } else {
                 Ok(Some(entry))
             }
@@ -131,15 +122,9 @@ fn is_bundle(entry: &Descriptor) -> bool {
 }
 
 /// The entry with what its manifest says of itself; none if it is gone.
-async fn look(
-    client: &Client,
-    repository: &Repository,
-    mut entry: Descriptor,
-) -> Result<Option<Descriptor>, RegistryError> {
-    let raw = match client.raw_manifest(repository, entry.digest.as_str()).await {
-        Ok(raw) => raw,
-        Err(error) if error.reason == Reason::NotFound => return Ok(None),
-        Err(error) => return Err(error),
+async fn look(source: &Source, mut entry: Descriptor) -> Result<Option<Descriptor>, Finding> {
+    let Some(raw) = source.manifest(&entry).await? else {
+        return Ok(None);
     };
     if let Ok(parsed) = raw.parse() {
         let layer = match &parsed {

@@ -6,25 +6,15 @@ mod read;
 mod report;
 mod text;
 
-use std::path::PathBuf;
-
-use bundle_core::reference::Reference;
 use bundle_core::version::ServerVersion;
 
 use crate::failure::Outcome;
+use crate::place::Place;
 use crate::registry::RegistrySettings;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
 use report::Report;
-
-/// Where the bundle is.
-pub(crate) enum Place {
-    /// A layout or a folder on this disk.
-    Disk(PathBuf),
-    /// In a registry.
-    Registry(Reference),
-}
 
 /// What `inspect` needs to know.
 pub(crate) struct Inspect {
@@ -45,18 +35,8 @@ pub(crate) struct Inspect {
 impl Inspect {
     /// Looks and prints.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        let seen = match &self.place {
-            Place::Disk(path) => read::disk(ui, path, self.manifest_only)?,
-            Place::Registry(reference) => {
-                Box::pin(read::remote(
-                    ui,
-                    reference,
-                    &self.registry,
-                    self.manifest_only,
-                ))
-                .await?
-            }
-        };
+        let looking = read::see(ui, &self.place, &self.registry, self.manifest_only);
+        let seen = Box::pin(looking).await?;
         let report = Report::new(&seen, self.kubernetes.as_ref())?;
         ui.warnings(&seen.warnings);
         if ui.structured(self.format, &report)? {

@@ -3,23 +3,31 @@
 
 use std::path::Path;
 
-use bundle_core::diagnostic::{Finding, Findings, Severity, codes};
+use bundle_core::diagnostic::{Code, Finding, Findings, Severity, codes};
 use bundle_core::format::{self, Content};
 use bundle_core::images::Allowed;
 use bundle_core::package::keys;
-use bundle_core::reference::{PinnedReference, Reference};
 use bundle_oci::manifest::{Manifest, Parsed, RawManifest};
-use bundle_oci::registry::{Client, Reason, RegistryError, Repository};
-use bundle_oci::{Files, Limits, layout, media};
+use bundle_oci::store::Located;
+use bundle_oci::{Files, Limits, media};
 
 use super::beside::{self, Beside};
 use crate::content::{self, OldLock};
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
+use crate::place::Place;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 
 /// Layers of an image that does not say that it is a bundle are read up to this size in all: a bundle is small, and other images need not come.
 const UNCALLED: u64 = 16 << 20;
+
+/// What is said of layers that are no bundle's.
+const OTHERS: [Code; 4] = [
+    codes::registry::UNSAFE_ENTRY,
+    codes::registry::MALFORMED,
+    codes::registry::TOO_LARGE,
+    codes::registry::WRONG_MEDIA_TYPE,
+];
 
 /// Everything that was read.
 pub(super) struct Seen {
@@ -39,96 +47,81 @@ pub(super) struct Seen {
     pub(super) warnings: Findings,
 }
 
-/// What lies in a layout, or what a folder would be built to.
-pub(super) fn disk(ui: &mut Ui, path: &Path, manifest_only: bool) -> Outcome<Seen> {
-    let packed = if layout::is_layout(path) {
-        layout::read(path, &Limits::default())?.packed
-    } else {
-        // Names of images are build's to refuse.
-        let allowed = Allowed {
-            patterns: vec!["**".to_owned()],
-        };
-        content::open(ui, path, &allowed, OldLock::Use)?
-            .pack(ui)?
-            .packed
-    };
-    let manifest = &packed.manifest;
-    let mut seen = Seen {
-        path: Some(path.display().to_string()),
-        ..Seen::of(manifest.into())?
-    };
-    if !manifest_only && may_be_bundle(manifest) {
-        let files = packed.files(Limits::default());
-        let called = is_called_bundle(manifest);
-        match files.map_err(|error| error.finding().into()) {
-            Ok(files) => seen.take(&files, called)?,
-            Err(findings) => seen.not_a_bundle(findings, called)?,
-        }
-    }
-    Ok(seen)
-}
-
-/// What lies in a registry. The manifest comes first; the content, and what lies beside it, are asked for at the same time.
-pub(super) async fn remote(
+/// Reads it, wherever it lies. The manifest comes first; the content, and what lies beside it, are asked for at the same time.
+pub(super) async fn see(
     ui: &mut Ui,
-    reference: &Reference,
+    place: &Place,
     settings: &RegistrySettings,
     manifest_only: bool,
 ) -> Outcome<Seen> {
     let client = registry::client(settings)?;
-    let progress = ui.progress(&format!("reading {reference}"));
-    let repository = Repository::from(reference);
-    let name = match (reference.digest(), reference.tag()) {
-        (Some(digest), _) => digest.as_str(),
-        (None, tag) => tag.unwrap_or_default(),
+    let progress = ui.progress(&format!("reading {place}"));
+    let located = match place.open(&client).await? {
+        Some(located) => located,
+        None => folder(ui, place)?,
     };
-    let explain = |error: RegistryError| Failure::from(error.finding());
-    let raw = client
-        .raw_manifest(&repository, name)
-        .await
-        .map_err(explain)?;
-    let pinned = reference.pin(raw.digest.clone());
-    let mut seen = Seen {
-        reference: Some(pinned.without_tag()),
-        ..Seen::of(raw)?
-    };
+    let mut seen = Seen::of(located.root.clone())?;
+    match place {
+        Place::Registry(reference) => {
+            let pinned = reference.pin(seen.raw.digest.clone());
+            seen.reference = Some(pinned.without_tag());
+        }
+        _ => seen.path = Some(place.to_string()),
+    }
     let image = match &seen.parsed {
         Parsed::Image(manifest) if !manifest_only && may_be_bundle(manifest) => {
             Some((**manifest).clone())
         }
         _ => None,
     };
-    let (files, beside) = futures::join!(
-        files(&client, &pinned, image.as_ref()),
-        beside::of(&client, &repository, &seen.raw.digest)
-    );
-    drop(progress);
-    if reference.digest().is_none() {
-        ui.note(format!("{reference} is {}", pinned.digest()));
-    }
-    match (files, image) {
-        (Some(Ok(files)), Some(manifest)) => seen.take(&files, is_called_bundle(&manifest))?,
-        (Some(Err(error)), Some(manifest)) => {
-            let called = is_called_bundle(&manifest) || !matches!(error.reason, Reason::Content(_));
-            seen.not_a_bundle(error.finding().into(), called)?;
+    let files = async {
+        match image {
+            Some(_) => Some(located.files(&Limits::default()).await),
+            None => None,
         }
-        _ => {}
+    };
+    let beside = async {
+        // What was packed just now has nothing beside it that could be asked for.
+        match place {
+            Place::Folder(_) => None,
+            _ => Some(beside::of(&located.source, &seen.raw.digest).await),
+        }
+    };
+    let (files, beside) = futures::join!(files, beside);
+    drop(progress);
+    if let Place::Registry(reference) = place
+        && reference.digest().is_none()
+    {
+        ui.note(format!("{reference} is {}", seen.raw.digest));
+    }
+    if let (Some(files), Some(manifest)) = (files, image.as_ref()) {
+        let called = is_called_bundle(manifest);
+        match files {
+            Ok(files) => seen.take(&files, called)?,
+            Err(finding) => {
+                // Of another image that nobody can unpack there is still something to show; a registry that fails is another matter.
+                let others = OTHERS.contains(&finding.code);
+                seen.not_a_bundle(finding.into(), called || !others)?;
+            }
+        }
     }
     match beside {
-        Ok(beside) => seen.beside = Some(beside),
+        Some(Ok(beside)) => seen.beside = Some(beside),
         // The rest is worth showing; that this is not known is said, and shown.
-        Err(error) => seen.warn(error.finding()),
+        Some(Err(finding)) => seen.warn(finding),
+        None => {}
     }
     Ok(seen)
 }
 
-async fn files(
-    client: &Client,
-    pinned: &PinnedReference,
-    manifest: Option<&Manifest>,
-) -> Option<Result<Files, RegistryError>> {
-    let limits = Limits::default();
-    Some(client.pull_content(pinned, manifest?, &limits).await)
+/// What a folder of manifests would be built to.
+fn folder(ui: &mut Ui, place: &Place) -> Outcome<Located> {
+    // Names of images are build's to refuse.
+    let allowed = Allowed {
+        patterns: vec!["**".to_owned()],
+    };
+    let opened = content::open(ui, Path::new(&place.to_string()), &allowed, OldLock::Use)?;
+    Ok(Located::packed(opened.pack()?.packed))
 }
 
 /// Whether the manifest says that it is a bundle of ours.
