@@ -84,7 +84,7 @@ pub(super) async fn see(
         // What was packed just now has nothing beside it that could be asked for.
         match place {
             Place::Folder(_) => None,
-            _ => Some(beside::of(&located.source, &seen.raw.digest).await),
+            _ => Some(Box::pin(beside::of(&located.source, &seen.raw.digest)).await),
         }
     };
     let (files, beside) = futures::join!(files, beside);
