@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use bundle_core::check;
 use bundle_core::diagnostic::{Finding, Findings, Severity, codes};
-use bundle_core::format::{self, Content};
+use bundle_core::format::Content;
 use bundle_core::images::{self, Allowed, Lock};
 use bundle_core::package::{self, Package};
 use bundle_oci::pack::Packed;
-use bundle_oci::{Files, Limits, folder};
 
 use crate::failure::Outcome;
 use crate::files;
+use crate::input::{self, Input, Known, located};
 use crate::packing::Packing;
 use crate::place::Place;
 use crate::ui::Ui;
@@ -21,7 +21,7 @@ use crate::ui::Ui;
 pub(crate) struct Opened {
     folder: PathBuf,
     packing: Packing,
-    files: Files,
+    input: Input,
     /// The lock that was there and did not count.
     forgotten: Option<Vec<u8>>,
     /// What its files mean.
@@ -41,36 +41,44 @@ pub(crate) struct Built {
 }
 
 /// What is done with the lock of images that is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum OldLock {
     /// It counts.
+    #[default]
     Use,
     /// It is about to be written anew, whatever is in it.
     Forget,
 }
 
-/// Reads and checks a folder of manifests, and says warnings.
-pub(crate) fn open(ui: &mut Ui, path: &Path, allowed: &Allowed, lock: OldLock) -> Outcome<Opened> {
-    open_with(ui, path, allowed, lock, Packing::default())
+/// How a folder is read, checked and packed. The default is how `push DIR` and `inspect DIR` do it.
+#[derive(Debug, Default)]
+pub(crate) struct Terms {
+    /// What is known of content without `bundle.yaml`.
+    pub(crate) known: Known,
+    /// Which images may have tags that move.
+    pub(crate) allowed: Allowed,
+    /// What is done with the lock that is there.
+    pub(crate) lock: OldLock,
+    /// What stands beside the content of the folder.
+    pub(crate) packing: Packing,
 }
 
-/// The same, with what stands beside the content of the folder.
-pub(crate) fn open_with(
-    ui: &mut Ui,
-    path: &Path,
-    allowed: &Allowed,
-    lock: OldLock,
-    packing: Packing,
-) -> Outcome<Opened> {
-    is_folder(path)?;
+/// Reads and checks a folder of manifests, and says warnings.
+pub(crate) fn open(ui: &mut Ui, path: &Path, terms: Terms) -> Outcome<Opened> {
+    let Terms {
+        known,
+        allowed,
+        lock,
+        packing,
+    } = terms;
     let located = |findings| located(findings, path);
-    let mut files = folder::read(path, &Limits::default()).map_err(located)?;
+    let mut input = input::read(path, &known)?;
     let forgotten = match lock {
         OldLock::Use => None,
-        OldLock::Forget => files.remove(images::LOCK_FILE),
+        OldLock::Forget => input.files.remove(images::LOCK_FILE),
     };
-    let all = packing.content(&files)?;
-    let content = format::read(&all).map_err(located)?;
+    let all = packing.content(&input.files)?;
+    let content = input.content(&all).map_err(located)?;
     let mut found = content.warnings.clone();
     for finding in &mut found.0 {
         // What is built already keeps what it has; here it can be mended.
@@ -79,7 +87,7 @@ pub(crate) fn open_with(
         }
     }
     found.0.extend(check::all(&content, &all).0);
-    found.0.extend(images::hygiene(&content.images, allowed).0);
+    found.0.extend(images::hygiene(&content.images, &allowed).0);
     let found = located(found);
     if found.has_errors() {
         return Err(found.into());
@@ -91,13 +99,18 @@ pub(crate) fn open_with(
             "there is no bundle.yaml, so the bundle has neither name nor version",
         )
         .in_file(path.join(package::FILE).display().to_string())
-        .hint("write one with apiVersion: bundle.core.rukpak.io/v1alpha1, kind: Package, name, version and format: plain+v0")
+        .hint("let `kubectl bundle init` write one")
         .into());
     };
+    // A chart may be one file: what lies beside it, such as its repository, is about its folder.
+    let folder = match path.parent() {
+        Some(parent) if path.is_file() => parent,
+        _ => path,
+    };
     Ok(Opened {
-        folder: path.to_owned(),
+        folder: folder.to_owned(),
         packing,
-        files,
+        input,
         forgotten,
         content,
         package,
@@ -112,9 +125,12 @@ impl Opened {
             // By its name the file is ours, whatever is in it.
             files::replace(&self.folder.join(images::LOCK_FILE), &text, |_| true)?;
         }
-        self.files.insert(images::LOCK_FILE.to_owned(), text);
-        let all = self.packing.content(&self.files)?;
-        self.content = format::read(&all).map_err(|findings| self.located(findings))?;
+        self.input.files.insert(images::LOCK_FILE.to_owned(), text);
+        let all = self.packing.content(&self.input.files)?;
+        self.content = self
+            .input
+            .content(&all)
+            .map_err(|findings| self.located(findings))?;
         Ok(())
     }
 
@@ -129,7 +145,7 @@ impl Opened {
         if let Some(lock) = &self.content.lock {
             annotations.extend(images::annotation(lock));
         }
-        let (files, package) = (&self.files, &self.package);
+        let (files, package) = (&self.input.files, &self.package);
         let packed = self
             .packing
             .pack(ui, &self.folder, files, package, annotations)?;
@@ -143,31 +159,7 @@ impl Opened {
 
 /// Reads, checks and packs a folder of manifests, and says warnings.
 pub(crate) fn build(ui: &mut Ui, path: &Path) -> Outcome<Built> {
-    open(ui, path, &Allowed::default(), OldLock::Use)?.pack(ui)
-}
-
-fn is_folder(path: &Path) -> Outcome {
-    let why = if path.is_dir() {
-        return Ok(());
-    } else if path.exists() {
-        "it is not a folder"
-    } else {
-        "there is no such folder"
-    };
-    Err(Finding::error(codes::usage::FILE_UNREADABLE, why)
-        .in_file(path.display().to_string())
-        .hint("name a folder with bundle.yaml and manifests/ in it, or an OCI layout")
-        .into())
-}
-
-/// Makes the paths within the bundle ones that a person can open.
-fn located(mut findings: Findings, folder: &Path) -> Findings {
-    for finding in &mut findings.0 {
-        if let Some(file) = &mut finding.place.file {
-            *file = folder.join(&*file).display().to_string();
-        }
-    }
-    findings
+    open(ui, path, Terms::default())?.pack(ui)
 }
 
 /// The folder of manifests at that place, built.

@@ -113,6 +113,51 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     )
 }
 
+/// Writes all of these files or none, making folders as needed. Where `overwrite` is false, none may exist.
+pub(crate) fn create_all(targets: &[(PathBuf, Vec<u8>)], overwrite: bool) -> Outcome {
+    for (path, _) in targets {
+        if !overwrite && fs_err::symlink_metadata(path).is_ok() {
+            return Err(
+                Finding::error(codes::usage::FILE_UNWRITABLE, "the file exists already")
+                    .in_file(path.display().to_string())
+                    .hint("nothing was written; --force overwrites it")
+                    .into(),
+            );
+        }
+    }
+    let mut done: Vec<(&Path, Option<Vec<u8>>)> = Vec::new();
+    for (path, content) in targets {
+        let before = fs_err::read(path).ok();
+        if let Err(error) = put(path, content, overwrite) {
+            for (path, before) in done {
+                // What cannot be put back either is told by the first error: the disk is at fault.
+                let _ = match before {
+                    Some(before) => put(path, &before, true),
+                    None => fs_err::remove_file(path),
+                };
+            }
+            return Err(unwritable(path, &error));
+        }
+        done.push((path, before));
+    }
+    Ok(())
+}
+
+fn put(path: &Path, content: &[u8], overwrite: bool) -> std::io::Result<()> {
+    if let Some(parent) = path.parent()
+        && !parent.as_os_str().is_empty()
+    {
+        fs_err::create_dir_all(parent)?;
+    }
+    let file = temporary(path, content, OPEN)?;
+    let written = if overwrite {
+        file.persist(path)
+    } else {
+        file.persist_noclobber(path)
+    };
+    written.map(drop).map_err(|error| error.error)
+}
+
 /// The content in a file beside `path`, which goes away unless it is given that name.
 fn temporary(path: &Path, content: &[u8], mode: u32) -> std::io::Result<tempfile::NamedTempFile> {
     let folder = match path.parent() {

@@ -11,6 +11,7 @@ mod files;
 mod git;
 mod image;
 mod images;
+mod input;
 mod lock;
 mod packing;
 mod password;

@@ -5,15 +5,17 @@ use std::io::Read;
 use std::path::Path;
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
-use bundle_core::format::Files;
+use bundle_core::format::{Files, helm};
 use bundle_core::images;
-use bundle_core::package;
+use bundle_core::package::{self, Format, Package};
 
 use crate::limits::{Limits, human};
 use crate::unpack::check_path;
 
 /// The folder of manifests.
 const MANIFESTS: &str = "manifests";
+/// The folder in which a registry+v1 bundle says what it is.
+const METADATA: &str = "metadata";
 
 /// Reads a bundle's folder. Names that begin with a dot are left out: they are what editors, version control and operating systems leave behind.
 /// What is not there is left out too; reading the files as a bundle says what is missing.
@@ -24,6 +26,7 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
         files: Files::new(),
         bytes: 0,
         findings: Findings::default(),
+        ignore: helm::Ignore::default(),
     };
     match fs_err::metadata(folder) {
         Ok(found) if found.is_dir() => {}
@@ -34,8 +37,22 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
     }
     reading.take(package::FILE);
     reading.take(images::LOCK_FILE);
-    reading.take(MANIFESTS);
-    for path in named(&reading.files) {
+    let package = reading
+        .files
+        .get(package::FILE)
+        .and_then(|text| package::parse(text).ok());
+    let format = package.as_ref().map(|package| package.format);
+    let is_chart = folder.join(helm::CHART).is_file();
+    if is_chart && format.is_none_or(|format| format == Format::HelmV3) {
+        reading.chart();
+    } else {
+        reading.take(MANIFESTS);
+        if format.is_none_or(|format| format == Format::RegistryV1) {
+            reading.take(METADATA);
+        }
+    }
+    // Not resources: each is a layer of its own, of any size (pack).
+    for path in package.iter().flat_map(Package::named_paths) {
         reading.take(path.trim_end_matches('/'));
     }
     if reading.findings.has_errors() {
@@ -43,19 +60,6 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
     } else {
         Ok(reading.files)
     }
-}
-
-/// What `bundle.yaml` names. If it cannot be read as one, that is said by whoever reads the bundle.
-fn named(files: &Files) -> Vec<String> {
-    let Some(Ok(package)) = files.get(package::FILE).map(|text| package::parse(text)) else {
-        return Vec::new();
-    };
-    // Not resources: each is a layer of its own, of any size (pack).
-    package
-        .named_paths()
-        .into_iter()
-        .map(str::to_owned)
-        .collect()
 }
 
 fn unreadable(path: &Path, why: impl std::fmt::Display) -> Finding {
@@ -72,9 +76,23 @@ struct Reading<'a> {
     files: Files,
     bytes: u64,
     findings: Findings,
+    ignore: helm::Ignore,
 }
 
 impl Reading<'_> {
+    /// Takes everything that belongs to a chart.
+    fn chart(&mut self) {
+        if let Ok(text) = fs_err::read(self.folder.join(helm::IGNORE)) {
+            match helm::Ignore::parse(&text) {
+                Ok(ignore) => self.ignore = ignore,
+                Err(findings) => self.findings.0.extend(findings.0),
+            }
+        }
+        let root = self.folder;
+        self.walk("", root);
+        self.ignore = helm::Ignore::default();
+    }
+
     /// Takes the file or folder at `path` within the bundle, if there is one.
     fn take(&mut self, path: &str) {
         if let Err(why) = check_path(path) {
@@ -95,6 +113,10 @@ impl Reading<'_> {
             }
         };
         let kind = found.file_type();
+        if self.ignore.covers(path, kind.is_dir()) || place.join("oci-layout").is_file() {
+            // The author's patterns, and what `build` itself left in the folder.
+            return;
+        }
         if kind.is_symlink() {
             self.refuse(
                 path,
@@ -125,6 +147,7 @@ impl Reading<'_> {
         for name in names {
             match name.to_str() {
                 Some(name) if name.starts_with('.') => {}
+                Some(name) if path.is_empty() => self.take(name),
                 Some(name) => self.take(&format!("{path}/{name}")),
                 None => self.refuse(
                     &format!("{path}/{}", name.to_string_lossy()),
@@ -214,6 +237,20 @@ mod tests {
         let files = read(folder.path(), &Limits::default()).unwrap();
         let names: Vec<_> = files.keys().map(String::as_str).collect();
         assert_eq!(names, ["bundle.yaml", "manifests/a.yaml"]);
+    }
+
+    #[test]
+    fn takes_a_whole_chart_but_what_it_ignores() {
+        let folder = folder(&[
+            ("Chart.yaml", b"name: web"),
+            ("templates/a.yaml", b"a: 1"),
+            ("notes.bak", b"no"),
+            (".helmignore", b"*.bak\n"),
+            ("web.oci/oci-layout", b"no"),
+        ]);
+        let files = read(folder.path(), &Limits::default()).unwrap();
+        let names: Vec<_> = files.keys().map(String::as_str).collect();
+        assert_eq!(names, ["Chart.yaml", "templates/a.yaml"]);
     }
 
     #[cfg(unix)]

@@ -3,6 +3,7 @@
 
 pub mod archive;
 pub mod blob;
+pub mod chart;
 pub mod folder;
 pub mod hash;
 pub mod layout;

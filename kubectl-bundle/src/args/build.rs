@@ -9,7 +9,8 @@ use super::{Data, Registry};
 
 /// Check a folder of manifests and pack it into one OCI artifact, in an OCI image layout on disk.
 ///
-/// The folder holds `bundle.yaml` (name, version, format, Kubernetes range) and `manifests/`. Everything that is wrong is said at
+/// The folder holds `bundle.yaml` (name, version, format, Kubernetes range) and `manifests/`; or it is a Helm chart, a
+/// registry+v1 bundle of an operator, or a kustomization, with a `bundle.yaml` or without. Everything that is wrong is said at
 /// once. The same folder gives the same digest on every run and machine. The digest is printed on stdout.
 ///
 /// Container images are found wherever pods and well-known custom resources name them; one with no tag, or with a tag that moves (`latest`,
@@ -25,6 +26,12 @@ Examples:
 
   # Into a folder of your choice
   kubectl bundle build web --output dist/web
+
+  # A chart, rendered by helm on this machine so that it can be checked
+  kubectl bundle build web-1.4.0.tgz
+
+  # A kustomization without bundle.yaml
+  kubectl bundle build overlays/prod --name web --version 1.4.0
 
   # Only check
   kubectl bundle build web --dry-run
@@ -44,9 +51,15 @@ Examples:
   # The digest for a script
   DIGEST=$(kubectl bundle build web)")]
 pub(crate) struct Build {
-    /// The folder
-    #[arg(value_name = "DIR")]
+    /// The folder, or a packed chart
+    #[arg(value_name = "DIR|CHART")]
     pub(crate) folder: PathBuf,
+    /// Name of the package, where there is no bundle.yaml [default: as the chart or operator says]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Version of the package, where there is no bundle.yaml [default: as the chart or operator says]
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) version: Option<String>,
     /// Folder of the OCI layout [default: NAME-VERSION.oci]
     #[arg(short, long, value_name = "LAYOUT")]
     pub(crate) output: Option<PathBuf>,

@@ -8,6 +8,7 @@ mod delete;
 mod deploy;
 mod get;
 mod global;
+mod init;
 mod inspect;
 mod keys;
 mod output;
@@ -27,6 +28,7 @@ pub(crate) use delete::Delete;
 pub(crate) use deploy::{Collision, Content, Create, Deploy, Write};
 pub(crate) use get::{Get, Status};
 pub(crate) use global::{Color, DryRun, Global, Kube, Registry};
+pub(crate) use init::Init;
 pub(crate) use inspect::Inspect;
 pub(crate) use keys::{Generate, KeyType, Keys, KeysVerb};
 pub(crate) use output::{Data, Object, Wide};
@@ -61,6 +63,8 @@ pub(crate) struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Write a bundle.yaml, or a small example
+    Init(Init),
     /// Check a folder of manifests and pack it into one artifact
     Build(Build),
     /// Push a bundle to a registry

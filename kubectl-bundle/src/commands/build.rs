@@ -11,8 +11,9 @@ use bundle_oci::manifest::Platform;
 use bundle_oci::pack::Resource;
 use serde::Serialize;
 
-use crate::content::OldLock;
+use crate::content::{OldLock, Terms};
 use crate::failure::Outcome;
+use crate::input::Known;
 use crate::packing::{self, Packing};
 use crate::place::Place;
 use crate::registry::RegistrySettings;
@@ -27,6 +28,8 @@ const LISTED: usize = 50;
 pub(crate) struct Build {
     /// The folder of manifests.
     pub(crate) folder: PathBuf,
+    /// What is known of content without `bundle.yaml`.
+    pub(crate) known: Known,
     /// Which images may have tags that move.
     pub(crate) allowed: Allowed,
     /// Whether the images are locked now.
@@ -93,7 +96,13 @@ impl Build {
         } else {
             OldLock::Use
         };
-        let mut opened = content::open_with(ui, &self.folder, &self.allowed, old, packing)?;
+        let terms = Terms {
+            known: self.known,
+            allowed: self.allowed,
+            lock: old,
+            packing,
+        };
+        let mut opened = content::open(ui, &self.folder, terms)?;
         if self.lock {
             let client = registry::client(&self.registry)?;
             let lock = lock::resolve(ui, &client, &opened).await?;

@@ -10,6 +10,7 @@ pub(crate) mod delete;
 pub(crate) mod deploy;
 mod deployment;
 pub(crate) mod get;
+pub(crate) mod init;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 pub(crate) mod load;
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     KeysGenerate(keys::generate::Generate),
     /// `build`
     Build(build::Build),
+    /// `init`
+    Init(init::Init),
     /// `push`
     Push(push::Push),
     /// `pull`
@@ -80,6 +83,7 @@ impl Command {
         match self {
             Self::KeysGenerate(command) => command.run(ui),
             Self::Build(command) => in_runtime(command.run(ui)),
+            Self::Init(command) => command.run(ui),
             Self::Push(command) => in_runtime(interruptible(command.run(ui))),
             Self::Pull(command) => in_runtime(interruptible(command.run(ui))),
             Self::Copy(command) => in_runtime(interruptible(command.run(ui))),

@@ -24,6 +24,7 @@ pub(crate) use printing::style;
 pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command> {
     Ok(match verb {
         Verb::Build(args) => Command::Build(verbs::build(args, environment)?),
+        Verb::Init(args) => Command::Init(verbs::init(args)),
         Verb::Push(args) => Command::Push(shipping::push(args, environment)?),
         Verb::Pull(args) => Command::Pull(shipping::pull(args, environment)?),
         Verb::Copy(args) => Command::Copy(shipping::copy(args, environment)?),

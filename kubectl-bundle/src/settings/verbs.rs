@@ -11,9 +11,10 @@ use bundle_trust::keys::KeyKind;
 use super::{Environment, cluster, registry, unusable};
 use crate::args::{self, KeyType};
 use crate::commands::{
-    build, check, completion, get, inspect, keys, sign, status, unpack, version,
+    build, check, completion, get, init, inspect, keys, sign, status, unpack, version,
 };
 use crate::failure::Outcome;
+use crate::input::Known;
 use crate::packing;
 use crate::place::Place;
 
@@ -47,6 +48,10 @@ pub(super) fn build(args: args::Build, environment: &Environment) -> Outcome<bui
     let registry = registry::settings(args.registry, environment)?;
     Ok(build::Build {
         folder: args.folder,
+        known: Known {
+            name: args.name,
+            version: args.version,
+        },
         base: base.map(|place| (place, platform)),
         resources: resources.collect::<Result<_, _>>()?,
         no_provenance: args.no_provenance,
@@ -60,6 +65,18 @@ pub(super) fn build(args: args::Build, environment: &Environment) -> Outcome<bui
         dry_run: args.dry_run,
         format: args.format.map(Into::into),
     })
+}
+
+pub(super) fn init(args: args::Init) -> init::Init {
+    init::Init {
+        folder: args.folder,
+        known: Known {
+            name: args.name,
+            version: args.version,
+        },
+        force: args.force,
+        dry_run: args.dry_run,
+    }
 }
 
 pub(super) fn inspect(args: args::Inspect, environment: &Environment) -> Outcome<inspect::Inspect> {

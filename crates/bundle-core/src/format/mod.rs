@@ -1,8 +1,10 @@
 //! From the files of a bundle to its objects.
 //! Not here: where files come from (bundle-oci, disks), what a cluster makes of the objects.
 
+pub mod helm;
 mod plain;
 pub mod registry;
+mod rendered;
 
 use std::collections::BTreeMap;
 
@@ -35,8 +37,17 @@ pub struct Content {
     pub warnings: Findings,
 }
 
-/// Reads the content of a bundle, and says everything that is wrong with it.
+/// Reads the content of a bundle, and says everything that is wrong with it. A chart has to be rendered first.
 pub fn read(files: &Files) -> Result<Content, Findings> {
+    read_with(files, None)
+}
+
+/// The same for a chart, with what `helm template` made of it.
+pub fn rendered(files: &Files, text: &[u8]) -> Result<Content, Findings> {
+    read_with(files, Some(text))
+}
+
+fn read_with(files: &Files, rendered: Option<&[u8]>) -> Result<Content, Findings> {
     let mut findings = Findings::default();
     let package = match files.get(package::FILE).map(|text| package::parse(text)) {
         Some(Ok(package)) => Some(package),
@@ -53,14 +64,16 @@ pub fn read(files: &Files) -> Result<Content, Findings> {
         Format::PlainV0 => plain::read(files, &mut findings),
         Format::RegistryV1 => registry::read(files, &mut findings),
         Format::HelmV3 => {
-            findings.push(
-                Finding::error(
-                    codes::format::NOT_RENDERED,
-                    "the content is a chart, and its objects are not known until helm renders it",
-                )
-                .hint("use plain+v0 with the output of `helm template`, where no helm is at hand"),
-            );
-            Vec::new()
+            if let Err(errors) = helm::read(files) {
+                findings.0.extend(errors.0);
+            }
+            match rendered {
+                Some(text) => rendered::read(text, &mut findings),
+                None => {
+                    findings.push(not_rendered());
+                    Vec::new()
+                }
+            }
         }
     };
     let lock = match files.get(images::LOCK_FILE).map(|text| Lock::parse(text)) {
@@ -94,10 +107,20 @@ pub fn read(files: &Files) -> Result<Content, Findings> {
     })
 }
 
+fn not_rendered() -> Finding {
+    Finding::error(
+        codes::format::NOT_RENDERED,
+        "the content is a chart, and its objects are not known until helm renders it",
+    )
+    .hint("`kubectl bundle build` renders it; the pod installs no charts yet: use plain+v0 with the output of `helm template`")
+}
+
 /// The layout of files that no `bundle.yaml` explains.
 pub fn detect(files: &Files) -> Format {
     if registry::is(files) {
         Format::RegistryV1
+    } else if helm::is(files) {
+        Format::HelmV3
     } else {
         Format::PlainV0
     }

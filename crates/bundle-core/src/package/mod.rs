@@ -7,6 +7,7 @@ mod parse;
 mod schema;
 mod shape;
 mod suggest;
+mod write;
 
 #[cfg(test)]
 mod tests;

@@ -239,7 +239,7 @@ fn bad(message: String) -> Finding {
     Finding::error(codes::format::BAD_PACKAGE, message)
 }
 
-fn name(text: &str) -> Result<String, Finding> {
+pub(super) fn name(text: &str) -> Result<String, Finding> {
     if is_dns_label(text) && text.len() <= MAX_NAME {
         return Ok(text.to_owned());
     }
@@ -259,7 +259,7 @@ fn name(text: &str) -> Result<String, Finding> {
 }
 
 /// Strict: three numbers, no `v`, no leading zeros. Says what was probably meant.
-fn semantic_version(text: &str) -> Result<semver::Version, Finding> {
+pub(super) fn semantic_version(text: &str) -> Result<semver::Version, Finding> {
     semver::Version::parse(text).map_err(|error| {
         let finding = Finding::error(
             codes::format::BAD_VERSION,

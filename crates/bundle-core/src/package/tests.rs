@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::version::{ServerVersion, Unsupported};
 
-const FULL: &str = r#"
+pub(super) const FULL: &str = r#"
 apiVersion: bundle.core.rukpak.io/v1alpha1
 kind: Package
 name: web

@@ -14,6 +14,8 @@ use super::{Files, plain};
 use crate::{
     diagnostic::{Finding, Findings, codes},
     object::Manifest,
+    package::{About, Format, Link, Maintainer, Package, Requires},
+    version::{Kubernetes, Range},
     yaml,
 };
 
@@ -34,6 +36,51 @@ pub struct Operator {
     pub package: String,
     /// Its ClusterServiceVersion.
     pub csv: Csv,
+}
+
+impl Operator {
+    /// What a `bundle.yaml` for it would say.
+    pub fn describe(&self) -> Result<Package, Finding> {
+        let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let csv = &self.csv;
+        let apis = csv.required_apis();
+        let range = format!(">={}", csv.min_kubernetes());
+        Ok(Package {
+            description: filled(csv.display_name()),
+            kubernetes: Range::parse(&range).ok().map(|supported| Kubernetes {
+                supported: Some(supported),
+                ..Kubernetes::default()
+            }),
+            requires: (!apis.is_empty()).then(|| Requires {
+                apis,
+                packages: Vec::new(),
+            }),
+            about: About {
+                maintainers: csv
+                    .maintainers()
+                    .iter()
+                    .filter(|one| !one.name.trim().is_empty())
+                    .map(|one| Maintainer {
+                        name: one.name.clone(),
+                        email: filled(&one.email),
+                        url: None,
+                    })
+                    .collect(),
+                links: csv
+                    .links()
+                    .iter()
+                    .filter(|one| one.url.starts_with("http") && !one.name.trim().is_empty())
+                    .map(|one| Link {
+                        name: one.name.clone(),
+                        url: one.url.clone(),
+                    })
+                    .collect(),
+                keywords: csv.keywords().to_vec(),
+                ..About::default()
+            },
+            ..Package::new(&self.package, csv.version(), Format::RegistryV1)?
+        })
+    }
 }
 
 /// What the bundle in `files` says of itself, for a `bundle.yaml` that is not written yet.
@@ -67,7 +114,7 @@ pub(super) fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
 }
 
 fn parts(files: &Files, findings: &mut Findings) -> Option<(Operator, Vec<Manifest>)> {
-    let package = package(files, findings);
+    let package = package_name(files, findings);
     let objects = plain::flat(files, findings)?;
     let (csvs, others): (Vec<Manifest>, Vec<Manifest>) =
         objects.into_iter().partition(convert::is_csv);
@@ -115,7 +162,7 @@ fn parts(files: &Files, findings: &mut Findings) -> Option<(Operator, Vec<Manife
 }
 
 /// The name of the package, from the annotations.
-fn package(files: &Files, findings: &mut Findings) -> Option<String> {
+fn package_name(files: &Files, findings: &mut Findings) -> Option<String> {
     let Some(text) = files.get(ANNOTATIONS) else {
         findings.push(
             refused(format!("open {ANNOTATIONS}: file does not exist"))

@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::*;
 use crate::format::{self, Content};
-use crate::package::Format;
 
 const META: &str = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n  operators.operatorframework.io.bundle.package.v1: cache\n";
 const CSV: &str = r#"
@@ -236,5 +235,8 @@ fn what_the_bundle_says_of_itself() {
         operator.csv.required_apis(),
         ["cert-manager.io/v1/Certificate"]
     );
-    assert_eq!(operator.csv.links()[0].url, "https://cache.example.com");
+    let package = operator.describe().unwrap();
+    assert_eq!(package.title(), "bundle cache 0.3.0");
+    assert_eq!(package.kubernetes.unwrap().to_string(), ">=1.29.0");
+    assert_eq!(package.about.links[0].url, "https://cache.example.com");
 }

@@ -1,0 +1,337 @@
+//! helm+v3: what `Chart.yaml` says, where the chart lies among the files, and which files of a folder belong to it.
+//! Not here: rendering, which only helm itself does.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+use super::Files;
+use crate::{
+    diagnostic::{Finding, Findings, codes},
+    package::{About, Format, Link, Maintainer, Package},
+    version::{Kubernetes, Range},
+    yaml,
+};
+
+/// The file that makes a folder a chart.
+pub const CHART: &str = "Chart.yaml";
+/// The file that says which files of a folder are no part of the chart.
+pub const IGNORE: &str = ".helmignore";
+
+/// What `Chart.yaml` says, as far as it matters here.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Chart {
+    /// Name of the chart.
+    pub name: String,
+    /// Version of the chart.
+    pub version: String,
+    /// `application`, or `library`, which cannot be installed.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// One line about it.
+    pub description: String,
+    /// The Kubernetes versions that it runs on.
+    pub kube_version: String,
+    /// Its home page.
+    pub home: String,
+    /// Its icon.
+    pub icon: String,
+    /// Words to find it by.
+    pub keywords: Vec<String>,
+    /// Where its source is.
+    pub sources: Vec<String>,
+    /// Who looks after it.
+    pub maintainers: Vec<Person>,
+    /// The charts that it is made of.
+    pub dependencies: Vec<Dependency>,
+}
+
+/// A maintainer of a chart.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Person {
+    name: String,
+    email: String,
+    url: String,
+}
+
+/// A chart within a chart.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Dependency {
+    name: String,
+}
+
+/// The chart in `files`, and the folder that it lies in: empty, or with a `/` at its end.
+pub fn read(files: &Files) -> Result<(Chart, String), Findings> {
+    let Some(folder) = folder(files) else {
+        return Err(
+            Finding::error(codes::format::BAD_CHART, "Chart.yaml file is missing")
+                .hint("a helm+v3 bundle is a chart: bundle.yaml lies beside Chart.yaml")
+                .into(),
+        );
+    };
+    let path = format!("{folder}{CHART}");
+    let text = files.get(&path).map_or(&[][..], Vec::as_slice);
+    let documents = yaml::documents(text, &path)?;
+    let [document] = &documents[..] else {
+        return Err(bad(&path, "the file holds more than one document")
+            .hint("keep the one with name and version")
+            .into());
+    };
+    let mut value = document.value.clone();
+    if let Some(map) = value.as_object_mut() {
+        map.retain(|_, value| !value.is_null());
+    }
+    let chart = Chart::deserialize(&value).map_err(|error| {
+        bad(&path, format!("the file cannot be read: {error}"))
+            .hint("`helm lint` shows what is wrong with it")
+    })?;
+    let mut findings = Findings::default();
+    if chart.kind == "library" {
+        findings.push(
+            bad(&path, "a library chart cannot be installed")
+                .at_field("type")
+                .hint("build the chart that uses it"),
+        );
+    }
+    for dependency in &chart.dependencies {
+        let (unpacked, packed) = (
+            format!("{folder}charts/{}/", dependency.name),
+            format!("{folder}charts/{}-", dependency.name),
+        );
+        let there = files
+            .keys()
+            .any(|path| path.starts_with(&unpacked) || path.starts_with(&packed));
+        if !there {
+            findings.push(
+                bad(
+                    &path,
+                    format!(
+                        "found in Chart.yaml, but missing in charts/ directory: {}",
+                        dependency.name
+                    ),
+                )
+                .at_field("dependencies")
+                .hint("run `helm dependency build` in the chart's folder: build itself fetches nothing"),
+            );
+        }
+    }
+    if findings.has_errors() {
+        return Err(findings);
+    }
+    Ok((chart, folder))
+}
+
+/// Where the chart lies: at the root, or in the one folder there, as `helm package` writes it.
+fn folder(files: &Files) -> Option<String> {
+    if files.contains_key(CHART) {
+        return Some(String::new());
+    }
+    let folders: BTreeSet<&str> = files
+        .keys()
+        .filter_map(|path| path.split_once('/'))
+        .map(|(folder, _)| folder)
+        .collect();
+    let mut folders = folders.into_iter();
+    let only = folders.next().filter(|_| folders.next().is_none())?;
+    files
+        .contains_key(&format!("{only}/{CHART}"))
+        .then(|| format!("{only}/"))
+}
+
+pub(super) fn is(files: &Files) -> bool {
+    folder(files).is_some() && !files.keys().any(|path| path.starts_with("manifests/"))
+}
+
+impl Chart {
+    /// What a `bundle.yaml` for it would say.
+    pub fn package(&self) -> Result<Package, Finding> {
+        let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        Ok(Package {
+            description: filled(&line(&self.description)),
+            // helm's ranges are a little richer than ours: what cannot be read is left to the author.
+            kubernetes: Range::parse(&self.kube_version)
+                .ok()
+                .map(|supported| Kubernetes {
+                    supported: Some(supported),
+                    ..Kubernetes::default()
+                }),
+            about: About {
+                maintainers: self
+                    .maintainers
+                    .iter()
+                    .filter(|one| !one.name.trim().is_empty())
+                    .map(|one| Maintainer {
+                        name: one.name.clone(),
+                        email: filled(&one.email),
+                        url: filled(&one.url),
+                    })
+                    .collect(),
+                icon: filled(&self.icon).filter(|icon| icon.starts_with("https://")),
+                keywords: self.keywords.clone(),
+                links: Vec::<Link>::new(),
+                source: self.sources.first().cloned(),
+                url: filled(&self.home),
+                ..About::default()
+            },
+            ..Package::new(&self.name, &self.version, Format::HelmV3)?
+        })
+    }
+}
+
+/// Which files of a chart's folder are left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ignore {
+    patterns: Vec<String>,
+}
+
+impl Ignore {
+    /// Reads a `.helmignore`: a pattern a line, with `*`, `?`, a `/` before what is meant from the root and after what is a folder.
+    pub fn parse(text: &[u8]) -> Result<Self, Findings> {
+        let text = String::from_utf8_lossy(text);
+        let mut findings = Findings::default();
+        let mut patterns = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if line.starts_with('!') || line.contains("**") || line.contains(['[', '\\']) {
+                findings.push(
+                    bad(IGNORE, format!("the pattern `{line}` is not understood"))
+                        .at_line(index + 1)
+                        .hint("use names with `*` and `?`, `/` before what is meant from the root, and after a folder"),
+                );
+                continue;
+            }
+            patterns.push(line.to_owned());
+        }
+        if findings.has_errors() {
+            return Err(findings);
+        }
+        Ok(Self { patterns })
+    }
+
+    /// Whether the file or folder at `path` is left out.
+    pub fn covers(&self, path: &str, is_folder: bool) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        self.patterns.iter().any(|pattern| {
+            let (pattern, only_folders) = match pattern.strip_suffix('/') {
+                Some(pattern) => (pattern, true),
+                None => (pattern.as_str(), false),
+            };
+            if only_folders && !is_folder {
+                return false;
+            }
+            match pattern.strip_prefix('/') {
+                Some(rooted) => matches(rooted.as_bytes(), path.as_bytes()),
+                None if pattern.contains('/') => matches(pattern.as_bytes(), path.as_bytes()),
+                None => matches(pattern.as_bytes(), name.as_bytes()),
+            }
+        })
+    }
+}
+
+/// `*` stands for any run of characters within a name, `?` for one. Goes back to the last `*` only, so that no pattern takes long.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut at, mut from) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while from < text.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, from));
+                at += 1;
+            }
+            Some(b'?') if text[from] != b'/' => {
+                at += 1;
+                from += 1;
+            }
+            Some(letter) if *letter == text[from] => {
+                at += 1;
+                from += 1;
+            }
+            _ => match star {
+                Some((place, taken)) if text[taken] != b'/' => {
+                    star = Some((place, taken + 1));
+                    at = place + 1;
+                    from = taken + 1;
+                }
+                _ => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|letter| *letter == b'*')
+}
+
+fn bad(file: &str, message: impl Into<String>) -> Finding {
+    Finding::error(codes::format::BAD_CHART, message).in_file(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(list: &[(&str, &str)]) -> Files {
+        list.iter()
+            .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
+            .collect()
+    }
+
+    #[test]
+    fn a_chart_lies_at_the_root_or_in_the_one_folder() {
+        let chart = "apiVersion: v2\nname: web\nversion: 1.4.0\nkubeVersion: '>=1.29.0'\nhome: https://example.com\n";
+        let (read_one, folder) = read(&files(&[(CHART, chart), ("templates/a.yaml", "")])).unwrap();
+        assert_eq!((read_one.name.as_str(), folder.as_str()), ("web", ""));
+        let package = read_one.package().unwrap();
+        assert_eq!(package.title(), "bundle web 1.4.0");
+        assert_eq!(package.about.url.as_deref(), Some("https://example.com"));
+        let (_, folder) = read(&files(&[("web/Chart.yaml", chart), ("bundle.yaml", "")])).unwrap();
+        assert_eq!(folder, "web/");
+        for none in [
+            files(&[("a/b.yaml", "")]),
+            files(&[("a/Chart.yaml", chart), ("b/x", "")]),
+        ] {
+            assert_eq!(
+                read(&none).unwrap_err().0[0].to_string(),
+                "Chart.yaml file is missing"
+            );
+        }
+    }
+
+    #[test]
+    fn dependencies_must_be_there_and_libraries_are_refused() {
+        let chart =
+            "name: web\nversion: 1.0.0\ntype: library\ndependencies: [{name: redis}, {name: db}]\n";
+        let found = read(&files(&[(CHART, chart), ("charts/redis-1.0.0.tgz", "")])).unwrap_err();
+        let said: Vec<String> = found.0.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "Chart.yaml: type: a library chart cannot be installed",
+                "Chart.yaml: dependencies: found in Chart.yaml, but missing in charts/ directory: db",
+            ]
+        );
+    }
+
+    #[test]
+    fn patterns_leave_out_what_helm_leaves_out() {
+        let ignore = Ignore::parse(b"# no\n*.bak\n/docs/\nci/*.yaml\nfoo?\n").unwrap();
+        for (path, folder, covered) in [
+            ("a.bak", false, true),
+            ("templates/a.bak", false, true),
+            ("docs", true, true),
+            ("docs", false, false),
+            ("templates/docs", true, false),
+            ("ci/a.yaml", false, true),
+            ("ci/a/b.yaml", false, false),
+            ("food", false, true),
+            ("foo", false, false),
+        ] {
+            assert_eq!(ignore.covers(path, folder), covered, "{path}");
+        }
+        assert!(Ignore::parse(b"!a\n**/b\n").unwrap_err().0.len() == 2);
+    }
+}

@@ -1,0 +1,64 @@
+//! What helm rendered, as objects: documents one after another, with lists taken apart.
+//! Not here: running helm, and what a chart is (helm).
+
+use serde_json::Value;
+
+use crate::{
+    diagnostic::Findings,
+    object::{self, Manifest},
+    yaml::{self, Document},
+};
+
+/// The name of the text in findings.
+const NAME: &str = "helm template";
+
+/// The objects in the output of `helm template`; what is wrong is added to `findings`.
+pub(super) fn read(text: &[u8], findings: &mut Findings) -> Vec<Manifest> {
+    let documents = match yaml::documents(text, NAME) {
+        Ok(documents) => documents,
+        Err(errors) => {
+            findings.0.extend(errors.0);
+            return Vec::new();
+        }
+    };
+    let objects: Vec<Manifest> = documents
+        .into_iter()
+        .flat_map(apart)
+        .filter_map(|document| object::read(document, NAME, findings))
+        .collect();
+    object::distinct(&objects, findings);
+    objects
+}
+
+/// helm installs the items of a list as objects of their own.
+fn apart(mut document: Document) -> Vec<Document> {
+    let line = document.line;
+    let is_list = document.value["kind"] == "List" && document.value["apiVersion"] == "v1";
+    match document.value.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) if is_list => items
+            .into_iter()
+            .map(|value| Document { value, line })
+            .collect(),
+        Some(items) => {
+            document.value["items"] = items;
+            vec![document]
+        }
+        None => vec![document],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_taken_apart() {
+        let mut findings = Findings::default();
+        let text = "---\n# Source: web/templates/a.yaml\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n---\n# nothing\n---\napiVersion: example.com/v1\nkind: Menu\nmetadata: {name: c}\nitems: [1]\n";
+        let objects = read(text.as_bytes(), &mut findings);
+        let ids: Vec<String> = objects.iter().map(|object| object.id.to_string()).collect();
+        assert_eq!(ids, ["ConfigMap/a", "ConfigMap/b", "Menu.example.com/c"]);
+        assert_eq!(findings, Findings::default());
+        assert_eq!(objects[2].value["items"][0], 1);
+    }
+}

@@ -1,0 +1,71 @@
+//! A package as the text of a `bundle.yaml`: for content that has none yet. Reading it gives the same package.
+//! Not here: what is found out about the content (format).
+
+use serde_json::{Map, Value};
+
+use super::{API_VERSION, About, Format, KIND, Package, SCHEMA_ID, parse};
+use crate::{diagnostic::Finding, yaml};
+
+impl Package {
+    /// A package of which only the least is known. Name and version are checked as those in a file are.
+    pub fn new(name: &str, version: &str, format: Format) -> Result<Self, Finding> {
+        Ok(Self {
+            name: parse::name(name)?,
+            version: parse::semantic_version(version)?,
+            format,
+            description: None,
+            kubernetes: None,
+            requires: None,
+            upgrades: None,
+            images: Vec::new(),
+            config: None,
+            resources: Vec::new(),
+            about: About::default(),
+        })
+    }
+
+    /// The text of its `bundle.yaml`, with a line by which editors find the schema.
+    pub fn to_yaml(&self) -> String {
+        let mut text = format!(
+            "# yaml-language-server: $schema={SCHEMA_ID}\napiVersion: {API_VERSION}\nkind: {KIND}\n"
+        );
+        let mut fields = match serde_json::to_value(self) {
+            Ok(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        };
+        // In the order of the table, which is the order in which people read.
+        for name in super::shape::PACKAGE.names() {
+            if let Some(value) = fields.remove(name) {
+                let one = Map::from_iter([(name.to_owned(), value)]);
+                text.push_str(&yaml::to_string(&Value::Object(one)));
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::FULL;
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_the_same() {
+        let package = parse::parse(FULL.as_bytes()).unwrap();
+        let text = package.to_yaml();
+        assert_eq!(parse::parse(text.as_bytes()).unwrap(), package, "{text}");
+        let small = Package::new("web", "1.0.0", Format::HelmV3).unwrap();
+        assert_eq!(
+            small.to_yaml().lines().skip(1).collect::<Vec<_>>(),
+            [
+                "apiVersion: bundle.core.rukpak.io/v1alpha1",
+                "kind: Package",
+                "name: web",
+                "version: \"1.0.0\"",
+                "format: helm+v3"
+            ]
+        );
+        assert!(Package::new("Web", "1.0.0", Format::PlainV0).is_err());
+        assert!(Package::new("web", "1.0", Format::PlainV0).is_err());
+    }
+}

@@ -1,0 +1,119 @@
+//! A packed chart (`.tgz`, as `helm package` writes it) to files, by the same careful reader and within the same limits as a layer of an image.
+//! Not here: what the chart says (bundle_core::format::helm).
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::format::Files;
+use bundle_core::reference::Digest;
+use flate2::read::MultiGzDecoder;
+
+use crate::limits::{Limits, human};
+use crate::manifest::Descriptor;
+use crate::media;
+use crate::unpack::Unpacking;
+
+/// The files of the archive at `path`.
+pub fn read(path: &Path, limits: &Limits) -> Result<Files, Finding> {
+    let place = path.display().to_string();
+    let unreadable = |why: String| {
+        Finding::error(
+            codes::usage::FILE_UNREADABLE,
+            format!("the file is not a packed chart: {why}"),
+        )
+        .in_file(&place)
+        .hint("name a folder, or a chart as `helm package` writes it")
+    };
+    let mut packed = Vec::new();
+    fs_err::File::open(path)
+        .and_then(|file| file.take(limits.layer + 1).read_to_end(&mut packed))
+        .map_err(|error| unreadable(error.kind().to_string()))?;
+    if packed.len() as u64 > limits.layer {
+        return Err(unreadable(format!(
+            "it is larger than {}",
+            human(limits.layer)
+        )));
+    }
+    // What it unpacks to has no digest that anybody named: it is taken as it is, once it is known to stay within the limits.
+    let mut tar = Vec::new();
+    MultiGzDecoder::new(&packed[..])
+        .take(limits.total + 1)
+        .read_to_end(&mut tar)
+        .map_err(|error: io::Error| unreadable(error.to_string()))?;
+    if tar.len() as u64 > limits.total {
+        return Err(unreadable(format!(
+            "it unpacks to more than {}",
+            human(limits.total)
+        )));
+    }
+    let config = format!(
+        r#"{{"architecture":"amd64","os":"linux","rootfs":{{"type":"layers","diff_ids":["{}"]}}}}"#,
+        Digest::of(&tar)
+    );
+    let layer = Descriptor::of(media::LAYER_TAR, &tar);
+    let descriptor = Descriptor::of(media::CONFIG, config.as_bytes());
+    let limits = Limits {
+        layer: limits.total,
+        ..*limits
+    };
+    let mut unpacking = Unpacking::new(&descriptor, config.as_bytes(), &[layer], limits)
+        .map_err(|error| error.finding().in_file(&place))?;
+    unpacking
+        .layer(0, &tar[..])
+        .map_err(|error| error.finding().in_file(&place))?;
+    Ok(unpacking.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn packed(entries: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut builder = tar::Builder::new(Vec::new());
+        for (path, content) in entries {
+            let mut header = tar::Header::new_ustar();
+            header.set_size(content.len() as u64);
+            header.set_mode(0o644);
+            header.as_ustar_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
+            header.set_cksum();
+            builder.append(&header, *content).unwrap();
+        }
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&builder.into_inner().unwrap()).unwrap();
+        gzip.finish().unwrap()
+    }
+
+    fn said(bytes: &[u8], limits: &Limits) -> Result<Files, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web.tgz");
+        fs_err::write(&path, bytes).unwrap();
+        read(&path, limits).map_err(|finding| finding.message)
+    }
+
+    #[test]
+    fn reads_what_helm_packs_and_nothing_that_leaves_the_folder() {
+        let limits = Limits::default();
+        let good = packed(&[("web/Chart.yaml", b"name: web"), ("web/values.yaml", b"")]);
+        let files = said(&good, &limits).unwrap();
+        assert_eq!(files["web/Chart.yaml"], b"name: web");
+        let bad = packed(&[("../Chart.yaml", b"name: web")]);
+        assert!(said(&bad, &limits).unwrap_err().contains("../Chart.yaml"));
+        assert!(
+            said(b"no gzip", &limits)
+                .unwrap_err()
+                .contains("is not a packed chart")
+        );
+        let small = Limits {
+            total: 1024,
+            ..limits
+        };
+        assert!(
+            said(&good, &small)
+                .unwrap_err()
+                .contains("unpacks to more than 1 KiB")
+        );
+    }
+}

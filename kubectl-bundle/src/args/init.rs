@@ -1,0 +1,39 @@
+//! `init`: where, and what is known already.
+//! Not here: what is written.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Write what a bundle needs: a bundle.yaml for what lies in the folder, or a small working example where nothing does.
+///
+/// A folder of manifests/, a Helm chart, a registry+v1 bundle and a kustomization are recognised, and name, version and needs are read
+/// from them. Nothing is moved, and nothing is overwritten without --force. The paths that were written are printed on stdout.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  # An example in ./web
+  kubectl bundle init web
+
+  # A bundle.yaml beside ./manifests
+  kubectl bundle init --name web --version 1.4.0
+
+  # For a chart; only show what would be written
+  kubectl bundle init charts/web --dry-run")]
+pub(crate) struct Init {
+    /// The folder; made if it is not there
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub(crate) folder: PathBuf,
+    /// Name of the package [default: from the content, else the folder's name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Version of the package [default: from the content, else 0.1.0]
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) version: Option<String>,
+    /// Overwrite files that are there
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}

@@ -1,0 +1,203 @@
+//! `init`: a bundle.yaml for what lies in a folder, or an example where nothing does; all files or none.
+//! Not here: the example (example), and reading charts and the like (input).
+
+mod example;
+
+use std::path::{Path, PathBuf};
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::format::{self, Files};
+use bundle_core::object::Manifest;
+use bundle_core::package::{self, Format, Package, Requires, Scan, Security};
+
+use crate::failure::Outcome;
+use crate::files;
+use crate::input::{self, Known, Undescribed};
+use crate::ui::Ui;
+
+/// What `init` needs to know.
+pub(crate) struct Init {
+    /// The folder.
+    pub(crate) folder: PathBuf,
+    /// What the caller knows.
+    pub(crate) known: Known,
+    /// Whether files may be overwritten.
+    pub(crate) force: bool,
+    /// Whether nothing is written.
+    pub(crate) dry_run: bool,
+}
+
+impl Init {
+    /// Looks, writes, and says what comes next.
+    pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
+        let mut found = if self.folder.exists() {
+            input::gather(&self.folder)?
+        } else {
+            Files::new()
+        };
+        if found.contains_key(package::FILE) && !self.force {
+            return Err(exists(&self.folder.join(package::FILE)).into());
+        }
+        found.remove(package::FILE);
+        let written = if found.is_empty() {
+            self.no_loose_manifests()?;
+            let package = self.named(None)?;
+            ui.note(format!("an example of {}", package.title()));
+            example::files(package)
+        } else {
+            let package = self.describe(&found)?;
+            ui.note(format!("{}, {}", package.title(), package.format));
+            vec![(package::FILE.to_owned(), package.to_yaml())]
+        };
+        let targets: Vec<(PathBuf, Vec<u8>)> = written
+            .into_iter()
+            .map(|(path, text)| (self.folder.join(path), text.into_bytes()))
+            .collect();
+        if self.dry_run {
+            ui.note("nothing was written");
+        } else {
+            files::create_all(&targets, self.force)?;
+        }
+        for (path, _) in &targets {
+            ui.data(path.display())?;
+        }
+        ui.note(format!(
+            "next: kubectl bundle build {}",
+            self.folder.display()
+        ));
+        Ok(())
+    }
+
+    /// The package of content that was found.
+    fn describe(&self, found: &Files) -> Outcome<Package> {
+        match input::described(found, &self.known) {
+            Ok(package) if package.format != Format::PlainV0 => Ok(package),
+            Ok(_) | Err(Undescribed::Unnamed(_)) => {
+                let content = format::read(found)
+                    .map_err(|findings| input::located(findings, &self.folder))?;
+                let mut package = self.named(Some(&content.objects))?;
+                let apis = foreign_apis(&content.objects);
+                if !apis.is_empty() {
+                    package.requires = Some(Requires {
+                        apis,
+                        packages: Vec::new(),
+                    });
+                }
+                Ok(package)
+            }
+            Err(Undescribed::Wrong(findings)) => Err(input::located(findings, &self.folder).into()),
+        }
+    }
+
+    /// A package named by the caller, by its objects, or by the folder.
+    fn named(&self, objects: Option<&[Manifest]>) -> Outcome<Package> {
+        let label = |key: &str| {
+            objects.into_iter().flatten().find_map(|object| {
+                object.value["metadata"]["labels"][key]
+                    .as_str()
+                    .map(str::to_owned)
+            })
+        };
+        let folder = || {
+            let full = fs_err::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());
+            full.file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+        };
+        let name = self
+            .known
+            .name
+            .clone()
+            .or_else(|| label("app.kubernetes.io/part-of").map(|name| sane(&name)))
+            .or_else(|| label("app.kubernetes.io/name").map(|name| sane(&name)))
+            .or_else(|| folder().map(|name| sane(&name)))
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| "my-bundle".to_owned());
+        let mut package = Package::new(
+            &name,
+            self.known.version.as_deref().unwrap_or("0.1.0"),
+            Format::PlainV0,
+        )
+        .map_err(|finding| finding.at_field("--name, --version"))?;
+        if self.known.version.is_none()
+            && let Some(Ok(other)) = label("app.kubernetes.io/version")
+                .map(|version| Package::new(&name, &version, Format::PlainV0))
+        {
+            package.version = other.version;
+        }
+        package.about.security = Some(Security {
+            scan: Scan::Enabled,
+            languages: Vec::new(),
+            exclude: Vec::new(),
+            images: Vec::new(),
+            branch: None,
+            candidate: None,
+        });
+        Ok(package)
+    }
+
+    /// Manifests beside each other without a folder of their own are most likely meant, and moving them is the author's.
+    fn no_loose_manifests(&self) -> Outcome {
+        if !self.folder.is_dir() {
+            return Ok(());
+        }
+        let loose = files::of_objects(&self.folder)?;
+        let Some(first) = loose
+            .iter()
+            .find(|path| path.file_name().is_some_and(|name| name != package::FILE))
+        else {
+            return Ok(());
+        };
+        Err(Finding::error(
+            codes::format::NO_MANIFESTS,
+            "there are manifests, but not in a folder `manifests`",
+        )
+        .in_file(first.display().to_string())
+        .hint("make a folder `manifests` beside them, move them into it, and run init again")
+        .into())
+    }
+}
+
+fn exists(path: &Path) -> Finding {
+    Finding::error(codes::usage::FILE_UNWRITABLE, "the file exists already")
+        .in_file(path.display().to_string())
+        .hint("nothing was written; --force overwrites it")
+}
+
+/// The nearest text that can name a package.
+fn sane(text: &str) -> String {
+    let text: String = text
+        .to_lowercase()
+        .chars()
+        .map(|letter| {
+            if letter.is_ascii_lowercase() || letter.is_ascii_digit() {
+                letter
+            } else {
+                '-'
+            }
+        })
+        .take(package::MAX_NAME)
+        .collect();
+    text.trim_matches('-').to_owned()
+}
+
+/// Kinds of groups that neither Kubernetes has nor the content defines.
+fn foreign_apis(objects: &[Manifest]) -> Vec<String> {
+    let defined: Vec<&str> = objects
+        .iter()
+        .filter(|object| object.id.kind == "CustomResourceDefinition")
+        .filter_map(|object| object.value["spec"]["group"].as_str())
+        .collect();
+    let mut apis: Vec<String> = objects
+        .iter()
+        .map(|object| &object.id)
+        .filter(|id| {
+            id.group.contains('.')
+                && !id.group.ends_with(".k8s.io")
+                && !defined.contains(&id.group.as_str())
+        })
+        .map(|id| format!("{}/{}/{}", id.group, id.version, id.kind))
+        .collect();
+    apis.sort();
+    apis.dedup();
+    apis
+}

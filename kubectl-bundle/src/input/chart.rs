@@ -1,0 +1,88 @@
+//! A chart, rendered by the real helm from exactly the files that are packed: what is checked is what is shipped.
+//! Not here: what a chart is (bundle_core::format::helm).
+
+use std::process::Command;
+
+use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::format::{Files, helm};
+use bundle_core::package::Package;
+
+use super::program;
+use crate::failure::{Failure, Outcome};
+
+/// Variables by which helm's surroundings would change what it renders.
+const SURROUNDINGS: [&str; 5] = [
+    "HELM_NAMESPACE",
+    "HELM_PLUGINS",
+    "HELM_DEBUG",
+    "HELM_KUBECONTEXT",
+    "KUBECONFIG",
+];
+
+/// The objects of the chart in `files`, with its own values and the package's default configuration over them.
+pub(super) fn render(files: &Files, package: &Package) -> Outcome<Vec<u8>> {
+    let (_, folder) = helm::read(files)?;
+    let room = tempfile::tempdir().map_err(|error| unwritable(&error))?;
+    let chart = room.path().join("chart");
+    for (path, content) in files {
+        if path.ends_with('/') {
+            continue;
+        }
+        let place = chart.join(path);
+        if let Some(parent) = place.parent() {
+            fs_err::create_dir_all(parent).map_err(|error| unwritable(&error))?;
+        }
+        fs_err::write(&place, content).map_err(|error| unwritable(&error))?;
+    }
+    let mut command = Command::new("helm");
+    command
+        .arg("template")
+        .arg(&package.name)
+        .arg(chart.join(&folder))
+        .args(["--include-crds", "--skip-tests", "--namespace", "default"]);
+    let kubernetes = package.kubernetes.as_ref();
+    if let Some(baseline) = kubernetes.and_then(|kubernetes| kubernetes.baseline) {
+        command.arg("--kube-version").arg(baseline.to_string());
+    }
+    for api in package.requires.iter().flat_map(|requires| &requires.apis) {
+        command.arg("--api-versions").arg(api);
+    }
+    if let Some(values) = package
+        .config
+        .as_ref()
+        .and_then(|config| config.default.as_ref())
+    {
+        command.arg("--values").arg(chart.join(values));
+    }
+    for name in SURROUNDINGS {
+        command.env_remove(name);
+    }
+    for name in ["HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"] {
+        command.env(name, room.path().join("helm"));
+    }
+    program::run(
+        "helm",
+        command,
+        "install helm 3 or later from https://helm.sh, or render the chart elsewhere and build the result as plain+v0",
+    )
+}
+
+/// The files of a packed chart without its top folder: a bundle has Chart.yaml at its root, where RukPak looks for it.
+pub(super) fn at_the_root(files: Files) -> Result<Files, Findings> {
+    let (_, folder) = helm::read(&files)?;
+    Ok(files
+        .into_iter()
+        .filter_map(|(path, content)| Some((path.strip_prefix(&folder)?.to_owned(), content)))
+        .collect())
+}
+
+fn unwritable(error: &std::io::Error) -> Failure {
+    Failure::caused(
+        Finding::error(
+            codes::usage::FILE_UNWRITABLE,
+            "the chart cannot be laid out for helm",
+        )
+        .hint("check the room in the folder for temporary files"),
+        error,
+    )
+}

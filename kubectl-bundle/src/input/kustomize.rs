@@ -1,0 +1,68 @@
+//! A kustomization, built by `kubectl kustomize`: one file of the bundle for each object, in the order in which it writes them.
+//! Not here: running programs (program).
+
+use std::path::Path;
+use std::process::Command;
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::format::Files;
+use bundle_core::yaml;
+
+use super::program;
+use crate::failure::Outcome;
+
+/// The names that kustomize looks for.
+const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+
+/// Whether the folder has a kustomization.
+pub(crate) fn is_kustomization(folder: &Path) -> bool {
+    NAMES.iter().any(|name| folder.join(name).is_file())
+}
+
+/// Adds what the kustomization in `folder` makes to `files`.
+pub(super) fn render(folder: &Path, files: &mut Files) -> Outcome {
+    let mut command = Command::new("kubectl");
+    command.arg("kustomize").arg(folder);
+    let text = program::run(
+        "kubectl",
+        command,
+        "install kubectl: kustomize comes with it",
+    )?;
+    let name = "the output of kubectl kustomize";
+    let documents = yaml::documents(&text, name)?;
+    for (index, document) in documents.iter().enumerate() {
+        let part = |value: &serde_json::Value| -> String {
+            value
+                .as_str()
+                .unwrap_or("object")
+                .to_lowercase()
+                .chars()
+                .map(|letter| {
+                    if letter.is_ascii_alphanumeric() {
+                        letter
+                    } else {
+                        '-'
+                    }
+                })
+                .take(60)
+                .collect()
+        };
+        let path = format!(
+            "manifests/{:04}-{}-{}.yaml",
+            index + 1,
+            part(&document.value["kind"]),
+            part(&document.value["metadata"]["name"])
+        );
+        files.insert(path, yaml::to_string(&document.value).into_bytes());
+    }
+    if documents.is_empty() {
+        return Err(Finding::error(
+            codes::format::NO_OBJECTS,
+            "the kustomization makes no object",
+        )
+        .in_file(folder.display().to_string())
+        .hint("name at least one file under `resources`")
+        .into());
+    }
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! What `build` and `init` are given: a folder of manifests, a chart, an operator's bundle, a kustomization. All become the files of a bundle.
+//! Not here: what the files mean (bundle-core), and the programs that render some of them (program).
+
+mod chart;
+mod kustomize;
+mod program;
+
+use std::path::Path;
+
+use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::format::{self, Content, Files};
+use bundle_core::package::{self, Format, Package};
+use bundle_oci::{Limits, folder};
+
+use crate::failure::Outcome;
+
+pub(crate) use kustomize::is_kustomization;
+
+/// What the caller knows about the content.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    /// Name, for content without `bundle.yaml`.
+    pub(crate) name: Option<String>,
+    /// Version, for content without `bundle.yaml`.
+    pub(crate) version: Option<String>,
+}
+
+/// The files of a bundle, with what helm made of them.
+pub(crate) struct Input {
+    /// The files, `bundle.yaml` among them.
+    pub(crate) files: Files,
+    /// The objects of a chart.
+    rendered: Option<Vec<u8>>,
+}
+
+impl Input {
+    /// What `files` mean: these ones, over those of an image that they are built upon.
+    pub(crate) fn content(&self, files: &Files) -> Result<Content, Findings> {
+        match &self.rendered {
+            Some(rendered) => format::rendered(files, rendered),
+            None => format::read(files),
+        }
+    }
+}
+
+/// Reads what lies at `path`, and completes it to a bundle.
+pub(crate) fn read(path: &Path, known: &Known) -> Outcome<Input> {
+    let mut files = gather(path)?;
+    let package = match files.get(package::FILE) {
+        Some(text) => match package::parse(text) {
+            Ok(package) => {
+                agrees(&package, known)?;
+                Some(package)
+            }
+            // Told with everything else that is wrong.
+            Err(_) => None,
+        },
+        None => Some(complete(&mut files, known, path)?),
+    };
+    let rendered = match package {
+        Some(package) if package.format == Format::HelmV3 => Some(chart::render(&files, &package)?),
+        _ => None,
+    };
+    Ok(Input { files, rendered })
+}
+
+/// The files as they lie there, rendered where kustomize has to.
+pub(crate) fn gather(path: &Path) -> Outcome<Files> {
+    let limits = Limits::default();
+    if path.is_file() {
+        let files = bundle_oci::chart::read(path, &limits)?;
+        return Ok(chart::at_the_root(files)?);
+    }
+    is_folder(path)?;
+    let mut files = folder::read(path, &limits).map_err(|findings| located(findings, path))?;
+    if is_kustomization(path) && !files.keys().any(|path| path.starts_with("manifests/")) {
+        kustomize::render(path, &mut files)?;
+    }
+    Ok(files)
+}
+
+/// A `bundle.yaml` for content that has none, from what the content says of itself and what the caller knows.
+fn complete(files: &mut Files, known: &Known, path: &Path) -> Outcome<Package> {
+    let package = described(files, known).map_err(|missing| match missing {
+        Undescribed::Unnamed(findings) if !files.is_empty() => findings,
+        Undescribed::Unnamed(_) => nothing(path),
+        Undescribed::Wrong(findings) => located(findings, path),
+    })?;
+    files.insert(package::FILE.to_owned(), package.to_yaml().into_bytes());
+    Ok(package)
+}
+
+fn nothing(path: &Path) -> Findings {
+    Finding::error(
+        codes::format::NO_MANIFESTS,
+        "get objects from bundle manifests: readdir manifests: file does not exist",
+    )
+    .in_file(path.display().to_string())
+    .hint(
+        "the folder holds neither manifests/ nor a chart, a registry+v1 bundle or a kustomization",
+    )
+    .into()
+}
+
+/// Why content cannot be given a `bundle.yaml`.
+pub(crate) enum Undescribed {
+    /// Name or version are nowhere.
+    Unnamed(Findings),
+    /// What is there is wrong.
+    Wrong(Findings),
+}
+
+/// What a `bundle.yaml` for these files would say.
+pub(crate) fn described(files: &Files, known: &Known) -> Result<Package, Undescribed> {
+    let wrong = |findings: Findings| Undescribed::Wrong(findings);
+    let flag = |flag: &str, finding: Finding| Undescribed::Wrong(finding.at_field(flag).into());
+    let mut package = match format::detect(files) {
+        Format::HelmV3 => {
+            let (chart, _) = format::helm::read(files).map_err(wrong)?;
+            chart
+                .package()
+                .map_err(|finding| wrong(finding.in_file(format::helm::CHART).into()))?
+        }
+        Format::RegistryV1 => format::registry::operator(files)
+            .map_err(wrong)?
+            .describe()
+            .map_err(|finding| wrong(finding.into()))?,
+        Format::PlainV0 => {
+            let (Some(name), Some(version)) = (&known.name, &known.version) else {
+                return Err(Undescribed::Unnamed(
+                    Finding::error(
+                        codes::format::BAD_PACKAGE,
+                        "there is no bundle.yaml, so the bundle has neither name nor version",
+                    )
+                    .in_file(package::FILE)
+                    .hint("let `kubectl bundle init` write one, or name both with --name and --version")
+                    .into(),
+                ));
+            };
+            return Package::new(name, version, Format::PlainV0)
+                .map_err(|finding| flag("--name, --version", finding));
+        }
+    };
+    if known.name.is_some() || known.version.is_some() {
+        let name = known.name.as_deref().unwrap_or(&package.name);
+        let version = known
+            .version
+            .clone()
+            .unwrap_or_else(|| package.version.to_string());
+        let named = Package::new(name, &version, package.format)
+            .map_err(|finding| flag("--name, --version", finding))?;
+        package.name = named.name;
+        package.version = named.version;
+    }
+    Ok(package)
+}
+
+/// `--name` and `--version` complete a `bundle.yaml` that is not there; one that is there has the word.
+fn agrees(package: &Package, known: &Known) -> Outcome {
+    let version = package.version.to_string();
+    for (flag, given, said) in [
+        ("--name", &known.name, &package.name),
+        ("--version", &known.version, &version),
+    ] {
+        if let Some(given) = given
+            && given != said
+        {
+            return Err(Finding::error(
+                codes::usage::BAD_ARGUMENT,
+                format!("bundle.yaml says {said}, and the flag {given}"),
+            )
+            .at_field(flag)
+            .hint("change bundle.yaml, or leave out the flag: it is for content without one")
+            .into());
+        }
+    }
+    Ok(())
+}
+
+fn is_folder(path: &Path) -> Outcome {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let why = if path.exists() {
+        "it is not a folder"
+    } else {
+        "there is no such folder"
+    };
+    Err(Finding::error(codes::usage::FILE_UNREADABLE, why)
+        .in_file(path.display().to_string())
+        .hint("name a folder with bundle.yaml and manifests/ in it, or an OCI layout")
+        .into())
+}
+
+/// Makes paths within the bundle ones that a person can open.
+pub(crate) fn located(mut findings: Findings, folder: &Path) -> Findings {
+    for finding in &mut findings.0 {
+        if let Some(file) = &mut finding.place.file {
+            *file = folder.join(&*file).display().to_string();
+        }
+    }
+    findings
+}
