@@ -4,6 +4,7 @@ mod admission;
 mod airgap;
 mod checks;
 mod cosign;
+mod formats;
 mod guest;
 mod harness;
 mod images;

@@ -82,23 +82,20 @@ pub(crate) fn gather(path: &Path) -> Outcome<Files> {
 /// A `bundle.yaml` for content that has none, from what the content says of itself and what the caller knows.
 fn complete(files: &mut Files, known: &Known, path: &Path) -> Outcome<Package> {
     let package = described(files, known).map_err(|missing| match missing {
-        Undescribed::Unnamed(findings) if !files.is_empty() => findings,
-        Undescribed::Unnamed(_) => nothing(path),
+        Undescribed::Unnamed(findings) if !files.is_empty() => located(findings, path),
+        Undescribed::Unnamed(_) => nothing(),
         Undescribed::Wrong(findings) => located(findings, path),
     })?;
     files.insert(package::FILE.to_owned(), package.to_yaml().into_bytes());
     Ok(package)
 }
 
-fn nothing(path: &Path) -> Findings {
+fn nothing() -> Findings {
     Finding::error(
         codes::format::NO_MANIFESTS,
         "get objects from bundle manifests: readdir manifests: file does not exist",
     )
-    .in_file(path.display().to_string())
-    .hint(
-        "the folder holds neither manifests/ nor a chart, a registry+v1 bundle or a kustomization",
-    )
+    .hint("make a folder `manifests` beside bundle.yaml, and put the YAML files into it")
     .into()
 }
 

@@ -211,7 +211,7 @@ fn refuses_bad_folders() {
     ----- stdout -----
     ----- stderr -----
     error: bare/bundle.yaml: there is no bundle.yaml, so the bundle has neither name nor version [BUNDLE-FORMAT-015]
-      hint: write one with apiVersion: bundle.core.rukpak.io/v1alpha1, kind: Package, name, version and format: plain+v0
+      hint: let `kubectl bundle init` write one, or name both with --name and --version
     ");
     context.write("deep/bundle.yaml", PACKAGE);
     context.write("deep/manifests/more/web.yaml", CONFIG_MAP);

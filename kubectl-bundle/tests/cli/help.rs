@@ -13,6 +13,7 @@ fn help_names_every_verb_and_exit_code() {
     Usage: kubectl bundle [OPTIONS] <COMMAND>
 
     Commands:
+      init        Write a bundle.yaml, or a small example
       build       Check a folder of manifests and pack it into one artifact
       push        Push a bundle to a registry
       pull        Pull a bundle from a registry into a layout or archive
@@ -71,6 +72,7 @@ fn help_names_every_verb_and_exit_code() {
 fn every_verb_has_examples() {
     let context = Context::new();
     for verb in [
+        "init",
         "build",
         "push",
         "inspect",

@@ -12,6 +12,7 @@ mod bundles;
 mod cluster;
 mod help;
 mod images;
+mod init;
 mod keys;
 mod packing;
 mod registries;

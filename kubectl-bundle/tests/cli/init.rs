@@ -1,0 +1,113 @@
+//! `init`, and that whatever it writes can be built at once.
+
+use crate::context::{CONFIG_MAP, Context, PACKAGE};
+use crate::kb_snapshot;
+
+const CHART: &str = "apiVersion: v2\nname: web\nversion: 1.4.0\ndescription: A page\nhome: https://example.com\nmaintainers: [{name: Ana}]\n";
+const ANNOTATIONS: &str = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n  operators.operatorframework.io.bundle.package.v1: cache\n";
+const CSV: &str = "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: cache.v0.3.0}\nspec:\n  version: 0.3.0\n  minKubeVersion: 1.31.0\n  installModes: [{type: AllNamespaces, supported: true}]\n";
+
+#[test]
+fn an_example_from_nothing_builds_at_once() {
+    let context = Context::new();
+    kb_snapshot!(context, ["init", "web"], @r"
+    exit code: 0
+    ----- stdout -----
+    web/bundle.yaml
+    web/manifests/web.yaml
+    web/config.schema.json
+    web/config.yaml
+    ----- stderr -----
+    an example of bundle web 0.1.0
+    next: kubectl bundle build web
+    ");
+    let built = context.run(&["build", "web"]);
+    assert!(built.starts_with("exit code: 0\n"), "{built}");
+    kb_snapshot!(context, ["init", "web"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: web/bundle.yaml: the file exists already [BUNDLE-USAGE-003]
+      hint: nothing was written; --force overwrites it
+    ");
+}
+
+#[test]
+fn nothing_is_written_where_one_file_is_in_the_way() {
+    let context = Context::new();
+    context.write("web/config.yaml", "mine: true\n");
+    let said = context.run(&["init", "web", "--dry-run"]);
+    assert!(
+        said.contains("there are manifests, but not in a folder `manifests`"),
+        "{said}"
+    );
+    context.write("page/config.schema.json", "mine");
+    let said = context.run(&["init", "page"]);
+    assert!(
+        said.contains("page/config.schema.json: the file exists already"),
+        "{said}"
+    );
+    assert!(!context.path().join("page/bundle.yaml").exists());
+    assert!(!context.path().join("page/manifests").exists());
+}
+
+#[test]
+fn finds_out_what_lies_there() {
+    let context = Context::new();
+    context.write("My Page/manifests/web.yaml", format!("{CONFIG_MAP}---\napiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\nmetadata: {{name: web, namespace: default, labels: {{app.kubernetes.io/version: 2.1.0}}}}\n"));
+    context.stdout(&["init", "My Page"]);
+    let written = std::fs::read_to_string(context.path().join("My Page/bundle.yaml")).unwrap();
+    insta::assert_snapshot!(written, @r#"
+    # yaml-language-server: $schema=https://bundle.core.rukpak.io/v1alpha1/package.schema.json
+    apiVersion: bundle.core.rukpak.io/v1alpha1
+    kind: Package
+    name: my-page
+    version: "2.1.0"
+    format: plain+v0
+    requires:
+      apis:
+      - monitoring.coreos.com/v1/ServiceMonitor
+    security:
+      scan: enabled
+    "#);
+    let built = context.run(&["build", "My Page", "--dry-run"]);
+    assert!(built.starts_with("exit code: 0\n"), "{built}");
+
+    context.write("cache/metadata/annotations.yaml", ANNOTATIONS);
+    context.write("cache/manifests/csv.yaml", CSV);
+    context.stdout(&["init", "cache"]);
+    kb_snapshot!(context, ["build", "cache", "--dry-run"], @"");
+
+    context.write("chart/Chart.yaml", CHART);
+    context.write("chart/templates/web.yaml", CONFIG_MAP);
+    context.stdout(&["init", "chart"]);
+    // There is nothing on PATH here.
+    kb_snapshot!(context, ["build", "chart"], @"");
+}
+
+#[test]
+fn name_and_version_come_from_flags_or_from_the_file() {
+    let context = Context::new();
+    context.write("bare/manifests/web.yaml", CONFIG_MAP);
+    let built = context.run(&[
+        "build",
+        "bare",
+        "--name",
+        "bare",
+        "--version",
+        "2.0.0",
+        "--dry-run",
+    ]);
+    assert!(built.contains("bare 2.0.0: 1 object"), "{built}");
+    context.write("web/bundle.yaml", PACKAGE);
+    context.write("web/manifests/web.yaml", CONFIG_MAP);
+    kb_snapshot!(context, ["build", "web", "--version", "2.0.0"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: --version: bundle.yaml says 1.4.0, and the flag 2.0.0 [BUNDLE-USAGE-001]
+      hint: change bundle.yaml, or leave out the flag: it is for content without one
+    ");
+    let built = context.run(&["build", "bare", "--name", "bare", "--version", "2.0"]);
+    assert!(built.contains("try with `2.0.0`"), "{built}");
+}
