@@ -14,6 +14,7 @@ use bundle_oci::{Files, Limits, media};
 use super::beside::{self, Beside};
 use crate::content::{self, OldLock};
 use crate::failure::Outcome;
+use crate::input::Known;
 use crate::place::Place;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
@@ -120,7 +121,13 @@ fn folder(ui: &mut Ui, place: &Place) -> Outcome<Located> {
     let allowed = Allowed {
         patterns: vec!["**".to_owned()],
     };
-    let opened = content::open(ui, Path::new(&place.to_string()), &allowed, OldLock::Use)?;
+    let opened = content::open(
+        ui,
+        Path::new(&place.to_string()),
+        &Known::default(),
+        &allowed,
+        OldLock::Use,
+    )?;
     Ok(Located::packed(opened.pack()?.packed))
 }
 
