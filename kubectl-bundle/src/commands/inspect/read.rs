@@ -12,9 +12,8 @@ use bundle_oci::store::Located;
 use bundle_oci::{Files, Limits, media};
 
 use super::beside::{self, Beside};
-use crate::content::{self, OldLock};
+use crate::content::{self, Terms};
 use crate::failure::Outcome;
-use crate::input::Known;
 use crate::place::Place;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
@@ -117,18 +116,15 @@ pub(super) async fn see(
 
 /// What a folder of manifests would be built to.
 fn folder(ui: &mut Ui, place: &Place) -> Outcome<Located> {
-    // Names of images are build's to refuse.
-    let allowed = Allowed {
-        patterns: vec!["**".to_owned()],
+    let terms = Terms {
+        // Names of images are build's to refuse.
+        allowed: Allowed {
+            patterns: vec!["**".to_owned()],
+        },
+        ..Terms::default()
     };
-    let opened = content::open(
-        ui,
-        Path::new(&place.to_string()),
-        &Known::default(),
-        &allowed,
-        OldLock::Use,
-    )?;
-    Ok(Located::packed(opened.pack()?.packed))
+    let opened = content::open(ui, Path::new(&place.to_string()), terms)?;
+    Ok(Located::packed(opened.pack(ui)?.packed))
 }
 
 /// Whether the manifest says that it is a bundle of ours.
