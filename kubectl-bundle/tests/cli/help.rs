@@ -25,6 +25,7 @@ fn help_names_every_verb_and_exit_code() {
       keys        Make key pairs for signing
       sign        Sign a bundle in a registry
       verify      Verify who signed a bundle
+      policy      Try SignaturePolicies before they are in force
       deploy      Install a bundle, or upgrade to it
       create      Create a Bundle without installing it
       check       Say what admission would say about files
@@ -131,9 +132,9 @@ fn wrong_use_is_2() {
     ----- stdout -----
     ----- stderr -----
     error: the following required arguments were not provided:
-      <--key <FILE>|--policy <FILE>>
+      <--key <FILE>|--policy <FILE>|--certificate-identity <IDENTITY>|--certificate-identity-regexp <REGEXP>>
 
-    Usage: kubectl bundle verify <--key <FILE>|--policy <FILE>> <REF>
+    Usage: kubectl bundle verify <--key <FILE>|--policy <FILE>|--certificate-identity <IDENTITY>|--certificate-identity-regexp <REGEXP>> <REF>
 
     For more information, try '--help'.
     ");

@@ -35,7 +35,7 @@ fn an_example_from_nothing_builds_at_once() {
 #[test]
 fn nothing_is_written_where_one_file_is_in_the_way() {
     let context = Context::new();
-    context.write("web/config.yaml", "mine: true\n");
+    context.write("web/web.yaml", CONFIG_MAP);
     let said = context.run(&["init", "web", "--dry-run"]);
     assert!(
         said.contains("there are manifests, but not in a folder `manifests`"),
@@ -76,13 +76,25 @@ fn finds_out_what_lies_there() {
     context.write("cache/metadata/annotations.yaml", ANNOTATIONS);
     context.write("cache/manifests/csv.yaml", CSV);
     context.stdout(&["init", "cache"]);
-    kb_snapshot!(context, ["build", "cache", "--dry-run"], @"");
+    kb_snapshot!(context, ["build", "cache", "--dry-run"], @r"
+    exit code: 0
+    ----- stdout -----
+    sha256:494f8a67...
+    ----- stderr -----
+    cache 0.3.0: 1 object, 1306 bytes, nothing written
+    ");
 
     context.write("chart/Chart.yaml", CHART);
     context.write("chart/templates/web.yaml", CONFIG_MAP);
     context.stdout(&["init", "chart"]);
     // There is nothing on PATH here.
-    kb_snapshot!(context, ["build", "chart"], @"");
+    kb_snapshot!(context, ["build", "chart"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: `helm` is needed for this content and is not on PATH [BUNDLE-USAGE-008]
+      hint: install helm 3 or later from https://helm.sh, or render the chart elsewhere and build the result as plain+v0
+    ");
 }
 
 #[test]

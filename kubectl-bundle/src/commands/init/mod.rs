@@ -9,6 +9,7 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::format::{self, Files};
 use bundle_core::object::Manifest;
 use bundle_core::package::{self, Format, Package, Requires, Scan, Security};
+use bundle_core::yaml;
 
 use crate::failure::Outcome;
 use crate::files;
@@ -141,10 +142,7 @@ impl Init {
             return Ok(());
         }
         let loose = files::of_objects(&self.folder)?;
-        let Some(first) = loose
-            .iter()
-            .find(|path| path.file_name().is_some_and(|name| name != package::FILE))
-        else {
+        let Some(first) = loose.iter().find(|path| holds_objects(path)) else {
             return Ok(());
         };
         Err(Finding::error(
@@ -155,6 +153,19 @@ impl Init {
         .hint("make a folder `manifests` beside them, move them into it, and run init again")
         .into())
     }
+}
+
+/// Whether a file looks like manifests. A file that cannot be read as YAML is none, and settings or schemas have no kind.
+fn holds_objects(path: &Path) -> bool {
+    let is_package = path.file_name().is_some_and(|name| name == package::FILE);
+    let Some(text) = files::read(path).ok().filter(|_| !is_package) else {
+        return false;
+    };
+    yaml::documents(&text, package::FILE).is_ok_and(|documents| {
+        documents.iter().any(|document| {
+            document.value["apiVersion"].is_string() && document.value["kind"].is_string()
+        })
+    })
 }
 
 fn exists(path: &Path) -> Finding {
