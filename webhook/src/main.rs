@@ -50,7 +50,7 @@ fn live(settings: Settings) -> Result<(), BoxError> {
         let clients = Clients::connect(&settings).await?;
         let registries = Registries::new(
             settings.registry_ca.clone(),
-            settings.registries_conf.clone(),
+            settings.registries_conf.as_slice(),
         )?;
         let shutdown = CancellationToken::new();
         tokio::select! {

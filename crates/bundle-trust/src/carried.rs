@@ -64,7 +64,7 @@ pub fn encode(manifest: &[u8], signatures: &[RawSignature]) -> Result<String, Fi
         })
         .collect::<Result<Vec<_>, Finding>>()?;
     if signatures.len() > SIGNATURES {
-        return Err(too_large(format!(
+        return Err(too_large(&format!(
             "there are {} signatures, and at most {SIGNATURES} are carried",
             signatures.len()
         )));
@@ -75,7 +75,7 @@ pub fn encode(manifest: &[u8], signatures: &[RawSignature]) -> Result<String, Fi
     };
     let packed = pack(&document).map_err(|error| unusable(error.to_string()))?;
     if packed.len() > LIMIT {
-        return Err(too_large(format!(
+        return Err(too_large(&format!(
             "manifest and signatures take {} bytes, and at most {LIMIT} are carried",
             packed.len()
         )));
@@ -93,7 +93,7 @@ fn pack(document: &Document) -> std::io::Result<String> {
 /// Reads the annotation of an object that names `expected`. The error says why it is not a proof for that.
 pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
     if text.len() > LIMIT {
-        return Err(too_large(format!(
+        return Err(too_large(&format!(
             "it has {} bytes, and at most {LIMIT} are read",
             text.len()
         )));
@@ -107,14 +107,14 @@ pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
         .read_to_end(&mut unpacked)
         .map_err(|_| unusable("it is truncated, or not gzip"))?;
     if unpacked.len() as u64 > UNPACKED {
-        return Err(too_large(format!(
+        return Err(too_large(&format!(
             "it unpacks to more than {UNPACKED} bytes"
         )));
     }
     let document: Document =
         serde_json::from_slice(&unpacked).map_err(|error| unusable(error.to_string()))?;
     if document.signatures.len() > SIGNATURES {
-        return Err(too_large(format!(
+        return Err(too_large(&format!(
             "it carries {} signatures, and at most {SIGNATURES} are read",
             document.signatures.len()
         )));
@@ -150,7 +150,7 @@ fn unusable(why: impl std::fmt::Display) -> Finding {
     .hint("make it anew with `kubectl bundle deploy --with-proof`, or remove it")
 }
 
-fn too_large(why: String) -> Finding {
+fn too_large(why: &str) -> Finding {
     Finding::error(
         codes::trust::PROOF_TOO_LARGE,
         format!("the proof is too large: {why}"),

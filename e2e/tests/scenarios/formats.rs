@@ -47,7 +47,7 @@ spec:
               serviceAccountName: cache
               containers: [{name: manager, image: "registry.example.com/cache-operator:0.3.0"}]
 "#;
-const CRD: &str = r#"apiVersion: apiextensions.k8s.io/v1
+const CRD: &str = r"apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: caches.cache.example.com}
 spec:
@@ -56,7 +56,7 @@ spec:
   scope: Namespaced
   versions:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
-"#;
+";
 const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: cache}\nspec: {selector: {app: cache}, ports: [{port: 443}]}\n";
 
 fn write(folder: &Path, files: &[(&str, &str)]) {
@@ -216,11 +216,12 @@ async fn an_api_server_takes_what_an_operator_becomes() {
         .map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())),
     );
     let content = format::read(&files).unwrap_or_else(|findings| panic!("{findings}"));
-    let text: String = content
+    let documents: Vec<String> = content
         .objects
         .iter()
-        .map(|object| format!("---\n{}", yaml::to_string(&object.value)))
+        .map(|object| yaml::to_string(&object.value))
         .collect();
+    let text = documents.join("---\n");
     let file = cluster.folder().join("operator.yaml");
     fs_err::write(&file, text).unwrap();
     cluster

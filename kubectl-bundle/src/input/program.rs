@@ -63,7 +63,7 @@ fn watch(name: &str, child: &mut Child) -> Outcome<Vec<u8>> {
     let late = || {
         failed(
             name,
-            format!("did not end within {} s", DEADLINE.as_secs()),
+            &format!("did not end within {} s", DEADLINE.as_secs()),
             "",
         )
     };
@@ -74,7 +74,7 @@ fn watch(name: &str, child: &mut Child) -> Outcome<Vec<u8>> {
             Ok((bytes, true)) if bytes.len() as u64 > OUTPUT => {
                 return Err(failed(
                     name,
-                    format!("wrote more than {} MiB", OUTPUT >> 20),
+                    &format!("wrote more than {} MiB", OUTPUT >> 20),
                     "",
                 ));
             }
@@ -96,7 +96,7 @@ fn watch(name: &str, child: &mut Child) -> Outcome<Vec<u8>> {
     }
     Err(failed(
         name,
-        format!("ended with {status}"),
+        &format!("ended with {status}"),
         String::from_utf8_lossy(&complaints).trim(),
     ))
 }
@@ -120,7 +120,7 @@ fn listen(
     });
 }
 
-fn failed(name: &str, why: String, complaints: &str) -> Failure {
+fn failed(name: &str, why: &str, complaints: &str) -> Failure {
     let complaints: String = complaints.chars().take(4000).collect();
     let message = if complaints.is_empty() {
         format!("`{name}` {why}")

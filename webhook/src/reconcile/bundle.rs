@@ -31,7 +31,8 @@ pub(super) async fn reconcile(
     let begun = Instant::now();
     // What woke us may be older than our own last write, and a status made from that would undo it.
     let result = match room.get(&room.bundles, &object.name_any()).await {
-        Ok(Some(now)) => once(&now, &room).await,
+        // On the heap: it holds a whole conversation with a registry.
+        Ok(Some(now)) => Box::pin(once(&now, &room)).await,
         Ok(None) => Ok(Action::await_change()),
         Err(error) => Err(error.into()),
     };
@@ -280,7 +281,14 @@ impl Turn<'_> {
                 .map_err(|error| content::trouble(error, FAILED))?;
             reference.pin(digest)
         };
-        let verified = verify::verify(self.room, self.class, &registry, self.object, pinned).await;
+        let verified = Box::pin(verify::verify(
+            self.room,
+            self.class,
+            &registry,
+            self.object,
+            pinned,
+        ))
+        .await;
         let decided = match verified {
             Ok(decided) => decided,
             Err(trouble) => {

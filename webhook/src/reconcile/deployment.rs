@@ -37,7 +37,8 @@ pub(super) async fn reconcile(
     let begun = Instant::now();
     // What woke us may be older than our own last write, and a status made from that would undo it.
     let result = match room.get(&room.deployments, &object.name_any()).await {
-        Ok(Some(now)) => once(&now, &room).await,
+        // On the heap: it holds a whole conversation with a registry.
+        Ok(Some(now)) => Box::pin(once(&now, &room)).await,
         Ok(None) => Ok(Action::await_change()),
         Err(error) => Err(error.into()),
     };
@@ -121,7 +122,7 @@ async fn once(object: &DynamicObject, room: &Room) -> Result<Action, ReconcileEr
         placed: false,
     };
     turn.warn_of_unused();
-    let result = turn.run().await;
+    let result = Box::pin(turn.run()).await;
     turn.finish(result).await
 }
 

@@ -44,12 +44,9 @@ struct Known {
 
 impl Registries {
     /// Trusts the system's authorities, and those in `authorities` (PEM); reads from the mirrors that `mirrors` (registries.conf) names.
-    pub fn new(
-        authorities: Option<PathBuf>,
-        mirrors: Option<PathBuf>,
-    ) -> Result<Self, RegistryError> {
+    pub fn new(authorities: Option<PathBuf>, mirrors: &[PathBuf]) -> Result<Self, RegistryError> {
         let anonymous = Client::new(ClientOptions {
-            mirrors: Mirrors::read(mirrors.as_slice())?,
+            mirrors: Mirrors::read(mirrors)?,
             ca_files: authorities.into_iter().collect(),
             user_agent: concat!("bundle-webhook/", env!("CARGO_PKG_VERSION")).to_owned(),
             ..ClientOptions::default()

@@ -67,12 +67,11 @@ fn read_with(files: &Files, rendered: Option<&[u8]>) -> Result<Content, Findings
             if let Err(errors) = helm::read(files) {
                 findings.0.extend(errors.0);
             }
-            match rendered {
-                Some(text) => rendered::read(text, &mut findings),
-                None => {
-                    findings.push(not_rendered());
-                    Vec::new()
-                }
+            if let Some(text) = rendered {
+                rendered::read(text, &mut findings)
+            } else {
+                findings.push(not_rendered());
+                Vec::new()
             }
         }
     };

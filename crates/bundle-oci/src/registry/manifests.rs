@@ -100,7 +100,8 @@ impl Client {
         repository: &Repository,
         subject: &Digest,
     ) -> Result<Vec<Descriptor>, RegistryError> {
-        let work = self.referrers_of(repository, subject);
+        // On the heap: it holds every kind of answer on the way, and callers nest it.
+        let work = Box::pin(self.referrers_of(repository, subject));
         self.run(
             "list what refers to",
             &named(repository, subject.as_str()),
