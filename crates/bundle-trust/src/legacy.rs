@@ -13,11 +13,11 @@ use crate::{certified, dsse};
 /// The media type of the payload.
 pub(crate) const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
-const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
-const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
-const CHAIN: &str = "dev.sigstore.cosign/chain";
-const LOG: &str = "dev.sigstore.cosign/bundle";
-const TIMESTAMP: &str = "dev.sigstore.cosign/rfc3161timestamp";
+pub(crate) const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+pub(crate) const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
+pub(crate) const CHAIN: &str = "dev.sigstore.cosign/chain";
+pub(crate) const LOG: &str = "dev.sigstore.cosign/bundle";
+pub(crate) const TIMESTAMP: &str = "dev.sigstore.cosign/rfc3161timestamp";
 /// Most bytes of annotations that are read.
 const LONGEST: usize = 256 * 1024;
 

@@ -1,15 +1,22 @@
-//! Signing a digest with a key, in the form that cosign 3 writes and reads.
+//! Signing: what is signed, by whom, and the forms in which cosign 3 (Sigstore bundle) and cosign 2 (payload and annotations) read it.
 //! Not here: putting the signature beside the content in a registry (bundle-oci).
 
 use std::collections::BTreeMap;
 
 use bundle_core::{
     diagnostic::{Finding, codes},
-    reference::PinnedReference,
+    policy::{Meaning, RawSignature, Signer as By},
+    reference::{Digest, PinnedReference},
 };
-use serde_json::json;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
-use crate::{dsse, keys::PrivateKey};
+use crate::{
+    dsse,
+    keys::{PrivateKey, PublicKey},
+    legacy, statement,
+    verify::{self, Against},
+};
 
 /// The media type of a signature: of its layer, and the artifact type of the manifest that carries it.
 pub const BUNDLE_MEDIA_TYPE: &str = dsse::BUNDLE;
@@ -19,55 +26,111 @@ pub const PREDICATE_TYPE: &str = dsse::SIGNED;
 const MOST_ANNOTATIONS: usize = 32;
 const LONGEST_ANNOTATIONS: usize = 4 * 1024;
 
-/// Signs the digest of `reference`, and `annotations` (such as name and version of the package) with it. Gives a Sigstore bundle v0.3.
-///
-/// The signature is over the digest alone: it stays good in every registry that the content is copied to.
-pub fn sign_digest(
-    key: &PrivateKey,
-    reference: &PinnedReference,
-    annotations: &BTreeMap<String, String>,
-) -> Result<Vec<u8>, Finding> {
-    let length: usize = annotations.iter().map(|(k, v)| k.len() + v.len()).sum();
-    if annotations.len() > MOST_ANNOTATIONS || length > LONGEST_ANNOTATIONS {
-        return Err(Finding::error(
-            codes::trust::ANNOTATION_REFUSED,
-            format!(
-                "{} annotations with {length} bytes are too many to sign: at most {MOST_ANNOTATIONS} with {LONGEST_ANNOTATIONS} bytes",
-                annotations.len()
-            ),
-        )
-        .about(reference.to_string())
-        .hint("sign fewer or shorter annotations"));
+/// What is signed beside the digest.
+pub type Annotations = BTreeMap<String, String>;
+
+/// Whoever can sign: a key in a file, a plugin that asks hardware, a key that lives for one signature.
+pub trait Signer {
+    /// The public half.
+    fn public(&self) -> &PublicKey;
+    /// A signature over `message`, which is hashed where the algorithm does so. What comes out is verified by the caller.
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Finding>;
+}
+
+impl Signer for PrivateKey {
+    fn public(&self) -> &PublicKey {
+        PrivateKey::public(self)
     }
-    let failed = || {
-        Finding::error(
-            codes::trust::SIGNING_FAILED,
-            "the signature could not be made",
-        )
-        .about(reference.to_string())
-    };
+
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Finding> {
+        PrivateKey::sign(self, message).ok_or_else(failed)
+    }
+}
+
+/// A statement that means "I sign this".
+pub fn signed(
+    reference: &PinnedReference,
+    annotations: &Annotations,
+) -> Result<Vec<u8>, Finding> {
+    few(reference, annotations)?;
     let mut subject = json!({"digest": {"sha256": reference.digest().hex()}});
     if !annotations.is_empty() {
         subject["annotations"] = json!(annotations);
     }
-    let statement = json!({
+    write(&json!({
         "_type": dsse::STATEMENT,
         "subject": [subject],
         "predicateType": dsse::SIGNED,
         "predicate": {},
-    });
-    let payload = serde_json::to_vec(&statement).map_err(|_| failed())?;
-    bundle(key, &payload).ok_or_else(failed)
+    }))
 }
 
-/// A bundle around any payload.
-pub(crate) fn bundle(key: &PrivateKey, payload: &[u8]) -> Option<Vec<u8>> {
-    let signature = key.sign(&dsse::pre_authentication(payload))?;
+/// What cosign 2 signs: that this image is called so by its signer.
+pub fn simple(
+    reference: &PinnedReference,
+    annotations: &Annotations,
+) -> Result<Vec<u8>, Finding> {
+    few(reference, annotations)?;
+    let optional = (!annotations.is_empty()).then_some(annotations);
+    write(&json!({
+        "critical": {
+            "identity": {"docker-reference": reference.reference().name()},
+            "image": {"docker-manifest-digest": reference.digest().as_str()},
+            "type": statement::SIMPLE,
+        },
+        "optional": optional,
+    }))
+}
+
+fn few(reference: &PinnedReference, annotations: &Annotations) -> Result<(), Finding> {
+    let length: usize = annotations.iter().map(|(k, v)| k.len() + v.len()).sum();
+    if annotations.len() <= MOST_ANNOTATIONS && length <= LONGEST_ANNOTATIONS {
+        return Ok(());
+    }
+    Err(Finding::error(
+        codes::trust::ANNOTATION_REFUSED,
+        format!(
+            "{} annotations with {length} bytes are too many to sign: at most {MOST_ANNOTATIONS} with {LONGEST_ANNOTATIONS} bytes",
+            annotations.len()
+        ),
+    )
+    .about(reference.to_string())
+    .hint("sign fewer or shorter annotations"))
+}
+
+fn write(value: &Value) -> Result<Vec<u8>, Finding> {
+    serde_json::to_vec(value).map_err(|_| failed())
+}
+
+pub(crate) fn failed() -> Finding {
+    Finding::error(
+        codes::trust::SIGNING_FAILED,
+        "the signature could not be made",
+    )
+}
+
+/// A signature over `message` that holds: what a plugin says is not taken on trust.
+pub(crate) fn held(signer: &dyn Signer, message: &[u8]) -> Result<Vec<u8>, Finding> {
+    let signature = signer.sign(message)?;
+    if signer.public().verifies(message, &signature) {
+        Ok(signature)
+    } else {
+        Err(Finding::error(
+            codes::trust::SIGNING_FAILED,
+            "the signature that was made does not hold under the signer's own public key",
+        )
+        .hint("nothing was stored; the signing device or plugin is at fault"))
+    }
+}
+
+/// A Sigstore bundle v0.3 around a statement.
+pub fn bundle(signer: &dyn Signer, payload: &[u8]) -> Result<Vec<u8>, Finding> {
+    let signature = held(signer, &dsse::pre_authentication(payload))?;
     serde_json::to_vec(&dsse::Bundle {
         media_type: dsse::BUNDLE.to_owned(),
         verification_material: dsse::Material {
             public_key: Some(dsse::KeyHint {
-                hint: key.public().id().to_string(),
+                hint: signer.public().id().to_string(),
             }),
             ..dsse::Material::default()
         },
@@ -80,5 +143,52 @@ pub(crate) fn bundle(key: &PrivateKey, payload: &[u8]) -> Option<Vec<u8>> {
         }),
         message_signature: None,
     })
-    .ok()
+    .map_err(|_| failed())
+}
+
+/// The annotations that carry a signature over [`simple`]'s payload.
+pub fn annotations(signer: &dyn Signer, payload: &[u8]) -> Result<Annotations, Finding> {
+    let signature = held(signer, payload)?;
+    Ok([(legacy::SIGNATURE.to_owned(), dsse::encode(&signature))].into())
+}
+
+/// Whether `found` holds what would be made now: a signature by this key over this digest, in this form (`verify::BUNDLE`, `verify::LEGACY`), that says
+/// at least the same.
+pub fn is_signed(
+    found: &[RawSignature],
+    digest: &Digest,
+    key: &PublicKey,
+    form: &str,
+    annotations: &Annotations,
+) -> bool {
+    let against = Against {
+        keys: vec![key.clone()],
+        roots: Vec::new(),
+        now: Timestamp::UNIX_EPOCH,
+    };
+    verify::examine(found, digest, &against)
+        .iter()
+        .filter_map(|found| found.accepted())
+        .any(|accepted| {
+            accepted.form == form
+                && accepted.meaning == Meaning::Signed
+                && accepted.signer == By::Key(key.id().clone())
+                && says(&accepted.annotations, annotations)
+        })
+}
+
+fn says(there: &Annotations, wanted: &Annotations) -> bool {
+    wanted
+        .iter()
+        .all(|(name, value)| there.get(name) == Some(value))
+}
+
+/// A bundle that signs a digest, for tests.
+#[cfg(test)]
+pub(crate) fn sign_digest(
+    key: &PrivateKey,
+    reference: &PinnedReference,
+    annotations: &Annotations,
+) -> Result<Vec<u8>, Finding> {
+    bundle(key, &signed(reference, annotations)?)
 }

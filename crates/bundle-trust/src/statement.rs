@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::dsse;
 
 /// What `critical.type` says in a signature by cosign 2.
-const SIMPLE: &str = "cosign container image signature";
+pub(crate) const SIMPLE: &str = "cosign container image signature";
 
 /// What was signed beside the digest.
 pub(crate) type Annotations = BTreeMap<String, String>;

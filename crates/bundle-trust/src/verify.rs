@@ -30,9 +30,10 @@ pub const MAX_BYTES: usize = 1024 * 1024;
 /// Most signatures of one digest that are examined; what is beyond is told, and counts as not accepted.
 pub const MAX_SIGNATURES: usize = 256;
 
-/// How the forms call themselves.
-const BUNDLE: &str = "sigstore bundle";
-const LEGACY: &str = "cosign 2";
+/// How signatures in Sigstore bundles are called.
+pub const BUNDLE: &str = "sigstore bundle";
+/// How signatures under cosign 2's tag are called.
+pub const LEGACY: &str = "cosign 2";
 
 /// What signatures are examined against.
 #[derive(Debug, Clone)]

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bundle_core::package::Facts;
+use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Reference;
+use bundle_oci::registry::Repository;
 use bundle_trust::keys::{self, PrivateKey};
-use bundle_trust::sign;
+use bundle_trust::{sign, verify};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
@@ -25,10 +27,30 @@ pub(crate) struct Sign {
     pub(crate) key: PathBuf,
     /// Where its password comes from.
     pub(crate) password: Source,
+    /// How it is stored.
+    pub(crate) form: Form,
     /// How to print.
     pub(crate) format: Option<Format>,
     /// How to talk to registries.
     pub(crate) registry: RegistrySettings,
+}
+
+/// How a signature is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As cosign 3 does.
+    Bundle,
+    /// As cosign 2 does.
+    Legacy,
+}
+
+impl Form {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bundle => verify::BUNDLE,
+            Self::Legacy => verify::LEGACY,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -36,6 +58,9 @@ struct Report {
     reference: String,
     key: String,
     algorithm: &'static str,
+    form: &'static str,
+    /// Whether it was signed so before.
+    unchanged: bool,
 }
 
 impl Sign {
@@ -46,19 +71,43 @@ impl Sign {
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.reference).await?;
         let manifest = client
-            .manifest(&pinned)
+            .raw_manifest(&Repository::from(pinned.reference()), pinned.digest().as_str())
             .await
             .map_err(|error| error.finding())?;
-        let bytes = sign::sign_digest(&key, &pinned, &identity(&manifest.annotations))?;
-        {
-            let _progress = ui.progress("storing the signature");
-            client
-                .push_signature(&pinned, bytes)
+        let says = identity(manifest.parse().map_err(unreadable)?.annotations());
+        let form = self.form.name();
+        let unchanged = {
+            let _progress = ui.progress("looking for signatures that are there");
+            let found = client
+                .signatures(&pinned)
                 .await
                 .map_err(|error| error.finding())?;
+            sign::is_signed(&found, pinned.digest(), key.public(), form, &says)
+        };
+        if !unchanged {
+            let _progress = ui.progress("storing the signature");
+            let stored = match self.form {
+                Form::Bundle => {
+                    let bundle = sign::bundle(&key, &sign::signed(&pinned, &says)?)?;
+                    client.push_signature(&pinned, bundle).await
+                }
+                Form::Legacy => {
+                    let payload = sign::simple(&pinned, &says)?;
+                    let annotations = sign::annotations(&key, &payload)?;
+                    client
+                        .push_legacy_signature(&pinned, payload, annotations)
+                        .await
+                }
+            };
+            stored.map_err(|error| error.finding())?;
         }
         ui.note(format!(
-            "signed with {} ({}, {})",
+            "{} with {} ({}, {})",
+            if unchanged {
+                "nothing to do: it is signed already"
+            } else {
+                "signed"
+            },
             self.key.display(),
             key.public().algorithm(),
             key.public().id()
@@ -67,6 +116,8 @@ impl Sign {
             reference: pinned.without_tag(),
             key: key.public().id().to_string(),
             algorithm: key.public().algorithm(),
+            form,
+            unchanged,
         };
         if !ui.structured(self.format, &report)? {
             ui.data(report.reference)?;
@@ -82,6 +133,14 @@ impl Sign {
         keys::load_private(&pem, &password)
             .map_err(|finding| Failure::from(failure::in_file(finding, &self.key)))
     }
+}
+
+fn unreadable(why: String) -> Failure {
+    Finding::error(
+        codes::registry::MALFORMED,
+        format!("the manifest cannot be used: {why}"),
+    )
+    .into()
 }
 
 /// What is signed beside the digest: name and version, where the manifest says them.

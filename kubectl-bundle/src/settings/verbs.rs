@@ -135,6 +135,10 @@ pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<sign:
     Ok(sign::Sign {
         key: args.key,
         password: environment.password_source(args.password_stdin),
+        form: match args.format {
+            args::SignatureForm::Bundle => sign::Form::Bundle,
+            args::SignatureForm::Legacy => sign::Form::Legacy,
+        },
         format: args.output.map(Into::into),
         registry: registry::settings(args.registry, environment)?.of(&reference),
         reference,

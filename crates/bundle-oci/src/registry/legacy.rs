@@ -1,20 +1,26 @@
 //! cosign's older form: signatures as the layers of an image under the tag `sha256-….sig`, each with its signature and evidence in annotations.
-//! Not here: whether one is any good (bundle_trust), and referrers (referrers).
+//! They are read, and written among those that are there. Not here: whether one is any good (bundle_trust), and referrers (referrers).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bundle_core::policy::{RawSignature, Unread};
-use bundle_core::reference::Digest;
+use bundle_core::reference::{Digest, PinnedReference};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::transport::Ask;
-use super::{Client, Reason, Repository};
+use super::{Client, Reason, RegistryError, Repository, SignatureStored};
+use crate::blob::Blob;
 use crate::limits::{MANIFEST_BYTES, REFERRERS, SIGNATURE_BYTES};
-use crate::manifest::{Descriptor, Manifest};
+use crate::manifest::{Descriptor, Document, Manifest, RawManifest};
 use crate::media;
 
 /// Requests under way at once while layers are read.
 const AT_ONCE: usize = 8;
+/// How often the tag is written before others are said to keep overwriting it.
+const TRIES: u32 = 6;
+/// How long after writing the tag is read again: long enough for another writer who read it before us.
+const SETTLE: Duration = Duration::from_millis(150);
 
 impl Client {
     /// The signatures under the tag, of which at most `most` are read. None where there is no such tag.
@@ -34,6 +40,76 @@ impl Client {
             .buffered(AT_ONCE)
             .try_collect()
             .await
+    }
+
+    /// Puts a payload and the annotations that sign it under cosign 2's tag, beside what is there.
+    pub async fn push_legacy_signature(
+        &self,
+        pinned: &PinnedReference,
+        payload: Vec<u8>,
+        annotations: BTreeMap<String, String>,
+    ) -> Result<SignatureStored, RegistryError> {
+        let repository = &Repository::from(pinned.reference());
+        let origin = self.origin();
+        self.run("sign", pinned, self.deadlines.call, async {
+            if payload.len() as u64 > SIGNATURE_BYTES {
+                return Err(Reason::TooLarge {
+                    what: "the signature".to_owned(),
+                    limit: SIGNATURE_BYTES,
+                });
+            }
+            // There must be something to sign.
+            origin.get_raw(repository, pinned.digest().as_str()).await?;
+            let mut layer = Blob::new(media::SIMPLE_SIGNING, payload);
+            layer.descriptor.annotations = annotations;
+            origin.put_blob(repository, &layer, None).await?;
+            origin
+                .add_layer(repository, pinned.digest(), &layer.descriptor)
+                .await
+        })
+        .await
+    }
+
+    /// Adds a layer to the image under the tag. There is no compare-and-swap in a registry: it is read again after writing, until it holds ours.
+    async fn add_layer(
+        &self,
+        repository: &Repository,
+        subject: &Digest,
+        layer: &Descriptor,
+    ) -> Result<SignatureStored, Reason> {
+        let tag = legacy_tag(subject);
+        for attempt in 0..=TRIES {
+            let there = self.legacy_manifest(repository, subject).await?;
+            if let Some(manifest) = there.as_ref().filter(|it| it.layers.contains(layer)) {
+                return Ok(SignatureStored {
+                    digest: manifest.digest.clone(),
+                    tag: Some(tag),
+                });
+            }
+            if attempt == TRIES {
+                break;
+            }
+            let (mut layers, annotations) = there
+                .map(|manifest| (manifest.layers, manifest.annotations))
+                .unwrap_or_default();
+            if layers.len() >= REFERRERS {
+                return Err(Reason::TooMany {
+                    what: format!("signatures under {tag}"),
+                    limit: REFERRERS,
+                });
+            }
+            layers.push(layer.clone());
+            let config = Blob::new(media::CONFIG, config(&layers));
+            self.put_blob(repository, &config, None).await?;
+            let mut document = Document::new(config.descriptor.clone(), layers);
+            document.annotations = annotations;
+            let manifest = RawManifest::from(&Manifest::written(&document));
+            self.put_manifest(repository, &tag, &manifest).await?;
+            // Writers that collide wait unequally long, so that one of them is last.
+            let own = u32::from(manifest.digest.hex().as_bytes()[attempt as usize]) % 16;
+            tokio::time::sleep(SETTLE + Duration::from_millis(10) * own * attempt).await;
+        }
+        Err(Reason::SignatureLost { tag })
     }
 
     /// The image under the tag; `None` where there is none.
@@ -96,6 +172,22 @@ pub(super) fn unread(artifact_type: String, why: Unread) -> RawSignature {
         annotations: BTreeMap::new(),
         unread: Some(why),
     }
+}
+
+/// The configuration of an image with these layers: cosign counts them in it when it adds one.
+fn config(layers: &[Descriptor]) -> String {
+    let digests: Vec<&str> = layers.iter().map(|layer| layer.digest.as_str()).collect();
+    let created = "0001-01-01T00:00:00Z";
+    let history = serde_json::json!({ "created": created });
+    serde_json::json!({
+        "architecture": "",
+        "created": created,
+        "history": vec![history; layers.len()],
+        "os": "",
+        "rootfs": { "type": "layers", "diff_ids": digests },
+        "config": {},
+    })
+    .to_string()
 }
 
 /// The tag that holds the signatures of a digest.

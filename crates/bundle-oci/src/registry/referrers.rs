@@ -32,10 +32,9 @@ const SETTLE: Duration = Duration::from_millis(150);
 
 /// How cosign says what its bundles hold.
 const CONTENT: (&str, &str) = ("dev.sigstore.bundle.content", "dsse-envelope");
-const PREDICATE: (&str, &str) = (
-    "dev.sigstore.bundle.predicateType",
-    "https://sigstore.dev/cosign/sign/v1",
-);
+const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
+/// The predicate that means "I sign this".
+const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
 /// Where a signature was put.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +92,16 @@ impl Client {
         pinned: &PinnedReference,
         bundle: Vec<u8>,
     ) -> Result<SignatureStored, RegistryError> {
+        self.push_attestation(pinned, SIGNED, bundle).await
+    }
+
+    /// The same with a bundle that says something else than "I sign this": its predicate type is told in the manifest that carries it.
+    pub async fn push_attestation(
+        &self,
+        pinned: &PinnedReference,
+        predicate_type: &str,
+        bundle: Vec<u8>,
+    ) -> Result<SignatureStored, RegistryError> {
         let repository = &Repository::from(pinned.reference());
         let origin = self.origin();
         self.run("sign", pinned, self.deadlines.call, async {
@@ -102,12 +111,15 @@ impl Client {
                     limit: SIGNATURE_BYTES,
                 });
             }
-            let subject = origin.get_manifest(repository, pinned.digest()).await?;
+            let subject = origin
+                .get_raw(repository, pinned.digest().as_str())
+                .await?
+                .descriptor();
             let layer = Blob::new(media::SIGSTORE_BUNDLE, bundle);
             let config = Blob::new(media::EMPTY, "{}");
             origin.put_blob(repository, &layer, None).await?;
             origin.put_blob(repository, &config, None).await?;
-            let manifest = RawManifest::from(&referrer_of(&subject, &config, &layer));
+            let manifest = RawManifest::from(&referrer_of(subject, predicate_type, &config, &layer));
             let stored = origin
                 .put_manifest(repository, manifest.digest.as_str(), &manifest)
                 .await?;
@@ -302,11 +314,16 @@ fn list_tag(subject: &Digest) -> String {
     format!("sha256-{}", subject.hex())
 }
 
-fn referrer_of(subject: &Manifest, config: &Blob, layer: &Blob) -> Manifest {
+fn referrer_of(
+    subject: Descriptor,
+    predicate_type: &str,
+    config: &Blob,
+    layer: &Blob,
+) -> Manifest {
     let mut document = Document::new(config.descriptor.clone(), vec![layer.descriptor.clone()]);
     document.artifact_type = Some(media::SIGSTORE_BUNDLE.to_owned());
-    document.subject = Some(subject.descriptor());
-    document.annotations = [CONTENT, PREDICATE]
+    document.subject = Some(subject);
+    document.annotations = [CONTENT, (PREDICATE, predicate_type)]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into();
     Manifest::written(&document)
