@@ -1,7 +1,8 @@
 //! The fixed strings and the shape of what is signed: a Sigstore bundle around a DSSE envelope around an in-toto statement.
 //! Not here: making one (sign) and judging one (verify).
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
 /// The media type of a bundle, of the layer that holds it, and the artifact type of its manifest.
@@ -32,6 +33,11 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 /// The reverse of [`encode`]; `None` if it is not that.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
+}
+
+/// The parts of a JWT; `None` if it is not that.
+pub(crate) fn decode_url(text: &str) -> Option<Vec<u8>> {
+    URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()
 }
 
 /// A bundle, as far as it is read here. Unknown fields (log entries, timestamps) are passed over: with a key, they prove nothing that is asked

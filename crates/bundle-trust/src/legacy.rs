@@ -113,13 +113,7 @@ pub(crate) fn bundle(raw: &RawSignature, signature: &[u8]) -> Result<Bundle, Rej
 fn entry(text: &str) -> Option<Value> {
     let log: LogBundle = serde_json::from_str(text).ok()?;
     let body: Body = serde_json::from_slice(&dsse::decode(&log.payload.body)?).ok()?;
-    let id = (0..log.payload.log_id.len())
-        .step_by(2)
-        .map(|at| {
-            let pair = log.payload.log_id.get(at..at + 2)?;
-            u8::from_str_radix(pair, 16).ok()
-        })
-        .collect::<Option<Vec<u8>>>()?;
+    let id = bytes_of(&log.payload.log_id)?;
     Some(json!({
         "logIndex": log.payload.log_index.to_string(),
         "logId": {"keyId": dsse::encode(&id)},
@@ -128,6 +122,14 @@ fn entry(text: &str) -> Option<Value> {
         "inclusionPromise": {"signedEntryTimestamp": log.signed_entry_timestamp},
         "canonicalizedBody": log.payload.body,
     }))
+}
+
+/// The bytes that are written in hexadecimal digits.
+pub(crate) fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    (0..text.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok())
+        .collect()
 }
 
 fn certificates(raw: &RawSignature, annotation: &str) -> Result<Vec<Value>, Rejection> {

@@ -4,6 +4,7 @@
 pub mod carried;
 mod certified;
 mod dsse;
+pub mod keyless;
 pub mod keys;
 mod legacy;
 pub mod proof;

@@ -48,10 +48,7 @@ impl Signer for PrivateKey {
 }
 
 /// A statement that means "I sign this".
-pub fn signed(
-    reference: &PinnedReference,
-    annotations: &Annotations,
-) -> Result<Vec<u8>, Finding> {
+pub fn signed(reference: &PinnedReference, annotations: &Annotations) -> Result<Vec<u8>, Finding> {
     few(reference, annotations)?;
     let mut subject = json!({"digest": {"sha256": reference.digest().hex()}});
     if !annotations.is_empty() {
@@ -66,10 +63,7 @@ pub fn signed(
 }
 
 /// What cosign 2 signs: that this image is called so by its signer.
-pub fn simple(
-    reference: &PinnedReference,
-    annotations: &Annotations,
-) -> Result<Vec<u8>, Finding> {
+pub fn simple(reference: &PinnedReference, annotations: &Annotations) -> Result<Vec<u8>, Finding> {
     few(reference, annotations)?;
     let optional = (!annotations.is_empty()).then_some(annotations);
     write(&json!({

@@ -14,6 +14,7 @@ mod readme;
 mod reconcile;
 mod registries;
 mod shipping;
+mod signing;
 mod sigstore;
 mod story;
 mod tenant;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use bundle_core::package::Facts;
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::package::Facts;
 use bundle_core::reference::Reference;
 use bundle_oci::registry::Repository;
 use bundle_trust::keys::{self, PrivateKey};
@@ -71,7 +71,10 @@ impl Sign {
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.reference).await?;
         let manifest = client
-            .raw_manifest(&Repository::from(pinned.reference()), pinned.digest().as_str())
+            .raw_manifest(
+                &Repository::from(pinned.reference()),
+                pinned.digest().as_str(),
+            )
             .await
             .map_err(|error| error.finding())?;
         let says = identity(manifest.parse().map_err(unreadable)?.annotations());

@@ -119,7 +119,8 @@ impl Client {
             let config = Blob::new(media::EMPTY, "{}");
             origin.put_blob(repository, &layer, None).await?;
             origin.put_blob(repository, &config, None).await?;
-            let manifest = RawManifest::from(&referrer_of(subject, predicate_type, &config, &layer));
+            let manifest =
+                RawManifest::from(&referrer_of(subject, predicate_type, &config, &layer));
             let stored = origin
                 .put_manifest(repository, manifest.digest.as_str(), &manifest)
                 .await?;
@@ -314,12 +315,7 @@ fn list_tag(subject: &Digest) -> String {
     format!("sha256-{}", subject.hex())
 }
 
-fn referrer_of(
-    subject: Descriptor,
-    predicate_type: &str,
-    config: &Blob,
-    layer: &Blob,
-) -> Manifest {
+fn referrer_of(subject: Descriptor, predicate_type: &str, config: &Blob, layer: &Blob) -> Manifest {
     let mut document = Document::new(config.descriptor.clone(), vec![layer.descriptor.clone()]);
     document.artifact_type = Some(media::SIGSTORE_BUNDLE.to_owned());
     document.subject = Some(subject);

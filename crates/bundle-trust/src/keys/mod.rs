@@ -7,6 +7,7 @@ mod public;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use private::pem_text;
 pub use private::{KeyKind, KeyPairFiles, Password, PrivateKey, generate, load_private};
 pub use public::PublicKey;
 

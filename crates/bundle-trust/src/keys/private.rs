@@ -89,16 +89,15 @@ impl PrivateKey {
         signature.ok().map(|signature| signature.as_ref().to_vec())
     }
 
-    /// A new key that never was in a file, for tests that need many.
+    /// A new key that is never in a file.
+    pub(crate) fn ephemeral(kind: KeyKind) -> Result<Self, Finding> {
+        Self::new(new_pair(kind)?)
+    }
+
+    /// The same for tests that need many.
     #[cfg(test)]
     pub(crate) fn unwritten(kind: KeyKind) -> Self {
-        Self::new(match kind {
-            KeyKind::EcdsaP256 => {
-                Pair::EcdsaP256(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap())
-            }
-            KeyKind::Ed25519 => Pair::Ed25519(Ed25519KeyPair::generate().unwrap()),
-        })
-        .unwrap()
+        Self::ephemeral(kind).unwrap()
     }
 
     fn new(pair: Pair) -> Result<Self, Finding> {
@@ -114,22 +113,20 @@ impl PrivateKey {
     }
 }
 
+fn new_pair(kind: KeyKind) -> Result<Pair, Finding> {
+    let cannot = |_| failed("the key could not be generated");
+    Ok(match kind {
+        KeyKind::EcdsaP256 => Pair::EcdsaP256(
+            EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(cannot)?,
+        ),
+        KeyKind::Ed25519 => Pair::Ed25519(Ed25519KeyPair::generate().map_err(cannot)?),
+    })
+}
+
 /// Makes a new pair and encrypts its private half with `password`. Takes about a tenth of a second and 64 MiB, which is what protects the password.
 pub fn generate(kind: KeyKind, password: &Password) -> Result<KeyPairFiles, Finding> {
-    let cannot = || failed("the key could not be generated");
-    let (pair, pkcs8) = match kind {
-        KeyKind::EcdsaP256 => {
-            let pair =
-                EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(|_| cannot())?;
-            let pkcs8 = pair.to_pkcs8v1().map_err(|_| cannot())?;
-            (Pair::EcdsaP256(pair), pkcs8)
-        }
-        KeyKind::Ed25519 => {
-            let pair = Ed25519KeyPair::generate().map_err(|_| cannot())?;
-            let pkcs8 = pair.to_pkcs8v1().map_err(|_| cannot())?;
-            (Pair::Ed25519(pair), pkcs8)
-        }
-    };
+    let pair = new_pair(kind)?;
+    let pkcs8 = pkcs8_of(&pair)?;
     let public = PrivateKey::new(pair)?.public;
     let sealed = encrypted::seal(pkcs8.as_ref(), password)
         .ok_or_else(|| failed("the key could not be encrypted"))?;
@@ -138,6 +135,14 @@ pub fn generate(kind: KeyKind, password: &Password) -> Result<KeyPairFiles, Find
         public_pem: public.to_pem(),
         public,
     })
+}
+
+fn pkcs8_of(pair: &Pair) -> Result<aws_lc_rs::pkcs8::Document, Finding> {
+    let written = match pair {
+        Pair::EcdsaP256(pair) => pair.to_pkcs8v1(),
+        Pair::Ed25519(pair) => pair.to_pkcs8v1(),
+    };
+    written.map_err(|_| failed("the key could not be written"))
 }
 
 /// Opens an encrypted private key, as [`generate`] or cosign wrote it.
@@ -216,7 +221,7 @@ fn read_pkcs8(der: &[u8]) -> Result<Pair, Finding> {
 }
 
 /// PEM text with plain line ends, as OpenSSL and Go write it.
-pub(super) fn pem_text(tag: &str, contents: &[u8]) -> String {
+pub(crate) fn pem_text(tag: &str, contents: &[u8]) -> String {
     pem::encode_config(
         &pem::Pem::new(tag, contents),
         pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF),

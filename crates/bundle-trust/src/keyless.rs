@@ -1,0 +1,442 @@
+//! Signing by certificate: what is asked of Fulcio, Rekor and a timestamp authority, what their answers become, and whether they are about our key.
+//! Not here: sending it (the CLI), and whether certificate and evidence hold under a trust root (certified).
+
+use bundle_core::diagnostic::{Finding, codes};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use sigstore_verify::crypto::parse_certificate_info;
+use sigstore_verify::types::DerCertificate;
+
+use crate::keys::{KeyKind, PrivateKey};
+use crate::sign::{self, Annotations};
+use crate::{dsse, legacy};
+
+/// Longest identity token, in bytes.
+const LONGEST_TOKEN: usize = 64 * 1024;
+/// Most certificates in a chain.
+const MOST_CERTIFICATES: usize = 16;
+/// DER of a timestamp request up to the 32 bytes of its sha256: version 1 and the imprint's algorithm.
+const TIMESTAMP_PREFIX: &[u8] = &[
+    0x30, 0x43, 0x02, 0x01, 0x01, 0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65,
+    0x03, 0x04, 0x02, 0x01, 0x05, 0x00, 0x04, 0x20,
+];
+
+/// What an identity token says, as far as it is read before anything is asked. Whether it holds is for the certificate authority.
+#[derive(Debug, Deserialize)]
+struct Claims {
+    iss: String,
+    #[serde(default)]
+    sub: String,
+    aud: Value,
+    exp: i64,
+    #[serde(default)]
+    email: Option<String>,
+}
+
+/// An identity token.
+pub struct Token {
+    text: String,
+    subject: String,
+    issuer: String,
+}
+
+impl Token {
+    /// Reads a token. `now` is in seconds since 1970, and `audience` is who it has to be for.
+    pub fn parse(text: &str, audience: &str, now: i64) -> Result<Self, Finding> {
+        let text = text.trim();
+        let unreadable = |why: &str| {
+            Finding::error(
+                codes::trust::TOKEN_REFUSED,
+                format!("the identity token cannot be used: {why}"),
+            )
+            .hint("an identity token is a JWT of an OpenID Connect issuer, with the audience that the certificate authority asks for")
+        };
+        if text.len() > LONGEST_TOKEN {
+            return Err(unreadable("it is longer than 64 KiB"));
+        }
+        let mut parts = text.split('.');
+        let (Some(_), Some(claims), Some(_), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(unreadable("it is not a JWT"));
+        };
+        let claims: Claims = dsse::decode_url(claims)
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .ok_or_else(|| unreadable("its claims cannot be read"))?;
+        if claims.exp <= now {
+            return Err(unreadable("it has expired"));
+        }
+        let is_for = |value: &Value| value.as_str() == Some(audience);
+        let meant = match &claims.aud {
+            Value::Array(list) => list.iter().any(is_for),
+            one => is_for(one),
+        };
+        if !meant {
+            return Err(unreadable(&format!(
+                "it is for another audience than `{audience}`"
+            )));
+        }
+        let subject = claims
+            .email
+            .filter(|email| !email.is_empty())
+            .unwrap_or(claims.sub);
+        if subject.is_empty() {
+            return Err(unreadable("it names nobody"));
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            subject,
+            issuer: claims.iss,
+        })
+    }
+
+    /// Whom it says that it is about, and who says so; not verified.
+    pub fn names(&self) -> (&str, &str) {
+        (&self.subject, &self.issuer)
+    }
+
+    /// The token itself.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+/// A key that lives for one signature.
+pub struct Ephemeral(PrivateKey);
+
+/// Certificates for an [`Ephemeral`] key, its own first.
+struct Certificates(Vec<Vec<u8>>);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Issued {
+    signed_certificate_embedded_sct: Option<IssuedChain>,
+}
+
+#[derive(Deserialize)]
+struct IssuedChain {
+    chain: Chain,
+}
+
+#[derive(Deserialize)]
+struct Chain {
+    certificates: Vec<String>,
+}
+
+impl Ephemeral {
+    /// A new one.
+    pub fn new() -> Result<Self, Finding> {
+        PrivateKey::ephemeral(KeyKind::EcdsaP256).map(Self)
+    }
+
+    /// What Fulcio is asked: a certificate for this key, which proves by signing that it is ours.
+    pub fn certificate_request(&self, token: &Token) -> Result<Vec<u8>, Finding> {
+        let proof = sign::held(&self.0, token.subject.as_bytes())?;
+        let request = json!({
+            "credentials": { "oidcIdentityToken": token.text },
+            "publicKeyRequest": {
+                "publicKey": { "algorithm": "ECDSA", "content": self.0.public().to_pem() },
+                "proofOfPossession": dsse::encode(&proof),
+            },
+        });
+        Ok(request.to_string().into_bytes())
+    }
+
+    fn certificates(&self, answer: &[u8]) -> Result<Certificates, Finding> {
+        let wrong = |why: &str| unusable("the certificate authority", why);
+        let issued: Issued = serde_json::from_slice(answer)
+            .map_err(|_| wrong("it is not the JSON of a certificate"))?;
+        let Some(issued) = issued.signed_certificate_embedded_sct else {
+            return Err(wrong(
+                "the certificate does not hold the certificate log's promise",
+            ));
+        };
+        let texts = issued.chain.certificates;
+        if texts.is_empty() || texts.len() > MOST_CERTIFICATES {
+            return Err(wrong("it has no certificate, or too many"));
+        }
+        let mut certificates = Vec::new();
+        for text in texts {
+            let block = pem::parse(text).map_err(|_| wrong("a certificate is not PEM text"))?;
+            if block.tag() != "CERTIFICATE" {
+                return Err(wrong("something else stands among its certificates"));
+            }
+            certificates.push(block.into_contents());
+        }
+        let info = parse_certificate_info(&DerCertificate::new(certificates[0].clone()))
+            .map_err(|_| wrong("the certificate cannot be read"))?;
+        if info.public_key.as_bytes() != self.0.public().der() {
+            return Err(wrong("the certificate is for another key"));
+        }
+        Ok(Certificates(certificates))
+    }
+
+    /// Signs, with the certificates in Fulcio's answer. The key is gone after this.
+    pub fn sign(self, what: What, answer: &[u8]) -> Result<Signed, Finding> {
+        let certificates = self.certificates(answer)?;
+        let signature = match &what {
+            What::Statement(payload) => sign::held(&self.0, &dsse::pre_authentication(payload))?,
+            What::Bytes(bytes) => sign::held(&self.0, bytes)?,
+        };
+        Ok(Signed {
+            what,
+            signature,
+            certificates,
+        })
+    }
+}
+
+/// What is signed.
+pub enum What {
+    /// An in-toto statement, in an envelope.
+    Statement(Vec<u8>),
+    /// Bytes as they are: cosign 2's payload, or a file.
+    Bytes(Vec<u8>),
+}
+
+/// A signature whose evidence is still to come.
+pub struct Signed {
+    what: What,
+    signature: Vec<u8>,
+    certificates: Certificates,
+}
+
+/// The log's entry of a signature.
+pub struct Entry(Answered);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answered {
+    body: String,
+    integrated_time: i64,
+    #[serde(rename = "logID")]
+    log_id: String,
+    log_index: u64,
+    verification: Verification,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Verification {
+    signed_entry_timestamp: String,
+    inclusion_proof: Proof,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Proof {
+    checkpoint: String,
+    hashes: Vec<String>,
+    log_index: u64,
+    root_hash: String,
+    tree_size: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    kind: String,
+    api_version: String,
+}
+
+impl Signed {
+    /// What Rekor is asked: to enter this signature.
+    pub fn entry_request(&self) -> Vec<u8> {
+        let verifier = dsse::encode(pem_of(&self.certificates.0[0]).as_bytes());
+        let signature = dsse::encode(&self.signature);
+        let request = match &self.what {
+            What::Statement(payload) => json!({
+                "apiVersion": "0.0.1",
+                "kind": "dsse",
+                "spec": { "proposedContent": {
+                    "envelope": self.envelope(payload).to_string(),
+                    "verifiers": [verifier],
+                } },
+            }),
+            What::Bytes(bytes) => json!({
+                "apiVersion": "0.0.1",
+                "kind": "hashedrekord",
+                "spec": {
+                    "data": { "hash": { "algorithm": "sha256", "value": hexadecimal(&Sha256::digest(bytes)) } },
+                    "signature": { "content": signature, "publicKey": { "content": verifier } },
+                },
+            }),
+        };
+        request.to_string().into_bytes()
+    }
+
+    fn envelope(&self, payload: &[u8]) -> Value {
+        json!({
+            "payload": dsse::encode(payload),
+            "payloadType": dsse::PAYLOAD,
+            "signatures": [{ "sig": dsse::encode(&self.signature) }],
+        })
+    }
+
+    /// What a timestamp authority is asked: when was this signature there? The nonce is any number.
+    pub fn timestamp_request(&self, nonce: u64) -> Vec<u8> {
+        let mut request = TIMESTAMP_PREFIX.to_vec();
+        request.extend_from_slice(&Sha256::digest(&self.signature));
+        request.extend_from_slice(&[0x02, 0x08]);
+        // Positive, and never beginning with a zero byte.
+        let nonce = (nonce & 0x3fff_ffff_ffff_ffff) | 0x4000_0000_0000_0000;
+        request.extend_from_slice(&nonce.to_be_bytes());
+        // The authority's certificate shall come with it.
+        request.extend_from_slice(&[0x01, 0x01, 0xff]);
+        request
+    }
+
+    /// A Sigstore bundle v0.3 with all the evidence.
+    pub fn bundle(&self, entry: &Entry, timestamp: Option<&[u8]>) -> Result<Vec<u8>, Finding> {
+        let timestamps: Vec<Value> = timestamp
+            .iter()
+            .map(|bytes| json!({ "signedTimestamp": dsse::encode(bytes) }))
+            .collect();
+        let mut bundle = json!({
+            "mediaType": dsse::BUNDLE,
+            "verificationMaterial": {
+                "certificate": { "rawBytes": dsse::encode(&self.certificates.0[0]) },
+                "tlogEntries": [entry.in_bundle()?],
+                "timestampVerificationData": { "rfc3161Timestamps": timestamps },
+            },
+        });
+        match &self.what {
+            What::Statement(payload) => bundle["dsseEnvelope"] = self.envelope(payload),
+            What::Bytes(bytes) => {
+                bundle["messageSignature"] = json!({
+                    "messageDigest": { "algorithm": "SHA2_256", "digest": dsse::encode(&Sha256::digest(bytes)) },
+                    "signature": dsse::encode(&self.signature),
+                });
+            }
+        }
+        Ok(bundle.to_string().into_bytes())
+    }
+
+    /// The same as annotations of a layer, as cosign 2 has it.
+    pub fn annotations(&self, entry: &Entry, timestamp: Option<&[u8]>) -> Annotations {
+        let Answered {
+            body,
+            integrated_time,
+            log_id,
+            log_index,
+            verification,
+        } = &entry.0;
+        let log = json!({
+            "SignedEntryTimestamp": verification.signed_entry_timestamp,
+            "Payload": { "body": body, "integratedTime": integrated_time, "logIndex": log_index, "logID": log_id },
+        });
+        let chain: String = self.certificates.0[1..]
+            .iter()
+            .map(|one| pem_of(one))
+            .collect();
+        let mut annotations = Annotations::from([
+            (legacy::SIGNATURE.to_owned(), dsse::encode(&self.signature)),
+            (
+                legacy::CERTIFICATE.to_owned(),
+                pem_of(&self.certificates.0[0]),
+            ),
+            (legacy::CHAIN.to_owned(), chain),
+            (legacy::LOG.to_owned(), log.to_string()),
+        ]);
+        if let Some(timestamp) = timestamp {
+            let text = json!({ "SignedRFC3161Timestamp": dsse::encode(timestamp) }).to_string();
+            annotations.insert(legacy::TIMESTAMP.to_owned(), text);
+        }
+        annotations
+    }
+}
+
+impl Entry {
+    /// Reads Rekor's answer, which holds one entry under its name.
+    pub fn read(answer: &[u8]) -> Result<Self, Finding> {
+        let wrong = |why: &str| unusable("the transparency log", why);
+        let entries: std::collections::BTreeMap<String, Answered> = serde_json::from_slice(answer)
+            .map_err(|_| wrong("it is not the JSON of an entry with promise and proof"))?;
+        let mut entries = entries.into_values();
+        match (entries.next(), entries.next()) {
+            (Some(entry), None) => Ok(Self(entry)),
+            _ => Err(wrong("it is not one entry")),
+        }
+    }
+
+    fn in_bundle(&self) -> Result<Value, Finding> {
+        let wrong = |why: &str| unusable("the transparency log", why);
+        let Answered {
+            body,
+            integrated_time,
+            log_id,
+            log_index,
+            verification,
+        } = &self.0;
+        let kind: Body = dsse::decode(body)
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .ok_or_else(|| wrong("the entry cannot be read"))?;
+        let base64 = |text: &str| {
+            legacy::bytes_of(text)
+                .map(|bytes| dsse::encode(&bytes))
+                .ok_or_else(|| wrong("a hash is not one"))
+        };
+        let proof = &verification.inclusion_proof;
+        let hashes: Vec<String> = proof
+            .hashes
+            .iter()
+            .map(|hash| base64(hash))
+            .collect::<Result<_, _>>()?;
+        Ok(json!({
+            "logIndex": log_index.to_string(),
+            "logId": { "keyId": base64(log_id)? },
+            "kindVersion": { "kind": kind.kind, "version": kind.api_version },
+            "integratedTime": integrated_time.to_string(),
+            "inclusionPromise": { "signedEntryTimestamp": verification.signed_entry_timestamp },
+            "inclusionProof": {
+                "logIndex": proof.log_index.to_string(),
+                "rootHash": base64(&proof.root_hash)?,
+                "treeSize": proof.tree_size.to_string(),
+                "hashes": hashes,
+                "checkpoint": { "envelope": proof.checkpoint },
+            },
+            "canonicalizedBody": body,
+        }))
+    }
+}
+
+/// Whether a timestamp authority's answer grants what was asked: it begins with a status, and 0 and 1 mean yes.
+pub fn check_timestamp(answer: &[u8]) -> Result<(), Finding> {
+    let content = match answer {
+        [0x30, length, rest @ ..] if *length < 0x80 => Some(rest),
+        [0x30, 0x81, _, rest @ ..] | [0x30, 0x82, _, _, rest @ ..] => Some(rest),
+        _ => None,
+    };
+    match content {
+        Some([0x30, _, 0x02, 0x01, 0 | 1, ..]) => Ok(()),
+        _ => Err(unusable(
+            "the timestamp authority",
+            "it grants no timestamp",
+        )),
+    }
+}
+
+fn unusable(who: &str, why: &str) -> Finding {
+    Finding::error(
+        codes::trust::SERVICE_REFUSED,
+        format!("the answer of {who} cannot be used: {why}"),
+    )
+    .hint("nothing was stored; is the address that of such a service?")
+}
+
+fn pem_of(certificate: &[u8]) -> String {
+    crate::keys::pem_text("CERTIFICATE", certificate)
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests;
