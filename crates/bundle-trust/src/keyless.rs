@@ -2,6 +2,7 @@
 //! Not here: sending it (the CLI), and whether certificate and evidence hold under a trust root (certified).
 
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::policy::IdentityName;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -106,7 +107,7 @@ impl Token {
 pub struct Ephemeral(PrivateKey);
 
 /// Certificates for an [`Ephemeral`] key, its own first.
-struct Certificates(Vec<Vec<u8>>);
+struct Certificates(Vec<Vec<u8>>, IdentityName);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -169,7 +170,14 @@ impl Ephemeral {
         if info.public_key.as_bytes() != self.0.public().der() {
             return Err(wrong("the certificate is for another key"));
         }
-        Ok(Certificates(certificates))
+        let (Some(subject), Some(by)) = (info.identity, info.issuer) else {
+            return Err(wrong("the certificate names nobody, or no issuer"));
+        };
+        let name = IdentityName {
+            subject: subject.as_str().to_owned(),
+            issuer: by,
+        };
+        Ok(Certificates(certificates, name))
     }
 
     /// Signs, with the certificates in Fulcio's answer. The key is gone after this.
@@ -241,6 +249,11 @@ struct Body {
 }
 
 impl Signed {
+    /// Whom the certificate names. Whether it holds is for a trust root to say.
+    pub fn identity(&self) -> &IdentityName {
+        &self.certificates.1
+    }
+
     /// What Rekor is asked: to enter this signature.
     pub fn entry_request(&self) -> Vec<u8> {
         let verifier = dsse::encode(pem_of(&self.certificates.0[0]).as_bytes());

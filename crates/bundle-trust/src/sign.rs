@@ -2,10 +2,11 @@
 //! Not here: putting the signature beside the content in a registry (bundle-oci).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bundle_core::{
     diagnostic::{Finding, codes},
-    policy::{Meaning, RawSignature, Signer as By},
+    policy::{Accepted, IdentityName, Meaning, RawSignature, Signer as By, summary},
     reference::{Digest, PinnedReference},
 };
 use jiff::Timestamp;
@@ -14,7 +15,9 @@ use serde_json::{Value, json};
 use crate::{
     dsse,
     keys::{PrivateKey, PublicKey},
-    legacy, statement,
+    legacy,
+    root::Root,
+    statement,
     verify::{self, Against},
 };
 
@@ -169,6 +172,61 @@ pub fn is_signed(
                 && accepted.signer == By::Key(key.id().clone())
                 && says(&accepted.annotations, annotations)
         })
+}
+
+/// The same by a certificate for `name` that holds under `root`.
+pub fn is_certified(
+    found: &[RawSignature],
+    digest: &Digest,
+    name: &IdentityName,
+    root: &Arc<Root>,
+    now: Timestamp,
+    form: &str,
+    annotations: &Annotations,
+) -> bool {
+    verify::examine(found, digest, &under(root, now))
+        .iter()
+        .filter_map(|found| found.accepted())
+        .any(|accepted| {
+            accepted.form == form
+                && by(&accepted.signer, name)
+                && says(&accepted.annotations, annotations)
+        })
+}
+
+/// Whether what was made by certificate holds under `root`, before anybody else sees it.
+pub fn check_certified(
+    made: &RawSignature,
+    digest: &Digest,
+    name: &IdentityName,
+    root: &Arc<Root>,
+    now: Timestamp,
+) -> Result<(), Finding> {
+    let found = verify::examine(std::slice::from_ref(made), digest, &under(root, now));
+    let holds = |accepted: &Accepted| by(&accepted.signer, name);
+    if found.iter().filter_map(|found| found.holds()).any(holds) {
+        return Ok(());
+    }
+    Err(Finding::error(
+        codes::trust::SIGNING_FAILED,
+        format!(
+            "the signature that was made does not hold under the trust root: {}",
+            summary(&found, holds)
+        ),
+    )
+    .hint("nothing was stored; the trust root has to be that of the services that signed"))
+}
+
+fn under(root: &Arc<Root>, now: Timestamp) -> Against {
+    Against {
+        keys: Vec::new(),
+        roots: vec![Arc::clone(root)],
+        now,
+    }
+}
+
+fn by(signer: &By, wanted: &IdentityName) -> bool {
+    matches!(signer, By::Identity { name, .. } if name == wanted)
 }
 
 fn says(there: &Annotations, wanted: &Annotations) -> bool {

@@ -2,7 +2,9 @@
 //! What we make of cosign's own signatures is elsewhere (cosign, sigstore).
 
 use e2e::registry::{Program, Terms};
+use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
 use e2e::{Output, Registry, Tool, Workbench, bundles};
+use serde_json::json;
 
 struct Scene {
     bench: Workbench,
@@ -164,4 +166,183 @@ async fn keys_sign_in_both_forms_and_cosign_2_and_3_verify() {
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_sign_in_both_forms_where_there_is_a_referrers_api() {
     by_key(Program::Crane).await;
+}
+
+/// How `sign` is told of a sigstore.
+fn services(sigstore: &Sigstore, token: &std::path::Path) -> String {
+    format!(
+        "--identity-token {} --signing-config {} --trusted-root {}",
+        token.display(),
+        sigstore.signing_config().display(),
+        sigstore.trusted_root().display()
+    )
+}
+
+async fn by_certificate(program: Program) {
+    let scene = Scene::new(program).await;
+    let sigstore = scene.bench.sigstore().await.unwrap();
+    let token = sigstore.token_file(&workflow()).await.unwrap();
+    let root = sigstore.trusted_root();
+    let verify = |identity: &str, issuer: &str| {
+        format!(
+            "verify --certificate-identity {identity} --certificate-oidc-issuer {issuer} --allow-http-registry {}",
+            scene.pinned
+        )
+    };
+    let count = |identity: &str, issuer: &str| {
+        let arguments = format!(
+            "verify {} --certificate-identity {identity} --certificate-oidc-issuer {issuer} --trusted-root {} -o json",
+            scene.pinned,
+            root.display()
+        );
+        let scene = &scene;
+        async move {
+            let report = scene.ours(&arguments).await.success().unwrap();
+            let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+            report["signaturesFound"].as_u64().unwrap()
+        }
+    };
+
+    // Twice, and once: cosign 2's form first, since the cosigns look at bundles where there are any.
+    for _ in 0..2 {
+        let with = services(&sigstore, &token);
+        scene.sign(&format!("{with} --format legacy")).await;
+        assert_eq!(count(WORKFLOW, WORKFLOW_ISSUER).await, 1);
+    }
+    let cosign2 = |arguments: String| {
+        let (scene, sigstore) = (&scene, &sigstore);
+        async move {
+            let cosign = scene.bench.tool(Tool::Cosign2).await.unwrap();
+            sigstore
+                .cosign2_environment()
+                .into_iter()
+                .fold(cosign, |cosign, (name, path)| cosign.env(name, path))
+                .args(arguments.split(' '))
+                .output()
+                .await
+                .unwrap()
+        }
+    };
+    let offline = |identity: &str, issuer: &str| format!("{} --offline", verify(identity, issuer));
+    let claims = cosign2(offline(WORKFLOW, WORKFLOW_ISSUER)).await;
+    assert!(claims.success().unwrap().contains("1.0.0"));
+    let refused = cosign2(offline("eve@example.com", WORKFLOW_ISSUER)).await;
+    assert!(!refused.is_success(), "{refused}");
+
+    for _ in 0..2 {
+        scene.sign(&services(&sigstore, &token)).await;
+        assert_eq!(count(WORKFLOW, WORKFLOW_ISSUER).await, 2);
+    }
+    let ana = sigstore
+        .token_file(&person("ana@example.com"))
+        .await
+        .unwrap();
+    scene.sign(&services(&sigstore, &ana)).await;
+    for (identity, issuer) in [
+        (WORKFLOW, WORKFLOW_ISSUER),
+        ("ana@example.com", PERSON_ISSUER),
+    ] {
+        assert_eq!(count(identity, issuer).await, 3);
+        let arguments = format!(
+            "{} --trusted-root {}",
+            verify(identity, issuer),
+            root.display()
+        );
+        let claims = scene.cosign(Tool::Cosign3, &arguments).await;
+        assert!(claims.success().unwrap().contains("1.0.0"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_sign_in_both_forms_and_cosign_2_and_3_verify() {
+    by_certificate(Program::Distribution).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_sign_in_both_forms_where_there_is_a_referrers_api() {
+    by_certificate(Program::Crane).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_wrong_without_a_key_is_told_and_leaves_nothing() {
+    let scene = Scene::new(Program::Distribution).await;
+    let mut sigstore = scene.bench.sigstore().await.unwrap();
+    let pinned = scene.pinned.clone();
+    let with = |claims: serde_json::Value| {
+        let mut all = person("ana@example.com");
+        for (name, value) in claims.as_object().unwrap() {
+            all[name] = value.clone();
+        }
+        all
+    };
+    let good = sigstore
+        .token_file(&person("ana@example.com"))
+        .await
+        .unwrap();
+    let late = sigstore.token_file(&with(json!({"exp": 1}))).await.unwrap();
+    let other = sigstore
+        .token_file(&with(json!({"aud": "other"})))
+        .await
+        .unwrap();
+    let text = fs_err::read_to_string(&good).unwrap();
+    let (content, _) = text.rsplit_once('.').unwrap();
+    let forged = scene.bench.folder().join("forged");
+    fs_err::write(&forged, format!("{content}.{}", "A".repeat(86))).unwrap();
+    // Another sigstore's root: what is made must hold before it is stored.
+    let foreign = scene.bench.sigstore().await.unwrap();
+    let nowhere = "http://127.0.0.1:1";
+    let ours = |token: &std::path::Path| services(&sigstore, token);
+    for (arguments, code, why) in [
+        (String::new(), 1, "neither a key nor an identity token"),
+        (ours(&late), 1, "it has expired"),
+        (ours(&other), 1, "for another audience than `sigstore`"),
+        (ours(&forged), 1, "not signed by the issuer"),
+        (
+            format!("{} --fulcio-url {nowhere}", ours(&good)),
+            4,
+            "the certificate authority at 127.0.0.1 does not answer",
+        ),
+        (
+            format!("{} --rekor-url {nowhere}", ours(&good)),
+            4,
+            "the transparency log at 127.0.0.1 does not answer",
+        ),
+        (
+            format!("{} --timestamp-server-url {nowhere}", ours(&good)),
+            4,
+            "the timestamp authority at 127.0.0.1 does not answer",
+        ),
+        (
+            format!("{} --fulcio-url http://fulcio.example.com", ours(&good)),
+            2,
+            "is not asked without TLS",
+        ),
+        (
+            format!(
+                "--identity-token {} --signing-config {} --trusted-root {}",
+                good.display(),
+                sigstore.signing_config().display(),
+                foreign.trusted_root().display()
+            ),
+            1,
+            "does not hold under the trust root",
+        ),
+    ] {
+        let refused = scene
+            .ours(format!("sign {pinned} {arguments}").trim_end())
+            .await
+            .failure(code)
+            .unwrap();
+        assert!(refused.contains(why), "{arguments}: {refused}");
+    }
+    let arguments = services(&sigstore, &good);
+    sigstore.kill().unwrap();
+    let refused = scene.ours(&format!("sign {pinned} {arguments}")).await;
+    let refused = refused.failure(4).unwrap();
+    assert!(refused.contains("does not answer"), "{refused}");
+
+    scene.keys("any", "p256").await;
+    let refused = scene.ours(&format!("verify {pinned} --key any.pub")).await;
+    let refused = refused.failure(3).unwrap();
+    assert!(refused.contains("holds no signature for it"), "{refused}");
 }

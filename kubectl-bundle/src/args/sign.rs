@@ -1,4 +1,4 @@
-//! `sign`: what, and with which key.
+//! `sign`: what, and by whom.
 //! Not here: cryptography.
 
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::{Data, Registry};
 
-/// Sign a bundle in a registry with a private key, and print its pinned reference on stdout.
+/// Sign a bundle in a registry, with a private key or by certificate, and print its pinned reference on stdout.
 ///
 /// The signature is a Sigstore bundle beside the content, which cosign 3 verifies too. A tag is resolved first: what is signed is
 /// always the digest. Signing again what the same key has signed changes nothing; signatures by others stay beside it. The password of the
@@ -16,6 +16,10 @@ use super::{Data, Registry};
 #[command(after_help = "\
 Examples:
   kubectl bundle sign registry.example.com/team/web:1.4.0 --key release.key
+
+  # Without a key: the identity token of the CI job makes a certificate that lives for ten minutes
+  kubectl bundle sign registry.example.com/team/web:1.4.0
+  kubectl bundle sign registry.example.com/team/web:1.4.0 --identity-token token.jwt
 
   # In the form that cosign 2 reads
   kubectl bundle sign registry.example.com/team/web:1.4.0 --key release.key --format legacy
@@ -28,10 +32,13 @@ pub(crate) struct Sign {
     pub(crate) reference: String,
     /// The private key, as `keys generate` or cosign made it
     #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
+    pub(crate) key: Option<PathBuf>,
     /// Read the key's password from the first line of standard input
-    #[arg(long, conflicts_with_all = ["registry_password_stdin", "registry_token_stdin"])]
+    #[arg(long, requires = "key", conflicts_with_all = ["registry_password_stdin", "registry_token_stdin"])]
     pub(crate) password_stdin: bool,
+    /// By certificate instead of with a key.
+    #[command(flatten)]
+    pub(crate) keyless: Keyless,
     /// How the signature is stored
     #[arg(long, value_name = "FORM", value_enum, default_value_t = SignatureForm::Bundle)]
     pub(crate) format: SignatureForm,
@@ -41,6 +48,30 @@ pub(crate) struct Sign {
     /// How to talk to registries.
     #[command(flatten)]
     pub(crate) registry: Registry,
+}
+
+/// Signing by a certificate of Fulcio, with an entry in Rekor.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Signing without a key")]
+pub(crate) struct Keyless {
+    /// The identity token: itself, a file, or - for standard input. Else it is $SIGSTORE_ID_TOKEN, or asked of GitHub Actions
+    #[arg(long, value_name = "TOKEN", conflicts_with = "key")]
+    pub(crate) identity_token: Option<String>,
+    /// Where the services of a Sigstore instance are (signing_config.json, v0.2), instead of the public ones
+    #[arg(long, value_name = "FILE", conflicts_with = "key")]
+    pub(crate) signing_config: Option<PathBuf>,
+    /// The certificate authority (Fulcio)
+    #[arg(long, value_name = "URL", conflicts_with = "key")]
+    pub(crate) fulcio_url: Option<String>,
+    /// The transparency log (Rekor v1)
+    #[arg(long, value_name = "URL", conflicts_with = "key")]
+    pub(crate) rekor_url: Option<String>,
+    /// The timestamp authority (RFC 3161)
+    #[arg(long, value_name = "URL", conflicts_with = "key")]
+    pub(crate) timestamp_server_url: Option<String>,
+    /// The trusted_root.json under which the signature has to hold before it is stored
+    #[arg(long, value_name = "FILE", conflicts_with = "key")]
+    pub(crate) trusted_root: Option<PathBuf>,
 }
 
 /// How signatures are stored.

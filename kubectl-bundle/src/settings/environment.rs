@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use crate::password::Source;
 use crate::registry::Files;
+use crate::sigstore::TokenSource;
 
 /// What the process was given besides its arguments.
 #[expect(
@@ -41,6 +42,14 @@ pub(crate) struct Environment {
     pub(crate) source_date: Option<String>,
     /// `BUNDLE_PASSWORD`, else `COSIGN_PASSWORD`; an empty one counts.
     pub(crate) password: Option<String>,
+    /// `SIGSTORE_ID_TOKEN`.
+    token: Option<String>,
+    /// `ACTIONS_ID_TOKEN_REQUEST_URL` and `ACTIONS_ID_TOKEN_REQUEST_TOKEN`.
+    github: Option<(String, String)>,
+}
+
+fn text(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn filled(name: &str) -> Option<OsString> {
@@ -74,6 +83,21 @@ impl Environment {
             password: env::var("BUNDLE_PASSWORD")
                 .or_else(|_| env::var("COSIGN_PASSWORD"))
                 .ok(),
+            token: text("SIGSTORE_ID_TOKEN"),
+            github: text("ACTIONS_ID_TOKEN_REQUEST_URL")
+                .zip(text("ACTIONS_ID_TOKEN_REQUEST_TOKEN")),
+        }
+    }
+
+    /// Where an identity token comes from that was not given.
+    pub(crate) fn token_source(&self) -> TokenSource {
+        match (&self.token, &self.github) {
+            (Some(token), _) => TokenSource::Environment(token.clone()),
+            (None, Some((url, token))) => TokenSource::GitHub {
+                url: url.clone(),
+                token: token.clone(),
+            },
+            (None, None) => TokenSource::Missing,
         }
     }
 

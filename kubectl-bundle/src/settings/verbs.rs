@@ -17,6 +17,7 @@ use crate::failure::Outcome;
 use crate::input::Known;
 use crate::packing;
 use crate::place::Place;
+use crate::sigstore;
 
 pub(super) fn build(args: args::Build, environment: &Environment) -> Outcome<build::Build> {
     // `-o json` means a format in every other verb; here it would make a folder called json.
@@ -132,15 +133,33 @@ pub(super) fn generate(
 
 pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<sign::Sign> {
     let reference = registry::reference(&args.reference)?;
+    let registry = registry::settings(args.registry, environment)?.of(&reference);
+    let by = match args.key {
+        Some(file) => sign::By::Key {
+            file,
+            password: environment.password_source(args.password_stdin),
+        },
+        None => sign::By::Certificate(Box::new(sigstore::Settings {
+            token: match args.keyless.identity_token {
+                Some(given) => sigstore::TokenSource::Given(given),
+                None => environment.token_source(),
+            },
+            config: args.keyless.signing_config,
+            fulcio: args.keyless.fulcio_url,
+            rekor: args.keyless.rekor_url,
+            timestamps: args.keyless.timestamp_server_url,
+            trusted_root: args.keyless.trusted_root,
+            ca_files: registry.ca_files.clone(),
+        })),
+    };
     Ok(sign::Sign {
-        key: args.key,
-        password: environment.password_source(args.password_stdin),
+        by,
         form: match args.format {
             args::SignatureForm::Bundle => sign::Form::Bundle,
             args::SignatureForm::Legacy => sign::Form::Legacy,
         },
         format: args.output.map(Into::into),
-        registry: registry::settings(args.registry, environment)?.of(&reference),
+        registry,
         reference,
     })
 }

@@ -54,13 +54,12 @@ fn pushes_once_signs_and_verifies() {
     [REGISTRY]/team/web@sha256:4cc7e585...
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
-    signed with bundle.key (ECDSA P-256, [KEY])
+    nothing to do: it is signed already with bundle.key (ECDSA P-256, [KEY])
     ");
     kb_snapshot!(context, ["verify", web, "--key", "bundle.pub"], @r"
     exit code: 0
     ----- stdout -----
     SIGNED BY    AUTHORITY   SIGNER                                         WHEN        SAYS
-    bundle.pub   <none>      [KEY]   not known   name=web,version=1.4.0
     bundle.pub   <none>      [KEY]   not known   name=web,version=1.4.0
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...

@@ -1,0 +1,172 @@
+//! Asking a service: over TLS (or on loopback), bounded in time and size, without redirects, and its refusals in its own words.
+//! Not here: what is asked.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bundle_core::diagnostic::{Finding, codes};
+use reqwest::{Certificate, redirect};
+use url::{Host, ParseError, Url};
+
+use crate::failure::{Failure, Outcome};
+use crate::files;
+
+/// Largest answer that is read, in bytes.
+const LARGEST: usize = 1 << 20;
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How much of a refusal is told, in characters.
+const TOLD: usize = 300;
+
+/// A question to a service.
+pub(super) struct Ask {
+    /// Who it is, in a person's words.
+    pub(super) who: &'static str,
+    /// Where.
+    pub(super) url: Result<Url, ParseError>,
+    /// What the content is.
+    pub(super) media_type: &'static str,
+    /// The content; where there is none, the service is asked by GET.
+    pub(super) content: Vec<u8>,
+    /// A token to show.
+    pub(super) bearer: Option<String>,
+}
+
+/// The clients: those on loopback are not asked through a proxy.
+pub(super) struct Http {
+    proxied: reqwest::Client,
+    direct: reqwest::Client,
+}
+
+impl Http {
+    pub(super) fn new(ca_files: &[PathBuf]) -> Outcome<Self> {
+        crate::tls::install();
+        let unusable = |error: &reqwest::Error| {
+            let finding = Finding::error(
+                codes::usage::FILE_UNREADABLE,
+                "certificates that were given cannot be used",
+            );
+            Failure::caused(finding.hint("they are PEM text"), error)
+        };
+        let mut authorities = Vec::new();
+        for path in ca_files.iter().filter(|path| path.is_file()) {
+            let found = Certificate::from_pem_bundle(&files::read(path)?);
+            authorities.extend(found.map_err(|error| unusable(&error))?);
+        }
+        let builder = || {
+            reqwest::Client::builder()
+                .user_agent(concat!("kubectl-bundle/", env!("CARGO_PKG_VERSION")))
+                .timeout(PATIENCE)
+                .redirect(redirect::Policy::none())
+                .tls_certs_merge(authorities.clone())
+        };
+        Ok(Self {
+            proxied: builder().build().map_err(|error| unusable(&error))?,
+            direct: builder()
+                .no_proxy()
+                .build()
+                .map_err(|error| unusable(&error))?,
+        })
+    }
+
+    /// The answer, which is not a refusal.
+    pub(super) async fn send(&self, ask: Ask) -> Outcome<Vec<u8>> {
+        let who = ask.who;
+        let url = ask.url.map_err(|error| {
+            let finding = Finding::error(
+                codes::usage::BAD_ARGUMENT,
+                format!("the address of {who} cannot be used"),
+            );
+            Failure::caused(finding, &error)
+        })?;
+        let loopback = is_loopback(&url);
+        if url.scheme() != "https" && !(loopback && url.scheme() == "http") {
+            return Err(Finding::error(
+                codes::usage::BAD_ARGUMENT,
+                format!("{who} at {url} is not asked without TLS: identity tokens would be read on the way"),
+            )
+            .hint("give an https address; http is for loopback alone")
+            .into());
+        }
+        let client = if loopback {
+            &self.direct
+        } else {
+            &self.proxied
+        };
+        let mut request = if ask.content.is_empty() {
+            client.get(url.clone())
+        } else {
+            client
+                .post(url.clone())
+                .header("content-type", ask.media_type)
+                .body(ask.content)
+        };
+        if let Some(token) = ask.bearer {
+            request = request.bearer_auth(token);
+        }
+        let host = url.host_str().unwrap_or_default().to_owned();
+        let silent = |error: reqwest::Error| {
+            let finding = Finding::error(
+                codes::trust::SERVICE_UNREACHABLE,
+                format!("{who} at {host} does not answer"),
+            )
+            .hint("nothing was stored: try again");
+            // Its address may hold what is secret.
+            Failure::caused(finding, &error.without_url())
+        };
+        let mut response = request.send().await.map_err(silent)?;
+        let status = response.status();
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(silent)? {
+            if body.len() + chunk.len() > LARGEST {
+                return Err(refused(who, &host, "its answer is larger than 1 MiB").into());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        if status.is_server_error() || status.as_u16() == 429 {
+            return Err(Finding::error(
+                codes::trust::SERVICE_UNREACHABLE,
+                format!(
+                    "{who} at {host} is not able to answer now ({status}): {}",
+                    words(&body)
+                ),
+            )
+            .hint("nothing was stored: try again")
+            .into());
+        }
+        if !status.is_success() {
+            return Err(refused(who, &host, &format!("{status}: {}", words(&body))).into());
+        }
+        Ok(body)
+    }
+}
+
+fn refused(who: &str, host: &str, why: &str) -> Finding {
+    Finding::error(
+        codes::trust::SERVICE_REFUSED,
+        format!("{who} at {host} refuses: {why}"),
+    )
+    .hint("nothing was stored; is the token of an issuer that this service knows?")
+}
+
+/// What a service says, in one line that is safe to print.
+fn words(body: &[u8]) -> String {
+    let text: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let text = match text.get("message").and_then(serde_json::Value::as_str) {
+        Some(message) => message.to_owned(),
+        None => String::from_utf8_lossy(body).into_owned(),
+    };
+    text.chars()
+        .map(|one| if one.is_control() { ' ' } else { one })
+        .take(TOLD)
+        .collect()
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}

@@ -1,0 +1,126 @@
+//! The services of a sigstore that signing by certificate needs: where they are, who asks, and what they are asked.
+//! Not here: what the questions and answers mean (bundle-trust).
+
+mod http;
+mod places;
+mod token;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bundle_trust::keyless::{Entry, Ephemeral, Signed, Token, What, check_timestamp};
+use bundle_trust::root::Root;
+use jiff::Timestamp;
+
+use crate::failure::{Failure, Outcome};
+use crate::{failure, files};
+
+use http::{Ask, Http};
+use places::Places;
+
+pub(crate) use token::Source as TokenSource;
+
+/// Who identity tokens have to be for.
+const AUDIENCE: &str = "sigstore";
+
+/// What signing by certificate needs to know.
+pub(crate) struct Settings {
+    /// Where the identity token comes from.
+    pub(crate) token: TokenSource,
+    /// A file that says where the services are.
+    pub(crate) config: Option<PathBuf>,
+    /// The certificate authority.
+    pub(crate) fulcio: Option<String>,
+    /// The transparency log.
+    pub(crate) rekor: Option<String>,
+    /// The timestamp authority.
+    pub(crate) timestamps: Option<String>,
+    /// Under which root what is made has to hold.
+    pub(crate) trusted_root: Option<PathBuf>,
+    /// Authorities to trust beside the system's.
+    pub(crate) ca_files: Vec<PathBuf>,
+}
+
+/// Services, and a token to show to them.
+pub(crate) struct Services {
+    http: Http,
+    places: Places,
+    token: Token,
+    /// The root under which what they make holds; none is known for services of one's own unless it is given.
+    pub(crate) root: Option<Arc<Root>>,
+}
+
+impl Services {
+    /// Reads the files, and gets the token. Nothing is made yet.
+    pub(crate) async fn open(settings: Settings) -> Outcome<Self> {
+        let now = Timestamp::now();
+        let places = Places::read(&settings, now)?;
+        let root = match &settings.trusted_root {
+            Some(path) => Some(
+                Root::from_text(&files::read_text(path)?)
+                    .map_err(|finding| Failure::from(failure::in_file(finding, path)))?,
+            ),
+            None if places.public => Some(Root::public()?),
+            None => None,
+        };
+        let http = Http::new(&settings.ca_files)?;
+        let text = settings.token.get(&http, AUDIENCE).await?;
+        Ok(Self {
+            token: Token::parse(&text, AUDIENCE, now.as_second())?,
+            http,
+            places,
+            root,
+        })
+    }
+
+    /// A signature by a key that lives no longer than this call, with a certificate for whom the token names.
+    pub(crate) async fn sign(&self, what: What) -> Outcome<Signed> {
+        let key = Ephemeral::new()?;
+        let answer = self
+            .http
+            .send(Ask {
+                who: "the certificate authority",
+                url: self.places.fulcio.join("api/v2/signingCert"),
+                media_type: "application/json",
+                content: key.certificate_request(&self.token)?,
+                bearer: None,
+            })
+            .await?;
+        Ok(key.sign(what, &answer)?)
+    }
+
+    /// The evidence for a signature: its entry in the log, and a timestamp where there is an authority for it.
+    pub(crate) async fn evidence(&self, signed: &Signed) -> Outcome<(Entry, Option<Vec<u8>>)> {
+        let timestamp = match &self.places.timestamps {
+            None => None,
+            Some(place) => {
+                let nonce = u64::try_from(Timestamp::now().as_nanosecond() & 0x3fff_ffff_ffff_ffff)
+                    .unwrap_or_default();
+                let answer = self
+                    .http
+                    .send(Ask {
+                        who: "the timestamp authority",
+                        url: Ok(place.clone()),
+                        media_type: "application/timestamp-query",
+                        content: signed.timestamp_request(nonce),
+                        bearer: None,
+                    })
+                    .await?;
+                check_timestamp(&answer)?;
+                Some(answer)
+            }
+        };
+        // The log last: what is entered there stays.
+        let answer = self
+            .http
+            .send(Ask {
+                who: "the transparency log",
+                url: self.places.rekor.join("api/v1/log/entries"),
+                media_type: "application/json",
+                content: signed.entry_request(),
+                bearer: None,
+            })
+            .await?;
+        Ok((Entry::read(&answer)?, timestamp))
+    }
+}
