@@ -71,8 +71,10 @@ pub enum Program {
     /// CNCF distribution. It has no referrers API.
     #[default]
     Distribution,
-    /// `crane registry serve`. It has the referrers API, and asks nothing of its clients.
+    /// `crane registry serve`. It has no referrers API, and asks nothing of its clients.
     Crane,
+    /// The same with the referrers API.
+    WithReferrers,
 }
 
 /// Where a registry keeps its files, who signs its certificate, who ends it.
@@ -104,6 +106,12 @@ impl Registry {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
         let command = match terms.program {
             Program::Distribution => distribution(name, terms, address, place).await?,
+            Program::WithReferrers => {
+                let mut command =
+                    Command::new(tools::path_async(Tool::ReferrersRegistry, None).await?);
+                command.arg(address.to_string());
+                command
+            }
             Program::Crane => {
                 let mut command = Command::new(tools::path_async(Tool::Crane, None).await?);
                 command.args(["registry", "serve", "--address", &address.to_string()]);

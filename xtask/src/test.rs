@@ -17,6 +17,8 @@ const TOOLS: &[Tool] = &[
     Tool::Etcd,
     Tool::Registry,
     Tool::Crane,
+    Tool::ReferrersRegistry,
+    Tool::Cosign2,
     Tool::Cosign3,
 ];
 

@@ -54,6 +54,11 @@ impl Recipe {
         for file in ["go.mod", "go.sum"] {
             hash.update(fs_err::read(self.folder.join(file))?);
         }
+        // A program of a few lines of our own around a library.
+        let own = self.folder.join("main.go");
+        if own.exists() {
+            hash.update(fs_err::read(own)?);
+        }
         for part in [self.tool.package(), &self.link_flags, &self.go] {
             hash.update(part);
             hash.update([0]);

@@ -19,8 +19,10 @@ pub enum Tool {
     Etcd,
     /// The CNCF distribution registry. It has no referrers API.
     Registry,
-    /// go-containerregistry's client; its `registry serve` has the referrers API.
+    /// go-containerregistry's client; its `registry serve` has no referrers API.
     Crane,
+    /// go-containerregistry's registry with the referrers API: `referrers-registry HOST:PORT`.
+    ReferrersRegistry,
     /// Helm 4.
     Helm,
     /// Helm 3.
@@ -43,13 +45,14 @@ struct Entry {
 
 impl Tool {
     /// All of them, the ones that a cluster needs first.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::KubeApiserver,
         Self::Kubectl,
         Self::KubeControllerManager,
         Self::Etcd,
         Self::Registry,
         Self::Crane,
+        Self::ReferrersRegistry,
         Self::KubeScheduler,
         Self::Cosign3,
         Self::Cosign2,
@@ -89,6 +92,12 @@ impl Tool {
                 "crane",
                 "crane",
                 "github.com/google/go-containerregistry/cmd/crane",
+                10,
+            ),
+            Self::ReferrersRegistry => (
+                "referrers-registry",
+                "referrers-registry",
+                "e2e.test/tools/referrers-registry",
                 10,
             ),
             Self::Helm => ("helm", "helm", "helm.sh/helm/v4/cmd/helm", 160),

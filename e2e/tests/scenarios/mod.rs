@@ -8,6 +8,7 @@ mod formats;
 mod guest;
 mod harness;
 mod images;
+mod keyless;
 mod page;
 mod pod;
 mod readme;

@@ -67,6 +67,7 @@ impl Client {
                 listed.sort_by_key(|entry| {
                     let named = entry.artifact_type.as_deref().unwrap_or_default();
                     !named.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
+                        && named != media::COSIGN_SIGNATURE
                 });
                 let beyond = listed.len().saturating_sub(REFERRERS);
                 let found: Vec<Vec<RawSignature>> =
@@ -259,7 +260,10 @@ impl Client {
         }
         let mut found = Vec::new();
         for layer in &manifest.layers {
-            if !layer.media_type.starts_with(media::SIGSTORE_BUNDLE_PREFIX) {
+            // cosign 2 puts its older form here where it is told to.
+            let signs = layer.media_type.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
+                || layer.media_type == media::SIMPLE_SIGNING;
+            if !signs {
                 continue;
             }
             if found.len() == REFERRERS {
