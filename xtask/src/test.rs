@@ -20,6 +20,7 @@ const TOOLS: &[Tool] = &[
     Tool::ReferrersRegistry,
     Tool::Cosign2,
     Tool::Cosign3,
+    Tool::Helm,
 ];
 
 /// The programs that the tests need and that systems have packages of.
