@@ -11,6 +11,7 @@ mod images;
 mod keyless;
 mod page;
 mod pod;
+mod proof;
 mod readme;
 mod reconcile;
 mod registries;
