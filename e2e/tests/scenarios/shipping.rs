@@ -203,3 +203,49 @@ async fn we_read_what_skopeo_and_crane_write() {
         .await;
     scene.ours(&format!("pull {copied} -o ./copied.oci")).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn charts_that_helm_pushed_travel_and_helm_pulls_them() {
+    const CHART: &str = "apiVersion: v2\nname: page\nversion: 0.1.0\n";
+    const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: page}\n";
+    let scene = Scene::new().await;
+    let folder = scene.bench.folder();
+    fs_err::create_dir_all(folder.join("page/templates")).unwrap();
+    fs_err::write(folder.join("page/Chart.yaml"), CHART).unwrap();
+    fs_err::write(folder.join("page/templates/page.yaml"), OBJECT).unwrap();
+    scene.tool(Tool::Helm, "package page").await;
+    let charts = scene.cncf.reference("charts");
+    scene
+        .tool(
+            Tool::Helm,
+            &format!("push page-0.1.0.tgz oci://{charts} --plain-http"),
+        )
+        .await;
+    let original = fs_err::read(folder.join("page-0.1.0.tgz")).unwrap();
+
+    let chart = format!("{charts}/page:0.1.0");
+    let seen = scene.ours(&format!("inspect {chart}")).await;
+    assert!(seen.contains("vnd.cncf.helm.chart"), "{seen}");
+    let copied = scene.crane.reference("mirror");
+    scene
+        .ours(&format!("copy {chart} {copied}/page:0.1.0"))
+        .await;
+    scene.ours(&format!("save {chart} -o page.tar")).await;
+    let loaded = scene.crane.reference("loaded");
+    scene.ours(&format!("load page.tar --to {loaded}")).await;
+    let below = scene.cncf.host().replace(':', "_");
+    fs_err::create_dir(folder.join("pulled")).unwrap();
+    for place in [copied, format!("{loaded}/{below}/charts")] {
+        scene
+            .tool(
+                Tool::Helm,
+                &format!(
+                    "pull oci://{place}/page --version 0.1.0 --plain-http --destination pulled"
+                ),
+            )
+            .await;
+        let pulled = folder.join("pulled/page-0.1.0.tgz");
+        assert_eq!(fs_err::read(&pulled).unwrap(), original, "{place}");
+        fs_err::remove_file(pulled).unwrap();
+    }
+}
