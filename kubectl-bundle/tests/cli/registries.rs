@@ -102,7 +102,7 @@ fn pushes_once_signs_and_verifies() {
     Format:      plain+v0
     Description: A small web page
     Kubernetes:  >=1.31 <1.38 (others: Reject)
-    Signatures:  2 (not verified: see `kubectl bundle verify`): 2 sigstore bundle
+    Signatures:  1 (not verified: see `kubectl bundle verify`): 1 sigstore bundle
     Layers:      1, 325 bytes
       └─ sha256:6a2f0b6f... 325 bytes application/vnd.oci.image.layer.v1.tar+gzip
     Objects:     1
