@@ -11,7 +11,9 @@ use bundle_core::reference::Digest;
 use jiff::Timestamp;
 use sigstore_verify::Verifier;
 use sigstore_verify::crypto::parse_certificate_info;
-use sigstore_verify::trust_root::{SIGSTORE_PRODUCTION_TRUSTED_ROOT, TrustedRoot};
+use sigstore_verify::trust_root::{
+    SIGSTORE_PRODUCTION_TRUSTED_ROOT, SIGSTORE_STAGING_TRUSTED_ROOT, TrustedRoot,
+};
 
 /// Longest text of a root, in bytes.
 pub const LONGEST: usize = 1024 * 1024;
@@ -40,6 +42,11 @@ impl Root {
     /// That of the public Sigstore instance, as it was when this was built.
     pub fn public() -> Result<Arc<Self>, Finding> {
         Self::from_text(SIGSTORE_PRODUCTION_TRUSTED_ROOT)
+    }
+
+    /// That of the public instance where Sigstore tries things out; nothing of a product is signed under it.
+    pub fn staging() -> Result<Arc<Self>, Finding> {
+        Self::from_text(SIGSTORE_STAGING_TRUSTED_ROOT)
     }
 
     /// The root in this text. The last few are remembered: reading one takes longer than verifying a signature.

@@ -116,6 +116,30 @@ pub fn by(
     .into())
 }
 
+/// For content that lies beside its bundle in a file: the signature or attestation in `bundle`, if it holds for `digest` and is by `wanted`.
+pub fn blob(
+    bundle: Vec<u8>,
+    digest: &Digest,
+    wanted: &Who,
+    against: &Against,
+) -> Result<Accepted, Finding> {
+    let raw = RawSignature {
+        bytes: bundle,
+        ..RawSignature::default()
+    };
+    let why = match against.examine(&raw, digest) {
+        Ok(accepted) if wanted.is(&accepted) => return Ok(accepted),
+        Ok(accepted) => format!("by another {}", accepted.signer),
+        Err(rejection) => rejection.to_string(),
+    };
+    let who = described(wanted);
+    Err(Finding::error(
+        codes::trust::NOT_ACCEPTED,
+        format!("it is not signed by the given {who}: the bundle is one {why}"),
+    )
+    .about(digest.to_string()))
+}
+
 fn described(who: &Who) -> String {
     match who {
         Who::Key(key) => format!("key (hint {key})"),

@@ -3,6 +3,7 @@
 mod admission;
 mod airgap;
 mod checks;
+mod conformance;
 mod cosign;
 mod formats;
 mod guest;
