@@ -215,6 +215,12 @@ async fn carried(program: Program) {
             ))
             .await;
     }
+    // Under its old name as well: what clusters are told, our own client reads.
+    inside
+        .ours(&format!(
+            "verify {host}/team/trio@{digest} --key release.pub --registries-conf mirrors/registries.conf"
+        ))
+        .await;
     let mirrors = fs_err::read_to_string(bench.folder().join("mirrors/registries.conf")).unwrap();
     assert!(mirrors.contains(&below), "{mirrors}");
 }
@@ -226,5 +232,5 @@ async fn a_package_crosses_the_air_gap_into_a_registry_without_referrers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_package_crosses_the_air_gap_into_a_registry_with_referrers() {
-    carried(Program::Crane).await;
+    carried(Program::WithReferrers).await;
 }

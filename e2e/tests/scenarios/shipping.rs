@@ -17,7 +17,7 @@ impl Scene {
         let bench = Workbench::new().unwrap();
         let cncf = bench.registry().await.unwrap();
         let terms = Terms {
-            program: Program::Crane,
+            program: Program::WithReferrers,
             ..Terms::default()
         };
         let crane = bench.registry_with(terms).await.unwrap();

@@ -131,7 +131,7 @@ impl Mirror {
     pub fn registries_conf(&self, insecure: bool) -> String {
         let insecure = if insecure { "insecure = true\n" } else { "" };
         format!(
-            "[[registry]]\nprefix = \"{0}\"\nlocation = \"{0}\"\n[[registry.mirror]]\nlocation = \"{1}/{2}\"\n{insecure}",
+            "[[registry]]\nprefix = \"{}\"\nlocation = \"{}/{}\"\n{insecure}",
             self.registry, self.host, self.path
         )
     }
@@ -232,7 +232,7 @@ mod tests {
         );
         assert_eq!(
             mirror.registries_conf(true),
-            "[[registry]]\nprefix = \"docker.io\"\nlocation = \"docker.io\"\n[[registry.mirror]]\nlocation = \"mirror.example.com:5000/gap/docker.io\"\ninsecure = true\n"
+            "[[registry]]\nprefix = \"docker.io\"\nlocation = \"mirror.example.com:5000/gap/docker.io\"\ninsecure = true\n"
         );
         assert_eq!(
             to.mirror("localhost:5000").hosts_folder(),
