@@ -25,6 +25,22 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> Origin {
         return Origin::default();
     }
     let mut origin = Origin::default();
+    match run(
+        &folder,
+        &[
+            "config",
+            "--includes",
+            "--show-scope",
+            "--name-only",
+            "--list",
+        ],
+    ) {
+        Ok(Some(settings)) if settings.lines().any(runs_programs) => {
+            origin.notes.push("the checkout's own settings name programs to run, so git is not asked about it: neither origin nor commit is recorded".to_owned());
+            return origin;
+        }
+        _ => {}
+    }
     let revision = match run(&folder, &["rev-parse", "--verify", "--quiet", "HEAD"]) {
         Ok(Some(revision)) => revision,
         Ok(None) => {
@@ -55,7 +71,7 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> Origin {
         "--porcelain",
         "--ignored",
         "--untracked-files=all",
-        "--ignore-submodules=none",
+        "--ignore-submodules=all",
         "--",
     ];
     status.extend(paths.iter().map(String::as_str));
@@ -72,6 +88,20 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> Origin {
     origin
 }
 
+/// Whether a setting (`SCOPE<tab>NAME`) comes with the checkout and lets git run a program or fetch when it looks at files. A checkout may be anybody's.
+fn runs_programs(setting: &str) -> bool {
+    let Some((scope, name)) = setting.split_once('\t') else {
+        return false;
+    };
+    let name = name.to_ascii_lowercase();
+    let remote = name.starts_with("remote.")
+        && [".promisor", ".partialclonefilter", ".uploadpack"]
+            .iter()
+            .any(|ending| name.ends_with(ending));
+    matches!(scope, "local" | "worktree")
+        && (name.starts_with("filter.") || name == "extensions.partialclone" || remote)
+}
+
 /// What git answers; `None` if it says no.
 fn run(folder: &Path, arguments: &[&str]) -> std::io::Result<Option<String>> {
     let mut command = Command::new("git");
@@ -82,6 +112,9 @@ fn run(folder: &Path, arguments: &[&str]) -> std::io::Result<Option<String>> {
         "core.fsmonitor=false",
         "core.quotePath=true",
         "credential.helper=",
+        "core.sshCommand=false",
+        // A repository in a folder of the checkout is content, with a configuration that came along.
+        "safe.bareRepository=explicit",
     ] {
         command.args(["-c", setting]);
     }
@@ -98,6 +131,9 @@ fn run(folder: &Path, arguments: &[&str]) -> std::io::Result<Option<String>> {
         .arg(folder)
         .args(arguments)
         .env("GIT_TERMINAL_PROMPT", "0")
+        .env("GIT_ALLOW_PROTOCOL", "none")
+        .env("GIT_NO_LAZY_FETCH", "1")
+        .env("GIT_SSH_COMMAND", "false")
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .stderr(Stdio::null())
@@ -143,6 +179,26 @@ fn public(address: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_checkout_that_names_programs_is_not_asked() {
+        for setting in [
+            "local\tfilter.x.clean",
+            "worktree\tfilter.LFS.process",
+            "local\textensions.partialClone",
+            "local\tremote.origin.promisor",
+        ] {
+            assert!(runs_programs(setting), "{setting}");
+        }
+        for setting in [
+            "global\tfilter.lfs.clean",
+            "local\tremote.origin.url",
+            "local\tcore.bare",
+            "",
+        ] {
+            assert!(!runs_programs(setting), "{setting}");
+        }
+    }
 
     #[test]
     fn addresses_lose_credentials_and_are_the_same_for_everybody() {

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use bundle_core::diagnostic::{Finding, Findings, Severity};
 
+use crate::ui::is_hidden;
+
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
@@ -36,7 +38,8 @@ pub(crate) fn finding(finding: &Finding, causes: &[String]) -> String {
         Severity::Warning => (WARNING, "warning"),
     };
     let mut text = format!(
-        "{style}{word}:{style:#} {finding} {CODE}[{}]{CODE:#}\n",
+        "{style}{word}:{style:#} {} {CODE}[{}]{CODE:#}\n",
+        shown(&finding.to_string()),
         finding.code
     );
     for cause in causes {
@@ -56,11 +59,24 @@ pub(crate) fn hint(text: &str) -> String {
 
 /// A warning of the API server, as kubectl prints it.
 pub(crate) fn server_warning(text: &str) -> String {
-    format!("{WARNING}Warning:{WARNING:#} {text}\n")
+    format!("{WARNING}Warning:{WARNING:#} {}\n", shown(text))
 }
 
 fn indented(text: &str) -> String {
-    text.trim_end().replace('\n', "\n    ")
+    shown(text).trim_end().replace('\n', "\n    ")
+}
+
+/// Text that is partly others' (of bundles, registries, programs), without what moves a cursor or turns letters around. Lines stay lines.
+fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter != '\n' && is_hidden(letter) {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -68,6 +84,21 @@ mod tests {
     use bundle_core::diagnostic::codes;
 
     use super::*;
+
+    #[test]
+    fn what_others_say_cannot_draw_on_the_terminal() {
+        let one = Finding::error(
+            codes::usage::FILE_UNREADABLE,
+            "\u{1b}[2Jfine\u{202e}\n  next",
+        )
+        .hint("\u{7}ring");
+        let text = anstream::adapter::strip_str(&finding(&one, &["\rgone".to_owned()])).to_string();
+        assert!(!text.chars().any(|c| c != '\n' && is_hidden(c)), "{text:?}");
+        assert!(
+            text.contains("fine") && text.contains("\n  next"),
+            "{text:?}"
+        );
+    }
 
     #[test]
     fn shows_place_code_causes_and_hint() {

@@ -102,6 +102,19 @@ impl Reading<'_> {
         if self.files.contains_key(path) {
             return;
         }
+        let mut above = self.folder.to_owned();
+        for component in path.split('/') {
+            if fs_err::symlink_metadata(&above).is_ok_and(|found| found.is_symlink())
+                && above != self.folder
+            {
+                self.refuse(
+                    path,
+                    "lies behind a symbolic link; a bundle holds the files themselves",
+                );
+                return;
+            }
+            above.push(component);
+        }
         let place = self.folder.join(path);
         let found = match fs_err::symlink_metadata(&place) {
             Ok(found) => found,
@@ -224,6 +237,22 @@ mod tests {
             fs_err::write(place, content).unwrap();
         }
         folder
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nothing_is_read_through_a_link_above_it() {
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs_err::write(elsewhere.path().join("secret.json"), "{}").unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let package = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\nconfig: {schema: x/secret.json}\n";
+        fs_err::write(root.path().join("bundle.yaml"), package).unwrap();
+        fs_err::os::unix::fs::symlink(elsewhere.path(), root.path().join("x")).unwrap();
+        let findings = read(root.path(), &Limits::default()).unwrap_err();
+        assert!(
+            findings.0[0].message.contains("behind a symbolic link"),
+            "{findings:?}"
+        );
     }
 
     #[test]

@@ -52,7 +52,11 @@ pub(super) fn render(files: &Files, package: &Package) -> Outcome<Vec<u8>> {
         .as_ref()
         .and_then(|config| config.default.as_ref())
     {
-        command.arg("--values").arg(chart.join(values));
+        // A name of ours: helm takes a comma in the author's for several files, of which one may be anywhere.
+        let own = room.path().join("values.yaml");
+        let content = files.get(values.as_str()).map_or(&[][..], Vec::as_slice);
+        fs_err::write(&own, content).map_err(|error| unwritable(&error))?;
+        command.arg("--values").arg(own);
     }
     for name in SURROUNDINGS {
         command.env_remove(name);

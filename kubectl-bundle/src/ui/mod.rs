@@ -17,7 +17,7 @@ use crate::failure::{Failure, Outcome};
 use crate::report;
 
 pub(crate) use progress::{Progress, Transfer};
-pub(crate) use safe::safe;
+pub(crate) use safe::{is_hidden, safe};
 pub(crate) use table::Table;
 
 /// How much is said on stderr.

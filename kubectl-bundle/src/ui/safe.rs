@@ -22,7 +22,7 @@ pub(crate) fn safe(text: &str) -> String {
 }
 
 /// Control characters, and those of Unicode that say how others are shown.
-fn is_hidden(letter: char) -> bool {
+pub(crate) fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
             '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}'

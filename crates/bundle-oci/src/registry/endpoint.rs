@@ -11,6 +11,7 @@ use url::Url;
 use super::Reason;
 use super::challenge::{Challenge, challenge};
 use super::http::{Pools, is_loopback};
+use super::reach::Reach;
 
 /// What is known of a registry.
 #[derive(Debug, Clone)]
@@ -18,6 +19,8 @@ pub(super) struct Endpoint {
     /// `https://registry.example.com/v2/`.
     pub(super) base: Url,
     pub(super) challenge: Option<Challenge>,
+    /// How far away it is: where it may send us for tokens.
+    pub(super) reach: Reach,
 }
 
 /// Everything that is known of registries.
@@ -91,6 +94,7 @@ impl Endpoints {
         *endpoint = Arc::new(Endpoint {
             base: endpoint.base.clone(),
             challenge: Some(challenge),
+            reach: endpoint.reach,
         });
         Some(Arc::clone(endpoint))
     }
@@ -132,6 +136,7 @@ async fn ask(pools: &Pools, base: Url) -> Result<(Endpoint, bool), Reason> {
         StatusCode::OK | StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND | StatusCode::FORBIDDEN
     );
     let endpoint = Endpoint {
+        reach: Reach::of_answer(&base, response.remote_addr()),
         base,
         challenge: challenge_of(response.headers()),
     };

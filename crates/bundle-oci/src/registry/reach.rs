@@ -48,10 +48,22 @@ impl Reach {
             return Self::of_v4(inner);
         }
         let segments = address.segments();
-        if let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = segments {
+        let inner = match segments {
+            [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some((high, low)),
+            [0, 0, 0, 0, 0, 0, high, low] if (high, low) > (0, 1) => Some((high, low)),
+            _ => None,
+        };
+        if let Some((high, low)) = inner {
             let [a, b] = high.to_be_bytes();
             let [c, d] = low.to_be_bytes();
             return Self::of_v4(Ipv4Addr::new(a, b, c, d));
+        }
+        // Where one cloud keeps its credentials, and translators of one's own (RFC 8215).
+        if matches!(segments, [0xfd00, 0x0ec2, ..] | [0x64, 0xff9b, 1, ..]) {
+            return Self::Local;
+        }
+        if segments[0] & 0xffc0 == 0xfec0 {
+            return Self::Private;
         }
         if address.is_loopback() || address.is_unspecified() || address.is_unicast_link_local() {
             Self::Local

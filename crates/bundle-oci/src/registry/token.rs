@@ -15,6 +15,7 @@ use super::auth::{Login, Logins};
 use super::challenge::Challenge;
 use super::endpoint::{Endpoint, make_room};
 use super::http::{Pools, authority};
+use super::reach::Reach;
 use super::transport::said;
 use super::{Reason, Repository};
 use crate::limits::TOKEN_BYTES;
@@ -151,6 +152,7 @@ impl Tokens {
                     service: service.as_deref(),
                     scopes: purpose.scopes(scope.as_deref()),
                     login: login.as_ref(),
+                    reach: endpoint.reach,
                 };
                 let (token, until) = order.buy(pools).await?;
                 let mut bought = lock(&self.bought);
@@ -201,6 +203,12 @@ fn trusted_realm(realm: &str, endpoint: &Endpoint) -> Result<Url, Reason> {
             "the registry's token service `{realm}` is not a URL"
         ))
     })?;
+    if let Some(why) = endpoint.reach.refuses(&url) {
+        return Err(Reason::Redirect {
+            to: authority(&url),
+            why,
+        });
+    }
     if url.scheme() == "https" || url.scheme() == endpoint.base.scheme() {
         Ok(url)
     } else {
@@ -217,21 +225,23 @@ struct Order<'a> {
     service: Option<&'a str>,
     scopes: Vec<String>,
     login: Option<&'a Login>,
+    /// How far away the registry is that named the realm.
+    reach: Reach,
 }
 
 impl Order<'_> {
     async fn buy(&self, pools: &Pools) -> Result<(HeaderValue, Instant), Reason> {
         let response = match self.login {
             Some(Login::IdentityToken(token)) => {
-                let response = pools.send(self.exchange(token)).await?;
+                let response = pools.send_away(self.exchange(token), self.reach).await?;
                 // Services that know only the older way of names and passwords.
                 if matches!(response.status().as_u16(), 404 | 405) {
-                    pools.send(self.question()?).await?
+                    pools.send_away(self.question()?, self.reach).await?
                 } else {
                     response
                 }
             }
-            _ => pools.send(self.question()?).await?,
+            _ => pools.send_away(self.question()?, self.reach).await?,
         };
         let status = response.status();
         if !status.is_success() {

@@ -164,7 +164,9 @@ impl Client {
         let registry = ask.repository.registry.as_str();
         let endpoint = self.endpoints.get(&self.pools, registry).await?;
         let response = self.authorized(ask, &endpoint).await?;
-        if response.status() != StatusCode::UNAUTHORIZED {
+        // Only the registry itself says where its tokens are sold: whoever it redirects to would be paid with its passwords.
+        let at_home = response.url().origin() == endpoint.base.origin();
+        if response.status() != StatusCode::UNAUTHORIZED || !at_home {
             return self.judge(ask, response).await;
         }
         // The token has ended early, or the registry wants more for this request than its greeting said.

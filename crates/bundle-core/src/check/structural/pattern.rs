@@ -99,7 +99,12 @@ fn translate(text: &str) -> Result<String, Trouble> {
                 class = Some(true);
             }
             ('{', None) => {
-                let ahead: String = rest.clone().take_while(|letter| *letter != '}').collect();
+                // Longer than any repetition: what follows is read once, not once for each brace.
+                let ahead: String = rest
+                    .clone()
+                    .take_while(|letter| *letter != '}')
+                    .take(24)
+                    .collect();
                 if repetition(&ahead, rest.clone().nth(ahead.chars().count()).is_some())? {
                     out.push('{');
                 } else {

@@ -144,9 +144,11 @@ impl Tree {
             match component {
                 "" | "." => continue,
                 ".." => {
-                    if at.pop().is_none() {
+                    // Only out of folders that are known: on a disk that takes `X` for `x`, what is nothing here may be a link there.
+                    if at.is_empty() || self.get(&at.join("/")) != Some(&Node::Folder) {
                         return false;
                     }
+                    at.pop();
                     continue;
                 }
                 name => at.push(name),
