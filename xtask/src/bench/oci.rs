@@ -74,9 +74,14 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<Vec<(&'static str, Tabl
 
 impl Bench<'_> {
     fn run(&self, program: &Path, line: &str) -> Result<Cost> {
-        let mut command = command(program, &self.folder, line);
+        // A home of its own: skopeo remembers there which repository has a blob, and mounts it instead of sending it.
+        let home = self.folder.join("home");
+        fs_err::create_dir_all(&home)?;
+        let mut command = command(program, &home, line);
         command.current_dir(&self.folder);
-        cost(command)
+        let cost = cost(command)?;
+        fs_err::remove_dir_all(&home)?;
+        Ok(cost)
     }
 
     /// Builds a package whose one resource has that many bytes, which nothing can compress.
@@ -123,7 +128,7 @@ impl Bench<'_> {
     /// `inspect` of what was pushed last, with the requests that the registry saw.
     fn inspect(&self, size: &str, table: &mut Table) -> Result<()> {
         let registry = self.cluster.registry(0)?;
-        let reference = registry.reference("freight/stays:1.0.0");
+        let reference = registry.reference(&format!("{}:1.0.0", stays(size)));
         let before = requests(&registry.log()?);
         let seen = self.run(&self.plugin, &format!("inspect {reference}"))?;
         let after = requests(&registry.log()?);
@@ -139,7 +144,7 @@ impl Bench<'_> {
     fn ship(&self, layout: &Path, size: &str, rounds: usize, table: &mut Table) -> Result<()> {
         let here = self.cluster.registry(0)?;
         // What the others read is pushed once.
-        let source = here.reference("freight/stays:1.0.0");
+        let source = here.reference(&format!("{}:1.0.0", stays(size)));
         self.run(&self.plugin, &format!("push {} {source}", layout.display()))?;
         let archive = self.folder.join("stays.tar");
         self.run(
@@ -196,6 +201,7 @@ impl Bench<'_> {
     ) -> Result<Vec<Job>> {
         let here = self.cluster.registry(0)?;
         let there = self.cluster.registry(1)?;
+        let stays = stays(size);
         let size = size.replace(' ', "").to_lowercase();
         let fresh = |tool: &str| format!("freight/{tool}-{size}-{round}");
         let out = |name: &str| self.folder.join(format!("out-{name}"));
@@ -280,7 +286,7 @@ impl Bench<'_> {
                 &curl,
                 "curl",
                 format!(
-                    "-sS --fail -o OUT http://{}/v2/freight/stays/blobs/{digest}",
+                    "-sS --fail -o OUT http://{}/v2/{stays}/blobs/{digest}",
                     here.host()
                 ),
             ),
@@ -356,6 +362,11 @@ impl Bench<'_> {
         );
         Ok(jobs)
     }
+}
+
+/// The repository of the package of that size.
+fn stays(size: &str) -> String {
+    format!("freight/stays-{}", size.replace(' ', "").to_lowercase())
 }
 
 /// Begins an upload as curl would be told to; what is timed is the transfer.
