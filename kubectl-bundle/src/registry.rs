@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::policy::{RawSignature, Unavailable};
 use bundle_core::reference::{PinnedReference, Reference};
 use bundle_oci::registry::{Client, ClientOptions, Deadlines, Login, Logins, Mirrors};
 
@@ -178,6 +179,16 @@ pub(crate) fn client(settings: &RegistrySettings) -> Outcome<Client> {
         user_agent: concat!("kubectl-bundle/", env!("CARGO_PKG_VERSION")).to_owned(),
     };
     Ok(Client::new(options).map_err(|error| error.finding())?)
+}
+
+/// What lies beside the content, for a decision: that it cannot be had is an answer as well, and never "nothing".
+pub(crate) async fn signatures(
+    ui: &mut Ui,
+    client: &Client,
+    pinned: &PinnedReference,
+) -> Result<Vec<RawSignature>, Unavailable> {
+    let _progress = ui.progress("fetching signatures");
+    client.signatures(pinned).await.map_err(Unavailable::from)
 }
 
 /// The reference with a digest: the one that it has, or the one that its tag names now, which is said.

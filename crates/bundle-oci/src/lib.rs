@@ -2,6 +2,7 @@
 //! Not here: what the manifests inside mean (bundle-core) and who signed them (bundle-trust).
 
 pub mod archive;
+pub mod arriving;
 pub mod blob;
 pub mod chart;
 pub mod folder;

@@ -1,19 +1,16 @@
 //! `unpack`: an image's files onto this disk.
 //! Not here: what is safe to write (bundle-oci), and where images are (place).
 
-use std::io::{self, Read};
 use std::path::PathBuf;
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Digest;
-use bundle_oci::blob::{Blob, Pieces};
+use bundle_oci::arriving::on_thread;
+use bundle_oci::blob::Blob;
 use bundle_oci::manifest::Platform;
 use bundle_oci::unpack::disk::{self, Unpacking, Written};
 use bundle_oci::{Limits, limits};
-use bytes::{Buf as _, Bytes};
-use futures::StreamExt as _;
 use serde::Serialize;
-use tokio::sync::mpsc;
 
 use crate::failure::Outcome;
 use crate::image;
@@ -22,9 +19,6 @@ use crate::registry::{self, RegistrySettings};
 use crate::shipping;
 use crate::ui::Ui;
 use crate::ui::format::Format;
-
-/// Pieces of a layer that wait for the disk.
-const PIECES: usize = 4;
 
 /// What `unpack` needs to know.
 pub(crate) struct Unpack {
@@ -138,59 +132,19 @@ impl Unpack {
 
 /// One layer: what arrives here is inflated, hashed and written on a thread that may wait.
 async fn write_layer(mut unpacking: Unpacking, index: usize, blob: &Blob) -> Outcome<Unpacking> {
-    let (pieces, source) = mpsc::channel(PIECES);
-    let work = tokio::task::spawn_blocking(move || {
-        let done = unpacking.layer(index, Arriving::new(source));
+    let work = move |arriving| {
+        let done = unpacking.layer(index, arriving);
         (unpacking, done)
-    });
-    let fed = feed(blob.open(0), pieces).await;
-    let (unpacking, done) = work.await.map_err(|_| {
-        Finding::error(
+    };
+    let Some(((unpacking, done), fed)) = on_thread(blob.open(0), work).await else {
+        return Err(Finding::error(
             codes::usage::NO_RESOURCES,
             "the thread that unpacks ended early",
         )
-    })?;
+        .into());
+    };
     // That the connection broke explains why the content is short.
     fed?;
     done.map_err(|error| error.finding())?;
     Ok(unpacking)
-}
-
-async fn feed(mut from: Pieces, pieces: mpsc::Sender<Bytes>) -> Outcome {
-    while let Some(piece) = from.next().await {
-        // The other side has seen enough.
-        if pieces.send(piece?).await.is_err() {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Pieces from a channel, as something to read on a thread that may wait.
-struct Arriving {
-    source: mpsc::Receiver<Bytes>,
-    current: Bytes,
-}
-
-impl Arriving {
-    fn new(source: mpsc::Receiver<Bytes>) -> Self {
-        Self {
-            source,
-            current: Bytes::new(),
-        }
-    }
-}
-
-impl Read for Arriving {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.current.is_empty() {
-            match self.source.blocking_recv() {
-                Some(piece) => self.current = piece,
-                None => return Ok(0),
-            }
-        }
-        let taken = buffer.len().min(self.current.len());
-        self.current.copy_to_slice(&mut buffer[..taken]);
-        Ok(taken)
-    }
 }

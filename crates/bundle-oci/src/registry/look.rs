@@ -29,9 +29,7 @@ impl Client {
         let pinned = reference.pin(self.resolve(reference).await?);
         let beside = async {
             if signatures {
-                self.signatures(&pinned)
-                    .await
-                    .map_err(|error| Unavailable(error.finding()))
+                self.signatures(&pinned).await.map_err(Unavailable::from)
             } else {
                 Ok(Vec::new())
             }

@@ -229,7 +229,7 @@ impl Lookup {
             self.registry
                 .signatures(&pinned)
                 .await
-                .map_err(|error| Unavailable(error.finding()))
+                .map_err(Unavailable::from)
         } else {
             Ok(Vec::new())
         };

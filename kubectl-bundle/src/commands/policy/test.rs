@@ -57,13 +57,7 @@ impl PolicyTest {
         let policies = documents::read(std::slice::from_ref(&self.file), root.as_deref())?;
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.image).await?;
-        let signatures = {
-            let _progress = ui.progress("fetching signatures");
-            client
-                .signatures(&pinned)
-                .await
-                .map_err(|error| Unavailable(error.finding()))
-        };
+        let signatures = registry::signatures(ui, &client, &pinned).await;
         let now = Timestamp::now();
         let rows = policies
             .iter()

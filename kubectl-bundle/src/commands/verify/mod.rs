@@ -8,7 +8,7 @@ pub(crate) mod signer;
 use std::path::{Path, PathBuf};
 
 use bundle_core::diagnostic::Findings;
-use bundle_core::policy::{Identity, Unavailable};
+use bundle_core::policy::Identity;
 use bundle_core::reference::Reference;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -69,13 +69,7 @@ impl Verify {
         let rules = Rules::read(self.against, self.trusted_root.as_deref(), now)?;
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.reference).await?;
-        let signatures = {
-            let _progress = ui.progress("fetching signatures");
-            client
-                .signatures(&pinned)
-                .await
-                .map_err(|error| Unavailable(error.finding()))
-        };
+        let signatures = registry::signatures(ui, &client, &pinned).await;
         let decided = rules::decide(&rules, &pinned, &signatures, now);
         let found = signatures.as_ref().map_or(0, Vec::len);
         let (signed_by, findings, failed) = match decided {
