@@ -21,8 +21,12 @@ Prints, once all answers:
   KUBECONFIG=<file of an administrator>
   REGISTRY=<host:port>         one line per registry
   REGISTRY_CA=<file>           with --registry-tls
+  SIGSTORE_URL=<url>           with --sigstore: issues identity tokens for the claims that are posted to /token
+  SIGNING_CONFIG=<file>        with --sigstore: where its services are
+  TRUSTED_ROOT=<file>          with --sigstore: whom to trust
 
 Example:
+  cargo xtask cluster up --webhook --sigstore
   cargo xtask cluster up --webhook --server-version v1.33.0-eks-abcdef0")]
 pub(crate) struct Up {
     /// Deploy bundle-webhook and run it as a process on this host.
@@ -37,6 +41,9 @@ pub(crate) struct Up {
     /// Let the registries speak TLS with a certificate of the cluster's authority.
     #[arg(long)]
     registry_tls: bool,
+    /// Run a Sigstore beside it: identity tokens and certificates for whoever asks, a log and timestamps.
+    #[arg(long)]
+    sigstore: bool,
 }
 
 pub(crate) async fn run(command: Command) -> Result<()> {
@@ -68,6 +75,11 @@ async fn stay(up: &Up) -> Result<()> {
     } else {
         None
     };
+    let sigstore = if up.sigstore {
+        Some(cluster.sigstore().await?)
+    } else {
+        None
+    };
 
     let mut out = std::io::stdout().lock();
     writeln!(out, "KUBECONFIG={}", cluster.kubeconfig().display())?;
@@ -76,6 +88,15 @@ async fn stay(up: &Up) -> Result<()> {
         if let Some(ca) = registry.ca() {
             writeln!(out, "REGISTRY_CA={}", ca.display())?;
         }
+    }
+    if let Some(sigstore) = &sigstore {
+        writeln!(out, "SIGSTORE_URL={}", sigstore.url())?;
+        writeln!(
+            out,
+            "SIGNING_CONFIG={}",
+            sigstore.signing_config().display()
+        )?;
+        writeln!(out, "TRUSTED_ROOT={}", sigstore.trusted_root().display())?;
     }
     out.flush()?;
     drop(out);
@@ -86,6 +107,6 @@ async fn stay(up: &Up) -> Result<()> {
     );
     eprintln!("cluster: Ctrl-C ends it");
     std::future::pending::<()>().await;
-    drop((webhook, cluster));
+    drop((webhook, sigstore, cluster));
     Ok(())
 }

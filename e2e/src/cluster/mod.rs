@@ -26,6 +26,7 @@ use crate::kubeconfig::{self, Credential};
 use crate::process::Process;
 use crate::programs;
 use crate::registry::Registry;
+use crate::sigstore::Sigstore;
 use crate::tools::{self, Tool};
 
 use guest::Guest;
@@ -150,6 +151,11 @@ impl Cluster {
     /// A network without a way out, that ends with this cluster at the latest.
     pub async fn island(&self, name: &str) -> Result<Island> {
         Island::start(&self.root, name, &self.janitor).await
+    }
+
+    /// A sigstore of its own.
+    pub async fn sigstore(&self) -> Result<Sigstore> {
+        Sigstore::start(&self.root, &self.janitor).await
     }
 
     /// Registry number `n`, from 0; an error where the builder was asked for fewer.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::Command;
-use e2e::{Cluster, Tool, WebhookOptions};
+use e2e::{Cluster, Sigstore, Tool, WebhookOptions};
 
 use super::page::{self, Step};
 
@@ -38,7 +38,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// Types one page into a folder of its own. Variables and the folder are kept from command to command.
-async fn follow(cluster: &Cluster, path: &Path) -> Result<usize> {
+async fn follow(cluster: &Cluster, sigstore: &Sigstore, path: &Path) -> Result<usize> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let steps = page::read(&fs_err::read_to_string(path)?);
     let folder = cluster.folder().join("data").join(&*name);
@@ -62,6 +62,9 @@ async fn follow(cluster: &Cluster, path: &Path) -> Result<usize> {
                 let shell = cluster.clean(Command::new("/bin/sh"));
                 let output = shell
                     .env("REGISTRY", cluster.registry(0)?.host())
+                    .env("SIGSTORE_URL", sigstore.url())
+                    .env("SIGNING_CONFIG", sigstore.signing_config())
+                    .env("TRUSTED_ROOT", sigstore.trusted_root())
                     .env("STATE", &state)
                     .env("TYPED", typed)
                     .args(["-c", script])
@@ -86,6 +89,7 @@ async fn every_console_block_does_what_it_says() {
         .start_webhook(WebhookOptions::default())
         .await
         .unwrap();
+    let sigstore = cluster.sigstore().await.unwrap();
     // Both make their links in the folder that the shell's PATH begins with.
     cluster.plugin().await.unwrap();
     cluster.tool(Tool::Kubectl).await.unwrap();
@@ -97,7 +101,7 @@ async fn every_console_block_does_what_it_says() {
     }
     let mut steps = 0;
     for path in pages() {
-        steps += follow(&cluster, &path).await.unwrap();
+        steps += follow(&cluster, &sigstore, &path).await.unwrap();
     }
     assert!(steps > 20, "only {steps} steps were found");
 }
