@@ -20,6 +20,7 @@ mod registry;
 mod report;
 mod settings;
 mod shipping;
+mod signer;
 mod sigstore;
 mod tls;
 mod ui;

@@ -1,25 +1,23 @@
 //! Signing: what is signed, by whom, and the forms in which cosign 3 (Sigstore bundle) and cosign 2 (payload and annotations) read it.
 //! Not here: putting the signature beside the content in a registry (bundle-oci).
 
+mod maker;
+
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bundle_core::{
     diagnostic::{Finding, codes},
-    policy::{Accepted, IdentityName, Meaning, RawSignature, Signer as By, summary},
-    reference::{Digest, PinnedReference},
+    reference::PinnedReference,
 };
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
     dsse,
     keys::{PrivateKey, PublicKey},
-    legacy,
-    root::Root,
-    statement,
-    verify::{self, Against},
+    legacy, statement,
 };
+
+pub use maker::Maker;
 
 /// The media type of a signature: of its layer, and the artifact type of the manifest that carries it.
 pub const BUNDLE_MEDIA_TYPE: &str = dsse::BUNDLE;
@@ -147,92 +145,6 @@ pub fn bundle(signer: &dyn Signer, payload: &[u8]) -> Result<Vec<u8>, Finding> {
 pub fn annotations(signer: &dyn Signer, payload: &[u8]) -> Result<Annotations, Finding> {
     let signature = held(signer, payload)?;
     Ok([(legacy::SIGNATURE.to_owned(), dsse::encode(&signature))].into())
-}
-
-/// Whether `found` holds what would be made now: a signature by this key over this digest, in this form (`verify::BUNDLE`, `verify::LEGACY`), that says
-/// at least the same.
-pub fn is_signed(
-    found: &[RawSignature],
-    digest: &Digest,
-    key: &PublicKey,
-    form: &str,
-    annotations: &Annotations,
-) -> bool {
-    let against = Against {
-        keys: vec![key.clone()],
-        roots: Vec::new(),
-        now: Timestamp::UNIX_EPOCH,
-    };
-    verify::examine(found, digest, &against)
-        .iter()
-        .filter_map(|found| found.accepted())
-        .any(|accepted| {
-            accepted.form == form
-                && accepted.meaning == Meaning::Signed
-                && accepted.signer == By::Key(key.id().clone())
-                && says(&accepted.annotations, annotations)
-        })
-}
-
-/// The same by a certificate for `name` that holds under `root`.
-pub fn is_certified(
-    found: &[RawSignature],
-    digest: &Digest,
-    name: &IdentityName,
-    root: &Arc<Root>,
-    now: Timestamp,
-    form: &str,
-    annotations: &Annotations,
-) -> bool {
-    verify::examine(found, digest, &under(root, now))
-        .iter()
-        .filter_map(|found| found.accepted())
-        .any(|accepted| {
-            accepted.form == form
-                && by(&accepted.signer, name)
-                && says(&accepted.annotations, annotations)
-        })
-}
-
-/// Whether what was made by certificate holds under `root`, before anybody else sees it.
-pub fn check_certified(
-    made: &RawSignature,
-    digest: &Digest,
-    name: &IdentityName,
-    root: &Arc<Root>,
-    now: Timestamp,
-) -> Result<(), Finding> {
-    let found = verify::examine(std::slice::from_ref(made), digest, &under(root, now));
-    let holds = |accepted: &Accepted| by(&accepted.signer, name);
-    if found.iter().filter_map(|found| found.holds()).any(holds) {
-        return Ok(());
-    }
-    Err(Finding::error(
-        codes::trust::SIGNING_FAILED,
-        format!(
-            "the signature that was made does not hold under the trust root: {}",
-            summary(&found, holds)
-        ),
-    )
-    .hint("nothing was stored; the trust root has to be that of the services that signed"))
-}
-
-fn under(root: &Arc<Root>, now: Timestamp) -> Against {
-    Against {
-        keys: Vec::new(),
-        roots: vec![Arc::clone(root)],
-        now,
-    }
-}
-
-fn by(signer: &By, wanted: &IdentityName) -> bool {
-    matches!(signer, By::Identity { name, .. } if name == wanted)
-}
-
-fn says(there: &Annotations, wanted: &Annotations) -> bool {
-    wanted
-        .iter()
-        .all(|(name, value)| there.get(name) == Some(value))
 }
 
 /// A bundle that signs a digest, for tests.

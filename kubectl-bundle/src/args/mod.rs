@@ -34,7 +34,7 @@ pub(crate) use keys::{Generate, KeyType, Keys, KeysVerb};
 pub(crate) use output::{Data, Object, Wide};
 pub(crate) use push::Push;
 pub(crate) use shipping::{Along, Copy, Load, Pull, Save};
-pub(crate) use sign::{Sign, SignatureForm};
+pub(crate) use sign::{Keyless, Sign, SignatureForm};
 pub(crate) use unpack::Unpack;
 pub(crate) use verify::{Policy, PolicyTest, PolicyVerb, TrustRoot, Verify};
 pub(crate) use version::Version;

@@ -7,6 +7,7 @@ mod environment;
 mod printing;
 mod registry;
 mod shipping;
+mod signing;
 mod trust;
 mod verbs;
 mod writing;
@@ -34,8 +35,8 @@ pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command>
         Verb::Unpack(args) => Command::Unpack(verbs::unpack(args, environment)?),
         Verb::Keys(Keys {
             verb: KeysVerb::Generate(args),
-        }) => Command::KeysGenerate(verbs::generate(args, environment)),
-        Verb::Sign(args) => Command::Sign(verbs::sign(args, environment)?),
+        }) => Command::KeysGenerate(signing::generate(args, environment)),
+        Verb::Sign(args) => Command::Sign(signing::sign(args, environment)?),
         Verb::Verify(args) => Command::Verify(trust::verify(args, environment)?),
         Verb::Policy(Policy {
             verb: PolicyVerb::Test(args),

@@ -6,18 +6,14 @@ use std::path::Path;
 use bundle_core::images::Allowed;
 use bundle_core::version::ServerVersion;
 use bundle_oci::manifest::Platform;
-use bundle_trust::keys::KeyKind;
 
 use super::{Environment, cluster, registry, unusable};
-use crate::args::{self, KeyType};
-use crate::commands::{
-    build, check, completion, get, init, inspect, keys, sign, status, unpack, version,
-};
+use crate::args;
+use crate::commands::{build, check, completion, get, init, inspect, status, unpack, version};
 use crate::failure::Outcome;
 use crate::input::Known;
 use crate::packing;
 use crate::place::Place;
-use crate::sigstore;
 
 pub(super) fn build(args: args::Build, environment: &Environment) -> Outcome<build::Build> {
     // `-o json` means a format in every other verb; here it would make a folder called json.
@@ -115,53 +111,6 @@ pub(super) fn unpack(args: args::Unpack, environment: &Environment) -> Outcome<u
 fn platform(text: Option<&str>) -> Outcome<Option<Platform>> {
     let read = text.map(str::parse).transpose();
     Ok(read.map_err(|why: String| unusable("--platform", &why))?)
-}
-
-pub(super) fn generate(
-    args: args::Generate,
-    environment: &Environment,
-) -> keys::generate::Generate {
-    keys::generate::Generate {
-        prefix: args.output_key_prefix,
-        kind: match args.key_type {
-            KeyType::P256 => KeyKind::EcdsaP256,
-            KeyType::Ed25519 => KeyKind::Ed25519,
-        },
-        password: environment.password_source(args.password_stdin),
-    }
-}
-
-pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<sign::Sign> {
-    let reference = registry::reference(&args.reference)?;
-    let registry = registry::settings(args.registry, environment)?.of(&reference);
-    let by = match args.key {
-        Some(file) => sign::By::Key {
-            file,
-            password: environment.password_source(args.password_stdin),
-        },
-        None => sign::By::Certificate(Box::new(sigstore::Settings {
-            token: match args.keyless.identity_token {
-                Some(given) => sigstore::TokenSource::Given(given),
-                None => environment.token_source(),
-            },
-            config: args.keyless.signing_config,
-            fulcio: args.keyless.fulcio_url,
-            rekor: args.keyless.rekor_url,
-            timestamps: args.keyless.timestamp_server_url,
-            trusted_root: args.keyless.trusted_root,
-            ca_files: registry.ca_files.clone(),
-        })),
-    };
-    Ok(sign::Sign {
-        by,
-        form: match args.format {
-            args::SignatureForm::Bundle => sign::Form::Bundle,
-            args::SignatureForm::Legacy => sign::Form::Legacy,
-        },
-        format: args.output.map(Into::into),
-        registry,
-        reference,
-    })
 }
 
 pub(super) fn check(args: args::Check, environment: &Environment) -> Outcome<check::Check> {

@@ -1,0 +1,100 @@
+//! Whoever signs, as those who verify will see them: have they signed it before, and does what they made hold?
+//! Not here: making a signature (sign, keyless), or whose signatures are asked for (policies).
+
+use std::sync::Arc;
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::policy::{Accepted, IdentityName, RawSignature, Signer, summary};
+use bundle_core::reference::Digest;
+use jiff::Timestamp;
+
+use super::Annotations;
+use crate::keys::PublicKey;
+use crate::root::Root;
+use crate::verify::{self, Against};
+
+/// Whoever signs.
+pub enum Maker {
+    /// Whoever has the private half of this key.
+    Key(PublicKey),
+    /// Whom a certificate names.
+    Certificate {
+        /// The name.
+        name: IdentityName,
+        /// The trust root of the services that signed.
+        root: Arc<Root>,
+        /// The time to judge by.
+        now: Timestamp,
+    },
+}
+
+impl Maker {
+    /// Whether `found` holds what would be made now: their signature over this digest, in this form (`verify::BUNDLE`, `verify::LEGACY`), that says at
+    /// least the same.
+    pub fn has_signed(
+        &self,
+        found: &[RawSignature],
+        digest: &Digest,
+        form: &str,
+        annotations: &Annotations,
+    ) -> bool {
+        let says = |accepted: &Accepted| {
+            let mut wanted = annotations.iter();
+            wanted.all(|(name, value)| accepted.annotations.get(name) == Some(value))
+        };
+        verify::examine(found, digest, &self.against())
+            .iter()
+            .filter_map(|found| found.accepted())
+            .any(|accepted| accepted.form == form && self.is(&accepted.signer) && says(accepted))
+    }
+
+    /// Whether what they made holds, before anybody else sees it.
+    pub fn check(&self, made: &RawSignature, digest: &Digest) -> Result<(), Finding> {
+        let found = verify::examine(std::slice::from_ref(made), digest, &self.against());
+        let holds = |accepted: &Accepted| self.is(&accepted.signer);
+        if found.iter().filter_map(|found| found.holds()).any(holds) {
+            return Ok(());
+        }
+        let (under, hint) = match self {
+            Self::Key(_) => (
+                "the signer's own public key",
+                "nothing was stored; the signing device or plugin is at fault",
+            ),
+            Self::Certificate { .. } => (
+                "the trust root",
+                "nothing was stored; the trust root has to be that of the services that signed",
+            ),
+        };
+        Err(Finding::error(
+            codes::trust::SIGNING_FAILED,
+            format!(
+                "the signature that was made does not hold under {under}: {}",
+                summary(&found, holds)
+            ),
+        )
+        .hint(hint))
+    }
+
+    fn against(&self) -> Against {
+        match self {
+            Self::Key(key) => Against {
+                keys: vec![key.clone()],
+                roots: Vec::new(),
+                now: Timestamp::UNIX_EPOCH,
+            },
+            Self::Certificate { root, now, .. } => Against {
+                keys: Vec::new(),
+                roots: vec![Arc::clone(root)],
+                now: *now,
+            },
+        }
+    }
+
+    fn is(&self, signer: &Signer) -> bool {
+        match (self, signer) {
+            (Self::Key(key), Signer::Key(id)) => key.id() == id,
+            (Self::Certificate { name, .. }, Signer::Identity { name: made, .. }) => name == made,
+            _ => false,
+        }
+    }
+}

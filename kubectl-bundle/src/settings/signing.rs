@@ -1,0 +1,78 @@
+//! What the verbs that sign, and those that make keys, are to do.
+//! Not here: opening keys, or getting tokens (signer).
+
+use std::path::PathBuf;
+
+use bundle_trust::keys::KeyKind;
+
+use super::{Environment, registry};
+use crate::args::{self, KeyType};
+use crate::commands::{keys, sign};
+use crate::failure::Outcome;
+use crate::registry::RegistrySettings;
+use crate::signer::By;
+use crate::sigstore;
+
+pub(super) fn generate(
+    args: args::Generate,
+    environment: &Environment,
+) -> keys::generate::Generate {
+    keys::generate::Generate {
+        prefix: args.output_key_prefix,
+        kind: match args.key_type {
+            KeyType::P256 => KeyKind::EcdsaP256,
+            KeyType::Ed25519 => KeyKind::Ed25519,
+        },
+        password: environment.password_source(args.password_stdin),
+    }
+}
+
+pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<sign::Sign> {
+    let reference = registry::reference(&args.reference)?;
+    let registry = registry::settings(args.registry, environment)?.of(&reference);
+    let by = by(
+        args.key,
+        args.password_stdin,
+        args.keyless,
+        environment,
+        &registry,
+    );
+    Ok(sign::Sign {
+        by,
+        form: match args.format {
+            args::SignatureForm::Bundle => sign::Form::Bundle,
+            args::SignatureForm::Legacy => sign::Form::Legacy,
+        },
+        format: args.output.map(Into::into),
+        registry,
+        reference,
+    })
+}
+
+/// Who signs: the key that is named, or whoever a token names.
+fn by(
+    key: Option<PathBuf>,
+    password_stdin: bool,
+    keyless: args::Keyless,
+    environment: &Environment,
+    registry: &RegistrySettings,
+) -> By {
+    match key {
+        Some(file) => By::Key {
+            file,
+            password: environment.password_source(password_stdin),
+        },
+        None => By::Certificate(Box::new(sigstore::Settings {
+            token: match keyless.identity_token {
+                Some(given) => sigstore::TokenSource::Given(given),
+                None => environment.token_source(),
+            },
+            config: keyless.signing_config,
+            fulcio: keyless.fulcio_url,
+            rekor: keyless.rekor_url,
+            timestamps: keyless.timestamp_server_url,
+            trusted_root: keyless.trusted_root,
+            ca_files: registry.ca_files.clone(),
+        })),
+    }
+}

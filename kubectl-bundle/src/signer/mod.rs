@@ -1,0 +1,223 @@
+//! Who signs: a key, or whom a certificate names, and the one way in which anything is signed by either.
+//! Not here: what is signed and where it is kept (commands), or cryptography (bundle-trust).
+
+mod key;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bundle_core::policy::{IdentityName, RawSignature};
+use bundle_core::reference::Digest;
+use bundle_trust::keyless::What;
+use bundle_trust::sign::{self, Maker};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::failure::Outcome;
+use crate::password::Source;
+use crate::sigstore::{self, Services};
+use crate::ui::Ui;
+
+/// Who is to sign.
+pub(crate) enum By {
+    /// A private key.
+    Key {
+        /// Its file.
+        file: PathBuf,
+        /// Where its password comes from.
+        password: Source,
+    },
+    /// Whoever an identity token names.
+    Certificate(Box<sigstore::Settings>),
+}
+
+/// Who signs, ready to do so.
+pub(crate) enum Signer {
+    /// With a key that stays.
+    Key {
+        /// What it is called: its file.
+        name: String,
+        /// The key, or whatever holds it.
+        key: Box<dyn sign::Signer>,
+    },
+    /// With one that lives for one signature.
+    Certificate(Box<Services>),
+}
+
+/// What is signed.
+pub(crate) enum Payload {
+    /// An in-toto statement; it becomes a Sigstore bundle.
+    Statement(Vec<u8>),
+    /// cosign 2's payload; it gets annotations.
+    Simple(Vec<u8>),
+}
+
+/// What came of it.
+pub(crate) struct Made {
+    /// Who signed.
+    pub(crate) who: Who,
+    /// What is to be kept; `None` where it is there already.
+    pub(crate) signature: Option<RawSignature>,
+}
+
+/// Who signed, as data.
+#[derive(Default, Serialize)]
+pub(crate) struct Who {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    algorithm: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    issuer: Option<String>,
+    /// In words: `with release.key (ECDSA P-256, …)`.
+    #[serde(skip)]
+    pub(crate) text: String,
+}
+
+impl By {
+    /// Opens the key, or gets the token: what may fail without a registry being asked should do so first.
+    pub(crate) async fn open(self, ui: &mut Ui) -> Outcome<Signer> {
+        Ok(match self {
+            Self::Key { file, password } => Signer::Key {
+                key: Box::new(key::open(&file, &password)?),
+                name: file.display().to_string(),
+            },
+            Self::Certificate(settings) => {
+                let _progress = ui.progress("getting an identity token");
+                Signer::Certificate(Box::new(Services::open(*settings).await?))
+            }
+        })
+    }
+}
+
+impl Signer {
+    /// Signs `payload`, which is about `digest`, unless `already` says that this signer has done so. What comes out holds.
+    pub(crate) async fn sign(
+        &self,
+        ui: &mut Ui,
+        payload: Payload,
+        digest: &Digest,
+        already: &dyn Fn(&Maker) -> bool,
+    ) -> Outcome<Made> {
+        match self {
+            Self::Key { name, key } => {
+                let maker = Maker::Key(key.public().clone());
+                let signature = if already(&maker) {
+                    None
+                } else {
+                    let made = by_key(key.as_ref(), payload)?;
+                    maker.check(&made, digest)?;
+                    Some(made)
+                };
+                let (id, algorithm) = (key.public().id().to_string(), key.public().algorithm());
+                Ok(Made {
+                    who: Who {
+                        text: format!("with {name} ({algorithm}, {id})"),
+                        key: Some(id),
+                        algorithm: Some(algorithm),
+                        ..Who::default()
+                    },
+                    signature,
+                })
+            }
+            Self::Certificate(services) => {
+                by_certificate(ui, services, payload, digest, already).await
+            }
+        }
+    }
+}
+
+fn by_key(key: &dyn sign::Signer, payload: Payload) -> Outcome<RawSignature> {
+    Ok(match payload {
+        Payload::Statement(payload) => in_bundle(sign::bundle(key, &payload)?),
+        Payload::Simple(payload) => RawSignature {
+            annotations: sign::annotations(key, &payload)?,
+            ..simple(payload)
+        },
+    })
+}
+
+async fn by_certificate(
+    ui: &mut Ui,
+    services: &Services,
+    payload: Payload,
+    digest: &Digest,
+    already: &dyn Fn(&Maker) -> bool,
+) -> Outcome<Made> {
+    let what = match &payload {
+        Payload::Statement(payload) => What::Statement(payload.clone()),
+        Payload::Simple(payload) => What::Bytes(payload.clone()),
+    };
+    let signed = {
+        let _progress = ui.progress("asking for a certificate");
+        services.sign(what).await?
+    };
+    let IdentityName { subject, issuer } = signed.identity().clone();
+    let who = Who {
+        text: format!("as {subject} ({issuer})"),
+        identity: Some(subject),
+        issuer: Some(issuer),
+        ..Who::default()
+    };
+    let maker = services.root.as_ref().map(|root| Maker::Certificate {
+        name: signed.identity().clone(),
+        root: root.clone(),
+        now: now(),
+    });
+    if maker.as_ref().is_some_and(already) {
+        return Ok(Made {
+            who,
+            signature: None,
+        });
+    }
+    let (entry, timestamp) = {
+        let _progress = ui.progress("entering the signature in the log");
+        services.evidence(&signed).await?
+    };
+    let made = match payload {
+        Payload::Statement(_) => in_bundle(signed.bundle(&entry, timestamp.as_deref())?),
+        Payload::Simple(payload) => RawSignature {
+            annotations: signed.annotations(&entry, timestamp.as_deref()),
+            ..simple(payload)
+        },
+    };
+    match &services.root {
+        Some(root) => Maker::Certificate {
+            name: signed.identity().clone(),
+            root: root.clone(),
+            now: now(),
+        }
+        .check(&made, digest)?,
+        None => ui.note(
+            "not checked under a trust root: none was given for these services (--trusted-root)"
+                .to_owned(),
+        ),
+    }
+    Ok(Made {
+        who,
+        signature: Some(made),
+    })
+}
+
+fn in_bundle(bytes: Vec<u8>) -> RawSignature {
+    RawSignature {
+        bytes,
+        artifact_type: sign::BUNDLE_MEDIA_TYPE.to_owned(),
+        ..RawSignature::default()
+    }
+}
+
+fn simple(bytes: Vec<u8>) -> RawSignature {
+    RawSignature {
+        bytes,
+        artifact_type: bundle_oci::media::SIMPLE_SIGNING.to_owned(),
+        ..RawSignature::default()
+    }
+}
+
+/// The time to judge by: the clocks of services may be ahead of ours.
+fn now() -> Timestamp {
+    Timestamp::now() + Duration::from_secs(300)
+}
