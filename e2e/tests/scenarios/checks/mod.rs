@@ -1,0 +1,151 @@
+//! That `build` says of definitions and custom resources what a real API server says of them: each case is put to both.
+//! What the messages are is in the unit tests of `bundle_core::check`.
+
+use bundle_core::check;
+use bundle_core::diagnostic::{Finding, Severity};
+use bundle_core::format::{self, Files};
+use e2e::cluster::shared;
+use e2e::{Cluster, wait};
+use futures::{StreamExt as _, stream};
+use kube::Client;
+use serde_json::Value;
+
+mod definitions;
+mod objects;
+
+use definitions::{DEFINITIONS, definition};
+use objects::{OBJECTS, good, rich};
+
+/// Cases on which the two differ, and why.
+const DIFFER: &[(&str, &str)] = &[
+    (
+        "a rule that costs too much",
+        "only the server estimates the cost of rules",
+    ),
+    (
+        "a rule that compares a number with text",
+        "our evaluator knows no types before it has values",
+    ),
+    (
+        "a rule without a yes or no",
+        "our evaluator knows no types before it has values",
+    ),
+];
+
+/// A case: its name, whether the server takes it, and what it changes.
+type Case = (&'static str, bool, fn(&mut Value));
+
+/// What `build` says of these objects, as errors and as what it could not check.
+fn ours(objects: &[&Value]) -> (Vec<String>, Vec<String>) {
+    let package = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\n";
+    let mut files = Files::from([("bundle.yaml".to_owned(), package.as_bytes().to_vec())]);
+    for (index, object) in objects.iter().enumerate() {
+        files.insert(
+            format!("manifests/{index}.json"),
+            object.to_string().into_bytes(),
+        );
+    }
+    let said = |findings: &[Finding], severity: Severity| -> Vec<String> {
+        let found = findings.iter().filter(|finding| {
+            finding.severity == severity
+                && (severity == Severity::Error || finding.message.starts_with("not checked"))
+        });
+        found.map(ToString::to_string).collect()
+    };
+    let findings = match format::read(&files) {
+        Ok(content) => check::all(&content, &files),
+        Err(findings) => findings,
+    };
+    (
+        said(&findings.0, Severity::Error),
+        said(&findings.0, Severity::Warning),
+    )
+}
+
+/// What the server says of an object that is created without being kept.
+async fn theirs(client: &Client, path: &str, object: &Value) -> Result<(), String> {
+    let request = http::Request::post(format!("{path}?dryRun=All&fieldValidation=Strict"))
+        .header("content-type", "application/json")
+        .body(object.to_string().into_bytes())
+        .unwrap();
+    match client.request::<Value>(request).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) => Err(status.message.clone()),
+        Err(error) => panic!("{path}: {error}"),
+    }
+}
+
+/// Puts each case to both, and lists on which they differ.
+async fn compare(client: &Client, path: &str, base: &Value, table: &[Case], beside: &[Value]) {
+    let cases = stream::iter(table).map(|(name, fine, change)| async move {
+        let mut object = base.clone();
+        change(&mut object);
+        let path = match object["apiVersion"].as_str() {
+            Some("checks.example.com/v2") => path.replace("/v1/", "/v2/"),
+            _ => path.to_owned(),
+        };
+        let objects: Vec<&Value> = beside.iter().chain([&object]).collect();
+        let (errors, unchecked) = ours(&objects);
+        let theirs = theirs(client, &path, &object).await;
+        let mut wrong = Vec::new();
+        if theirs.is_ok() != *fine {
+            wrong.push(format!("{name}: the server did not do what we thought: {theirs:?}"));
+        }
+        let known = DIFFER.iter().any(|(case, _)| case == name);
+        if (errors.is_empty() == theirs.is_ok()) == known {
+            wrong.push(format!("{name}: the server says {theirs:?}, and we say {errors:?}, not checked: {unchecked:?}"));
+        }
+        if !unchecked.is_empty() && !known {
+            wrong.push(format!("{name}: not checked: {unchecked:?}"));
+        }
+        wrong
+    });
+    let wrong: Vec<String> = cases.buffered(8).collect::<Vec<_>>().await.concat();
+    assert!(
+        wrong.is_empty(),
+        "{} of {} cases:\n{}",
+        wrong.len(),
+        table.len(),
+        wrong.join("\n")
+    );
+}
+
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn definitions_are_judged_as_the_server_judges_them() {
+    let cluster = shared().await.unwrap();
+    let client = cluster.client().await.unwrap();
+    compare(&client, CRDS, &definition(), DEFINITIONS, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn custom_resources_are_judged_as_the_server_judges_them() {
+    let cluster = shared().await.unwrap();
+    let client = cluster.client().await.unwrap();
+    install(&cluster, &client).await;
+    let path = "/apis/checks.example.com/v1/namespaces/default/goods";
+    compare(&client, path, &good(), OBJECTS, &[rich()]).await;
+}
+
+async fn install(cluster: &Cluster, client: &Client) {
+    let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
+    let made = kubectl
+        .args(["create", "-f", "-"])
+        .stdin(rich().to_string())
+        .output()
+        .await
+        .unwrap();
+    made.success().unwrap();
+    let path = "/apis/checks.example.com/v1/namespaces/default/goods";
+    wait::until(
+        std::time::Duration::from_secs(30),
+        "goods are served",
+        || async {
+            let served = theirs(client, path, &good()).await;
+            Ok(served.is_ok().then_some(()))
+        },
+    )
+    .await
+    .unwrap();
+}

@@ -1,0 +1,238 @@
+//! A bundle's whole life: installed in order, kept, replaced, removed, also by a webhook that is killed on the way.
+//! Not here: where content comes from (source), and whose rights count (rights).
+
+use e2e::{Cluster, bundles, wait};
+use serde_json::{Value, json};
+
+use super::{
+    LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, stage, staged, until,
+    within_a_second,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shop_is_installed_kept_replaced_and_removed() {
+    let (cluster, webhook) = stage().await;
+    let one = publish(&cluster, "team/shop:1.0.0", |f| bundles::shop(f, "1.0.0")).await;
+    let two = publish(&cluster, "team/shop:2.0.0", |f| bundles::shop(f, "2.0.0")).await;
+    apply(&cluster, &deployment("shop", &one, &json!({}))).await;
+    installed(&cluster, "shop").await;
+    let object = get(&cluster, "get bundledeployment shop").await.unwrap();
+    let objects = object["status"]["installed"]["objects"].as_u64().unwrap();
+    assert!(objects >= 200, "{object}");
+    assert!(
+        get(&cluster, "get queue -n shop basket-events")
+            .await
+            .is_some()
+    );
+
+    // Behind its back.
+    kubectl(
+        &cluster,
+        "patch configmap basket -n shop --type merge -p {\"data\":{\"LOG_LEVEL\":\"debug\"}}",
+    )
+    .await;
+    within_a_second(
+        &cluster,
+        "configmap basket -n shop",
+        "/data/LOG_LEVEL",
+        "info",
+    )
+    .await;
+    kubectl(&cluster, "delete configmap basket -n shop").await;
+    within_a_second(
+        &cluster,
+        "configmap basket -n shop",
+        "/data/LOG_LEVEL",
+        "info",
+    )
+    .await;
+    kubectl(
+        &cluster,
+        "label configmap basket -n shop core.rukpak.io/owner-name-",
+    )
+    .await;
+    within_a_second(
+        &cluster,
+        "configmap basket -n shop",
+        "/metadata/labels/core.rukpak.io~1owner-name",
+        "shop",
+    )
+    .await;
+
+    // What is not ours stays.
+    kubectl(
+        &cluster,
+        "annotate deployment basket -n shop team.example.com/on-call=ana",
+    )
+    .await;
+    kubectl(&cluster, "rollout restart deployment basket -n shop").await;
+    kubectl(&cluster, "scale deployment basket -n shop --replicas 5").await;
+    wait::until_true(LONG, "replicas are restored", || async {
+        let object = get(&cluster, "get deployment basket -n shop").await;
+        Ok(object.is_some_and(|object| object["spec"]["replicas"] == 2))
+    })
+    .await
+    .unwrap();
+    let kept = get(&cluster, "get deployment basket -n shop")
+        .await
+        .unwrap();
+    assert_eq!(
+        kept["metadata"]["annotations"]["team.example.com/on-call"],
+        "ana"
+    );
+    let template = &kept["spec"]["template"]["metadata"]["annotations"];
+    assert!(
+        template["kubectl.kubernetes.io/restartedAt"].is_string(),
+        "{template}"
+    );
+
+    // A new version.
+    apply(&cluster, &deployment("shop", &two, &json!({}))).await;
+    installed(&cluster, "shop").await;
+    let object = get(&cluster, "get bundledeployment shop").await.unwrap();
+    assert_eq!(object["status"]["installed"]["version"], "2.0.0");
+    assert_eq!(object["status"]["revisions"][1]["state"], "Superseded");
+    assert!(
+        get(&cluster, "get deployment wishlist -n shop")
+            .await
+            .is_some()
+    );
+    for dropped in ["deployment", "configmap", "secret", "serviceaccount"] {
+        assert!(
+            get(&cluster, &format!("get {dropped} coupons -n shop"))
+                .await
+                .is_none(),
+            "{dropped} coupons is still there\n{}",
+            webhook.log().unwrap()
+        );
+    }
+
+    // The end.
+    kubectl(&cluster, "delete bundledeployment shop --timeout 80s").await;
+    assert!(get(&cluster, "get namespace shop").await.is_none());
+    assert!(
+        get(&cluster, "get crd queues.shop.example.com")
+            .await
+            .is_none()
+    );
+    assert!(
+        get(&cluster, "get clusterrole shop-features")
+            .await
+            .is_none()
+    );
+}
+
+/// How many requests of the webhook have changed something.
+fn writes(cluster: &Cluster) -> anyhow::Result<usize> {
+    let changes = |event: &&Value| {
+        let verb = event["verb"].as_str().unwrap_or_default();
+        let user = event["user"]["username"].as_str().unwrap_or_default();
+        let resource = event["objectRef"]["resource"].as_str().unwrap_or_default();
+        user.ends_with(":bundle-webhook")
+            && matches!(verb, "create" | "patch" | "update" | "delete")
+            && !matches!(resource, "leases" | "subjectaccessreviews")
+    };
+    Ok(cluster.audit()?.iter().filter(changes).count())
+}
+
+/// Kills the webhook once it has changed something so many more times, and starts it again.
+async fn killed_after(cluster: &Cluster, webhook: &mut e2e::Webhook, more: usize) {
+    let before = writes(cluster).unwrap();
+    wait::until_true(LONG, "the webhook has got on", || async {
+        Ok(writes(cluster)? >= before + more)
+    })
+    .await
+    .unwrap();
+    webhook.kill().unwrap();
+    webhook.start().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_any_moment_it_ends_in_the_same_state() {
+    let (cluster, mut webhook) = staged(Cluster::builder().audit(true)).await;
+    let one = publish(&cluster, "team/shop:1.0.0", |f| bundles::shop(f, "1.0.0")).await;
+    apply(&cluster, &deployment("shop", &one, &json!({}))).await;
+    for more in [1, 4, 8] {
+        killed_after(&cluster, &mut webhook, more).await;
+    }
+    installed(&cluster, "shop").await;
+    let before = get(&cluster, "get bundledeployment shop").await.unwrap();
+
+    // What happened while it was away is found, and what did not happen is not applied again.
+    webhook.kill().unwrap();
+    kubectl(&cluster, "delete secret basket -n shop").await;
+    webhook.start().await.unwrap();
+    wait::until_true(LONG, "the Secret is back", || async {
+        Ok(get(&cluster, "get secret basket -n shop").await.is_some())
+    })
+    .await
+    .unwrap();
+    installed(&cluster, "shop").await;
+    webhook.restart().await.unwrap();
+    wait::until_true(LONG, "nothing is applied", || async {
+        Ok(webhook
+            .log()?
+            .contains("everything is in place: nothing is applied"))
+    })
+    .await
+    .unwrap();
+    let after = get(&cluster, "get bundledeployment shop").await.unwrap();
+    assert_eq!(
+        before["status"]["installed"]["fieldsDigest"],
+        after["status"]["installed"]["fieldsDigest"]
+    );
+
+    // In the middle of a pivot.
+    let two = publish(&cluster, "team/shop:2.0.0", |f| bundles::shop(f, "2.0.0")).await;
+    apply(&cluster, &deployment("shop", &two, &json!({}))).await;
+    for more in [3, 6] {
+        killed_after(&cluster, &mut webhook, more).await;
+    }
+    installed(&cluster, "shop").await;
+    assert!(
+        get(&cluster, "get deployment wishlist -n shop")
+            .await
+            .is_some()
+    );
+    assert!(
+        get(&cluster, "get deployment coupons -n shop")
+            .await
+            .is_none()
+    );
+
+    // In the middle of the removal, too.
+    kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
+    killed_after(&cluster, &mut webhook, 3).await;
+    wait::until_true(LONG, "all is gone", || async {
+        Ok(get(&cluster, "get bundledeployment shop").await.is_none()
+            && get(&cluster, "get crd queues.shop.example.com")
+                .await
+                .is_none())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_that_is_not_there_yet_is_waited_for() {
+    let (cluster, _webhook) = stage().await;
+    let manifests = "apiVersion: shop.example.com/v1
+kind: Feature
+metadata: {name: early}
+spec: {enabled: true}
+";
+    let early = publish(&cluster, "team/early:1", |f| {
+        bundle_of(f, "early", manifests)
+    })
+    .await;
+    let shop = publish(&cluster, "team/shop:1.0.0", |f| bundles::shop(f, "1.0.0")).await;
+    apply(&cluster, &deployment("early", &early, &json!({}))).await;
+    let said = until(&cluster, "bundledeployment early", "Installed", "False").await;
+    assert_eq!(
+        said,
+        r#"required resource not found: no matches for kind "Feature" in version "shop.example.com/v1""#
+    );
+    apply(&cluster, &deployment("shop", &shop, &json!({}))).await;
+    installed(&cluster, "shop").await;
+    installed(&cluster, "early").await;
+}

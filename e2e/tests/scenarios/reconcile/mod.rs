@@ -1,0 +1,171 @@
+//! What becomes of Bundles and BundleDeployments on a real API server; the tools that its subjects share.
+//! What admission says is in `admission`; the whole story under fire is in `story`.
+
+use std::time::{Duration, Instant};
+
+use e2e::{Cluster, WebhookOptions, wait};
+use serde_json::{Value, json};
+
+mod life;
+mod others;
+mod rights;
+mod source;
+
+const CLASS: &str = "core-rukpak-io-plain";
+const LONG: Duration = Duration::from_secs(90);
+
+/// Builds and pushes what `write` makes; the pinned reference.
+async fn publish(
+    cluster: &Cluster,
+    reference: &str,
+    write: impl Fn(&std::path::Path) -> anyhow::Result<()>,
+) -> String {
+    let folder = cluster
+        .folder()
+        .join("data")
+        .join(reference.replace([':', '/'], "-"));
+    write(&folder).unwrap();
+    let folder = folder.display().to_string();
+    let reference = cluster.registry(0).unwrap().reference(reference);
+    let pushed = cluster
+        .kubectl_bundle(["push", &folder, &reference, "--overwrite-tag"])
+        .await
+        .unwrap();
+    pushed.success().unwrap().lines().last().unwrap().to_owned()
+}
+
+fn deployment(name: &str, reference: &str, more: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment",
+        "metadata": {"name": name},
+        "spec": {
+            "provisionerClassName": CLASS,
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {
+                "provisionerClassName": CLASS,
+                "source": {"type": "image", "image": {"ref": reference}},
+            }},
+        },
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        object["spec"][key] = value.clone();
+    }
+    object
+}
+
+async fn apply(cluster: &Cluster, object: &Value) {
+    let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
+    let applied = kubectl
+        .args(["apply", "-f", "-"])
+        .stdin(object.to_string())
+        .output()
+        .await
+        .unwrap();
+    applied.success().unwrap();
+}
+
+async fn kubectl(cluster: &Cluster, line: &str) -> String {
+    cluster
+        .kubectl(line.split(' '))
+        .await
+        .unwrap()
+        .success()
+        .unwrap()
+}
+
+async fn get(cluster: &Cluster, what: &str) -> Option<Value> {
+    let output = cluster
+        .kubectl(what.split(' ').chain(["-o", "json", "--ignore-not-found"]))
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    serde_json::from_str(&output).ok()
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
+    object["status"]["conditions"]
+        .as_array()
+        .and_then(|all| all.iter().find(|condition| condition["type"] == kind))
+        .unwrap_or(&Value::Null)
+}
+
+/// Waits until a condition of an object has this status for its present generation, and returns its message.
+async fn until(cluster: &Cluster, what: &str, kind: &str, status: &str) -> String {
+    let looked = format!("get {what}");
+    wait::until(LONG, &format!("{what}: {kind}={status}"), || async {
+        let Some(object) = get(cluster, &looked).await else {
+            anyhow::bail!("it is not there");
+        };
+        let found = condition(&object, kind);
+        if found["status"] == status
+            && found["observedGeneration"] == object["metadata"]["generation"]
+        {
+            Ok(Some(
+                found["message"].as_str().unwrap_or_default().to_owned(),
+            ))
+        } else {
+            anyhow::bail!("{}", object["status"]["conditions"])
+        }
+    })
+    .await
+    .unwrap()
+}
+
+async fn installed(cluster: &Cluster, name: &str) {
+    until(
+        cluster,
+        &format!("bundledeployment {name}"),
+        "Installed",
+        "True",
+    )
+    .await;
+}
+
+async fn stage() -> (Cluster, e2e::Webhook) {
+    staged(Cluster::builder()).await
+}
+
+async fn staged(builder: e2e::cluster::Builder) -> (Cluster, e2e::Webhook) {
+    let cluster = builder.registries(1).start().await.unwrap();
+    let webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    (cluster, webhook)
+}
+
+async fn within_a_second(cluster: &Cluster, what: &str, pointer: &str, expected: &str) {
+    let began = Instant::now();
+    wait::until_true(Duration::from_secs(5), what, || async {
+        Ok(get(cluster, &format!("get {what}"))
+            .await
+            .and_then(|object| object.pointer(pointer).cloned())
+            .is_some_and(|value| value == expected))
+    })
+    .await
+    .unwrap();
+    // Looking by a new process of kubectl takes a part of it.
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{what} came back after {:?}",
+        began.elapsed()
+    );
+}
+
+/// Writes a bundle of just these manifests.
+fn bundle_of(folder: &std::path::Path, name: &str, manifests: &str) -> anyhow::Result<()> {
+    fs_err::create_dir_all(folder.join("manifests"))?;
+    let package = format!(
+        "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: {name}\nversion: 1.0.0\nformat: plain+v0\n"
+    );
+    fs_err::write(folder.join("bundle.yaml"), package)?;
+    fs_err::write(folder.join("manifests").join("all.yaml"), manifests)?;
+    Ok(())
+}
+
+const CONFIG: &str = "apiVersion: v1
+kind: ConfigMap
+metadata: {name: web, namespace: team-a}
+data: {text: hello}
+";

@@ -1,0 +1,227 @@
+//! Whose rights count, and whose consent.
+//! Not here: what a tenant tries to get past them (tenant).
+
+use e2e::{bundles, wait};
+use serde_json::json;
+
+use super::{
+    CLASS, CONFIG, LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish,
+    stage, until, within_a_second,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_gets_what_their_own_rights_allow() {
+    let (cluster, _webhook) = stage().await;
+    let one = publish(&cluster, "team/greeting:1", |f| {
+        bundles::greeting(f, "1.0.0", None)
+    })
+    .await;
+    let ana = cluster
+        .kubeconfig_for("ana@example.com", &["developers"])
+        .unwrap();
+    for role in ["bundle-user", "bundle-editor"] {
+        kubectl(
+            &cluster,
+            &format!(
+                "create clusterrolebinding ana-{role} --clusterrole {role} --user ana@example.com"
+            ),
+        )
+        .await;
+    }
+    let tool = cluster
+        .tool(e2e::Tool::Kubectl)
+        .await
+        .unwrap()
+        .kubeconfig(&ana);
+    let applied = tool
+        .args(["apply", "-f", "-"])
+        .stdin(deployment("greeting", &one, &json!({})).to_string())
+        .output()
+        .await
+        .unwrap();
+    applied.success().unwrap();
+    let said = until(&cluster, "bundledeployment greeting", "Authorized", "False").await;
+    for missing in [
+        "ana@example.com",
+        r#"in the cluster: {apiGroups: [""], resources: ["namespaces"], verbs: ["create", "delete", "patch"]}"#,
+        r#"in namespace greeting: {apiGroups: [""], resources: ["configmaps", "serviceaccounts"], verbs: ["create", "delete", "patch"]}"#,
+    ] {
+        assert!(said.contains(missing), "{missing} is not in {said}");
+    }
+    assert!(get(&cluster, "get namespace greeting").await.is_none());
+    kubectl(
+        &cluster,
+        "create clusterrole everything-here --verb create,patch,delete --resource namespaces,configmaps,serviceaccounts",
+    )
+    .await;
+    kubectl(
+        &cluster,
+        "create clusterrolebinding ana-everything --clusterrole everything-here --user ana@example.com",
+    )
+    .await;
+    installed(&cluster, "greeting").await;
+    until(&cluster, "bundledeployment greeting", "Authorized", "True").await;
+
+    // What a role hands on has to be the requester's own.
+    let manifests = "apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader, namespace: greeting}
+rules:
+- {apiGroups: [''], resources: [secrets], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: reader, namespace: greeting}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects:
+- {kind: ServiceAccount, name: greeting, namespace: greeting}
+";
+    let roles = publish(&cluster, "team/roles:1", |f| {
+        bundle_of(f, "roles", manifests)
+    })
+    .await;
+    kubectl(
+        &cluster,
+        "create clusterrole roles --verb create,patch,delete --resource roles,rolebindings",
+    )
+    .await;
+    kubectl(
+        &cluster,
+        "create clusterrolebinding ana-roles --clusterrole roles --user ana@example.com",
+    )
+    .await;
+    let tool = cluster
+        .tool(e2e::Tool::Kubectl)
+        .await
+        .unwrap()
+        .kubeconfig(&ana);
+    let applied = tool
+        .args(["apply", "-f", "-"])
+        .stdin(deployment("roles", &roles, &json!({})).to_string())
+        .output()
+        .await
+        .unwrap();
+    applied.success().unwrap();
+    let said = until(&cluster, "bundledeployment roles", "Authorized", "False").await;
+    for missing in [
+        r#"in namespace greeting: {apiGroups: [""], resources: ["secrets"], verbs: ["get"]}"#,
+        r#""pods""#,
+    ] {
+        assert!(said.contains(missing), "{missing} is not in {said}");
+    }
+    assert!(get(&cluster, "get role reader -n greeting").await.is_none());
+    kubectl(
+        &cluster,
+        "create clusterrolebinding ana-admin --clusterrole admin --user ana@example.com",
+    )
+    .await;
+    installed(&cluster, "roles").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_account_with_rights_in_one_namespace_is_enough() {
+    let (cluster, _webhook) = stage().await;
+    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
+    kubectl(&cluster, "create namespace team-a").await;
+    kubectl(&cluster, "create serviceaccount deployer -n team-a").await;
+    let account = json!({"serviceAccount": {"namespace": "team-a", "name": "deployer"}});
+    apply(&cluster, &deployment("web", &one, &account)).await;
+    let said = until(&cluster, "bundledeployment web", "Installed", "False").await;
+    assert!(
+        said.contains("system:serviceaccount:team-a:deployer") && said.contains("forbidden"),
+        "{said}"
+    );
+    kubectl(
+        &cluster,
+        "create role deployer -n team-a --verb get,list,watch,create,patch,delete --resource configmaps",
+    )
+    .await;
+    kubectl(
+        &cluster,
+        "create rolebinding deployer -n team-a --role deployer --serviceaccount team-a:deployer",
+    )
+    .await;
+    installed(&cluster, "web").await;
+    kubectl(&cluster, "delete configmap web -n team-a").await;
+    within_a_second(&cluster, "configmap web -n team-a", "/data/text", "hello").await;
+
+    // Without its rights nothing can be removed, and that is said; with Orphan it is let go.
+    kubectl(&cluster, "delete rolebinding deployer -n team-a").await;
+    kubectl(&cluster, "delete bundledeployment web --wait=false").await;
+    let said = wait::until(LONG, "the failure is told", || async {
+        let object = get(&cluster, "get bundledeployment web")
+            .await
+            .unwrap_or_default();
+        let found = condition(&object, "Ready");
+        Ok((found["reason"] == "RemovalFailed")
+            .then(|| found["message"].as_str().unwrap_or_default().to_owned()))
+    })
+    .await
+    .unwrap();
+    assert!(
+        said.contains("system:serviceaccount:team-a:deployer"),
+        "{said}"
+    );
+    kubectl(
+        &cluster,
+        "patch bundledeployment web --type merge -p {\"spec\":{\"deletion\":{\"objects\":\"Orphan\"}}}",
+    )
+    .await;
+    wait::until_true(LONG, "it is let go", || async {
+        Ok(get(&cluster, "get bundledeployment web").await.is_none())
+    })
+    .await
+    .unwrap();
+    assert!(get(&cluster, "get configmap web -n team-a").await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_waits_for_another_person_where_the_class_says_so() {
+    let (cluster, _webhook) = stage().await;
+    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
+    kubectl(&cluster, "create namespace team-a").await;
+    kubectl(
+        &cluster,
+        &format!("patch provisionerclass {CLASS} --type merge -p {{\"spec\":{{\"approval\":{{\"mode\":\"Required\",\"by\":\"AnotherPerson\"}}}}}}"),
+    )
+    .await;
+    apply(&cluster, &deployment("web", &one, &json!({}))).await;
+    let said = until(&cluster, "bundledeployment web", "Approved", "False").await;
+    assert!(said.contains("waiting for approval of sha256:"), "{said}");
+    let object = get(&cluster, "get bundledeployment web").await.unwrap();
+    let digest = one.rsplit('@').next().unwrap();
+    let approval = |name: &str| {
+        json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleApproval", "metadata": {"name": name},
+            "spec": {"bundleDeployment": {"name": "web", "uid": object["metadata"]["uid"]}, "digest": digest},
+        })
+    };
+    apply(&cluster, &approval("by-myself")).await;
+    until(&cluster, "bundleapproval by-myself", "Accepted", "False").await;
+    assert!(get(&cluster, "get configmap web -n team-a").await.is_none());
+    let ben = cluster
+        .kubeconfig_for("ben@example.com", &["system:masters"])
+        .unwrap();
+    let tool = cluster
+        .tool(e2e::Tool::Kubectl)
+        .await
+        .unwrap()
+        .kubeconfig(&ben);
+    let applied = tool
+        .args(["apply", "-f", "-"])
+        .stdin(approval("by-ben").to_string())
+        .output()
+        .await
+        .unwrap();
+    applied.success().unwrap();
+    installed(&cluster, "web").await;
+    let object = get(&cluster, "get bundledeployment web").await.unwrap();
+    assert_eq!(
+        object["status"]["installed"]["approvedBy"],
+        "ben@example.com"
+    );
+    // Withdrawn: that is said, and nothing is torn down.
+    kubectl(&cluster, "delete bundleapproval by-ben").await;
+    until(&cluster, "bundledeployment web", "Approved", "False").await;
+    assert!(get(&cluster, "get configmap web -n team-a").await.is_some());
+}

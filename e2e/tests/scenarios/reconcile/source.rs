@@ -1,0 +1,149 @@
+//! Content that changes, is gone, or was asked for while nobody looked.
+//! Not here: what is done with it (life).
+
+use e2e::{bundles, wait};
+use serde_json::json;
+
+use super::{
+    CONFIG, LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
+    until,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_that_moves_changes_nothing_and_is_told() {
+    let (cluster, mut webhook) = stage().await;
+    publish(&cluster, "team/greeting:1", |f| {
+        bundles::greeting(f, "1.0.0", None)
+    })
+    .await;
+    let tag = cluster.registry(0).unwrap().reference("team/greeting:1");
+    apply(&cluster, &deployment("greeting", &tag, &json!({}))).await;
+    installed(&cluster, "greeting").await;
+    let bundle = kubectl(&cluster, "get bundles -l app=greeting -o name").await;
+    let bundle = bundle
+        .trim()
+        .trim_start_matches("bundle.core.rukpak.io/")
+        .to_owned();
+    let first = get(&cluster, &format!("get bundle {bundle}"))
+        .await
+        .unwrap();
+    publish(&cluster, "team/greeting:1", |f| {
+        bundles::greeting(f, "2.0.0", None)
+    })
+    .await;
+    let said = until(&cluster, &format!("bundle {bundle}"), "SourceMoved", "True").await;
+    let digest = first["status"]["content"]["digest"].as_str().unwrap();
+    assert!(said.contains(digest), "{said}");
+    let now = get(&cluster, &format!("get bundle {bundle}"))
+        .await
+        .unwrap();
+    assert_eq!(now["status"]["content"], first["status"]["content"]);
+    let text = get(&cluster, "get configmap greeting -n greeting")
+        .await
+        .unwrap();
+    assert_eq!(text["data"]["text"], "Hello from 1.0.0");
+
+    // A lost cache and a restart do not let the new content in either.
+    webhook.kill().unwrap();
+    let cache = format!("webhook-{}", webhook.address().port());
+    fs_err::remove_dir_all(cluster.folder().join("data").join(cache)).unwrap();
+    kubectl(&cluster, "delete configmap greeting -n greeting").await;
+    webhook.start().await.unwrap();
+    wait::until_true(LONG, "the ConfigMap is back", || async {
+        let text = get(&cluster, "get configmap greeting -n greeting").await;
+        Ok(text.is_some_and(|text| text["data"]["text"] == "Hello from 1.0.0"))
+    })
+    .await
+    .unwrap();
+
+    publish(&cluster, "team/greeting:1", |f| {
+        bundles::greeting(f, "1.0.0", None)
+    })
+    .await;
+    until(
+        &cluster,
+        &format!("bundle {bundle}"),
+        "SourceMoved",
+        "False",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_written_while_admission_was_off_is_reported_and_not_installed() {
+    let (cluster, mut webhook) = stage().await;
+    let one = publish(&cluster, "team/greeting:1", |f| {
+        bundles::greeting(f, "1.0.0", None)
+    })
+    .await;
+    webhook.stop().await.unwrap();
+    kubectl(
+        &cluster,
+        "delete validatingwebhookconfiguration bundle-webhook",
+    )
+    .await;
+    kubectl(
+        &cluster,
+        "delete mutatingwebhookconfiguration bundle-webhook",
+    )
+    .await;
+    apply(&cluster, &deployment("greeting", &one, &json!({}))).await;
+    webhook.register().await.unwrap();
+    webhook.start().await.unwrap();
+    let said = until(&cluster, "bundledeployment greeting", "Installed", "False").await;
+    assert!(said.contains("written while admission was off"), "{said}");
+    assert!(get(&cluster, "get namespace greeting").await.is_none());
+    // The way out that the message names.
+    webhook.wait_for_admission().await.unwrap();
+    kubectl(
+        &cluster,
+        "annotate bundledeployment greeting core.rukpak.io/checked=again --overwrite",
+    )
+    .await;
+    installed(&cluster, "greeting").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_old_content_is_kept_while_the_new_cannot_be_had() {
+    let (cluster, mut webhook) = stage().await;
+    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
+    kubectl(&cluster, "create namespace team-a").await;
+    apply(&cluster, &deployment("web", &one, &json!({}))).await;
+    installed(&cluster, "web").await;
+    let before = get(&cluster, "get bundledeployment web").await.unwrap();
+    let missing = cluster.registry(0).unwrap().reference("team/web:not-there");
+    apply(&cluster, &deployment("web", &missing, &json!({}))).await;
+    wait::until_true(LONG, "the failure is told", || async {
+        let object = get(&cluster, "get bundledeployment web")
+            .await
+            .unwrap_or_default();
+        let said = condition(&object, "HasValidBundle")["message"].clone();
+        Ok(said
+            .as_str()
+            .is_some_and(|said| said.starts_with("Failed to unpack the web-")))
+    })
+    .await
+    .unwrap();
+    for restart in [false, true] {
+        if restart {
+            webhook.restart().await.unwrap();
+        }
+        kubectl(&cluster, "delete configmap web -n team-a").await;
+        wait::until_true(LONG, "the ConfigMap is back", || async {
+            Ok(get(&cluster, "get configmap web -n team-a").await.is_some())
+        })
+        .await
+        .unwrap();
+    }
+    let now = get(&cluster, "get bundledeployment web").await.unwrap();
+    assert_eq!(
+        now["status"]["activeBundle"],
+        before["status"]["activeBundle"]
+    );
+    assert_eq!(condition(&now, "Installed")["status"], "True");
+    assert_eq!(condition(&now, "Ready")["status"], "False");
+    // Back to what is installed: nothing has to be made.
+    apply(&cluster, &deployment("web", &one, &json!({}))).await;
+    installed(&cluster, "web").await;
+    until(&cluster, "bundledeployment web", "Ready", "True").await;
+}
