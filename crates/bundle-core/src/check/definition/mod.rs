@@ -1,7 +1,9 @@
 //! Whether the API server would take a CustomResourceDefinition (apiextensions.k8s.io/v1) that is new to it.
 //! Not here: objects of the kind that it defines (custom). What the server estimates of the cost of rules is its alone.
 
+mod branches;
 mod fields;
+mod rules;
 mod schema;
 mod shape;
 

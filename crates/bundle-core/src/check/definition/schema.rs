@@ -1,23 +1,13 @@
-//! Whether a schema is structural, and what stands in it allowed: types, extensions, defaults, rules.
-//! Not here: comparing objects with it (structural).
+//! Whether a schema is structural, and what stands in it allowed: types, extensions, defaults.
+//! Not here: what only limits (branches), the rules in it (rules), and comparing objects with it (structural).
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::shape;
 use crate::check::{
-    cel::{Compiled, Rules, escaped},
-    structural::{
-        Pattern, PatternTrouble, Problem, child, compare, flag, item, prune, text, unknown_fields,
-    },
+    cel::Rules,
+    structural::{Problem, child, compare, flag, item, prune, text, unknown_fields},
 };
-
-/// Reasons that a rule may give.
-const REASONS: &[&str] = &[
-    "FieldValueDuplicate",
-    "FieldValueForbidden",
-    "FieldValueInvalid",
-    "FieldValueRequired",
-];
 
 /// What may stand at the root of a schema beside which a status is checked alone.
 const AT_ROOT: &[&str] = &[
@@ -97,13 +87,13 @@ struct Place {
     no_default: Option<&'static str>,
 }
 
-struct Walk<'a> {
-    problems: Vec<Problem>,
-    rules: &'a mut Rules,
+pub(super) struct Walk<'a> {
+    pub(super) problems: Vec<Problem>,
+    pub(super) rules: &'a mut Rules,
 }
 
 impl Walk<'_> {
-    fn say(&mut self, path: &str, message: impl Into<String>) {
+    pub(super) fn say(&mut self, path: &str, message: impl Into<String>) {
         self.problems.push(Problem::new(path, message));
     }
 
@@ -130,7 +120,7 @@ impl Walk<'_> {
     }
 
     /// Whether the fields are of the types that they must have.
-    fn shape(&mut self, schema: &Value, path: &str) -> bool {
+    pub(super) fn shape(&mut self, schema: &Value, path: &str) -> bool {
         unknown_fields(&shape::NODE, schema, path, false, &mut self.problems);
         let wrong = compare(&shape::NODE, schema, path);
         let fine = wrong.is_empty();
@@ -139,7 +129,7 @@ impl Walk<'_> {
     }
 
     /// What JSON Schema has and definitions must not have.
-    fn forbidden(&mut self, schema: &Value, path: &str) {
+    pub(super) fn forbidden(&mut self, schema: &Value, path: &str) {
         let set = |key: &str| {
             schema.get(key).is_some_and(|value| match value {
                 Value::Null => false,
@@ -401,122 +391,6 @@ impl Walk<'_> {
         }
     }
 
-    /// The limits of a schema and of its branches: `outer` gives the types of what `branch` limits.
-    fn values(&mut self, branch: &Value, outer: Option<&Value>, path: &str, at_outer: &str) {
-        if let Some(pattern) = text(branch, "pattern").filter(|pattern| !pattern.is_empty()) {
-            match Pattern::new(pattern) {
-                Ok(_) => {}
-                Err(PatternTrouble::Bad(why)) => self.say(
-                    &child(path, "pattern"),
-                    format!("`{pattern}` is not a regular expression: {why}"),
-                ),
-                Err(PatternTrouble::Unknown(why)) => self.problems.push(Problem::unchecked(
-                    &child(path, "pattern"),
-                    format!("`{pattern}`: {why}"),
-                )),
-            }
-        }
-        let either = json!([{"type": "integer"}, {"type": "string"}]);
-        for key in ["allOf", "anyOf", "oneOf"] {
-            let list = branch.get(key).and_then(Value::as_array);
-            if key == "anyOf" && branch.get(key) == Some(&either) {
-                continue;
-            }
-            for (index, one) in list.into_iter().flatten().enumerate() {
-                let at = item(&child(path, key), index);
-                let is_either = key == "allOf" && index == 0 && one.get("anyOf") == Some(&either);
-                if is_either {
-                    let mut rest = one.clone();
-                    rest.as_object_mut().map(|map| map.remove("anyOf"));
-                    self.branch(&rest, outer, &at, at_outer);
-                } else {
-                    self.branch(one, outer, &at, at_outer);
-                }
-            }
-        }
-        if let Some(not) = branch.get("not").filter(|not| not.is_object()) {
-            self.branch(not, outer, &child(path, "not"), at_outer);
-        }
-    }
-
-    /// A schema in allOf, anyOf, oneOf or not: it limits what is described outside, and describes nothing.
-    fn branch(&mut self, branch: &Value, outer: Option<&Value>, path: &str, at_outer: &str) {
-        if !self.shape(branch, path) {
-            return;
-        }
-        self.forbidden(branch, path);
-        for key in [
-            "type",
-            "title",
-            "description",
-            "default",
-            "nullable",
-            "additionalProperties",
-            "x-kubernetes-preserve-unknown-fields",
-            "x-kubernetes-embedded-resource",
-            "x-kubernetes-int-or-string",
-            "x-kubernetes-list-map-keys",
-            "x-kubernetes-list-type",
-            "x-kubernetes-map-type",
-            "x-kubernetes-validations",
-        ] {
-            let set = branch.get(key).is_some_and(|value| {
-                !(value.is_null()
-                    || *value == Value::Bool(false) && key != "additionalProperties"
-                    || value.as_str() == Some(""))
-            });
-            if set {
-                self.say(
-                    &child(path, key),
-                    "it must stand outside of allOf, anyOf, oneOf and not, to be structural",
-                );
-            }
-        }
-        self.values(branch, outer, path, at_outer);
-        for (key, field) in branch
-            .get("properties")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
-            let at = child(&child(path, "properties"), key);
-            let at_outer = child(&child(at_outer, "properties"), key);
-            if key == "metadata" {
-                self.say(&at, "it must not stand in a branch");
-            }
-            let described = outer
-                .and_then(|outer| outer.get("properties"))
-                .and_then(|fields| fields.get(key));
-            let lacks = outer.is_some() && described.is_none();
-            self.part(field, described, lacks, &at, &at_outer);
-        }
-        if let Some(items) = branch.get("items").filter(|items| items.is_object()) {
-            let at = child(path, "items");
-            let described = outer.and_then(|outer| outer.get("items"));
-            let lacks = outer.is_some() && described.is_none();
-            self.part(items, described, lacks, &at, &child(at_outer, "items"));
-        }
-    }
-
-    /// A part of a branch, and whether what describes it is lacking.
-    fn part(
-        &mut self,
-        branch: &Value,
-        outer: Option<&Value>,
-        lacks: bool,
-        path: &str,
-        at_outer: &str,
-    ) {
-        if lacks {
-            self.say(
-                at_outer,
-                format!("the field is required, because {path} limits it"),
-            );
-        } else {
-            self.branch(branch, outer, path, at_outer);
-        }
-    }
-
     fn default(&mut self, schema: &Value, path: &str, place: Place) {
         let Some(default) = schema.get("default").filter(|value| !value.is_null()) else {
             return;
@@ -578,167 +452,4 @@ impl Walk<'_> {
             self.node(others, &child(path, "additionalProperties"), inner);
         }
     }
-
-    fn texts_of_rules(&mut self, schema: &Value, path: &str) {
-        let rules = schema
-            .get("x-kubernetes-validations")
-            .and_then(Value::as_array);
-        for (index, rule) in rules.into_iter().flatten().enumerate() {
-            let at = item(&child(path, "x-kubernetes-validations"), index);
-            let lines = |key: &str| {
-                text(rule, key).is_some_and(|value| value.trim().contains(['\n', '\r']))
-            };
-            let blank = |key: &str| {
-                text(rule, key).is_some_and(|value| !value.is_empty() && value.trim().is_empty())
-            };
-            let message = text(rule, "message").is_some_and(|message| !message.trim().is_empty());
-            if text(rule, "rule").is_none_or(|rule| rule.trim().is_empty()) {
-                self.say(&child(&at, "rule"), "the field is required");
-            } else if lines("rule") && !message {
-                self.say(
-                    &child(&at, "message"),
-                    "a rule of several lines needs a message",
-                );
-            }
-            if lines("message") {
-                self.say(&child(&at, "message"), "it must be one line");
-            }
-            for key in ["message", "messageExpression", "fieldPath"] {
-                if blank(key) {
-                    self.say(&child(&at, key), "it must not be blank");
-                }
-            }
-            if let Some(reason) = text(rule, "reason")
-                && !REASONS.contains(&reason)
-            {
-                self.say(
-                    &child(&at, "reason"),
-                    format!("`{reason}` is none of {}", REASONS.join(", ")),
-                );
-            }
-            if let Some(field) = text(rule, "fieldPath").filter(|field| !field.trim().is_empty()) {
-                self.field_path(schema, field, &child(&at, "fieldPath"));
-            }
-        }
-    }
-
-    /// `.spec.replicas`; paths with brackets are left to the server.
-    fn field_path(&mut self, schema: &Value, field: &str, at: &str) {
-        if field.contains(['[', '\'', '"']) {
-            return;
-        }
-        let found = field.strip_prefix('.').and_then(|fields| {
-            fields.split('.').try_fold(schema, |schema, key| {
-                crate::check::structural::of_field(schema, key)
-            })
-        });
-        if found.is_none() {
-            self.say(
-                at,
-                format!("`{field}` must be a path of a field, such as `.spec.replicas`"),
-            );
-        }
-    }
-
-    /// The rules themselves, once the schema is sound. `atomic` is the first list around that has no keys: old and new items cannot be told apart within it.
-    fn expressions(&mut self, schema: &Value, path: &str, atomic: Option<&str>) {
-        let rules = schema
-            .get("x-kubernetes-validations")
-            .and_then(Value::as_array);
-        for (index, rule) in rules.into_iter().flatten().enumerate() {
-            let at = item(&child(path, "x-kubernetes-validations"), index);
-            self.expression(schema, rule, &at, atomic);
-        }
-        let inner = match text(schema, "x-kubernetes-map-type") {
-            Some("atomic") => atomic.or(Some(path)),
-            _ => atomic,
-        };
-        for (key, field) in schema
-            .get("properties")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
-            self.expressions(field, &child(&child(path, "properties"), key), inner);
-        }
-        if let Some(others @ Value::Object(_)) = schema.get("additionalProperties") {
-            self.expressions(others, &child(path, "additionalProperties"), atomic);
-        }
-        if let Some(items @ Value::Object(_)) = schema.get("items") {
-            let inner = match text(schema, "x-kubernetes-list-type") {
-                Some("map") => atomic,
-                _ => atomic.or(Some(path)),
-            };
-            self.expressions(items, &child(path, "items"), inner);
-        }
-    }
-
-    fn expression(&mut self, schema: &Value, rule: &Value, at: &str, atomic: Option<&str>) {
-        let whole = at.contains("openAPIV3Schema.x-kubernetes-validations")
-            || flag(schema, "x-kubernetes-embedded-resource");
-        for key in ["rule", "messageExpression"] {
-            let Some(source) = text(rule, key).filter(|source| !source.trim().is_empty()) else {
-                continue;
-            };
-            let at = child(at, key);
-            let problem = match self.rules.compile(source) {
-                Compiled::Bad(why) => Some(Problem::new(&at, format!("`{source}`: {why}"))),
-                Compiled::Unknown(why) => Some(Problem::unchecked(
-                    &at,
-                    format!("the rule `{source}`: {why}"),
-                )),
-                Compiled::Ready(_, facts) => {
-                    let missing = facts
-                        .paths
-                        .iter()
-                        .find_map(|fields| missing(schema, fields, whole));
-                    match (missing, atomic) {
-                        (Some(field), _) => Some(Problem::new(
-                            &at,
-                            format!("`{source}`: the schema has no field `{field}`"),
-                        )),
-                        (None, Some(list)) if key == "rule" && facts.old_self => {
-                            Some(Problem::new(
-                                &at,
-                                format!(
-                                    "`{source}`: oldSelf cannot be used within {list}, where old and new cannot be told apart"
-                                ),
-                            ))
-                        }
-                        (None, _)
-                            if key == "rule"
-                                && !facts.old_self
-                                && rule.get("optionalOldSelf").is_some_and(Value::is_boolean) =>
-                        {
-                            Some(Problem::new(
-                                &at,
-                                "optionalOldSelf is for rules with oldSelf alone",
-                            ))
-                        }
-                        _ => None,
-                    }
-                }
-            };
-            self.problems.extend(problem);
-        }
-    }
-}
-
-/// The first of the fields that a schema does not describe, as far as fields of fields go. Whole objects have some that need no description.
-fn missing(schema: &Value, fields: &[String], mut whole: bool) -> Option<String> {
-    let mut schema = schema;
-    for field in fields {
-        let implied = whole && matches!(field.as_str(), "apiVersion" | "kind" | "metadata");
-        whole = false;
-        if schema.get("additionalProperties").is_some() {
-            return None;
-        }
-        let described: &Map<String, Value> = schema.get("properties")?.as_object()?;
-        match described.iter().find(|(key, _)| escaped(key) == *field) {
-            Some((_, inner)) => schema = inner,
-            None if implied => return None,
-            None => return Some(field.clone()),
-        }
-    }
-    None
 }

@@ -1,0 +1,131 @@
+//! allOf, anyOf, oneOf and not: they limit what is described outside of them, and describe nothing.
+//! Not here: what describes (schema).
+
+use serde_json::{Value, json};
+
+use super::schema::Walk;
+use crate::check::structural::{Pattern, PatternTrouble, Problem, child, item, text};
+
+impl Walk<'_> {
+    /// The limits of a schema and of its branches: `outer` gives the types of what `branch` limits.
+    pub(super) fn values(
+        &mut self,
+        branch: &Value,
+        outer: Option<&Value>,
+        path: &str,
+        at_outer: &str,
+    ) {
+        if let Some(pattern) = text(branch, "pattern").filter(|pattern| !pattern.is_empty()) {
+            match Pattern::new(pattern) {
+                Ok(_) => {}
+                Err(PatternTrouble::Bad(why)) => self.say(
+                    &child(path, "pattern"),
+                    format!("`{pattern}` is not a regular expression: {why}"),
+                ),
+                Err(PatternTrouble::Unknown(why)) => self.problems.push(Problem::unchecked(
+                    &child(path, "pattern"),
+                    format!("`{pattern}`: {why}"),
+                )),
+            }
+        }
+        let either = json!([{"type": "integer"}, {"type": "string"}]);
+        for key in ["allOf", "anyOf", "oneOf"] {
+            let list = branch.get(key).and_then(Value::as_array);
+            if key == "anyOf" && branch.get(key) == Some(&either) {
+                continue;
+            }
+            for (index, one) in list.into_iter().flatten().enumerate() {
+                let at = item(&child(path, key), index);
+                let is_either = key == "allOf" && index == 0 && one.get("anyOf") == Some(&either);
+                if is_either {
+                    let mut rest = one.clone();
+                    rest.as_object_mut().map(|map| map.remove("anyOf"));
+                    self.branch(&rest, outer, &at, at_outer);
+                } else {
+                    self.branch(one, outer, &at, at_outer);
+                }
+            }
+        }
+        if let Some(not) = branch.get("not").filter(|not| not.is_object()) {
+            self.branch(not, outer, &child(path, "not"), at_outer);
+        }
+    }
+
+    /// A schema in allOf, anyOf, oneOf or not: it limits what is described outside, and describes nothing.
+    fn branch(&mut self, branch: &Value, outer: Option<&Value>, path: &str, at_outer: &str) {
+        if !self.shape(branch, path) {
+            return;
+        }
+        self.forbidden(branch, path);
+        for key in [
+            "type",
+            "title",
+            "description",
+            "default",
+            "nullable",
+            "additionalProperties",
+            "x-kubernetes-preserve-unknown-fields",
+            "x-kubernetes-embedded-resource",
+            "x-kubernetes-int-or-string",
+            "x-kubernetes-list-map-keys",
+            "x-kubernetes-list-type",
+            "x-kubernetes-map-type",
+            "x-kubernetes-validations",
+        ] {
+            let set = branch.get(key).is_some_and(|value| {
+                !(value.is_null()
+                    || *value == Value::Bool(false) && key != "additionalProperties"
+                    || value.as_str() == Some(""))
+            });
+            if set {
+                self.say(
+                    &child(path, key),
+                    "it must stand outside of allOf, anyOf, oneOf and not, to be structural",
+                );
+            }
+        }
+        self.values(branch, outer, path, at_outer);
+        for (key, field) in branch
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
+            let at = child(&child(path, "properties"), key);
+            let at_outer = child(&child(at_outer, "properties"), key);
+            if key == "metadata" {
+                self.say(&at, "it must not stand in a branch");
+            }
+            let described = outer
+                .and_then(|outer| outer.get("properties"))
+                .and_then(|fields| fields.get(key));
+            let lacks = outer.is_some() && described.is_none();
+            self.part(field, described, lacks, &at, &at_outer);
+        }
+        if let Some(items) = branch.get("items").filter(|items| items.is_object()) {
+            let at = child(path, "items");
+            let described = outer.and_then(|outer| outer.get("items"));
+            let lacks = outer.is_some() && described.is_none();
+            self.part(items, described, lacks, &at, &child(at_outer, "items"));
+        }
+    }
+
+    /// A part of a branch, and whether what describes it is lacking.
+    fn part(
+        &mut self,
+        branch: &Value,
+        outer: Option<&Value>,
+        lacks: bool,
+        path: &str,
+        at_outer: &str,
+    ) {
+        if lacks {
+            self.say(
+                at_outer,
+                format!("the field is required, because {path} limits it"),
+            );
+        } else {
+            self.branch(branch, outer, path, at_outer);
+        }
+    }
+}
