@@ -10,7 +10,7 @@ use super::{
 use crate::diagnostic::{Code, Finding, Findings, codes};
 
 /// A class that a spec names at `field`: there must be one, and the requester must be allowed to use it.
-pub(super) fn class(name: &str, field: &str, facts: &Facts<'_>, findings: &mut Findings) {
+pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings: &mut Findings) {
     match facts.classes.get(name) {
         Some(ClassFact::Known(class)) if !class.is_ours() => {
             // That provisioner has its own rules.
@@ -44,27 +44,14 @@ pub(super) fn class(name: &str, field: &str, facts: &Facts<'_>, findings: &mut F
             .at_field(field),
         ),
     }
-    match facts.may_use.get(name) {
-        Some(Answer::Yes) => {}
-        Some(Answer::No) => findings.push(not_allowed(
-            codes::review::USE_NOT_ALLOWED,
-            facts,
-            &format!("use provisioner class {name:?}"),
-            &Right::on_class("use", name),
-            field,
-        )),
-        Some(Answer::Unavailable(why)) => findings.push(why.clone().at_field(field)),
-        None => findings.push(
-            unknown(
-                codes::review::RIGHTS_UNKNOWN,
-                &format!(
-                    "it was not asked whether {} may use provisioner class {name:?}",
-                    who(&facts.requester)
-                ),
-            )
-            .at_field(field),
-        ),
+    Question {
+        answer: facts.may_use.get(name),
+        code: codes::review::USE_NOT_ALLOWED,
+        act: format!("use provisioner class {name:?}"),
+        right: Right::on_class("use", name),
+        field,
     }
+    .put(facts, findings);
 }
 
 /// The ServiceAccount that a BundleDeployment wants to be installed as.
@@ -85,33 +72,20 @@ pub(super) fn act_as(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: 
         }
         return;
     };
-    match &facts.may_impersonate {
-        Some(Answer::Yes) => {}
-        Some(Answer::No) => findings.push(not_allowed(
-            codes::review::IMPERSONATE_NOT_ALLOWED,
-            facts,
-            &format!("install as ServiceAccount {account}"),
-            &Right {
-                verb: "impersonate",
-                group: "",
-                resource: "serviceaccounts",
-                name: &account.name,
-                namespace: Some(&account.namespace),
-            },
-            field,
-        )),
-        Some(Answer::Unavailable(why)) => findings.push(why.clone().at_field(field)),
-        None => findings.push(
-            unknown(
-                codes::review::RIGHTS_UNKNOWN,
-                &format!(
-                    "it was not asked whether {} may act as ServiceAccount {account}",
-                    who(&facts.requester)
-                ),
-            )
-            .at_field(field),
-        ),
+    Question {
+        answer: facts.may_impersonate.as_ref(),
+        code: codes::review::IMPERSONATE_NOT_ALLOWED,
+        act: format!("install as ServiceAccount {account}"),
+        right: Right {
+            verb: "impersonate",
+            group: "",
+            resource: "serviceaccounts",
+            name: &account.name,
+            namespace: Some(&account.namespace),
+        },
+        field,
     }
+    .put(facts, findings);
 }
 
 /// The BundleDeployment of an approval must be that one, and the requester must be allowed to approve for its class.
@@ -154,26 +128,47 @@ pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &
             return;
         }
     };
-    match &facts.may_approve {
-        Some(Answer::Yes) => {}
-        Some(Answer::No) => findings.push(not_allowed(
-            codes::review::APPROVE_NOT_ALLOWED,
-            facts,
-            &format!("approve content for provisioner class {class:?}"),
-            &Right::on_class("approve", class),
-            field,
-        )),
-        Some(Answer::Unavailable(why)) => findings.push(why.clone().at_field(field)),
-        None => findings.push(
-            unknown(
+    Question {
+        answer: facts.may_approve.as_ref(),
+        code: codes::review::APPROVE_NOT_ALLOWED,
+        act: format!("approve content for provisioner class {class:?}"),
+        right: Right::on_class("approve", class),
+        field,
+    }
+    .put(facts, findings);
+}
+
+/// Whether the requester may do something, with what was answered.
+struct Question<'a> {
+    /// `None`: nobody was asked.
+    answer: Option<&'a Answer>,
+    /// Of the refusal.
+    code: Code,
+    /// What follows "may".
+    act: String,
+    /// What it takes.
+    right: Right<'a>,
+    /// What in the object asks for it.
+    field: &'static str,
+}
+
+impl Question<'_> {
+    /// Anything but a yes is told.
+    fn put(self, facts: &Facts<'_>, findings: &mut Findings) {
+        let finding = match self.answer {
+            Some(Answer::Yes) => return,
+            Some(Answer::No) => not_allowed(self.code, facts, &self.act, &self.right),
+            Some(Answer::Unavailable(why)) => why.clone(),
+            None => unknown(
                 codes::review::RIGHTS_UNKNOWN,
                 &format!(
-                    "it was not asked whether {} may approve for provisioner class {class:?}",
-                    who(&facts.requester)
+                    "it was not asked whether {} may {}",
+                    who(&facts.requester),
+                    self.act
                 ),
-            )
-            .at_field(field),
-        ),
+            ),
+        };
+        findings.push(finding.at_field(self.field));
     }
 }
 
@@ -210,13 +205,7 @@ fn who(requester: &Requester) -> String {
     }
 }
 
-fn not_allowed(
-    code: Code,
-    facts: &Facts<'_>,
-    what: &str,
-    right: &Right<'_>,
-    field: &str,
-) -> Finding {
+fn not_allowed(code: Code, facts: &Facts<'_>, what: &str, right: &Right<'_>) -> Finding {
     let Right {
         verb,
         resource,
@@ -234,7 +223,6 @@ fn not_allowed(
             who(&facts.requester)
         ),
     )
-    .at_field(field)
     .hint(format!(
         "an administrator can allow it: {}",
         grant(facts, right)
