@@ -24,6 +24,11 @@ enum Target {
     Manifest,
     Reference,
     Package,
+    Bundle,
+    Statement,
+    Keys,
+    Policy,
+    Proof,
 }
 
 impl Target {
@@ -33,14 +38,21 @@ impl Target {
             Self::Manifest => "manifest",
             Self::Reference => "reference",
             Self::Package => "package",
+            Self::Bundle => "bundle",
+            Self::Statement => "statement",
+            Self::Keys => "keys",
+            Self::Policy => "policy",
+            Self::Proof => "proof",
         }
     }
 
     /// Longer inputs find little more, and cost executions.
     fn longest(self) -> u32 {
         match self {
+            // A signature with a certificate and its evidence.
+            Self::Bundle => 12_288,
             Self::Tar => 4096,
-            Self::Package => 1024,
+            Self::Package | Self::Statement | Self::Keys | Self::Policy | Self::Proof => 1024,
             Self::Manifest | Self::Reference => 512,
         }
     }

@@ -60,6 +60,7 @@ pub fn examine(
                 Some(Unread::TooLarge { bytes, limit }) => {
                     Err(Rejection::TooLarge { bytes, limit })
                 }
+                Some(Unread::Crowded { limit }) => Err(Rejection::Crowded { limit }),
                 Some(Unread::Beyond { limit }) => Err(Rejection::NotExamined { limit }),
                 None if index >= MAX_SIGNATURES => Err(Rejection::NotExamined {
                     limit: MAX_SIGNATURES,

@@ -35,6 +35,11 @@ pub enum Unread {
         /// How large one may be.
         limit: u64,
     },
+    /// Those before it take all of the bytes that are read.
+    Crowded {
+        /// How many bytes that is.
+        limit: u64,
+    },
     /// It is beyond the number that is read.
     Beyond {
         /// That number.

@@ -89,6 +89,11 @@ pub enum Rejection {
         /// How many are examined.
         limit: usize,
     },
+    /// Those before it are as many bytes as are read.
+    Crowded {
+        /// How many bytes are read.
+        limit: u64,
+    },
     /// Not JSON of the expected shape.
     Unreadable(String),
     /// JSON of another kind or version.
@@ -132,6 +137,9 @@ impl fmt::Display for Rejection {
             }
             Self::NotExamined { limit } => {
                 write!(f, "not looked at, being beyond the first {limit}")
+            }
+            Self::Crowded { limit } => {
+                write!(f, "not looked at, being beyond the first {limit} bytes")
             }
             Self::Unreadable(why) => write!(f, "not readable ({why})"),
             Self::OtherForm(form) => write!(f, "of a form that is not known ({})", shown(form)),

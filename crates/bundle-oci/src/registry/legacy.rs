@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bundle_core::policy::{RawSignature, Unread};
+use bundle_core::policy::RawSignature;
 use bundle_core::reference::{Digest, PinnedReference};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
+use super::budget::{Budget, Slot};
 use super::transport::Ask;
 use super::{Client, Reason, RegistryError, Repository, SignatureStored};
 use crate::blob::Blob;
@@ -23,23 +24,22 @@ const TRIES: u32 = 6;
 const SETTLE: Duration = Duration::from_millis(150);
 
 impl Client {
-    /// The signatures under the tag, of which at most `most` are read. None where there is no such tag.
+    /// The signatures under the tag. None where there is no such tag.
     pub(super) async fn legacy_signatures(
         &self,
         repository: &Repository,
         subject: &Digest,
-        most: usize,
     ) -> Result<Vec<RawSignature>, Reason> {
         let Some(manifest) = self.legacy_manifest(repository, subject).await? else {
             return Ok(Vec::new());
         };
+        let mut budget = Budget::new();
         let layers = manifest.layers.into_iter();
         let layers = layers.filter(|layer| layer.media_type == media::SIMPLE_SIGNING);
-        stream::iter(layers.enumerate())
-            .map(|(index, layer)| self.layer(repository, layer, index < most))
-            .buffered(AT_ONCE)
-            .try_collect()
-            .await
+        let slots: Vec<Slot> = layers.filter_map(|layer| budget.take(layer)).collect();
+        let mut found = self.layers(repository, slots).await?;
+        found.extend(budget.rest());
+        Ok(found)
     }
 
     /// Puts a payload and the annotations that sign it under cosign 2's tag, beside what is there.
@@ -135,23 +135,29 @@ impl Client {
             .map_err(|why| Reason::Malformed(format!("the `.sig` tag cannot be used: {why}")))
     }
 
-    /// One layer, read if it is wanted and no larger than a signature may be.
-    pub(super) async fn layer(
+    /// Layers that are signatures, in order, read where they are wanted.
+    pub(super) async fn layers(
+        &self,
+        repository: &Repository,
+        slots: Vec<Slot>,
+    ) -> Result<Vec<RawSignature>, Reason> {
+        stream::iter(slots)
+            .map(|slot| async move {
+                match slot {
+                    Slot::Wanted(layer) => self.layer(repository, layer).await,
+                    Slot::Left(signature) => Ok(signature),
+                }
+            })
+            .buffered(AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    async fn layer(
         &self,
         repository: &Repository,
         layer: Descriptor,
-        wanted: bool,
     ) -> Result<RawSignature, Reason> {
-        if !wanted {
-            return Ok(unread(
-                layer.media_type,
-                Unread::Beyond { limit: REFERRERS },
-            ));
-        }
-        if layer.size > SIGNATURE_BYTES {
-            let (bytes, limit) = (layer.size, SIGNATURE_BYTES);
-            return Ok(unread(layer.media_type, Unread::TooLarge { bytes, limit }));
-        }
         let bytes = self
             .get_blob(repository, &layer, SIGNATURE_BYTES, "a signature")
             .await?;
@@ -161,16 +167,6 @@ impl Client {
             annotations: layer.annotations,
             unread: None,
         })
-    }
-}
-
-/// A signature that was left where it is.
-pub(super) fn unread(artifact_type: String, why: Unread) -> RawSignature {
-    RawSignature {
-        bytes: Vec::new(),
-        artifact_type,
-        annotations: BTreeMap::new(),
-        unread: Some(why),
     }
 }
 

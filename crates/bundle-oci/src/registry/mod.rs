@@ -7,6 +7,7 @@
 //! done beside it on a second HTTP client with a second set of tokens, and what would be left for it is six requests.
 
 mod auth;
+mod budget;
 mod challenge;
 mod download;
 mod endpoint;

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use bundle_core::policy::{RawSignature, Unread};
+use bundle_core::policy::RawSignature;
 use bundle_core::reference::{Digest, PinnedReference};
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -12,12 +12,13 @@ use reqwest::Method;
 use reqwest::header::LINK;
 use url::Url;
 
+use super::budget::{Budget, Slot};
 use super::challenge::next_page;
 use super::read::media_type;
 use super::transport::{Ask, Target};
 use super::{Client, Reason, RegistryError, Repository};
 use crate::blob::Blob;
-use crate::limits::{MANIFEST_BYTES, REFERRER_PAGES, REFERRERS, SIGNATURE_BYTES};
+use crate::limits::{MANIFEST_BYTES, REFERRER_PAGES, REFERRERS, SIGNATURE_BYTES, SIGNATURES_BYTES};
 use crate::manifest::{Descriptor, Document, Index, Manifest, RawManifest, write};
 use crate::media;
 
@@ -35,6 +36,23 @@ const CONTENT: (&str, &str) = ("dev.sigstore.bundle.content", "dsse-envelope");
 const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
 /// The predicate that means "I sign this".
 const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
+
+/// Referrers as they are listed.
+#[derive(Debug)]
+struct Listed {
+    entries: Vec<Descriptor>,
+    /// Whether the list came to an end before we stopped asking for more of it.
+    ended: bool,
+}
+
+impl Default for Listed {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            ended: true,
+        }
+    }
+}
 
 /// Where a signature was put.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,28 +77,34 @@ impl Client {
             self.deadlines.call,
             Box::pin(async move {
                 let subject = pinned.digest();
-                let (mut listed, legacy) = futures::try_join!(
+                let (listed, legacy) = futures::try_join!(
                     self.listed(repository, subject, LISTED),
-                    self.legacy_signatures(repository, subject, REFERRERS),
+                    self.legacy_signatures(repository, subject),
                 )?;
+                let mut budget = Budget::new();
+                // A list without an end: what there is beyond what was listed is not known, but that there is more.
+                budget.beyond(usize::from(!listed.ended));
+                let mut listed = listed.entries;
                 // Those that say they are signatures first, since not all may be read; those that do not may be ones all the same.
                 listed.sort_by_key(|entry| {
                     let named = entry.artifact_type.as_deref().unwrap_or_default();
                     !named.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
                         && named != media::COSIGN_SIGNATURE
                 });
-                let beyond = listed.len().saturating_sub(REFERRERS);
-                let found: Vec<Vec<RawSignature>> =
+                budget.beyond(listed.len().saturating_sub(REFERRERS));
+                let mut slots: Vec<Slot> = Vec::new();
+                let mut manifests = std::pin::pin!(
                     stream::iter(listed.into_iter().take(REFERRERS))
                         .map(|entry| self.referrer(repository, subject, entry))
                         .buffered(AT_ONCE)
-                        .try_collect()
-                        .await?;
-                let mut found: Vec<RawSignature> = found.into_iter().flatten().collect();
+                );
+                // In order, as they come: what is too much of one manifest is forgotten before the next is looked at.
+                while let Some(layers) = manifests.try_next().await? {
+                    slots.extend(layers.into_iter().filter_map(|layer| budget.take(layer)));
+                }
+                let mut found = self.layers(repository, slots).await?;
                 found.extend(legacy);
-                let limit = REFERRERS;
-                let unread = super::legacy::unread(String::new(), Unread::Beyond { limit });
-                found.extend(std::iter::repeat_n(unread, beyond));
+                found.extend(budget.rest());
                 Ok(found)
             }),
         )
@@ -140,13 +164,13 @@ impl Client {
         subject: &Digest,
     ) -> Result<Vec<Descriptor>, Reason> {
         let listed = self.listed(repository, subject, REFERRERS).await?;
-        if listed.len() > REFERRERS {
+        if !listed.ended || listed.entries.len() > REFERRERS {
             return Err(Reason::TooMany {
                 what: format!("referrers of {subject}"),
                 limit: REFERRERS,
             });
         }
-        Ok(listed)
+        Ok(listed.entries)
     }
 
     /// What the referrers API and the list under the tag name together: an API may have come after the list was written, or know only what was
@@ -156,15 +180,18 @@ impl Client {
         repository: &Repository,
         subject: &Digest,
         most: usize,
-    ) -> Result<Vec<Descriptor>, Reason> {
+    ) -> Result<Listed, Reason> {
         let (api, list) = futures::try_join!(
             self.list(repository, subject, most),
             self.tagged_list(repository, subject),
         )?;
         let mut listed = api.unwrap_or_default();
-        let known: HashSet<Digest> = listed.iter().map(|entry| entry.digest.clone()).collect();
+        let mut known: HashSet<Digest> = HashSet::new();
         let others = list.iter().flat_map(Index::descriptors);
-        listed.extend(others.filter(|entry| !known.contains(&entry.digest)));
+        listed.entries.extend(others);
+        listed
+            .entries
+            .retain(|entry| known.insert(entry.digest.clone()));
         Ok(listed)
     }
 
@@ -174,8 +201,9 @@ impl Client {
         repository: &Repository,
         subject: &Digest,
         most: usize,
-    ) -> Result<Option<Vec<Descriptor>>, Reason> {
-        let mut listed: Vec<Descriptor> = Vec::new();
+    ) -> Result<Option<Listed>, Reason> {
+        let mut listed = Listed::default();
+        let mut room = SIGNATURES_BYTES;
         let mut target = Target::Path(format!("referrers/{subject}"));
         for page in 0..REFERRER_PAGES {
             let ask = Ask {
@@ -191,16 +219,18 @@ impl Client {
             };
             let next = next_url(&response)?;
             let index = self.index(response).await?;
-            listed.extend(index.descriptors());
+            let from = listed.entries.len();
+            listed.entries.extend(index.descriptors());
+            room = room.saturating_sub(listed.entries[from..].iter().map(weight).sum());
             match next {
-                Some(next) if listed.len() <= most => target = Target::Url(next),
-                _ => return Ok(Some(listed)),
+                None => return Ok(Some(listed)),
+                Some(_) if listed.entries.len() > most => return Ok(Some(listed)),
+                Some(_) if room == 0 => break,
+                Some(next) => target = Target::Url(next),
             }
         }
-        Err(Reason::TooMany {
-            what: format!("referrers of {subject}"),
-            limit: REFERRERS,
-        })
+        listed.ended = false;
+        Ok(Some(listed))
     }
 
     /// The list under the tag `sha256-…`; `None` where there is none.
@@ -235,13 +265,13 @@ impl Client {
         })
     }
 
-    /// The signatures in one referrer. What the list says it is for is not asked: cosign 3 writes something else there.
+    /// The layers of one referrer that say they are signatures. What the list says it is for is not asked: cosign 3 writes something else there.
     async fn referrer(
         &self,
         repository: &Repository,
         subject: &Digest,
         entry: Descriptor,
-    ) -> Result<Vec<RawSignature>, Reason> {
+    ) -> Result<Vec<Descriptor>, Reason> {
         if media::is_index(&entry.media_type) {
             return Ok(Vec::new());
         }
@@ -258,23 +288,13 @@ impl Client {
         if !about_us {
             return Ok(Vec::new());
         }
-        let mut found = Vec::new();
-        for layer in &manifest.layers {
+        let mut layers = manifest.layers;
+        layers.retain(|layer| {
             // cosign 2 puts its older form here where it is told to.
-            let signs = layer.media_type.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
-                || layer.media_type == media::SIMPLE_SIGNING;
-            if !signs {
-                continue;
-            }
-            if found.len() == REFERRERS {
-                return Err(Reason::TooMany {
-                    what: format!("signatures in {}", manifest.digest),
-                    limit: REFERRERS,
-                });
-            }
-            found.push(self.layer(repository, layer.clone(), true).await?);
-        }
-        Ok(found)
+            layer.media_type.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
+                || layer.media_type == media::SIMPLE_SIGNING
+        });
+        Ok(layers)
     }
 
     /// Adds an entry to the list under the tag. There is no compare-and-swap in a registry: it is read again after writing, until it holds ours.
@@ -312,6 +332,16 @@ impl Client {
         }
         Err(Reason::SignatureLost { tag })
     }
+}
+
+/// How many bytes of text an entry keeps.
+fn weight(entry: &Descriptor) -> u64 {
+    let kind = entry.artifact_type.as_deref().unwrap_or_default().len();
+    let annotations = entry.annotations.iter();
+    let annotations: usize = annotations
+        .map(|(name, text)| name.len() + text.len())
+        .sum();
+    (entry.media_type.len() + kind + annotations) as u64
 }
 
 /// The tag under which referrers are listed where there is no API for it.

@@ -1,5 +1,6 @@
 mod download;
 mod manifests;
+mod signatures;
 mod upload;
 
 use std::collections::BTreeMap;

@@ -246,6 +246,18 @@ fn manifest(call: &Call<'_>) -> Response {
     {
         return error(status(code), "not for you");
     }
+    if let Some(Fault::Places { list, older, .. }) = fault
+        && call.name.starts_with("sha256-")
+    {
+        let code = if call.name.contains('.') {
+            older
+        } else {
+            list
+        };
+        if code != 200 {
+            return error(status(code), "not for you");
+        }
+    }
     let store = lock(&call.shared.store);
     let Some((media_type, bytes)) = store.manifest(call.repository, call.name) else {
         return error(StatusCode::NOT_FOUND, "manifest unknown");
@@ -323,6 +335,13 @@ fn put_manifest(call: &Call<'_>) -> Response {
 fn referrers(call: &Call<'_>) -> Response {
     match &*lock(&call.shared.fault) {
         Some(Fault::ReferrersApi(code)) => return error(status(*code), "not for you"),
+        Some(Fault::Places { api: 204, .. }) => {
+            let empty = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [] });
+            return ([(header::CONTENT_TYPE, INDEX)], empty.to_string()).into_response();
+        }
+        Some(Fault::Places { api, .. }) if *api != 200 => {
+            return error(status(*api), "not for you");
+        }
         Some(Fault::ReferrersTag(_)) => return error(StatusCode::NOT_FOUND, "no such page"),
         Some(Fault::HugeList) => {
             return ([(header::CONTENT_TYPE, INDEX)], huge(call.shared, b' ')).into_response();

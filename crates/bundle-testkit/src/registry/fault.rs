@@ -31,6 +31,15 @@ pub enum Fault {
     ReferrersApi(u16),
     /// There is no referrers API, and the tag that stands in for it is answered with this status.
     ReferrersTag(u16),
+    /// The three places where signatures may be answer with these statuses; 200 is the truth, and 204 of the API an empty list.
+    Places {
+        /// The referrers API.
+        api: u16,
+        /// The tag that stands in for it.
+        list: u16,
+        /// cosign's older tag, `.sig`.
+        older: u16,
+    },
     /// What others wrote replaces the list of referrers right after it was written, so many times.
     LostUpdates(u32),
     /// Blobs are to be found at this URL instead.

@@ -1,0 +1,87 @@
+//! How many signatures, and how many bytes of them, are read beside one digest: whoever may write there could else fill our memory.
+//! Not here: reading them (referrers, legacy).
+
+use std::collections::BTreeMap;
+
+use bundle_core::policy::{RawSignature, Unread};
+
+use crate::limits::{REFERRERS, SIGNATURE_BYTES, SIGNATURES_BYTES};
+use crate::manifest::Descriptor;
+
+/// Most of those that are not read which are told one by one.
+const TOLD: usize = 10_000;
+
+/// What may still be read of one place.
+#[derive(Debug)]
+pub(super) struct Budget {
+    signatures: usize,
+    bytes: u64,
+    /// How many were left where they are, being too many.
+    beyond: usize,
+}
+
+/// A signature that is to be read, or why it is not.
+#[derive(Debug)]
+pub(super) enum Slot {
+    /// To be read.
+    Wanted(Descriptor),
+    /// Left where it is.
+    Left(RawSignature),
+}
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        Self {
+            signatures: REFERRERS,
+            bytes: SIGNATURES_BYTES,
+            beyond: 0,
+        }
+    }
+
+    /// What becomes of a layer; `None` if it is one of too many.
+    pub(super) fn take(&mut self, layer: Descriptor) -> Option<Slot> {
+        if self.signatures == 0 {
+            self.beyond(1);
+            return None;
+        }
+        self.signatures -= 1;
+        if layer.size > SIGNATURE_BYTES {
+            let (bytes, limit) = (layer.size, SIGNATURE_BYTES);
+            return Some(Slot::Left(unread(Unread::TooLarge { bytes, limit })));
+        }
+        let annotations = layer.annotations.iter();
+        let annotations: usize = annotations
+            .map(|(name, text)| name.len() + text.len())
+            .sum();
+        match self.bytes.checked_sub(layer.size + annotations as u64) {
+            Some(left) => {
+                self.bytes = left;
+                Some(Slot::Wanted(layer))
+            }
+            None => Some(Slot::Left(unread(Unread::Crowded {
+                limit: SIGNATURES_BYTES,
+            }))),
+        }
+    }
+
+    /// Notes that so many more are there.
+    pub(super) fn beyond(&mut self, count: usize) {
+        self.beyond = self.beyond.saturating_add(count);
+    }
+
+    /// Those that are too many.
+    pub(super) fn rest(&self) -> impl Iterator<Item = RawSignature> + use<> {
+        let limit = REFERRERS;
+        std::iter::repeat_n(unread(Unread::Beyond { limit }), self.beyond.min(TOLD))
+    }
+}
+
+/// A signature that was left where it is.
+fn unread(why: Unread) -> RawSignature {
+    RawSignature {
+        bytes: Vec::new(),
+        artifact_type: String::new(),
+        annotations: BTreeMap::new(),
+        unread: Some(why),
+    }
+}

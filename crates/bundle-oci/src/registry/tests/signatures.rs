@@ -1,0 +1,245 @@
+//! Registries that hide, invent, flood or forbid signatures: what is found is bounded, and "none" is only said where every place said so.
+//! Not here: reading and writing them where nobody means harm (tests).
+
+use bundle_core::policy::{RawSignature, Unread};
+use serde_json::json;
+
+use super::*;
+use crate::limits::{REFERRERS, SIGNATURES_BYTES};
+use crate::media;
+
+const TEAM: &str = "team/web";
+
+/// An empty list under each of the two tags, so that there is something to answer.
+fn empty_places(registry: &Registry, pinned: &PinnedReference) {
+    let list = json!({ "schemaVersion": 2, "mediaType": media::INDEX, "manifests": [] });
+    put_list(registry, pinned, &list.to_string());
+    put_older(registry, pinned, &[]);
+}
+
+fn put_list(registry: &Registry, pinned: &PinnedReference, index: &str) {
+    let tag = format!("sha256-{}", pinned.digest().hex());
+    registry.put_manifest(TEAM, &tag, media::INDEX, index.as_bytes());
+}
+
+fn put_older(registry: &Registry, pinned: &PinnedReference, layers: &[serde_json::Value]) {
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": media::MANIFEST,
+        "config": { "mediaType": media::CONFIG, "digest": Digest::of(b"{}"), "size": 2 },
+        "layers": layers,
+    });
+    let tag = format!("sha256-{}.sig", pinned.digest().hex());
+    registry.put_manifest(TEAM, &tag, media::MANIFEST, manifest.to_string().as_bytes());
+}
+
+/// A layer of so many bytes that says it is a signature.
+fn layer(registry: &Registry, media_type: &str, bytes: &[u8]) -> serde_json::Value {
+    let digest = registry.put_blob(TEAM, bytes.to_vec());
+    json!({ "mediaType": media_type, "digest": digest, "size": bytes.len() })
+}
+
+/// A referrer with these layers, listed by the API.
+fn put_referrer(registry: &Registry, pinned: &PinnedReference, layers: &[serde_json::Value]) {
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": media::MANIFEST,
+        "artifactType": media::SIGSTORE_BUNDLE,
+        "config": { "mediaType": media::EMPTY, "digest": Digest::of(b"{}"), "size": 2 },
+        "layers": layers,
+        "subject": { "mediaType": media::MANIFEST, "digest": pinned.digest(), "size": 1 },
+    });
+    let text = manifest.to_string();
+    let digest = Digest::of(text.as_bytes());
+    registry.put_manifest(TEAM, digest.as_str(), media::MANIFEST, text.as_bytes());
+}
+
+/// One that waits: what is asked here takes the registry in this process a while.
+fn patient() -> Client {
+    Client::new(ClientOptions {
+        logins: Logins::anonymous(),
+        ..ClientOptions::default()
+    })
+    .unwrap()
+}
+
+fn read(signatures: &[RawSignature]) -> usize {
+    let read = signatures.iter().filter(|one| one.unread.is_none());
+    read.count()
+}
+
+#[tokio::test]
+async fn none_is_only_said_where_every_place_said_so() {
+    let registry = Registry::honest().await.unwrap();
+    let pinned = pushed(&registry).await;
+    empty_places(&registry, &pinned);
+    let client = client();
+    let answers = [200, 404, 401, 403, 500];
+    let mut none = 0;
+    for api in answers {
+        for list in answers {
+            for older in answers {
+                registry.set_fault(Some(Fault::Places { api, list, older }));
+                let places = [api, list, older];
+                let said = client.signatures(&pinned).await;
+                if places.iter().all(|code| matches!(code, 200 | 404)) {
+                    assert_eq!(said.unwrap(), [], "{places:?}");
+                    none += 1;
+                    continue;
+                }
+                // Never "unsigned", and the reason is one of those that there are.
+                let code = said.expect_err("not known").finding().code;
+                let denied = places.iter().any(|code| matches!(code, 401 | 403));
+                let busy = places.contains(&500);
+                assert!(
+                    (denied && code == codes::registry::DENIED)
+                        || (busy && code == codes::registry::BUSY),
+                    "{places:?}: {code}"
+                );
+            }
+        }
+    }
+    assert_eq!(none, 8);
+}
+
+#[tokio::test]
+async fn a_signature_in_one_place_does_not_hide_that_another_was_forbidden() {
+    let registry = Registry::honest().await.unwrap();
+    let pinned = pushed(&registry).await;
+    client()
+        .push_signature(&pinned, b"good".to_vec())
+        .await
+        .unwrap();
+    for (api, list, older) in [(200, 403, 404), (200, 404, 401), (200, 500, 404)] {
+        registry.set_fault(Some(Fault::Places { api, list, older }));
+        assert!(
+            client().signatures(&pinned).await.is_err(),
+            "{list} {older}"
+        );
+    }
+    registry.set_fault(None);
+    assert_eq!(read(&client().signatures(&pinned).await.unwrap()), 1);
+}
+
+#[tokio::test]
+async fn an_api_that_hides_what_the_tag_lists_hides_nothing() {
+    let old = Registry::start(Settings {
+        referrers_api: false,
+        ..Settings::default()
+    });
+    let old = old.await.unwrap();
+    let pinned = pushed(&old).await;
+    let client = client();
+    client
+        .push_signature(&pinned, b"ours".to_vec())
+        .await
+        .unwrap();
+    // The same content and list, at a registry whose API answers that there is nothing.
+    let tag = format!("sha256-{}", pinned.digest().hex());
+    let list = String::from_utf8(old.manifest(TEAM, &tag).unwrap()).unwrap();
+    let new = Registry::honest().await.unwrap();
+    let there = pushed(&new).await;
+    assert_eq!(there.digest(), pinned.digest());
+    let named: serde_json::Value = serde_json::from_str(&list).unwrap();
+    let name = named["manifests"][0]["digest"].as_str().unwrap();
+    let manifest = old.manifest(TEAM, name).unwrap();
+    new.put_blob(TEAM, b"ours".to_vec());
+    new.put_manifest(TEAM, name, media::MANIFEST, &manifest);
+    put_list(&new, &there, &list);
+    for api in [204, 404] {
+        new.set_fault(Some(Fault::Places {
+            api,
+            list: 200,
+            older: 200,
+        }));
+        assert_eq!(read(&client.signatures(&there).await.unwrap()), 1, "{api}");
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_signatures_are_counted_and_not_read() {
+    let registry = Registry::start(Settings {
+        page: 1000,
+        ..Settings::default()
+    });
+    let registry = registry.await.unwrap();
+    let pinned = pushed(&registry).await;
+    let one = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
+    for number in 0..10_000 {
+        let mut own = one.clone();
+        own["annotations"] = json!({ "number": number.to_string() });
+        put_referrer(&registry, &pinned, &[own]);
+    }
+    let older = layer(&registry, media::SIMPLE_SIGNING, b"{}");
+    put_older(&registry, &pinned, &vec![older; 10_000]);
+    let before = registry.seen().len();
+    let found = patient().signatures(&pinned).await.unwrap();
+    assert_eq!(read(&found), 2 * REFERRERS);
+    let limit = REFERRERS;
+    assert_eq!(found.last().unwrap().unread, Some(Unread::Beyond { limit }));
+    assert_eq!(found.len(), 20_000);
+    let asked = registry.seen().len() - before;
+    assert!(asked < 3 * REFERRERS + 40, "{asked} requests");
+}
+
+#[tokio::test]
+async fn one_referrer_with_many_large_layers_is_read_as_far_as_the_bytes_go() {
+    let registry = Registry::honest().await.unwrap();
+    let pinned = pushed(&registry).await;
+    let large = layer(&registry, media::SIGSTORE_BUNDLE, &vec![b' '; 1 << 20]);
+    for number in 0..2 {
+        let mut layers = vec![large.clone(); 5_000];
+        layers[0]["annotations"] = json!({ "number": number.to_string() });
+        put_referrer(&registry, &pinned, &layers);
+    }
+    let mut huge = large.clone();
+    huge["size"] = json!(100 << 20);
+    put_older(&registry, &pinned, &[]);
+    put_referrer(&registry, &pinned, &[huge]);
+    let found = patient().signatures(&pinned).await.unwrap();
+    let bytes: usize = found.iter().map(|one| one.bytes.len()).sum();
+    assert!(bytes as u64 <= SIGNATURES_BYTES, "{bytes}");
+    assert!(read(&found) >= 15, "{}", read(&found));
+    assert!(found.len() <= 2 * REFERRERS + 10_000);
+    let crowded = Unread::Crowded {
+        limit: SIGNATURES_BYTES,
+    };
+    assert!(found.iter().any(|one| one.unread == Some(crowded)));
+}
+
+#[tokio::test]
+async fn a_layer_of_a_hundred_mebibytes_is_left_where_it_is() {
+    let registry = Registry::honest().await.unwrap();
+    let pinned = pushed(&registry).await;
+    let (bytes, limit) = (100 << 20, 1 << 20);
+    for media_type in [media::SIGSTORE_BUNDLE, media::SIMPLE_SIGNING] {
+        let mut huge = layer(&registry, media_type, media_type.as_bytes());
+        huge["size"] = json!(bytes);
+        put_referrer(&registry, &pinned, &[huge]);
+    }
+    let found = client().signatures(&pinned).await.unwrap();
+    let told: Vec<_> = found.iter().map(|one| one.unread).collect();
+    assert_eq!(told, [Some(Unread::TooLarge { bytes, limit }); 2]);
+    assert!(
+        !registry
+            .lines()
+            .iter()
+            .any(|line| line.contains("/blobs/") && line.starts_with("GET"))
+    );
+}
+
+#[tokio::test]
+async fn a_list_without_an_end_is_read_to_its_limit_and_said_to_go_on() {
+    let registry = Registry::honest().await.unwrap();
+    let pinned = pushed(&registry).await;
+    client()
+        .push_signature(&pinned, b"one".to_vec())
+        .await
+        .unwrap();
+    registry.set_fault(Some(Fault::LoopingList));
+    let found = client().signatures(&pinned).await.unwrap();
+    // The same page again and again holds the same signature once.
+    assert_eq!(read(&found), 1);
+    let limit = REFERRERS;
+    assert_eq!(found.last().unwrap().unread, Some(Unread::Beyond { limit }));
+}

@@ -1,0 +1,48 @@
+//! A SignaturePolicy's spec: read without a panic, and one that is said to be ready can be met by its own signers and by nobody else.
+//! Not here: cryptography.
+#![no_main]
+
+use bundle_core::diagnostic::Finding;
+use bundle_core::policy::{
+    ClassSignatures, KeyId, Material, Matcher, Policy, PolicyDecision, RootId, decide, glob,
+};
+use bundle_core::reference::{Digest, Reference};
+use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
+
+struct AsWritten;
+
+impl Material for AsWritten {
+    fn key(&mut self, pem: &str) -> Result<KeyId, Finding> {
+        Ok(KeyId::new(pem))
+    }
+
+    fn root(&mut self, text: Option<&str>) -> Result<RootId, Finding> {
+        Ok(RootId::new(text.unwrap_or_default()))
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let reference: Reference = "registry.example.com/team/web:1".parse().expect("a reference");
+    if let Ok(text) = std::str::from_utf8(data) {
+        if glob::problem(text).is_none() {
+            let _ = glob::matches(text, "registry.example.com/team/web");
+        }
+        if let Ok(exact) = Matcher::exact(text) {
+            assert!(exact.matches(text) && !exact.matches(&format!("{text} ")));
+        }
+        if let Ok(pattern) = Matcher::pattern(text) {
+            let _ = pattern.matches("https://example.com/workflow.yaml@refs/heads/main");
+        }
+    }
+    let Ok(spec) = serde_json::from_slice::<Value>(data) else {
+        return;
+    };
+    let policy = Policy::read("fuzzed", &spec);
+    let ready = policy.ready(&mut AsWritten);
+    assert!(ready.problems.has_errors() || !ready.unavailable.is_empty() || ready.distinct() >= policy.threshold());
+    let pinned = reference.pin(Digest::of(b"content"));
+    // Nobody has signed: under Required, nothing of a policy's text can let that in.
+    let decision = decide(&pinned, Ok(&[]), &[ready], ClassSignatures::Required);
+    assert!(!matches!(decision, PolicyDecision::Satisfied(_)));
+});

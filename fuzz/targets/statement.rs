@@ -1,0 +1,69 @@
+//! A payload that the right key has signed: it counts only where a plain reading of its JSON says that it is about exactly our digest.
+//! Not here: payloads whose signature does not hold (bundle).
+#![no_main]
+
+use std::sync::LazyLock;
+
+use bundle_core::policy::{Meaning, RawSignature};
+use bundle_core::reference::Digest;
+use bundle_trust::keys::{PrivateKey, load_private};
+use bundle_trust::sign;
+use bundle_trust::verify::{Against, examine};
+use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
+
+const DIGEST: &str = "sha256:43b5773065685e5f2bbb174c527c60aa28e180ceba4801fa2e56c990c1a4f073";
+const OLDER: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+
+struct Room {
+    key: PrivateKey,
+    against: Against,
+    digest: Digest,
+}
+
+static ROOM: LazyLock<Room> = LazyLock::new(|| {
+    let password = zeroize::Zeroizing::new("fixture".to_owned());
+    let pem = include_str!("../../crates/bundle-trust/testdata/cosign.key");
+    let key = load_private(pem, &password).expect("a key");
+    Room {
+        against: Against {
+            keys: vec![key.public().clone()],
+            roots: Vec::new(),
+            now: jiff::Timestamp::UNIX_EPOCH,
+        },
+        key,
+        digest: DIGEST.parse().expect("a digest"),
+    }
+});
+
+fuzz_target!(|data: &[u8]| {
+    let bundle = RawSignature {
+        bytes: sign::bundle(&ROOM.key, data).expect("signed"),
+        ..RawSignature::default()
+    };
+    let found = examine(&[bundle], &ROOM.digest, &ROOM.against);
+    if let Some(held) = found[0].holds() {
+        let plain: Value = serde_json::from_slice(data).expect("JSON");
+        let subjects = plain["subject"].as_array().expect("a list");
+        assert_eq!(subjects.len(), 1);
+        assert_eq!(subjects[0]["digest"]["sha256"], DIGEST["sha256:".len()..]);
+        let says = plain["predicateType"].as_str().expect("text");
+        let signed = says == sign::PREDICATE_TYPE;
+        assert_eq!(held.meaning == Meaning::Signed, signed, "{says}");
+        for (name, value) in &held.annotations {
+            assert_eq!(subjects[0]["annotations"][name], *value);
+        }
+    }
+    let older = RawSignature {
+        bytes: data.to_vec(),
+        artifact_type: OLDER.to_owned(),
+        annotations: sign::annotations(&ROOM.key, data).expect("signed"),
+        unread: None,
+    };
+    let found = examine(&[older], &ROOM.digest, &ROOM.against);
+    if found[0].holds().is_some() {
+        let plain: Value = serde_json::from_slice(data).expect("JSON");
+        assert_eq!(plain["critical"]["image"]["docker-manifest-digest"], DIGEST);
+        assert_eq!(plain["critical"]["type"], "cosign container image signature");
+    }
+});
