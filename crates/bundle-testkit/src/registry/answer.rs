@@ -249,11 +249,7 @@ fn manifest(call: &Call<'_>) -> Response {
     if let Some(Fault::Places { list, older, .. }) = fault
         && call.name.starts_with("sha256-")
     {
-        let code = if call.name.contains('.') {
-            older
-        } else {
-            list
-        };
+        let code = if call.name.contains('.') { older } else { list };
         if code != 200 {
             return error(status(code), "not for you");
         }
