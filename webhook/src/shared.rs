@@ -9,6 +9,7 @@ use bundle_core::policy::Policy;
 use bundle_core::review::class::Class;
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry;
+use bundle_trust::proof;
 use kube::{Api, Client};
 
 use crate::cluster::{Clients, ClusterError, ServiceAccount};
@@ -45,6 +46,8 @@ pub struct Shared {
     pub classes: Shelf<Result<Class, Findings>>,
     /// The SignaturePolicies of the cluster, with the keys of their Secrets filled in; also those with problems.
     pub policies: Shelf<Policy>,
+    /// The examinations of signatures that admission and reconciler have made.
+    pub examinations: proof::Memory,
     clients: Clients,
     registries: Registries,
     stamp_key: ArcSwap<StampKey>,
@@ -67,6 +70,7 @@ impl Shared {
             readiness,
             classes: Shelf::default(),
             policies: Shelf::default(),
+            examinations: proof::Memory::default(),
             clients,
             registries,
             stamp_key: ArcSwap::from_pointee(stamp_key),

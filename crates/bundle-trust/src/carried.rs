@@ -6,9 +6,9 @@ use std::io::{Read as _, Write as _};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bundle_core::{
-    diagnostic::{Finding, codes},
+    diagnostic::{Finding, Severity, codes},
     policy::RawSignature,
-    reference::Digest,
+    reference::{Digest, PinnedReference, Reference},
 };
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde::{Deserialize, Serialize};
@@ -90,6 +90,27 @@ fn pack(document: &Document) -> std::io::Result<String> {
     Ok(STANDARD.encode(writer.finish()?))
 }
 
+/// What the annotation of an object that names `reference` carries for it; the error says why nothing.
+pub fn open(text: &str, reference: &Reference) -> Result<(PinnedReference, Carried), Finding> {
+    let Some(pinned) = reference.pinned() else {
+        return Err(Finding::error(
+            codes::trust::PROOF_REFUSED,
+            "the proof is refused: the reference names a tag, which can mean anything",
+        )
+        .hint("name the digest: `kubectl bundle deploy` does it by itself"));
+    };
+    let carried = decode(text, pinned.digest())?;
+    Ok((pinned, carried))
+}
+
+/// What is told of a proof that is no use, beside an answer that was reached without it.
+pub fn left_aside(mut why: Finding) -> Finding {
+    why.severity = Severity::Warning;
+    why.message
+        .push_str("; it is left aside, and the registry is asked");
+    why
+}
+
 /// Reads the annotation of an object that names `expected`. The error says why it is not a proof for that.
 pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
     if text.len() > LIMIT {
@@ -142,7 +163,8 @@ pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
     })
 }
 
-fn unusable(why: impl std::fmt::Display) -> Finding {
+/// The refusal of a proof.
+pub fn unusable(why: impl std::fmt::Display) -> Finding {
     Finding::error(
         codes::trust::PROOF_REFUSED,
         format!("the proof cannot be used: {why}"),

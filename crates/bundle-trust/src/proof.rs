@@ -1,6 +1,8 @@
 //! The decision on content, and its result: `Verified<T>`, which can be made nowhere else and is all that the reconciler takes.
 //! Not here: the rules (bundle-core::policy::decide); this adds the cryptography to them.
 
+mod memory;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use bundle_core::{
@@ -18,6 +20,8 @@ use crate::{
     root::Root,
     verify::{self, Against},
 };
+
+pub use memory::Memory;
 
 /// Content that may be used: every policy about it was satisfied, or none is about it and the class lets that in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -69,6 +73,15 @@ pub fn decide<'a>(
     now: Timestamp,
 ) -> Result<Decided<PinnedReference>, Refusal> {
     let examined = examine(&reference, signatures, policies, now);
+    conclude_examined(reference, &examined, class)
+}
+
+/// Only for examinations that were made here: whoever could bring their own could make a `Verified<T>` of anything.
+fn conclude_examined(
+    reference: PinnedReference,
+    examined: &Examined<'_>,
+    class: ClassSignatures,
+) -> Result<Decided<PinnedReference>, Refusal> {
     let found = examined.found.as_ref().map(Vec::as_slice);
     let decision = policy::decide(&reference, found, &examined.policies, class);
     conclude(reference, decision)
@@ -91,13 +104,7 @@ pub fn examine<'a>(
     policies: impl IntoIterator<Item = &'a Policy>,
     now: Timestamp,
 ) -> Examined<'a> {
-    let mut loader = Loader::new(now);
-    let policies: Vec<ReadyPolicy<'a>> = policies
-        .into_iter()
-        .filter(|policy| policy.matches(reference.reference()))
-        .map(|policy| policy.ready(&mut loader))
-        .collect();
-    let against = loader.into_against();
+    let (policies, against) = Loader::load(reference, policies, now);
     let found = match signatures {
         Ok(signatures) => Ok(verify::examine(signatures, reference.digest(), &against)),
         Err(why) => Err(why.clone()),
@@ -137,12 +144,24 @@ impl Loader {
         }
     }
 
-    fn into_against(self) -> Against {
-        Against {
-            keys: self.keys.into_values().collect(),
-            roots: self.roots.into_values().collect(),
-            now: self.now,
-        }
+    /// The policies that are about `reference`, and what its signatures are examined against for them.
+    fn load<'a>(
+        reference: &PinnedReference,
+        policies: impl IntoIterator<Item = &'a Policy>,
+        now: Timestamp,
+    ) -> (Vec<ReadyPolicy<'a>>, Against) {
+        let mut loader = Self::new(now);
+        let policies = policies
+            .into_iter()
+            .filter(|policy| policy.matches(reference.reference()))
+            .map(|policy| policy.ready(&mut loader))
+            .collect();
+        let against = Against {
+            keys: loader.keys.into_values().collect(),
+            roots: loader.roots.into_values().collect(),
+            now,
+        };
+        (policies, against)
     }
 }
 
@@ -155,10 +174,7 @@ impl Material for Loader {
     }
 
     fn root(&mut self, text: Option<&str>) -> Result<RootId, Finding> {
-        let root = match text {
-            Some(text) => Root::from_text(text)?,
-            None => Root::public()?,
-        };
+        let root = Root::named(text)?;
         root.check(self.now)?;
         let id = root.id().clone();
         self.roots.insert(id.clone(), root);
@@ -174,6 +190,32 @@ pub fn decide_unsignable<T>(
 ) -> Result<Decided<T>, Refusal> {
     let decision = policy::decide_unsignable(source, class);
     conclude(content, decision)
+}
+
+/// When a policy may next become ready or cease to be, because a trust root of it begins to count or ends; `None` if time alone changes nothing.
+pub fn changes_after(policy: &Policy, now: Timestamp) -> Option<Timestamp> {
+    let mut clock = Boundaries { now, next: None };
+    policy.ready(&mut clock);
+    clock.next
+}
+
+/// Looks at trust roots for nothing but when they change.
+struct Boundaries {
+    now: Timestamp,
+    next: Option<Timestamp>,
+}
+
+impl Material for Boundaries {
+    fn key(&mut self, _: &str) -> Result<KeyId, Finding> {
+        Ok(KeyId::new(""))
+    }
+
+    fn root(&mut self, text: Option<&str>) -> Result<RootId, Finding> {
+        let root = Root::named(text)?;
+        let next = root.changes_after(self.now);
+        self.next = self.next.into_iter().chain(next).min();
+        Ok(root.id().clone())
+    }
 }
 
 /// Everything that keeps a policy from being ready, its keys and trust roots included: for its `Ready` condition. Empty if it is ready.

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::RootId;
 use bundle_core::reference::Digest;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use sigstore_verify::Verifier;
 use sigstore_verify::crypto::parse_certificate_info;
 use sigstore_verify::trust_root::{
@@ -47,6 +47,11 @@ impl Root {
     /// That of the public instance where Sigstore tries things out; nothing of a product is signed under it.
     pub fn staging() -> Result<Arc<Self>, Finding> {
         Self::from_text(SIGSTORE_STAGING_TRUSTED_ROOT)
+    }
+
+    /// The root in this text, or the public one without.
+    pub(crate) fn named(text: Option<&str>) -> Result<Arc<Self>, Finding> {
+        text.map_or_else(Self::public, Self::from_text)
     }
 
     /// The root in this text. The last few are remembered: reading one takes longer than verifying a signature.
@@ -139,6 +144,18 @@ impl Root {
         let last = |windows: &[Window]| windows.iter().map(|window| window.until).max();
         let until = last(&self.authorities)?.min(last(&self.log_windows)?);
         (until < Timestamp::MAX).then_some(until)
+    }
+
+    /// The next time after `now` at which something of it begins to count or ends.
+    pub fn changes_after(&self, now: Timestamp) -> Option<Timestamp> {
+        let windows = self.authorities.iter().chain(&self.log_windows);
+        // The end itself still counts.
+        let ends = |window: &Window| window.until.saturating_add(SignedDuration::from_nanos(1));
+        windows
+            .flat_map(|window| [Some(window.from), ends(window).ok()])
+            .flatten()
+            .filter(|at| *at > now && *at < Timestamp::MAX)
+            .min()
     }
 
     /// An error if nothing could be signed under it now: it has expired, or is not valid yet.

@@ -9,6 +9,8 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::review::{Class, ClassFact, Image};
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::Looked;
+use bundle_trust::proof;
+use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -191,6 +193,14 @@ impl Lookups for Live {
             .patient("read the ConfigMap", api.get_opt(name))
             .await?;
         Ok(found.map(|found| found.immutable == Some(true)))
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn examinations(&self) -> &proof::Memory {
+        &self.shared.examinations
     }
 
     async fn look(&self, image: &Image, signatures: bool) -> Result<Looked, Finding> {

@@ -1,4 +1,4 @@
-//! What a review may ask of others, and the gathering of all that it needs, at once.
+//! What a review may ask of others, and the gathering of all that it needs but the image, at once.
 //! Not here: how the API server and registries are asked (live), and what follows from the answers (bundle_core::review).
 
 use std::collections::BTreeMap;
@@ -10,7 +10,6 @@ use bundle_core::policy::Policy;
 use bundle_core::review::deployment::ServiceAccount;
 use bundle_core::review::{
     Answer, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts, Image, Needs, Requester,
-    Subject, may_look,
 };
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::Looked;
@@ -64,6 +63,10 @@ pub trait Lookups: Send + Sync + 'static {
     -> impl Future<Output = Result<Option<Value>, Finding>> + Send;
     /// Whether a ConfigMap of the system namespace is immutable; `None` if there is none.
     fn immutable(&self, name: &str) -> impl Future<Output = Result<Option<bool>, Finding>> + Send;
+    /// The time, that trust roots are held against.
+    fn now(&self) -> Timestamp;
+    /// The examinations of signatures that this process remembers.
+    fn examinations(&self) -> &proof::Memory;
     /// An image, with its signatures if they are wanted.
     fn look(
         &self,
@@ -81,22 +84,28 @@ pub(super) struct Gathered {
     deployment: Option<DeploymentFact>,
     may_approve: Option<Answer>,
     config_maps: BTreeMap<String, ConfigMapFact>,
-    /// The image, or why it was not seen.
-    pub(super) image: Option<Result<Looked, Finding>>,
-    policies: Result<Vec<Arc<Policy>>, Finding>,
     server: Option<ServerVersion>,
     system_namespace: String,
-    now: Timestamp,
 }
 
-/// Asks everything that is needed, all at once but for the image, which comes last. `remembered` is the image, where it is known already.
-pub(super) async fn gather<L: Lookups>(
-    lookups: &L,
-    user: &UserInfo,
-    subject: &Subject<'_>,
-    needs: &Needs,
-    remembered: Option<Looked>,
-) -> Gathered {
+/// What is known of the image, beside the rest.
+pub(super) enum Content<'a> {
+    /// Nothing depends on it, or nobody asked yet.
+    NotAsked,
+    /// The policies are not known, and why.
+    PoliciesUnknown(Finding),
+    /// What was seen, or why nothing was, under the policies that are about it.
+    Seen {
+        looked: &'a Result<Looked, Finding>,
+        policies: &'a [Arc<Policy>],
+        examinations: &'a proof::Memory,
+        now: Timestamp,
+    },
+}
+
+/// Asks everything that is needed but the image, all at once. The image comes last: a registry of the requester's choice is only spoken to for those
+/// whom the judge would let through so far.
+pub(super) async fn gather<L: Lookups>(lookups: &L, user: &UserInfo, needs: &Needs) -> Gathered {
     let system = lookups.system_namespace().to_owned();
     let on_class = |verb: &'static str, name: &str| Right {
         verb,
@@ -106,7 +115,6 @@ pub(super) async fn gather<L: Lookups>(
         name: name.to_owned(),
     };
     let may = |right: Right| async move { answer(lookups.may(user, &right).await, user, &right) };
-    let policies = matching(lookups, needs);
 
     let classes = join_all(needs.classes.iter().map(|name| async {
         let asked = may(on_class(bundle_api::names::verb::USE, name));
@@ -157,33 +165,19 @@ pub(super) async fn gather<L: Lookups>(
         deployment,
         may_approve,
         config_maps: config_maps.into_iter().collect(),
-        image: None,
-        policies: Ok(Vec::new()),
         server: lookups.server(),
         system_namespace: system,
-        now: Timestamp::now(),
     };
     for (name, class, allowed) in classes {
         gathered.classes.insert(name.clone(), class);
         gathered.may_use.insert(name, allowed);
-    }
-    // Last: a registry of the requester's choice is only spoken to for those whom the judge would let through so far.
-    if let Some(image) = &needs.image
-        && may_look(subject, &gathered.facts())
-    {
-        gathered.policies = policies;
-        gathered.image = match (&gathered.policies, remembered) {
-            (Err(_), _) => None,
-            (Ok(_), Some(looked)) => Some(Ok(looked)),
-            (Ok(policies), None) => Some(lookups.look(image, !policies.is_empty()).await),
-        };
     }
     gathered
 }
 
 impl Gathered {
     /// The facts for the judge.
-    pub(super) fn facts(&self) -> Facts<'_> {
+    pub(super) fn facts<'a>(&self, content: &Content<'a>) -> Facts<'a> {
         let mut facts = Facts {
             requester: self.requester.clone(),
             classes: self.classes.clone(),
@@ -197,46 +191,63 @@ impl Gathered {
             server: self.server.clone(),
             system_namespace: self.system_namespace.clone(),
         };
-        match (&self.policies, &self.image) {
-            (Err(why), _) => facts.content = ContentFact::PoliciesUnknown(why.clone()),
-            (Ok(_), None) => {}
-            (Ok(policies), Some(Err(why))) => {
-                facts.content = ContentFact::Unavailable(why.clone());
-                facts.policies = proof::unexamined(policies.iter().map(AsRef::as_ref), self.now);
+        match content {
+            Content::NotAsked => {}
+            Content::PoliciesUnknown(why) => {
+                facts.content = ContentFact::PoliciesUnknown(why.clone());
             }
-            (Ok(policies), Some(Ok(looked))) => {
+            Content::Seen {
+                looked,
+                policies,
+                examinations,
+                now,
+            } => {
                 let policies = policies.iter().map(AsRef::as_ref);
-                let examined =
-                    proof::examine(&looked.pinned, &looked.signatures, policies, self.now);
-                facts.policies = examined.policies;
-                facts.content = ContentFact::Found {
-                    pinned: looked.pinned.clone(),
-                    package: package::Facts::from_annotations(&looked.annotations).map(Box::new),
-                    signatures: examined.found,
-                };
+                match looked {
+                    Err(why) => {
+                        facts.content = ContentFact::Unavailable(why.clone());
+                        facts.policies = proof::unexamined(policies, *now);
+                    }
+                    Ok(looked) => {
+                        let examined = examinations.examine(
+                            &looked.pinned,
+                            &looked.signatures,
+                            policies,
+                            *now,
+                        );
+                        facts.policies = examined.policies;
+                        facts.content = ContentFact::Found {
+                            pinned: looked.pinned.clone(),
+                            package: package::Facts::from_annotations(&looked.annotations)
+                                .map(Box::new),
+                            signatures: examined.found,
+                        };
+                    }
+                }
             }
         }
         facts
     }
 }
 
-/// The policies that are about the image; an error where they are not known yet.
-fn matching<L: Lookups>(lookups: &L, needs: &Needs) -> Result<Vec<Arc<Policy>>, Finding> {
-    let Some(image) = &needs.image else {
-        return Ok(Vec::new());
-    };
-    let Some((policies, _)) = lookups.policies() else {
+/// The policies that are about the image, with the number of all; an error where they are not known yet.
+pub(super) fn matching<L: Lookups>(
+    lookups: &L,
+    image: &Image,
+) -> Result<(Vec<Arc<Policy>>, u64), Finding> {
+    let Some((policies, generation)) = lookups.policies() else {
         return Err(Finding::error(
             codes::trust::CANNOT_TELL,
             "the SignaturePolicies are not known yet",
         )
         .hint("try again in a moment"));
     };
-    Ok(policies
+    let matching = policies
         .values()
         .filter(|policy| policy.matches(&image.reference))
         .cloned()
-        .collect())
+        .collect();
+    Ok((matching, generation))
 }
 
 fn answer(result: Result<bool, Finding>, user: &UserInfo, right: &Right) -> Answer {

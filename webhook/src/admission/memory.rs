@@ -1,8 +1,11 @@
 //! What reviews leave for each other, for moments only: a verdict on its way from the mutating to the validating call, and images that were let in.
-//! Not here: verdicts on later requests; each is judged anew.
+//! Not here: verdicts on later requests; each is judged anew, from examinations that are remembered by what they depend on (bundle_trust::proof).
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bundle_core::diagnostic::Finding;
 use bundle_core::reference::Digest;
 use bundle_core::review::{Image, Subject, Verdict, spec_digest};
 use bundle_oci::registry::Looked;
@@ -15,6 +18,10 @@ use super::review::UserInfo;
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
 /// Signatures are only ever added, and are verified again before anything is installed.
 const IMAGES_KNOWN: Duration = Duration::from_secs(60);
+/// Most bytes of images and their signatures that are kept.
+const IMAGE_BYTES: u64 = 8 << 20;
+/// What is counted for each text of them.
+const EACH: usize = 256;
 
 /// Two small memories; clones share them.
 #[derive(Clone)]
@@ -43,6 +50,15 @@ impl ImageKey {
     }
 }
 
+/// What was seen, and is not kept.
+#[derive(Debug, Clone)]
+enum Unkept {
+    /// The image, but not its signatures.
+    Half(Looked),
+    /// Nothing.
+    Nothing(Finding),
+}
+
 impl Default for Memory {
     fn default() -> Self {
         Self {
@@ -51,7 +67,8 @@ impl Default for Memory {
                 .time_to_live(ON_ITS_WAY)
                 .build(),
             images: Cache::builder()
-                .max_capacity(256)
+                .max_capacity(IMAGE_BYTES)
+                .weigher(|_, looked| u32::try_from(weight(looked)).unwrap_or(u32::MAX))
                 .time_to_live(IMAGES_KNOWN)
                 .build(),
         }
@@ -69,13 +86,48 @@ impl Memory {
         self.verdicts.remove(key).await
     }
 
-    pub(super) async fn image(&self, key: &ImageKey) -> Option<Looked> {
-        self.images.get(key).await
+    /// The image of that key, which is looked at by `asking` if it is not known. Those who want the same at the same time share one look. What could
+    /// not be seen in full is not kept.
+    pub(super) async fn look(
+        &self,
+        key: Option<&ImageKey>,
+        asking: impl Future<Output = Result<Looked, Finding>>,
+    ) -> Result<Looked, Finding> {
+        let Some(key) = key else {
+            return asking.await;
+        };
+        let whole = async {
+            match asking.await {
+                Ok(looked) if looked.signatures.is_ok() => Ok(looked),
+                Ok(looked) => Err(Unkept::Half(looked)),
+                Err(why) => Err(Unkept::Nothing(why)),
+            }
+        };
+        match self.images.try_get_with_by_ref(key, whole).await {
+            Ok(looked) => Ok(looked),
+            Err(unkept) => match Arc::unwrap_or_clone(unkept) {
+                Unkept::Half(looked) => Ok(looked),
+                Unkept::Nothing(why) => Err(why),
+            },
+        }
     }
 
-    pub(super) async fn remember(&self, key: ImageKey, looked: Looked) {
-        self.images.insert(key, looked).await;
+    /// What was not let in is looked at again: it may be signed a moment later.
+    pub(super) async fn forget(&self, key: &ImageKey) {
+        self.images.invalidate(key).await;
     }
+}
+
+fn weight(looked: &Looked) -> usize {
+    let texts = |map: &BTreeMap<String, String>| {
+        let each = map.iter();
+        each.map(|(name, text)| name.len() + text.len() + EACH)
+            .sum::<usize>()
+    };
+    let signatures = looked.signatures.iter().flatten();
+    let signatures =
+        signatures.map(|signature| signature.bytes.len() + texts(&signature.annotations) + EACH);
+    texts(&looked.annotations) + signatures.sum::<usize>() + EACH
 }
 
 /// Names everything that a verdict depends on beside the state of the cluster.

@@ -1,5 +1,8 @@
 //! The router as the API server calls it, over lookups that answer from memory.
 
+mod signatures;
+
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use axum::body::Body;
@@ -7,10 +10,13 @@ use axum::http::Request as HttpRequest;
 use base64::Engine as _;
 use bundle_api::names::{ANNOTATION_STAMP, LABEL_TEMPLATE_HASH};
 use bundle_core::diagnostic::Finding;
+use bundle_core::policy::RawSignature;
 use bundle_core::review::{Class, ClassFact, Image, Kind, template_hash};
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::Looked;
+use bundle_trust::proof;
 use http_body_util::BodyExt as _;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -20,15 +26,37 @@ const KEY: &[u8] = b"stamp key";
 const OWN: &str = "system:serviceaccount:bundle-system:bundle-webhook";
 const DIGEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
-/// A cluster in which ana may use the class `plain`, and the BundleDeployment that there is.
+/// A cluster in which ana may use the classes `plain` and `strict`, and the BundleDeployment that there is.
 #[derive(Default)]
 struct Fake {
     deployment: Option<Value>,
     questions: AtomicUsize,
+    /// How often the registry was asked.
+    looks: AtomicUsize,
     /// The registry never answers.
     stalled: AtomicBool,
     /// The policies were not read yet.
     early: bool,
+    world: Mutex<World>,
+    examinations: proof::Memory,
+}
+
+/// What changes under reviews.
+struct World {
+    policies: (Policies, u64),
+    /// What the registry says of signatures; nothing at all where it is an error.
+    signatures: Result<Vec<RawSignature>, Finding>,
+    now: Timestamp,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self {
+            policies: (Policies::default(), 1),
+            signatures: Ok(Vec::new()),
+            now: Timestamp::constant(1_800_000_000, 0),
+        }
+    }
 }
 
 impl Lookups for Arc<Fake> {
@@ -39,7 +67,7 @@ impl Lookups for Arc<Fake> {
         with(KEY)
     }
     fn policies(&self) -> Option<(Policies, u64)> {
-        (!self.early).then(|| (Policies::default(), 1))
+        (!self.early).then(|| self.world.lock().unwrap().policies.clone())
     }
     fn server(&self) -> Option<ServerVersion> {
         ServerVersion::parse("v1.36.0").ok()
@@ -48,16 +76,18 @@ impl Lookups for Arc<Fake> {
         Some(OWN.to_owned())
     }
     async fn class(&self, name: &str) -> ClassFact {
-        if name != "plain" {
-            return ClassFact::Unknown;
-        }
-        let spec = json!({"provisioner": "core.rukpak.io/plain", "serviceAccount": {"namespace": "bundle-system", "name": "installer"}});
+        let signatures = match name {
+            "plain" => "IfPolicy",
+            "strict" => "Required",
+            _ => return ClassFact::Unknown,
+        };
+        let spec = json!({"signatures": signatures, "provisioner": "core.rukpak.io/plain", "serviceAccount": {"namespace": "bundle-system", "name": "installer"}});
         ClassFact::Known(Box::new(Class::parse(name, &spec).unwrap()))
     }
     async fn may(&self, user: &UserInfo, right: &Right) -> Result<bool, Finding> {
         self.questions.fetch_add(1, Ordering::SeqCst);
         assert_eq!(right.namespace, "bundle-system");
-        Ok(user.username == "ana" && right.name == "plain")
+        Ok(user.username == "ana" && ["plain", "strict"].contains(&right.name.as_str()))
     }
     async fn deployment(&self, _name: &str) -> Result<Option<Value>, Finding> {
         Ok(self.deployment.clone())
@@ -65,15 +95,31 @@ impl Lookups for Arc<Fake> {
     async fn immutable(&self, _name: &str) -> Result<Option<bool>, Finding> {
         Ok(Some(true))
     }
-    async fn look(&self, image: &Image, _signatures: bool) -> Result<Looked, Finding> {
+    fn now(&self) -> Timestamp {
+        self.world.lock().unwrap().now
+    }
+    fn examinations(&self) -> &proof::Memory {
+        &self.examinations
+    }
+    async fn look(&self, image: &Image, signatures: bool) -> Result<Looked, Finding> {
         self.questions.fetch_add(1, Ordering::SeqCst);
+        self.looks.fetch_add(1, Ordering::SeqCst);
         if self.stalled.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
+        // As long as an answer takes: whoever asks the same comes meanwhile.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        let found = self.world.lock().unwrap().signatures.clone()?;
+        let digest = || DIGEST.parse().unwrap();
         Ok(Looked {
-            pinned: image.reference.pin(DIGEST.parse().unwrap()),
+            pinned: image
+                .reference
+                .pinned()
+                .unwrap_or_else(|| image.reference.pin(digest())),
             annotations: std::collections::BTreeMap::new(),
-            signatures: Ok(Vec::new()),
+            signatures: Ok(if signatures { found } else { Vec::new() }),
         })
     }
 }

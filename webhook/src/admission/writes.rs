@@ -4,12 +4,13 @@
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::review::text::{self, Refusal};
 use bundle_core::review::{
-    Kind, Needs, Requester, Stamping, Standing, Subject, Verdict, judge, needs,
+    Kind, Requester, Stamping, Standing, Subject, Verdict, judge, may_look, needs,
 };
 use bundle_oci::registry::Looked;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::lookups::Content;
 use super::memory::{self, ImageKey};
 use super::review::{Request, UserInfo};
 use super::stamping::{self, MadeFor};
@@ -146,69 +147,70 @@ impl<L: Lookups> Admission<L> {
             .with_stamp_key(|key| made_for.asked_for(key, bundle, &deployment))
     }
 
-    /// Gathers what is needed, and judges.
+    /// Gathers what is needed, and judges, within the time that there is.
     async fn judged(&self, subject: &Subject<'_>, user: &UserInfo, until: Instant) -> Verdict {
+        let weighing = Box::pin(self.weighed(subject, user));
+        tokio::time::timeout_at(until, weighing)
+            .await
+            .unwrap_or_else(|_| {
+                Verdict::CannotTell(
+                    Finding::error(
+                        codes::review::DEADLINE,
+                        format!("the review did not finish within {:?}", self.deadline),
+                    )
+                    .hint("try again; nothing was decided, and nothing is remembered")
+                    .into(),
+                )
+            })
+    }
+
+    async fn weighed(&self, subject: &Subject<'_>, user: &UserInfo) -> Verdict {
         let needs = needs(subject);
-        let image_key = match (&needs.image, self.lookups.policies()) {
-            (Some(image), Some((_, generation))) => ImageKey::of(image, generation),
-            _ => None,
+        let gathered = lookups::gather(&self.lookups, user, &needs).await;
+        let unseen = gathered.facts(&Content::NotAsked);
+        let image = match &needs.image {
+            Some(image) if may_look(subject, &unseen) => image,
+            _ => return judge(subject, &unseen),
         };
-        let remembered = match &image_key {
-            Some(key) => self.memory.image(key).await,
-            None => None,
+        // Once for the whole review, and after everything that had to be waited for.
+        let (policies, generation) = match lookups::matching(&self.lookups, image) {
+            Ok(known) => known,
+            Err(why) => {
+                return judge(subject, &gathered.facts(&Content::PoliciesUnknown(why)));
+            }
         };
-        let carried = match (&needs.image, &remembered) {
-            (Some(image), None) => carried::looked(subject.new, image),
-            _ => None,
+        let judged = |looked: &Result<Looked, Finding>| {
+            let content = Content::Seen {
+                looked,
+                policies: &policies,
+                examinations: self.lookups.examinations(),
+                now: self.lookups.now(),
+            };
+            judge(subject, &gathered.facts(&content))
         };
-        let refused = match carried {
-            Some(Ok(looked)) => {
-                let (verdict, _) = self
-                    .weighed(subject, user, &needs, Some(looked), until)
-                    .await;
+        let refused = match carried::looked(subject.new, image) {
+            Some(Err(why)) => Some(why),
+            Some(looked) => {
+                let verdict = judged(&looked);
                 // Whatever else it is, the registry may know more signatures than were brought along.
                 if matches!(verdict, Verdict::Admit { .. }) {
                     return verdict;
                 }
                 None
             }
-            Some(Err(why)) => Some(why),
             None => None,
         };
-        let (mut verdict, image) = self.weighed(subject, user, &needs, remembered, until).await;
-        if let (Verdict::Admit { .. }, Some(key), Some(Ok(looked))) = (&verdict, image_key, image)
-            && looked.signatures.is_ok()
-        {
-            self.memory.remember(key, looked).await;
+        let key = ImageKey::of(image, generation);
+        let asking = self.lookups.look(image, !policies.is_empty());
+        let looked = self.memory.look(key.as_ref(), asking).await;
+        let mut verdict = judged(&looked);
+        if let (false, Some(key)) = (matches!(verdict, Verdict::Admit { .. }), &key) {
+            self.memory.forget(key).await;
         }
         if let Some(why) = refused {
             carried::told(&mut verdict, why);
         }
         verdict
-    }
-
-    /// One judgement, and the image that it was about. `known` is the image, where nobody needs to be asked for it.
-    async fn weighed(
-        &self,
-        subject: &Subject<'_>,
-        user: &UserInfo,
-        needs: &Needs,
-        known: Option<Looked>,
-        until: Instant,
-    ) -> (Verdict, Option<Result<Looked, Finding>>) {
-        let gathering = lookups::gather(&self.lookups, user, subject, needs, known);
-        let Ok(gathered) = tokio::time::timeout_at(until, gathering).await else {
-            let verdict = Verdict::CannotTell(
-                Finding::error(
-                    codes::review::DEADLINE,
-                    format!("the review did not finish within {:?}", self.deadline),
-                )
-                .hint("try again; nothing was decided, and nothing is remembered")
-                .into(),
-            );
-            return (verdict, None);
-        };
-        (judge(subject, &gathered.facts()), gathered.image)
     }
 
     fn wanted(&self, stamping: Stamping, standings: &Standings<'_>) -> Option<String> {

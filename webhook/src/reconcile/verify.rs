@@ -8,7 +8,7 @@ use bundle_core::policy::{self, RawSignature, SignedBy, Signer, Unavailable};
 use bundle_core::reference::PinnedReference;
 use bundle_core::review::Class;
 use bundle_oci::registry::Client;
-use bundle_trust::proof::{self, Decided};
+use bundle_trust::proof::Decided;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -35,11 +35,11 @@ pub(super) async fn verify(
     }
     let stored = room.shared.policies.all();
     let policies = || stored.values().map(|policy| &**policy);
-    let now = jiff::Timestamp::now();
+    let (now, examinations) = (jiff::Timestamp::now(), &room.shared.examinations);
     let needed = policy::needs_signatures(pinned.reference(), policies());
     if needed
         && let Some(carried) = carried(bundle, &pinned)
-        && let Ok(decided) = proof::decide(
+        && let Ok(decided) = examinations.decide(
             pinned.clone(),
             &Ok(carried),
             policies(),
@@ -57,7 +57,8 @@ pub(super) async fn verify(
     } else {
         Ok(Vec::new())
     };
-    proof::decide(pinned, &signatures, policies(), class.signatures, now).map_err(|refusal| {
+    let decided = examinations.decide(pinned, &signatures, policies(), class.signatures, now);
+    decided.map_err(|refusal| {
         // A signature may be pushed later, and a policy may change: neither tells us by itself.
         Trouble::findings(
             reason::UNPACK_FAILED,

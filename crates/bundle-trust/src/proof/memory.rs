@@ -1,0 +1,249 @@
+//! Examinations that were made, so that the same signatures of the same digest are not examined again against the same keys and roots.
+//! Not here: decisions. They are made anew each time, by the policies as they are then, and cost next to nothing.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bundle_core::policy::{
+    ClassSignatures, Policy, RawSignature, Rejection, SignatureFound, Unavailable, Unread,
+};
+use bundle_core::reference::{Digest, PinnedReference};
+use jiff::{SignedDuration, Timestamp};
+use sha2::{Digest as _, Sha256};
+
+use super::{Decided, Examined, Loader, Refusal, conclude_examined};
+use crate::verify::{self, Against};
+
+/// Most examinations that are remembered.
+const MOST: usize = 4096;
+/// Most bytes that they may take, estimated from above.
+const WEIGHT: usize = 8 << 20;
+/// What is counted for each signature beside its texts.
+const EACH: usize = 512;
+/// Of certificates that did not hold, some do later: a log's time is no longer in the future, a key of it counts from today.
+const HEALS: SignedDuration = SignedDuration::from_mins(1);
+/// How far clocks may have been set back since an examination was made.
+const SLACK: SignedDuration = SignedDuration::from_mins(1);
+
+/// Everything that the result of an examination depends on but the time: digest, keys, roots, and every byte of the signatures.
+type Key = [u8; 32];
+
+/// Remembers examinations, within the time that their roots are good for. Bounded; whoever asks for one that is being made waits for it.
+#[derive(Default)]
+pub struct Memory(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    entries: HashMap<Key, Entry>,
+    order: VecDeque<Key>,
+    weight: usize,
+    made: u64,
+}
+
+struct Entry {
+    cell: Arc<OnceLock<Examination>>,
+    /// What it adds to the weight; 0 while it is being made.
+    weight: usize,
+}
+
+/// A result, and when it may be used.
+struct Examination {
+    from: Timestamp,
+    until: Timestamp,
+    found: Vec<SignatureFound>,
+}
+
+impl Examination {
+    fn make(
+        signatures: &[RawSignature],
+        digest: &Digest,
+        against: &Against,
+        now: Timestamp,
+    ) -> Self {
+        let found = verify::examine(signatures, digest, against);
+        let roots = against.roots.iter().filter_map(|root| root.valid_until());
+        let mut until = roots.min().unwrap_or(Timestamp::MAX);
+        if found.iter().any(may_heal) {
+            until = until.min(now.saturating_add(HEALS).unwrap_or(now));
+        }
+        Self {
+            from: now.saturating_sub(SLACK).unwrap_or(now),
+            until,
+            found,
+        }
+    }
+
+    fn is_good(&self, now: Timestamp) -> bool {
+        self.from <= now && now <= self.until
+    }
+}
+
+impl Memory {
+    /// As [`super::examine`], from memory where it can be.
+    pub fn examine<'a>(
+        &self,
+        reference: &PinnedReference,
+        signatures: &Result<Vec<RawSignature>, Unavailable>,
+        policies: impl IntoIterator<Item = &'a Policy>,
+        now: Timestamp,
+    ) -> Examined<'a> {
+        let (policies, against) = Loader::load(reference, policies, now);
+        let found = match signatures {
+            Ok(signatures) => Ok(self.found(signatures, reference.digest(), &against)),
+            Err(why) => Err(why.clone()),
+        };
+        Examined { policies, found }
+    }
+
+    /// As [`super::decide`], with the examination from memory where it can be.
+    pub fn decide<'a>(
+        &self,
+        reference: PinnedReference,
+        signatures: &Result<Vec<RawSignature>, Unavailable>,
+        policies: impl IntoIterator<Item = &'a Policy>,
+        class: ClassSignatures,
+        now: Timestamp,
+    ) -> Result<Decided<PinnedReference>, Refusal> {
+        let examined = self.examine(&reference, signatures, policies, now);
+        conclude_examined(reference, &examined, class)
+    }
+
+    /// How many examinations were really made.
+    pub fn made(&self) -> u64 {
+        self.known().made
+    }
+
+    fn found(
+        &self,
+        signatures: &[RawSignature],
+        digest: &Digest,
+        against: &Against,
+    ) -> Vec<SignatureFound> {
+        if signatures.is_empty() {
+            return Vec::new();
+        }
+        let key = key(signatures, digest, against);
+        let cell = self.cell(key, against.now);
+        let examination =
+            cell.get_or_init(|| Examination::make(signatures, digest, against, against.now));
+        self.settle(key, &cell, || {
+            let each = examination.found.iter().zip(signatures);
+            each.map(|(found, raw)| weight(found, raw)).sum()
+        });
+        examination.found.clone()
+    }
+
+    /// The place of an examination: a good one, one that is being made, or an empty one.
+    fn cell(&self, key: Key, now: Timestamp) -> Arc<OnceLock<Examination>> {
+        let mut known = self.known();
+        if let Some(entry) = known.entries.get(&key) {
+            if entry.cell.get().is_none_or(|made| made.is_good(now)) {
+                return Arc::clone(&entry.cell);
+            }
+            known.forget(&key);
+        }
+        let cell = Arc::new(OnceLock::new());
+        let entry = Entry {
+            cell: Arc::clone(&cell),
+            weight: 0,
+        };
+        known.entries.insert(key, entry);
+        known.order.push_back(key);
+        cell
+    }
+
+    /// Counts an examination that was made, and forgets the oldest where it is too much. The first who comes here does it.
+    fn settle(&self, key: Key, cell: &Arc<OnceLock<Examination>>, weight: impl FnOnce() -> usize) {
+        let mut known = self.known();
+        let Some(entry) = known.entries.get_mut(&key) else {
+            return;
+        };
+        if entry.weight > 0 || !Arc::ptr_eq(&entry.cell, cell) {
+            return;
+        }
+        entry.weight = weight().max(1);
+        known.weight += known.entries[&key].weight;
+        known.made += 1;
+        while known.weight > WEIGHT || known.entries.len() > MOST {
+            let Some(oldest) = known.order.pop_front() else {
+                return;
+            };
+            if let Some(entry) = known.entries.remove(&oldest) {
+                known.weight -= entry.weight;
+            }
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn forget(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.weight -= entry.weight;
+        }
+        self.order.retain(|kept| kept != key);
+    }
+}
+
+fn may_heal(found: &SignatureFound) -> bool {
+    matches!(found.0, Err(Rejection::Certificate { .. }))
+}
+
+fn weight(found: &SignatureFound, raw: &RawSignature) -> usize {
+    EACH + match &found.0 {
+        Ok(accepted) => {
+            let texts = accepted.annotations.iter();
+            texts
+                .map(|(key, value)| key.len() + value.len() + EACH / 4)
+                .sum()
+        }
+        // Its words may be those of the signature.
+        Err(_) => raw.bytes.len(),
+    }
+}
+
+fn key(signatures: &[RawSignature], digest: &Digest, against: &Against) -> Key {
+    let mut hasher = Sha256::new();
+    let mut part = |bytes: &[u8]| {
+        // Lengths first, so that nothing can be moved from one part to the next.
+        hasher.update((bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    };
+    part(digest.as_str().as_bytes());
+    part(&(against.keys.len() as u64).to_le_bytes());
+    for key in &against.keys {
+        part(key.id().as_str().as_bytes());
+    }
+    part(&(against.roots.len() as u64).to_le_bytes());
+    for root in &against.roots {
+        part(root.id().to_string().as_bytes());
+    }
+    for signature in signatures {
+        part(&signature.bytes);
+        part(signature.artifact_type.as_bytes());
+        part(&(signature.annotations.len() as u64).to_le_bytes());
+        for (name, value) in &signature.annotations {
+            part(name.as_bytes());
+            part(value.as_bytes());
+        }
+        match signature.unread {
+            None => part(b""),
+            Some(Unread::TooLarge { bytes, limit }) => {
+                part(b"large");
+                part(&bytes.to_le_bytes());
+                part(&limit.to_le_bytes());
+            }
+            Some(Unread::Beyond { limit }) => {
+                part(b"beyond");
+                part(&(limit as u64).to_le_bytes());
+            }
+        }
+    }
+    hasher.finalize().into()
+}
+
+#[cfg(test)]
+mod tests;

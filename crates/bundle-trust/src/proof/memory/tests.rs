@@ -1,0 +1,277 @@
+//! What is remembered, for how long, and that nothing else is answered by it.
+//! Not here: what the signatures are worth (verify), and who asks for them.
+
+use std::collections::BTreeMap;
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::reference::Reference;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::keys::{KeyKind, PrivateKey};
+use crate::sign;
+
+const ROOT: &str = include_str!("../../../testdata/keyless/trusted_root.json");
+const UNTIMED: &str = include_str!("../../../testdata/keyless/untimed.bundle.json");
+const DIGEST: &str = include_str!("../../../testdata/keyless/subject.txt");
+const NOW: Timestamp = Timestamp::constant(1_900_000_000, 0);
+
+type Found = Result<Vec<RawSignature>, Unavailable>;
+
+fn pinned(digest: &Digest) -> PinnedReference {
+    let reference: Reference = "registry.example.com/team/web:1".parse().unwrap();
+    reference.pin(digest.clone())
+}
+
+fn content() -> PinnedReference {
+    pinned(&Digest::of(b"content"))
+}
+
+fn signed(key: &PrivateKey, reference: &PinnedReference) -> RawSignature {
+    RawSignature {
+        bytes: sign::sign_digest(key, reference, &BTreeMap::new()).unwrap(),
+        artifact_type: sign::BUNDLE_MEDIA_TYPE.to_owned(),
+        ..RawSignature::default()
+    }
+}
+
+fn by_key(key: &PrivateKey) -> Policy {
+    let spec = json!({
+        "images": [{"glob": "registry.example.com/team/**"}],
+        "authorities": [{"name": "release", "key": {"data": key.public().to_pem()}}],
+    });
+    Policy::read("releases", &spec)
+}
+
+fn keyless(root: &str) -> Policy {
+    let spec = json!({
+        "images": [{"glob": "registry.example.com/team/**"}],
+        "authorities": [{"name": "workflow", "keyless": {
+            "identities": [{"issuerRegExp": "https://.*", "subjectRegExp": "https://github.com/example/.*"}],
+            "trustRoot": {"configMapRef": {"name": "root"}},
+        }}],
+    });
+    let map = bundle_core::policy::Named::Found(root.to_owned());
+    Policy::read("releases", &spec).with_config_maps(&BTreeMap::from([("root".to_owned(), map)]))
+}
+
+fn bundle(text: &str) -> RawSignature {
+    RawSignature {
+        bytes: text.into(),
+        artifact_type: sign::BUNDLE_MEDIA_TYPE.to_owned(),
+        ..RawSignature::default()
+    }
+}
+
+/// When the log took the fixture in.
+fn logged() -> Timestamp {
+    let made: Value = serde_json::from_str(UNTIMED).unwrap();
+    let at = &made["verificationMaterial"]["tlogEntries"][0]["integratedTime"];
+    Timestamp::from_second(at.as_str().unwrap().parse().unwrap()).unwrap()
+}
+
+fn lets_in(memory: &Memory, found: &Found, policies: &[Policy], now: Timestamp) -> bool {
+    let class = ClassSignatures::Required;
+    let decided = memory.decide(content(), found, policies, class, now);
+    assert_eq!(
+        decided,
+        super::super::decide(content(), found, policies, class, now)
+    );
+    decided.is_ok()
+}
+
+#[test]
+fn the_same_question_is_examined_once_and_any_other_anew() {
+    let (key, other) = (
+        PrivateKey::unwritten(KeyKind::EcdsaP256),
+        PrivateKey::unwritten(KeyKind::EcdsaP256),
+    );
+    let memory = Memory::default();
+    let found: Found = Ok(vec![signed(&key, &content())]);
+    for _ in 0..3 {
+        assert!(lets_in(&memory, &found, &[by_key(&key)], NOW));
+    }
+    assert_eq!(memory.made(), 1);
+    // Policies that are gone, or name another key: the decision follows at once.
+    assert!(!lets_in(&memory, &found, &[], NOW));
+    assert!(!lets_in(&memory, &found, &[by_key(&other)], NOW));
+    assert_eq!(memory.made(), 3);
+    // Another digest under the same name, signatures of which one byte, the annotations or the type differ.
+    let replayed = memory.decide(
+        pinned(&Digest::of(b"other")),
+        &found,
+        &[by_key(&key)],
+        ClassSignatures::Required,
+        NOW,
+    );
+    assert!(replayed.is_err());
+    for change in [
+        (|raw| raw.bytes.push(b' ')) as fn(&mut RawSignature),
+        |raw| raw.artifact_type.push('x'),
+        |raw| drop(raw.annotations.insert("a".into(), "b".into())),
+        |raw| raw.unread = Some(Unread::Beyond { limit: 1 }),
+    ] {
+        let before = memory.made();
+        let mut changed = found.clone().unwrap();
+        change(&mut changed[0]);
+        lets_in(&memory, &Ok(changed), &[by_key(&key)], NOW);
+        assert_eq!(memory.made(), before + 1);
+    }
+    assert!(lets_in(&memory, &found, &[by_key(&key)], NOW));
+}
+
+#[test]
+fn what_could_not_be_looked_up_is_asked_each_time() {
+    let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let memory = Memory::default();
+    let down = Unavailable(Finding::error(codes::registry::UNREACHABLE, "no answer"));
+    for _ in 0..2 {
+        let decided = memory.decide(
+            content(),
+            &Err(down.clone()),
+            &[by_key(&key)],
+            ClassSignatures::IfPolicy,
+            NOW,
+        );
+        assert!(decided.unwrap_err().cannot_tell);
+    }
+    assert_eq!(memory.made(), 0);
+    assert!(lets_in(
+        &memory,
+        &Ok(vec![signed(&key, &content())]),
+        &[by_key(&key)],
+        NOW
+    ));
+}
+
+#[test]
+fn a_root_that_ends_takes_what_was_examined_under_it_along() {
+    let end = logged() + SignedDuration::from_hours(2);
+    let mut root: Value = serde_json::from_str(ROOT).unwrap();
+    root["tlogs"][0]["publicKey"]["validFor"]["end"] = end.to_string().into();
+    let policies = [keyless(&root.to_string())];
+    let reference = pinned(&DIGEST.trim().parse().unwrap());
+    let memory = Memory::default();
+    let decide = |now| {
+        let class = ClassSignatures::IfPolicy;
+        memory.decide(
+            reference.clone(),
+            &Ok(vec![bundle(UNTIMED)]),
+            &policies,
+            class,
+            now,
+        )
+    };
+    decide(end - SignedDuration::from_hours(1)).unwrap();
+    decide(end).unwrap();
+    assert_eq!(memory.made(), 1);
+    let refusal = decide(end + SignedDuration::from_secs(1)).unwrap_err();
+    assert!(!refusal.cannot_tell);
+    assert!(
+        refusal.findings.to_string().contains("it has expired"),
+        "{}",
+        refusal.findings
+    );
+    // Under no root at all, since it has ended.
+    assert_eq!(memory.made(), 2);
+    // Another root with the same name: nothing that held under the first one counts.
+    let other = [keyless(&ROOT.replace("2020-01-01", "2020-01-02"))];
+    let class = ClassSignatures::IfPolicy;
+    let under_other = memory.decide(reference, &Ok(vec![bundle(UNTIMED)]), &other, class, end);
+    under_other.unwrap();
+    assert_eq!(memory.made(), 3);
+}
+
+#[test]
+fn what_time_may_heal_is_looked_at_again() {
+    let policies = [keyless(ROOT)];
+    let reference = pinned(&DIGEST.trim().parse().unwrap());
+    let memory = Memory::default();
+    let decide = |now| {
+        let class = ClassSignatures::IfPolicy;
+        memory.decide(
+            reference.clone(),
+            &Ok(vec![bundle(UNTIMED)]),
+            &policies,
+            class,
+            now,
+        )
+    };
+    // The log's time is still to come.
+    let early = logged() - SignedDuration::from_secs(30);
+    decide(early).unwrap_err();
+    decide(early).unwrap_err();
+    assert_eq!(memory.made(), 1);
+    decide(logged() + SignedDuration::from_mins(2)).unwrap();
+    // A clock that is set back knows nothing of it.
+    decide(early).unwrap_err();
+    assert_eq!(memory.made(), 3);
+}
+
+#[test]
+fn many_who_ask_at_once_wait_for_one() {
+    let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let memory = Memory::default();
+    let found: Found = Ok((0..20).map(|_| signed(&key, &content())).collect());
+    let policies = [by_key(&key)];
+    let start = std::sync::Barrier::new(16);
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                start.wait();
+                let class = ClassSignatures::Required;
+                memory
+                    .decide(content(), &found, &policies, class, NOW)
+                    .unwrap();
+            });
+        }
+    });
+    assert_eq!(memory.made(), 1);
+}
+
+#[test]
+fn the_oldest_goes_where_it_is_too_much() {
+    let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let memory = Memory::default();
+    let policies = [by_key(&key)];
+    let large = |number: usize| -> Found {
+        Ok(vec![RawSignature {
+            bytes: format!("{number}{}", "x".repeat(1_000_000)).into(),
+            ..RawSignature::default()
+        }])
+    };
+    for number in 0..20 {
+        lets_in(&memory, &large(number), &policies, NOW);
+        let known = memory.known();
+        assert!(known.weight <= WEIGHT);
+        assert_eq!(known.entries.len(), known.order.len());
+        let weights: usize = known.entries.values().map(|entry| entry.weight).sum();
+        assert_eq!(known.weight, weights);
+    }
+    assert_eq!(memory.made(), 20);
+    lets_in(&memory, &large(19), &policies, NOW);
+    assert_eq!(memory.made(), 20);
+    lets_in(&memory, &large(0), &policies, NOW);
+    assert_eq!(memory.made(), 21);
+}
+
+#[test]
+fn when_time_alone_changes_a_policy() {
+    let hour = SignedDuration::from_hours(1);
+    let (from, until) = (NOW, NOW + hour);
+    let mut root: Value = serde_json::from_str(ROOT).unwrap();
+    root["tlogs"][0]["publicKey"]["validFor"] =
+        json!({"start": from.to_string(), "end": until.to_string()});
+    let policy = keyless(&root.to_string());
+    let changes = |now| super::super::changes_after(&policy, now);
+    let is_ready = |now| super::super::problems(&policy, now).0.is_empty();
+    assert_eq!(changes(from - hour), Some(from));
+    assert!(!is_ready(from - hour) && is_ready(from));
+    let end = changes(from).unwrap();
+    assert!(is_ready(until) && !is_ready(end));
+    assert_eq!(end, until + SignedDuration::from_nanos(1));
+    assert_eq!(
+        super::super::changes_after(&by_key(&PrivateKey::unwritten(KeyKind::Ed25519)), from),
+        None
+    );
+}

@@ -1,0 +1,256 @@
+//! What is remembered of signatures between reviews, and that nothing of it outlives what it was concluded from.
+//! Not here: what signatures are worth, and the memory of examinations itself (bundle_trust).
+
+use std::collections::BTreeMap;
+
+use bundle_core::diagnostic::codes;
+use bundle_core::policy::{Named, Policy};
+use bundle_core::reference::{Digest, Reference};
+use bundle_trust::keys::{KeyKind, Password, PrivateKey, generate, load_private};
+use bundle_trust::{carried, sign};
+use jiff::SignedDuration;
+
+use super::*;
+
+const MANIFEST: &str = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.oci.empty.v1+json","digest":"sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","size":2},"layers":[]}"#;
+const ROOT: &str =
+    include_str!("../../../../crates/bundle-trust/testdata/keyless/trusted_root.json");
+const UNTIMED: &str =
+    include_str!("../../../../crates/bundle-trust/testdata/keyless/untimed.bundle.json");
+const SUBJECT: &str = include_str!("../../../../crates/bundle-trust/testdata/keyless/subject.txt");
+
+fn key() -> PrivateKey {
+    let password = Password::new("fixture".to_owned());
+    let files = generate(KeyKind::EcdsaP256, &password).unwrap();
+    load_private(&files.private_pem, &password).unwrap()
+}
+
+fn content() -> String {
+    let digest = Digest::of(MANIFEST.as_bytes());
+    format!("registry.example.com/web@{digest}")
+}
+
+fn signed(key: &PrivateKey) -> RawSignature {
+    let reference: Reference = content().parse().unwrap();
+    let payload = sign::signed(&reference.pinned().unwrap(), &BTreeMap::new()).unwrap();
+    RawSignature {
+        bytes: sign::bundle(key, &payload).unwrap(),
+        artifact_type: sign::BUNDLE_MEDIA_TYPE.to_owned(),
+        ..RawSignature::default()
+    }
+}
+
+fn policy(authority: &Value) -> Policy {
+    let spec = json!({"images": [{"glob": "registry.example.com/**"}], "authorities": [authority]});
+    Policy::parse("releases", &spec).unwrap()
+}
+
+fn by_key(key: &PrivateKey) -> Policy {
+    policy(&json!({"name": "release", "key": {"data": key.public().to_pem()}}))
+}
+
+/// The key is in a Secret, which was found like this.
+fn by_secret(found: Named) -> Policy {
+    policy(&json!({"name": "release", "key": {"secretRef": {"name": "release"}}}))
+        .with_secrets(&BTreeMap::from([("release".to_owned(), found)]))
+}
+
+fn keyless(root: &Value) -> Policy {
+    let found = Named::Found(root.to_string());
+    policy(&json!({"name": "workflow", "keyless": {
+        "identities": [{"issuer": "https://token.actions.githubusercontent.com", "subjectRegExp": "https://github.com/example/.*"}],
+        "trustRoot": {"configMapRef": {"name": "root"}},
+    }}))
+    .with_config_maps(&BTreeMap::from([("root".to_owned(), found)]))
+}
+
+fn bundle_of(reference: &str, class: &str) -> Value {
+    let mut bundle = bundle();
+    bundle["spec"]["source"]["image"]["ref"] = reference.into();
+    bundle["spec"]["provisionerClassName"] = class.into();
+    bundle
+}
+
+impl Server {
+    fn set_policies(&self, policies: impl IntoIterator<Item = Policy>) {
+        let policies = policies.into_iter();
+        let named = policies.map(|policy| (policy.name().to_owned(), Arc::new(policy)));
+        let mut world = self.fake.world.lock().unwrap();
+        world.policies = (Arc::new(named.collect()), world.policies.1 + 1);
+    }
+
+    fn set_signatures(&self, signatures: Result<Vec<RawSignature>, Finding>) {
+        self.fake.world.lock().unwrap().signatures = signatures;
+    }
+
+    /// The first code of the refusal; empty where it is let in.
+    async fn code(&self, object: &Value) -> String {
+        let (answer, _) = self.write("ana", None, object).await;
+        if answer["allowed"] == true {
+            return String::new();
+        }
+        let code = &answer["status"]["details"]["causes"][0]["reason"];
+        code.as_str().unwrap().to_owned()
+    }
+
+    fn looks(&self) -> usize {
+        self.fake.looks.swap(0, Ordering::SeqCst)
+    }
+}
+
+fn id(code: bundle_core::diagnostic::Code) -> &'static str {
+    code.id
+}
+
+#[tokio::test]
+async fn a_policy_that_changes_or_goes_takes_effect_on_the_next_review() {
+    let server = server(Fake::default());
+    let (key, other) = (key(), key());
+    let object = bundle_of(&content(), "strict");
+    server.set_policies([by_key(&key)]);
+    server.set_signatures(Ok(vec![signed(&key)]));
+    for _ in 0..3 {
+        assert_eq!(server.code(&object).await, "");
+    }
+    assert_eq!((server.looks(), server.fake.examinations.made()), (1, 1));
+
+    server.set_policies([by_key(&other)]);
+    assert_eq!(server.code(&object).await, id(codes::trust::NOT_ACCEPTED));
+    server.set_policies([]);
+    assert_eq!(server.code(&object).await, id(codes::trust::NO_POLICY));
+    server.set_policies([by_key(&key)]);
+    assert_eq!(server.code(&object).await, "");
+}
+
+#[tokio::test]
+async fn a_secret_that_changes_goes_or_cannot_be_read_takes_effect_on_the_next_review() {
+    let server = server(Fake::default());
+    let (key, other) = (key(), key());
+    let object = bundle_of(&content(), "plain");
+    server.set_signatures(Ok(vec![signed(&key)]));
+    let down = Finding::error(codes::cluster::UNREACHABLE, "no answer");
+    for (found, expected) in [
+        (Named::Found(key.public().to_pem()), ""),
+        (
+            Named::Found(other.public().to_pem()),
+            id(codes::trust::NOT_ACCEPTED),
+        ),
+        (
+            Named::Missing("gone".to_owned()),
+            id(codes::trust::POLICY_UNREADABLE),
+        ),
+        (Named::Unavailable(down), id(codes::trust::CANNOT_TELL)),
+        (Named::Found(key.public().to_pem()), ""),
+    ] {
+        server.set_policies([by_secret(found)]);
+        assert_eq!(server.code(&object).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_told_is_asked_again_and_so_is_what_is_not_signed_yet() {
+    let server = server(Fake::default());
+    let key = key();
+    let object = bundle_of(&content(), "plain");
+    server.set_policies([by_key(&key)]);
+    server.set_signatures(Err(Finding::error(
+        codes::registry::UNREACHABLE,
+        "no answer",
+    )));
+    for _ in 0..2 {
+        let (answer, _) = server.write("ana", None, &object).await;
+        assert_eq!(answer["status"]["code"], 503, "{answer}");
+        assert_eq!(server.looks(), 1);
+    }
+    server.set_signatures(Ok(Vec::new()));
+    for _ in 0..2 {
+        assert_eq!(server.code(&object).await, id(codes::trust::UNSIGNED));
+        assert_eq!(server.looks(), 1);
+    }
+    server.set_signatures(Ok(vec![signed(&key)]));
+    assert_eq!(server.code(&object).await, "");
+    assert_eq!(server.looks(), 1);
+    assert_eq!(server.code(&object).await, "");
+    assert_eq!(server.looks(), 0);
+}
+
+#[tokio::test]
+async fn a_root_that_ends_ends_what_was_let_in_under_it() {
+    let server = server(Fake::default());
+    let made: Value = serde_json::from_str(UNTIMED).unwrap();
+    let logged = &made["verificationMaterial"]["tlogEntries"][0]["integratedTime"];
+    let logged = Timestamp::from_second(logged.as_str().unwrap().parse().unwrap()).unwrap();
+    let end = logged + SignedDuration::from_hours(1);
+    let mut root: Value = serde_json::from_str(ROOT).unwrap();
+    root["tlogs"][0]["publicKey"]["validFor"]["end"] = end.to_string().into();
+    let object = bundle_of(
+        &format!("registry.example.com/web@{}", SUBJECT.trim()),
+        "plain",
+    );
+    server.set_policies([keyless(&root)]);
+    server.set_signatures(Ok(vec![RawSignature {
+        bytes: UNTIMED.into(),
+        artifact_type: sign::BUNDLE_MEDIA_TYPE.to_owned(),
+        ..RawSignature::default()
+    }]));
+    let at = |now| server.fake.world.lock().unwrap().now = now;
+    at(end);
+    assert_eq!(server.code(&object).await, "");
+    at(end + SignedDuration::from_secs(1));
+    // The image is still remembered, and the policies are the same.
+    assert_eq!(
+        server.code(&object).await,
+        id(codes::trust::POLICY_UNREADABLE)
+    );
+    assert_eq!(server.looks(), 1);
+}
+
+#[tokio::test]
+async fn a_hundred_reviews_of_one_digest_make_one_look_and_one_examination() {
+    let server = server(Fake::default());
+    let key = key();
+    server.set_policies([by_key(&key)]);
+    server.set_signatures(Ok(vec![signed(&key)]));
+    let object = bundle_of(&content(), "strict");
+    let reviews = (0..100).map(|number| {
+        let mut object = object.clone();
+        object["metadata"]["name"] = format!("web-{number}").into();
+        let server = &server;
+        async move { server.code(&object).await }
+    });
+    let codes = futures::future::join_all(reviews).await;
+    assert_eq!(codes, vec![String::new(); 100]);
+    assert_eq!((server.looks(), server.fake.examinations.made()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_proof_spares_the_look_and_one_that_is_not_enough_asks_no_right_twice() {
+    const PROOF: &str = bundle_api::names::ANNOTATION_PROOF;
+    let server = server(Fake::default());
+    let (key, other) = (key(), key());
+    server.set_policies([by_key(&key)]);
+    server.set_signatures(Ok(vec![signed(&key)]));
+    let carrying = |by: &PrivateKey| {
+        let mut object = bundle_of(&content(), "strict");
+        let proof = carried::encode(MANIFEST.as_bytes(), &[signed(by)]).unwrap();
+        object["metadata"]["annotations"] = json!({ PROOF: proof });
+        object
+    };
+    assert_eq!(server.code(&carrying(&key)).await, "");
+    assert_eq!((server.looks(), server.questions()), (0, 1));
+    assert_eq!(server.code(&carrying(&other)).await, "");
+    assert_eq!((server.looks(), server.questions()), (1, 2));
+    // A proof that is none is told, and changes nothing.
+    let mut damaged = carrying(&key);
+    damaged["metadata"]["annotations"][PROOF] = "%%%".into();
+    let (answer, _) = server.write("ana", None, &damaged).await;
+    assert_eq!(answer["allowed"], true);
+    let warnings = answer["warnings"].to_string();
+    assert!(warnings.contains("BUNDLE-TRUST-016"), "{warnings}");
+    // What was carried is never what the registry said: without the proof, and without the signature, it is refused.
+    server.set_policies([by_key(&key)]);
+    server.set_signatures(Ok(Vec::new()));
+    assert_eq!(server.code(&carrying(&key)).await, "");
+    let bare = bundle_of(&content(), "strict");
+    assert_eq!(server.code(&bare).await, id(codes::trust::UNSIGNED));
+}
