@@ -2,6 +2,7 @@
 //! Not here: what they mean (bundle-core), or the watches of the reconciler.
 
 mod follow;
+mod named;
 mod policies;
 mod standing;
 

@@ -1,4 +1,4 @@
-//! SignaturePolicies on their shelf, with the keys of the Secrets and the trust roots of the ConfigMaps that they name; looked up again from time to time.
+//! SignaturePolicies on their shelf, with the keys of the Secrets and the trust roots of the ConfigMaps that they name; looked up again when those change.
 //! Not here: what a policy means (bundle_core::policy).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,8 @@ use super::follow::{Follower, Specs};
 use crate::readiness::Gate;
 use crate::shared::Shared;
 
-/// How often the Secrets and ConfigMaps are read again. They are few and read by name: the pod may not list Secrets.
+/// How often the Secrets and ConfigMaps are read again, should a watch have missed something. They are few and read by name: the pod may not list
+/// Secrets.
 const NAMED_AGAIN: Duration = Duration::from_secs(15);
 /// After one could not be read.
 const NAMED_SOON: Duration = Duration::from_secs(2);
@@ -67,6 +68,7 @@ impl Found {
 pub(crate) async fn policies(shared: Arc<Shared>, shutdown: CancellationToken) {
     let mut follower = Follower::new(shared.client(), "SignaturePolicy", "signaturepolicies");
     let mut specs: Option<Specs> = None;
+    let mut watched = super::named::Watched::new(shared.client(), &shared.settings.namespace);
     let mut again = None;
     loop {
         let pause = async {
@@ -78,6 +80,7 @@ pub(crate) async fn policies(shared: Arc<Shared>, shutdown: CancellationToken) {
         tokio::select! {
             () = shutdown.cancelled() => return,
             next = follower.next() => specs = Some(next),
+            () = watched.changed() => {}
             () = pause => {}
         }
         let Some(specs) = &specs else { continue };
@@ -87,6 +90,10 @@ pub(crate) async fn policies(shared: Arc<Shared>, shutdown: CancellationToken) {
             .collect();
         let found = Found::look_up(&shared, &policies).await;
         again = found.again();
+        watched.watch(
+            found.secrets.keys().cloned().collect(),
+            found.config_maps.keys().cloned().collect(),
+        );
         let read = completed(policies, &found);
         let unreadable = read
             .values()

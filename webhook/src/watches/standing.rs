@@ -2,6 +2,7 @@
 //! Not here: what makes one unusable (bundle-core); nothing reads this status to decide.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bundle_api::names::{API_VERSION, GROUP, STATUS_MANAGER, VERSION, condition};
 use bundle_core::diagnostic::{Finding, Findings};
@@ -16,6 +17,11 @@ use serde_json::{Value, json};
 
 use super::policies::Found;
 use crate::shared::Shared;
+
+/// How long a change that time alone brings may stay untold after a clock was set.
+const AT_LATEST: Duration = Duration::from_mins(10);
+/// The end of a root itself still counts.
+const AFTER: Duration = Duration::from_millis(100);
 
 /// What `Ready` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,11 +44,23 @@ pub(crate) async fn tell(shared: Arc<Shared>) {
         let names = shared.policies.all();
         let all = names.keys().cloned();
         each(&shared, "SignaturePolicy", "signaturepolicies", all).await;
+        let now = Timestamp::now();
+        let soonest = names
+            .values()
+            .filter_map(|policy| proof::changes_after(policy, now))
+            .min();
         tokio::select! {
             changed = classes.changed() => if changed.is_err() { return },
             changed = policies.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(until(soonest, now)) => {}
         }
     }
+}
+
+/// How long to wait for a time at which a trust root begins to count or ends. Looked at again before long in any case: clocks are set.
+fn until(at: Option<Timestamp>, now: Timestamp) -> Duration {
+    let wait = at.and_then(|at| Duration::try_from(at.duration_since(now)).ok());
+    wait.map_or(AT_LATEST, |wait| wait + AFTER).min(AT_LATEST)
 }
 
 async fn each(
@@ -204,6 +222,19 @@ mod tests {
             "2027-01-15T08:00:00Z"
         );
         assert_eq!(status(&written, Some(3), &standing, NOW), None);
+    }
+
+    #[test]
+    fn the_end_of_a_root_is_waited_for_and_no_clock_is_trusted_for_long() {
+        let in_a_minute = NOW + jiff::SignedDuration::from_mins(1);
+        assert_eq!(
+            until(Some(in_a_minute), NOW),
+            Duration::from_mins(1) + AFTER
+        );
+        let in_a_year = NOW + jiff::SignedDuration::from_hours(24 * 365);
+        for at in [None, Some(in_a_year)] {
+            assert_eq!(until(at, NOW), AT_LATEST);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use bundle_core::policy::{RawSignature, Unavailable};
 use bundle_core::reference::{PinnedReference, Reference};
 
 use super::{Client, RegistryError};
+use crate::manifest::Manifest;
 
 /// What an image looks like from outside.
 #[derive(Debug, Clone)]
@@ -17,6 +18,22 @@ pub struct Looked {
     pub annotations: BTreeMap<String, String>,
     /// What lies beside it, or why that is not known. Empty where nobody asked.
     pub signatures: Result<Vec<RawSignature>, Unavailable>,
+}
+
+impl Looked {
+    /// What somebody else has brought along of `pinned`: its manifest, whose digest they have compared, and signatures. The error is one sentence.
+    pub fn brought(
+        pinned: PinnedReference,
+        manifest: Vec<u8>,
+        signatures: Vec<RawSignature>,
+    ) -> Result<Self, String> {
+        let manifest = Manifest::parse(manifest.into(), None)?;
+        Ok(Self {
+            pinned,
+            annotations: manifest.annotations,
+            signatures: Ok(signatures),
+        })
+    }
 }
 
 impl Client {

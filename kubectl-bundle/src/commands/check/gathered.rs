@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use bundle_core::diagnostic::Finding;
 use bundle_core::package;
-use bundle_core::policy::{RawSignature, Unavailable};
-use bundle_core::reference::PinnedReference;
 use bundle_core::review::{Answer, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts};
+use bundle_oci::registry::Looked;
 use bundle_trust::proof;
 
 use super::lookup::Lookup;
@@ -21,58 +20,41 @@ pub(super) struct Gathered {
     pub(super) may_approve: Option<Answer>,
     pub(super) deployment: Option<DeploymentFact>,
     pub(super) config_maps: BTreeMap<String, ConfigMapFact>,
-    pub(super) image: Option<Looked>,
-}
-
-/// What the registry said about an image.
-pub(super) enum Looked {
-    Unavailable(Finding),
-    Found(Box<Seen>),
-}
-
-/// An image that was looked at.
-pub(super) struct Seen {
-    pub(super) pinned: PinnedReference,
-    pub(super) package: Result<Box<package::Facts>, Finding>,
-    pub(super) signatures: Result<Vec<RawSignature>, Unavailable>,
 }
 
 impl Gathered {
-    /// As the judge wants them.
-    pub(super) fn facts(self, lookup: &Lookup) -> Facts<'_> {
+    /// As the judge wants them, with what was seen of the image, if anybody looked.
+    pub(super) fn facts<'a>(
+        &self,
+        lookup: &'a Lookup,
+        looked: Option<&Result<Looked, Finding>>,
+    ) -> Facts<'a> {
         let mut facts = Facts {
             requester: lookup.requester.clone(),
-            classes: self.classes,
-            may_use: self.may_use,
-            may_impersonate: self.may_impersonate,
-            may_approve: self.may_approve,
-            deployment: self.deployment,
-            config_maps: self.config_maps,
+            classes: self.classes.clone(),
+            may_use: self.may_use.clone(),
+            may_impersonate: self.may_impersonate.clone(),
+            may_approve: self.may_approve.clone(),
+            deployment: self.deployment.clone(),
+            config_maps: self.config_maps.clone(),
             server: lookup.server.clone(),
             system_namespace: lookup.system_namespace.clone(),
             ..Facts::default()
         };
-        match self.image {
-            None => {}
-            Some(Looked::Unavailable(finding)) => match &lookup.policies {
-                Ok(policies) => {
-                    facts.content = ContentFact::Unavailable(finding);
-                    facts.policies = proof::unexamined(policies, lookup.now);
-                }
-                Err(_) => facts.content = ContentFact::PoliciesUnknown(finding),
-            },
-            Some(Looked::Found(seen)) => {
-                let Seen {
-                    pinned,
-                    package,
-                    signatures,
-                } = *seen;
-                let policies = lookup.policies.as_deref().unwrap_or_default();
-                let examined = proof::examine(&pinned, &signatures, policies, lookup.now);
+        match (looked, &lookup.policies) {
+            (None, _) => {}
+            (Some(_), Err(why)) => facts.content = ContentFact::PoliciesUnknown(why.clone()),
+            (Some(Err(why)), Ok(policies)) => {
+                facts.content = ContentFact::Unavailable(why.clone());
+                facts.policies = proof::unexamined(policies, lookup.now);
+            }
+            (Some(Ok(looked)), Ok(policies)) => {
+                let examined =
+                    proof::examine(&looked.pinned, &looked.signatures, policies, lookup.now);
                 facts.policies = examined.policies;
                 facts.content = ContentFact::Found {
-                    pinned,
-                    package,
+                    pinned: looked.pinned.clone(),
+                    package: package::Facts::from_annotations(&looked.annotations).map(Box::new),
                     signatures: examined.found,
                 };
             }

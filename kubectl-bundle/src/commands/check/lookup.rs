@@ -3,20 +3,19 @@
 
 use bundle_api::{BundleDeployment, ProvisionerClass, SignaturePolicy};
 use bundle_core::diagnostic::{Code, Finding, codes};
-use bundle_core::package;
-use bundle_core::policy::{Policy, Unavailable};
+use bundle_core::policy::Policy;
 use bundle_core::review::{
     Class, ClassFact, ConfigMapFact, DeploymentFact, Image, Kind, Needs, Requester,
 };
 use bundle_core::version::ServerVersion;
-use bundle_oci::registry::Client;
+use bundle_oci::registry::{Client, Looked};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use serde_json::Value;
 
 use super::Online;
-use super::gathered::{Gathered, Looked, Seen};
+use super::gathered::Gathered;
 use super::identity::{Question, may, whoami};
 use super::named;
 use crate::cluster::Cluster;
@@ -155,9 +154,6 @@ impl Lookup {
                 .config_maps
                 .insert(name.clone(), self.config_map(name).await);
         }
-        if let Some(image) = &needs.image {
-            gathered.image = Some(self.image(image).await);
-        }
         gathered
     }
 
@@ -208,35 +204,12 @@ impl Lookup {
         }
     }
 
-    async fn image(&self, image: &Image) -> Looked {
-        let policies = match &self.policies {
-            Ok(policies) => policies,
-            Err(finding) => return Looked::Unavailable(finding.clone()),
-        };
-        let digest = match self.registry.resolve(&image.reference).await {
-            Ok(digest) => digest,
-            Err(error) => return Looked::Unavailable(error.finding()),
-        };
-        let pinned = image.reference.pin(digest);
-        let manifest = match self.registry.manifest(&pinned).await {
-            Ok(manifest) => manifest,
-            Err(error) => return Looked::Unavailable(error.finding()),
-        };
-        let signatures = if policies
-            .iter()
-            .any(|policy| policy.matches(pinned.reference()))
-        {
-            self.registry
-                .signatures(&pinned)
-                .await
-                .map_err(Unavailable::from)
-        } else {
-            Ok(Vec::new())
-        };
-        Looked::Found(Box::new(Seen {
-            package: package::Facts::from_annotations(&manifest.annotations).map(Box::new),
-            pinned,
-            signatures,
-        }))
+    /// What the registry says of the image.
+    pub(super) async fn image(&self, image: &Image) -> Result<Looked, Finding> {
+        let policies = self.policies.as_deref().map_err(Clone::clone)?;
+        let matching = |policy: &Policy| policy.matches(&image.reference);
+        let signatures = policies.iter().any(matching);
+        let looked = self.registry.look(&image.reference, signatures).await;
+        looked.map_err(|error| error.finding())
     }
 }

@@ -1,6 +1,7 @@
 //! `check`: the judge of admission over objects in files, with facts that the person at the keyboard may look up.
 //! Not here: the rules (bundle_core::review), looking facts up (lookup).
 
+mod carried;
 mod documents;
 mod gathered;
 mod identity;
@@ -105,15 +106,39 @@ impl Check {
                 None
             });
         subject.old = old.as_ref();
-        let wanted = needs(&subject);
-        let gathered = lookup.gather(&wanted).await;
-        let verdict = judge(&subject, &gathered.facts(lookup));
+        let verdict = judged(lookup, &subject).await;
         Report::new(found, verdict.findings().clone(), unchecked).judged(match verdict {
             Verdict::Admit { .. } => Answer::Admitted,
             Verdict::Refuse(_) => Answer::Refused,
             Verdict::CannotTell(_) => Answer::CannotTell,
         })
     }
+}
+
+/// What admission would answer: by the proof that the object carries, where that is enough, else by what the registry says.
+async fn judged(lookup: &Lookup, subject: &Subject<'_>) -> Verdict {
+    let wanted = needs(subject);
+    let gathered = lookup.gather(&wanted).await;
+    let Some(image) = &wanted.image else {
+        return judge(subject, &gathered.facts(lookup, None));
+    };
+    let judged = |looked| judge(subject, &gathered.facts(lookup, Some(looked)));
+    let carried = carried::looked(subject.new, image);
+    if let Some(looked @ Ok(_)) = &carried {
+        let verdict = judged(looked);
+        if matches!(verdict, Verdict::Admit { .. }) {
+            return verdict;
+        }
+    }
+    let mut verdict = judged(&lookup.image(image).await);
+    if let Some(Err(why)) = carried {
+        let why = bundle_trust::carried::left_aside(why);
+        match &mut verdict {
+            Verdict::Admit { warnings, .. } => warnings.push(why),
+            Verdict::Refuse(findings) | Verdict::CannotTell(findings) => findings.push(why),
+        }
+    }
+    verdict
 }
 
 /// What the file itself tells. Everything else is listed as not checked, not as an error.

@@ -1,0 +1,89 @@
+//! Watches the Secrets and ConfigMaps that policies name, one by one and by name: that one has changed is all that is told.
+//! Not here: reading them (policies). The pod may not list them, and a watch shows metadata alone.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::WatchParams;
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// After a watch has ended, or could not begin. What is missed meanwhile is seen when they are read again.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// The watches. They end when dropped.
+pub(super) struct Watched {
+    client: Client,
+    namespace: String,
+    secrets: BTreeSet<String>,
+    config_maps: BTreeSet<String>,
+    watches: JoinSet<()>,
+    changed: Arc<Notify>,
+}
+
+impl Watched {
+    pub(super) fn new(client: Client, namespace: &str) -> Self {
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+            secrets: BTreeSet::new(),
+            config_maps: BTreeSet::new(),
+            watches: JoinSet::new(),
+            changed: Arc::default(),
+        }
+    }
+
+    /// From now on these are watched, and no others.
+    pub(super) fn watch(&mut self, secrets: BTreeSet<String>, config_maps: BTreeSet<String>) {
+        if secrets == self.secrets && config_maps == self.config_maps {
+            return;
+        }
+        self.watches = JoinSet::new();
+        let (client, namespace) = (&self.client, &self.namespace);
+        for name in &secrets {
+            let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+            let watch = follow(api, name.clone(), Arc::clone(&self.changed));
+            self.watches.spawn(watch);
+        }
+        for name in &config_maps {
+            let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+            let watch = follow(api, name.clone(), Arc::clone(&self.changed));
+            self.watches.spawn(watch);
+        }
+        (self.secrets, self.config_maps) = (secrets, config_maps);
+    }
+
+    /// When one of them was changed, created or deleted; also when a watch begins, which shows what is there.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}
+
+async fn follow<K: Clone + DeserializeOwned + std::fmt::Debug>(
+    api: Api<K>,
+    name: String,
+    changed: Arc<Notify>,
+) {
+    let params = WatchParams::default().fields(&format!("metadata.name={name}"));
+    loop {
+        match api.watch_metadata(&params, "0").await {
+            Ok(events) => {
+                let mut events = std::pin::pin!(events);
+                while let Some(Ok(_)) = events.next().await {
+                    changed.notify_one();
+                }
+            }
+            Err(error) => tracing::debug!(
+                name,
+                error = crate::chain(&error),
+                "what a policy names cannot be watched; it is read again from time to time"
+            ),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
