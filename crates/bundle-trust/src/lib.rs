@@ -1,6 +1,7 @@
 //! Keys, signatures and proof of who signed what; nothing else can make a `Verified<T>`.
 //! Not here: fetching signatures from a registry (bundle-oci) and which policy applies (bundle-core).
 
+pub mod attest;
 pub mod carried;
 mod certified;
 mod dsse;

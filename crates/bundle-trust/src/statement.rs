@@ -58,6 +58,16 @@ pub(crate) fn read(payload: &[u8], digest: &Digest) -> Result<(Meaning, Annotati
     Ok((meaning, texts(subject.annotations.unwrap_or_default())))
 }
 
+/// What a statement says, where [`read`] has read it as an attestation.
+pub(crate) fn predicate(payload: &[u8]) -> Option<Value> {
+    #[derive(Deserialize)]
+    struct Said {
+        predicate: Value,
+    }
+    let said: Said = serde_json::from_slice(payload).ok()?;
+    Some(said.predicate)
+}
+
 /// The sha256 that a statement's first subject names. Nothing is decided by it: it is handed to the verifier, and [`read`] judges afterwards.
 pub(crate) fn claimed_digest(payload: &[u8]) -> Option<[u8; 32]> {
     let statement: Statement = serde_json::from_slice(payload).ok()?;

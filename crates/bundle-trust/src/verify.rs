@@ -1,6 +1,8 @@
 //! Examining signatures: does it hold, by which key, over our digest, and does it mean "signed"?
 //! Not here: whether that is enough (bundle-core::policy::decide).
 
+mod attested;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -30,6 +32,9 @@ pub const MAX_BYTES: usize = 1024 * 1024;
 /// Most signatures of one digest that are examined; what is beyond is told, and counts as not accepted.
 pub const MAX_SIGNATURES: usize = 256;
 
+pub(crate) use attested::all_attested;
+pub use attested::{Attestation, attested};
+
 /// How signatures in Sigstore bundles are called.
 pub const BUNDLE: &str = "sigstore bundle";
 /// How signatures under cosign 2's tag are called.
@@ -52,23 +57,32 @@ pub fn examine(
     digest: &Digest,
     against: &Against,
 ) -> Vec<SignatureFound> {
-    signatures
-        .iter()
-        .enumerate()
-        .map(|(index, raw)| {
-            SignatureFound(match raw.unread {
-                Some(Unread::TooLarge { bytes, limit }) => {
-                    Err(Rejection::TooLarge { bytes, limit })
-                }
-                Some(Unread::Crowded { limit }) => Err(Rejection::Crowded { limit }),
-                Some(Unread::Beyond { limit }) => Err(Rejection::NotExamined { limit }),
-                None if index >= MAX_SIGNATURES => Err(Rejection::NotExamined {
-                    limit: MAX_SIGNATURES,
-                }),
-                None => against.examine(raw, digest),
-            })
-        })
+    each(signatures, digest, against)
+        .map(|found| SignatureFound(found.map(|opened| opened.accepted)))
         .collect()
+}
+
+fn each<'a>(
+    signatures: &'a [RawSignature],
+    digest: &'a Digest,
+    against: &'a Against,
+) -> impl Iterator<Item = Result<Opened, Rejection>> + 'a {
+    let each = signatures.iter().enumerate();
+    each.map(move |(index, raw)| match raw.unread {
+        Some(Unread::TooLarge { bytes, limit }) => Err(Rejection::TooLarge { bytes, limit }),
+        Some(Unread::Crowded { limit }) => Err(Rejection::Crowded { limit }),
+        Some(Unread::Beyond { limit }) => Err(Rejection::NotExamined { limit }),
+        None if index >= MAX_SIGNATURES => Err(Rejection::NotExamined {
+            limit: MAX_SIGNATURES,
+        }),
+        None => against.examine(raw, digest),
+    })
+}
+
+/// A signature that holds, with the statement that it is over; empty where there is none.
+struct Opened {
+    accepted: Accepted,
+    payload: Vec<u8>,
 }
 
 /// For `verify --key` and `--certificate-identity`: the signatures of `reference` that hold, by any of `wanted`; a refusal that says what is there
@@ -129,8 +143,8 @@ pub fn blob(
         ..RawSignature::default()
     };
     let why = match against.examine(&raw, digest) {
-        Ok(accepted) if wanted.is(&accepted) => return Ok(accepted),
-        Ok(accepted) => format!("by another {}", accepted.signer),
+        Ok(opened) if wanted.is(&opened.accepted) => return Ok(opened.accepted),
+        Ok(opened) => format!("by another {}", opened.accepted.signer),
         Err(rejection) => rejection.to_string(),
     };
     let who = described(wanted);
@@ -153,7 +167,7 @@ fn described(who: &Who) -> String {
 
 impl Against {
     /// Nothing of a payload is looked at before its signature holds.
-    fn examine(&self, raw: &RawSignature, digest: &Digest) -> Result<Accepted, Rejection> {
+    fn examine(&self, raw: &RawSignature, digest: &Digest) -> Result<Opened, Rejection> {
         if raw.bytes.len() > MAX_BYTES {
             return Err(Rejection::TooLarge {
                 bytes: raw.bytes.len() as u64,
@@ -161,7 +175,9 @@ impl Against {
             });
         }
         if raw.artifact_type == legacy::SIMPLE_SIGNING {
-            return self.legacy(raw, digest);
+            let accepted = self.legacy(raw, digest)?;
+            let payload = Vec::new();
+            return Ok(Opened { accepted, payload });
         }
         let unreadable = |why: &str| Rejection::Unreadable(why.to_owned());
         let bundle: Bundle = serde_json::from_slice(&raw.bytes)
@@ -189,53 +205,56 @@ impl Against {
         bundle: &Bundle,
         hint: KeyId,
         digest: &Digest,
-    ) -> Result<Accepted, Rejection> {
+    ) -> Result<Opened, Rejection> {
         let key = |hint: &KeyId| self.keys.iter().find(|key| key.id() == hint);
-        let (meaning, annotations) = match (&bundle.dsse_envelope, &bundle.message_signature) {
-            (Some(envelope), None) => {
-                let (payload, signature) = open(envelope)?;
-                let Some(key) = key(&hint) else {
-                    return Err(Rejection::OtherKey(hint));
-                };
-                if !key.verifies(&dsse::pre_authentication(&payload), &signature) {
-                    return Err(Rejection::Forged(hint));
+        let (meaning, annotations, payload) =
+            match (&bundle.dsse_envelope, &bundle.message_signature) {
+                (Some(envelope), None) => {
+                    let (payload, signature) = open(envelope)?;
+                    let Some(key) = key(&hint) else {
+                        return Err(Rejection::OtherKey(hint));
+                    };
+                    if !key.verifies(&dsse::pre_authentication(&payload), &signature) {
+                        return Err(Rejection::Forged(hint));
+                    }
+                    let (meaning, annotations) = statement::read(&payload, digest)?;
+                    (meaning, annotations, payload)
                 }
-                statement::read(&payload, digest)?
-            }
-            (None, Some(message)) => {
-                let (over, signature) = opened(message, digest)?;
-                let Some(key) = key(&hint) else {
-                    return Err(Rejection::OtherKey(hint));
-                };
-                if !key.verifies_digest(&over, &signature) {
-                    return Err(Rejection::Forged(hint));
+                (None, Some(message)) => {
+                    let (over, signature) = opened(message, digest)?;
+                    let Some(key) = key(&hint) else {
+                        return Err(Rejection::OtherKey(hint));
+                    };
+                    if !key.verifies_digest(&over, &signature) {
+                        return Err(Rejection::Forged(hint));
+                    }
+                    let over = Digest::from_hash(&over);
+                    if over != *digest {
+                        return Err(Rejection::OtherDigest(over.to_string()));
+                    }
+                    (Meaning::Signed, statement::Annotations::new(), Vec::new())
                 }
-                let over = Digest::from_hash(&over);
-                if over != *digest {
-                    return Err(Rejection::OtherDigest(over.to_string()));
+                (Some(_), Some(_)) => {
+                    return Err(Rejection::Unreadable(
+                        "it has both a DSSE envelope and a message signature".to_owned(),
+                    ));
                 }
-                (Meaning::Signed, statement::Annotations::new())
-            }
-            (Some(_), Some(_)) => {
-                return Err(Rejection::Unreadable(
-                    "it has both a DSSE envelope and a message signature".to_owned(),
-                ));
-            }
-            (None, None) => {
-                return Err(Rejection::Unreadable("it has no DSSE envelope".to_owned()));
-            }
-        };
+                (None, None) => {
+                    return Err(Rejection::Unreadable("it has no DSSE envelope".to_owned()));
+                }
+            };
         let signed_at = key(&hint).and_then(|key| self.time_of_key(bytes, key, digest));
         let mut checked = vec!["key", "digest"];
         checked.extend(signed_at.is_some().then_some("log or timestamp"));
-        Ok(Accepted {
+        let accepted = Accepted {
             signer: Signer::Key(hint),
             meaning,
             annotations,
             signed_at,
             form: BUNDLE,
             checked,
-        })
+        };
+        Ok(Opened { accepted, payload })
     }
 
     fn time_of_key(&self, bytes: &[u8], key: &PublicKey, digest: &Digest) -> Option<SignedAt> {
@@ -243,7 +262,7 @@ impl Against {
         roots.find_map(|root| certified::time_of_key(bytes, ours(digest)?, key, root, self.now))
     }
 
-    fn by_certificate(&self, bytes: &[u8], digest: &Digest) -> Result<Accepted, Rejection> {
+    fn by_certificate(&self, bytes: &[u8], digest: &Digest) -> Result<Opened, Rejection> {
         let bundle = certified::read(bytes)?;
         let claimed = match &bundle.content {
             SignatureContent::DsseEnvelope(envelope) => {
@@ -260,16 +279,19 @@ impl Against {
             None => ours(digest).ok_or(Rejection::OtherDigest("unreadable".to_owned()))?,
         };
         let (held, roots) = self.under_roots(&bundle, &artifact)?;
-        let (meaning, annotations) = match &bundle.content {
+        let (meaning, annotations, payload) = match &bundle.content {
             SignatureContent::DsseEnvelope(envelope) => {
-                statement::read(envelope.payload.as_bytes(), digest)?
+                let payload = envelope.payload.as_bytes();
+                let (meaning, annotations) = statement::read(payload, digest)?;
+                (meaning, annotations, payload.to_vec())
             }
             SignatureContent::MessageSignature(_) => {
-                (Meaning::Signed, statement::Annotations::new())
+                (Meaning::Signed, statement::Annotations::new(), Vec::new())
             }
             _ => return Err(Rejection::Unreadable("it signs nothing".to_owned())),
         };
-        Ok(certified_by(held, roots, meaning, annotations, BUNDLE))
+        let accepted = certified_by(held, roots, meaning, annotations, BUNDLE);
+        Ok(Opened { accepted, payload })
     }
 
     fn legacy(&self, raw: &RawSignature, digest: &Digest) -> Result<Accepted, Rejection> {

@@ -2,6 +2,7 @@
 
 mod admission;
 mod airgap;
+mod attest;
 mod checks;
 mod conformance;
 mod cosign;

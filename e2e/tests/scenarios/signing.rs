@@ -6,14 +6,14 @@ use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, 
 use e2e::{Output, Registry, Tool, Workbench, bundles};
 use serde_json::json;
 
-struct Scene {
-    bench: Workbench,
-    registry: Registry,
-    pinned: String,
+pub(super) struct Scene {
+    pub(super) bench: Workbench,
+    pub(super) registry: Registry,
+    pub(super) pinned: String,
 }
 
 impl Scene {
-    async fn new(program: Program) -> Self {
+    pub(super) async fn new(program: Program) -> Self {
         let bench = Workbench::new().unwrap();
         let terms = Terms {
             program,
@@ -41,7 +41,7 @@ impl Scene {
         scene
     }
 
-    async fn keys(&self, name: &str, kind: &str) {
+    pub(super) async fn keys(&self, name: &str, kind: &str) {
         self.ours(&format!(
             "keys generate --output-key-prefix {name} --type {kind}"
         ))
@@ -50,7 +50,7 @@ impl Scene {
         .unwrap();
     }
 
-    async fn ours(&self, arguments: &str) -> Output {
+    pub(super) async fn ours(&self, arguments: &str) -> Output {
         let plugin = self.bench.plugin().await.unwrap();
         plugin
             .args(arguments.split(' '))
@@ -60,7 +60,7 @@ impl Scene {
             .unwrap()
     }
 
-    async fn cosign(&self, tool: Tool, arguments: &str) -> Output {
+    pub(super) async fn cosign(&self, tool: Tool, arguments: &str) -> Output {
         let cosign = self.bench.tool(tool).await.unwrap();
         cosign
             .args(arguments.split(' '))
@@ -70,7 +70,7 @@ impl Scene {
             .unwrap()
     }
 
-    async fn sign(&self, arguments: &str) -> String {
+    pub(super) async fn sign(&self, arguments: &str) -> String {
         let arguments = format!("sign {} {arguments}", self.pinned);
         let output = self.ours(&arguments).await;
         output.success().unwrap()
@@ -169,7 +169,7 @@ async fn keys_sign_in_both_forms_where_there_is_a_referrers_api() {
 }
 
 /// How `sign` is told of a sigstore.
-fn services(sigstore: &Sigstore, token: &std::path::Path) -> String {
+pub(super) fn services(sigstore: &Sigstore, token: &std::path::Path) -> String {
     format!(
         "--identity-token {} --signing-config {} --trusted-root {}",
         token.display(),

@@ -1,6 +1,7 @@
 //! What was typed, and nothing else: clap's types, one file a verb. The doc comments are the help texts.
 //! Not here: the environment, defaults that depend on it, checks across flags (settings), or any work (commands).
 
+mod attest;
 mod build;
 mod check;
 mod completion;
@@ -21,6 +22,7 @@ mod version;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+pub(crate) use attest::Attest;
 pub(crate) use build::Build;
 pub(crate) use check::Check;
 pub(crate) use completion::Completion;
@@ -34,7 +36,7 @@ pub(crate) use keys::{Generate, KeyType, Keys, KeysVerb};
 pub(crate) use output::{Data, Object, Wide};
 pub(crate) use push::Push;
 pub(crate) use shipping::{Along, Copy, Load, Pull, Save};
-pub(crate) use sign::{Keyless, Sign, SignatureForm};
+pub(crate) use sign::{Sign, SignBy, SignatureForm};
 pub(crate) use unpack::Unpack;
 pub(crate) use verify::{Policy, PolicyTest, PolicyVerb, TrustRoot, Verify};
 pub(crate) use version::Version;
@@ -85,6 +87,8 @@ pub(crate) enum Verb {
     Keys(Keys),
     /// Sign a bundle in a registry
     Sign(Sign),
+    /// Attest something about a bundle in a registry
+    Attest(Attest),
     /// Verify who signed a bundle
     Verify(Verify),
     /// Try SignaturePolicies before they are in force

@@ -30,15 +30,9 @@ pub(crate) struct Sign {
     /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
     #[arg(value_name = "REF")]
     pub(crate) reference: String,
-    /// The private key, as `keys generate` or cosign made it
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: Option<PathBuf>,
-    /// Read the key's password from the first line of standard input
-    #[arg(long, requires = "key", conflicts_with_all = ["registry_password_stdin", "registry_token_stdin"])]
-    pub(crate) password_stdin: bool,
-    /// By certificate instead of with a key.
+    /// Who signs.
     #[command(flatten)]
-    pub(crate) keyless: Keyless,
+    pub(crate) by: SignBy,
     /// How the signature is stored
     #[arg(long, value_name = "FORM", value_enum, default_value_t = SignatureForm::Bundle)]
     pub(crate) format: SignatureForm,
@@ -48,6 +42,20 @@ pub(crate) struct Sign {
     /// How to talk to registries.
     #[command(flatten)]
     pub(crate) registry: Registry,
+}
+
+/// Who signs.
+#[derive(Debug, Args)]
+pub(crate) struct SignBy {
+    /// The private key, as `keys generate` or cosign made it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// Read the key's password from the first line of standard input
+    #[arg(long, requires = "key", conflicts_with_all = ["registry_password_stdin", "registry_token_stdin"])]
+    pub(crate) password_stdin: bool,
+    /// By certificate instead of with a key.
+    #[command(flatten)]
+    pub(crate) keyless: Keyless,
 }
 
 /// Signing by a certificate of Fulcio, with an entry in Rekor.

@@ -27,6 +27,9 @@ Examples:
     --certificate-identity https://github.com/example/web/.github/workflows/release.yaml@refs/heads/main \\
     --certificate-oidc-issuer https://token.actions.githubusercontent.com
 
+  # Attested, and what is attested
+  kubectl bundle verify registry.example.com/team/web:1.4.0 --key release.pub --attestation spdxjson -o json
+
   # As a cluster with these policies would
   kubectl bundle verify registry.example.com/team/web:1.4.0 --policy policies.yaml")]
 pub(crate) struct Verify {
@@ -48,6 +51,9 @@ pub(crate) struct Verify {
     /// The issuer as a regular expression, which must match it whole
     #[arg(long, value_name = "REGEXP", requires = "identity")]
     pub(crate) certificate_oidc_issuer_regexp: Option<String>,
+    /// Instead of a signature, an attestation of this kind by the key or identity: a name as for `attest --type`, or a URI; repeated: each of them
+    #[arg(long, value_name = "TYPE", conflicts_with = "policy")]
+    pub(crate) attestation: Vec<String>,
     /// A file of SignaturePolicies, each of which must be satisfied where it matches; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Vec<PathBuf>,

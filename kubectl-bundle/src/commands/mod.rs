@@ -1,6 +1,7 @@
 //! The verbs, one file each: they get settings and a printer, and know nothing of clap or the environment.
 //! Not here: rules (bundle-core), formats and registries (bundle-oci), signatures (bundle-trust).
 
+pub(crate) mod attest;
 pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod completion;
@@ -55,6 +56,8 @@ pub(crate) enum Command {
     Unpack(unpack::Unpack),
     /// `sign`
     Sign(sign::Sign),
+    /// `attest`
+    Attest(attest::Attest),
     /// `verify`
     Verify(verify::Verify),
     /// `policy test`
@@ -92,6 +95,7 @@ impl Command {
             Self::Inspect(command) => in_runtime(command.run(ui)),
             Self::Unpack(command) => in_runtime(command.run(ui)),
             Self::Sign(command) => in_runtime(command.run(ui)),
+            Self::Attest(command) => in_runtime(command.run(ui)),
             Self::Verify(command) => in_runtime(command.run(ui)),
             Self::PolicyTest(command) => in_runtime(command.run(ui)),
             Self::Deploy(command) => in_runtime(command.run(ui)),

@@ -37,6 +37,7 @@ pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command>
             verb: KeysVerb::Generate(args),
         }) => Command::KeysGenerate(signing::generate(args, environment)),
         Verb::Sign(args) => Command::Sign(signing::sign(args, environment)?),
+        Verb::Attest(args) => Command::Attest(signing::attest(args, environment)?),
         Verb::Verify(args) => Command::Verify(trust::verify(args, environment)?),
         Verb::Policy(Policy {
             verb: PolicyVerb::Test(args),

@@ -1,13 +1,14 @@
 //! What the verbs that sign, and those that make keys, are to do.
 //! Not here: opening keys, or getting tokens (signer).
 
-use std::path::PathBuf;
+use std::path::Path;
 
+use bundle_trust::attest::PredicateType;
 use bundle_trust::keys::KeyKind;
 
-use super::{Environment, registry};
+use super::{Environment, registry, unusable};
 use crate::args::{self, KeyType};
-use crate::commands::{keys, sign};
+use crate::commands::{attest, keys, sign};
 use crate::failure::Outcome;
 use crate::registry::RegistrySettings;
 use crate::signer::By;
@@ -30,13 +31,7 @@ pub(super) fn generate(
 pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<sign::Sign> {
     let reference = registry::reference(&args.reference)?;
     let registry = registry::settings(args.registry, environment)?.of(&reference);
-    let by = by(
-        args.key,
-        args.password_stdin,
-        args.keyless,
-        environment,
-        &registry,
-    );
+    let by = by(args.by, environment, &registry);
     Ok(sign::Sign {
         by,
         form: match args.format {
@@ -49,14 +44,32 @@ pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<sign:
     })
 }
 
+pub(super) fn attest(args: args::Attest, environment: &Environment) -> Outcome<attest::Attest> {
+    let kind = PredicateType::parse(&args.kind).map_err(|why| unusable("--type", &why))?;
+    let stdin = args.by.password_stdin || args.by.keyless.identity_token.as_deref() == Some("-");
+    if stdin && args.predicate == Path::new("-") {
+        let why = "standard input cannot be the predicate and a secret at once";
+        return Err(unusable("--predicate", why).into());
+    }
+    let reference = registry::reference(&args.reference)?;
+    let registry = registry::settings(args.registry, environment)?.of(&reference);
+    Ok(attest::Attest {
+        predicate: args.predicate,
+        kind,
+        by: by(args.by, environment, &registry),
+        format: args.output.map(Into::into),
+        registry,
+        reference,
+    })
+}
+
 /// Who signs: the key that is named, or whoever a token names.
-fn by(
-    key: Option<PathBuf>,
-    password_stdin: bool,
-    keyless: args::Keyless,
-    environment: &Environment,
-    registry: &RegistrySettings,
-) -> By {
+fn by(args: args::SignBy, environment: &Environment, registry: &RegistrySettings) -> By {
+    let args::SignBy {
+        key,
+        password_stdin,
+        keyless,
+    } = args;
     match key {
         Some(file) => By::Key {
             file,

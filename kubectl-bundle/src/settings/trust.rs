@@ -3,6 +3,8 @@
 
 use bundle_core::policy::{Identity, Matcher};
 
+use bundle_trust::attest::PredicateType;
+
 use super::{Environment, registry, unusable};
 use crate::args;
 use crate::commands::policy::test::PolicyTest;
@@ -29,8 +31,15 @@ pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<V
         _ if args.policy.is_empty() => Against::Keys(args.key),
         _ => Against::Policies(args.policy),
     };
+    let kinds = args
+        .attestation
+        .iter()
+        .map(|kind| PredicateType::parse(kind))
+        .collect::<Result<_, _>>()
+        .map_err(|why| unusable("--attestation", &why))?;
     let reference = registry::reference(&args.reference)?;
     Ok(Verify {
+        kinds,
         against,
         trusted_root: root(args.root),
         format: args.output.map(Into::into),

@@ -24,6 +24,7 @@ fn help_names_every_verb_and_exit_code() {
       unpack      Write the files of a bundle into a folder
       keys        Make key pairs for signing
       sign        Sign a bundle in a registry
+      attest      Attest something about a bundle in a registry
       verify      Verify who signed a bundle
       policy      Try SignaturePolicies before they are in force
       deploy      Install a bundle, or upgrade to it
@@ -78,6 +79,7 @@ fn every_verb_has_examples() {
         "push",
         "inspect",
         "sign",
+        "attest",
         "verify",
         "deploy",
         "create",

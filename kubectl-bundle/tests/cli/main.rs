@@ -8,6 +8,7 @@
 
 mod context;
 
+mod attest;
 mod bundles;
 mod cluster;
 mod help;

@@ -201,6 +201,36 @@ impl SignatureFound {
 ///
 /// Signatures that hold but are by nobody who is `wanted` are told as signatures by another.
 pub fn summary(found: &[SignatureFound], wanted: impl Fn(&Accepted) -> bool) -> String {
+    told(found, |accepted| match &accepted.meaning {
+        Meaning::Attested(predicate) => format!(
+            "that is an attestation ({}) and says nothing about being signed",
+            shown(predicate)
+        ),
+        Meaning::Signed if wanted(accepted) => format!("by an accepted {}", accepted.signer),
+        Meaning::Signed => format!("by another {}", accepted.signer),
+    })
+}
+
+/// The same where attestations are asked for.
+pub fn summary_of_attestations(
+    found: &[SignatureFound],
+    wanted: impl Fn(&Accepted) -> bool,
+) -> String {
+    told(found, |accepted| {
+        let another = if wanted(accepted) { "" } else { "another " };
+        let Accepted {
+            meaning, signer, ..
+        } = accepted;
+        match meaning {
+            Meaning::Attested(kind) => {
+                format!("that attests {} by {another}{signer}", shown(kind))
+            }
+            Meaning::Signed => format!("that attests nothing by {another}{signer}"),
+        }
+    })
+}
+
+fn told(found: &[SignatureFound], words: impl Fn(&Accepted) -> String) -> String {
     const KINDS_SHOWN: usize = 8;
     if found.is_empty() {
         return "the registry holds no signature for it".to_owned();
@@ -208,16 +238,7 @@ pub fn summary(found: &[SignatureFound], wanted: impl Fn(&Accepted) -> bool) -> 
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for SignatureFound(result) in found {
         let text = match result {
-            Ok(accepted) => match &accepted.meaning {
-                Meaning::Attested(predicate) => format!(
-                    "that is an attestation ({}) and says nothing about being signed",
-                    shown(predicate)
-                ),
-                Meaning::Signed if wanted(accepted) => {
-                    format!("by an accepted {}", accepted.signer)
-                }
-                Meaning::Signed => format!("by another {}", accepted.signer),
-            },
+            Ok(accepted) => words(accepted),
             Err(rejection) => rejection.to_string(),
         };
         *kinds.entry(text).or_default() += 1;

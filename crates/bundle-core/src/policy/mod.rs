@@ -22,7 +22,7 @@ pub use decide::{
 pub use document::{Mode, Policy};
 pub use found::{
     Accepted, KeyId, Meaning, RawSignature, RootId, SignatureFound, SignedAt, Signer, TimeSource,
-    Unavailable, Unread, summary,
+    Unavailable, Unread, summary, summary_of_attestations,
 };
 pub use identity::{Identity, IdentityName, Matcher};
 pub use ready::{Material, ReadyAuthority, ReadyPolicy, Who};

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use bundle_core::diagnostic::{Finding, codes};
-use bundle_core::policy::{Accepted, IdentityName, RawSignature, Signer, summary};
+use bundle_core::policy::{Accepted, IdentityName, Meaning, RawSignature, Signer, summary};
 use bundle_core::reference::Digest;
 use jiff::Timestamp;
 
 use super::Annotations;
+use crate::attest::Predicate;
 use crate::keys::PublicKey;
 use crate::root::Root;
 use crate::verify::{self, Against};
@@ -46,6 +47,22 @@ impl Maker {
             .iter()
             .filter_map(|found| found.accepted())
             .any(|accepted| accepted.form == form && self.is(&accepted.signer) && says(accepted))
+    }
+
+    /// Whether `found` holds their attestation of the same.
+    pub fn has_attested(
+        &self,
+        found: &[RawSignature],
+        digest: &Digest,
+        predicate: &Predicate,
+    ) -> bool {
+        verify::all_attested(found, digest, &self.against())
+            .iter()
+            .any(|(accepted, said)| {
+                self.is(&accepted.signer)
+                    && accepted.meaning == Meaning::Attested(predicate.kind().as_str().to_owned())
+                    && predicate.says(said)
+            })
     }
 
     /// Whether what they made holds, before anybody else sees it.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use bundle_core::diagnostic::Findings;
 use bundle_core::policy::Identity;
 use bundle_core::reference::Reference;
+use bundle_trust::attest::PredicateType;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -38,6 +39,8 @@ pub(crate) struct Verify {
     pub(crate) reference: Reference,
     /// What to verify against.
     pub(crate) against: Against,
+    /// The kinds of attestation that must be there, instead of a signature; if none, a signature.
+    pub(crate) kinds: Vec<PredicateType>,
     /// The trust root instead of the public one.
     pub(crate) trusted_root: Option<PathBuf>,
     /// How to print.
@@ -70,7 +73,7 @@ impl Verify {
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.reference).await?;
         let signatures = registry::signatures(ui, &client, &pinned).await;
-        let decided = rules::decide(&rules, &pinned, &signatures, now);
+        let decided = rules::decide(&rules, &self.kinds, &pinned, &signatures, now);
         let found = signatures.as_ref().map_or(0, Vec::len);
         let (signed_by, findings, failed) = match decided {
             Ok((signed_by, warnings)) => (signed_by, warnings, false),
@@ -92,7 +95,12 @@ impl Verify {
         if structured {
             return Ok(());
         }
-        let mut table = Table::new(["SIGNED BY", "AUTHORITY", "SIGNER", "WHEN", "SAYS"]);
+        let by = if self.kinds.is_empty() {
+            "SIGNED BY"
+        } else {
+            "ATTESTED BY"
+        };
+        let mut table = Table::new([by, "AUTHORITY", "SIGNER", "WHEN", "SAYS"]);
         let mut checked: Vec<&str> = Vec::new();
         for signer in report.signed_by {
             for one in &signer.checked {
@@ -100,12 +108,7 @@ impl Verify {
                     checked.push(one);
                 }
             }
-            let says = signer
-                .annotations
-                .iter()
-                .map(|(key, value)| format!("{key}={value}"));
-            let says = says.collect::<Vec<_>>().join(",");
-            let (short, when) = (signer.short(), signer.when());
+            let (short, when, says) = (signer.short(), signer.when(), signer.says());
             table.row([
                 signer.by,
                 signer.authority.unwrap_or_default(),
@@ -120,6 +123,11 @@ impl Verify {
             pinned.without_tag(),
             checked.join(", ")
         ));
+        if !self.kinds.is_empty() {
+            ui.note(
+                "an attestation is no signature: whether it is signed was not asked".to_owned(),
+            );
+        }
         Ok(())
     }
 }

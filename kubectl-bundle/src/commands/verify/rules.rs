@@ -9,6 +9,7 @@ use bundle_core::policy::{
     self, Accepted, ClassSignatures, Identity, Policy, RawSignature, Unavailable, Who,
 };
 use bundle_core::reference::PinnedReference;
+use bundle_trust::attest::PredicateType;
 use bundle_trust::keys::PublicKey;
 use bundle_trust::root::Root;
 use bundle_trust::{proof, verify};
@@ -66,6 +67,7 @@ pub(super) type Decision = Result<(Vec<Signer>, Findings), Findings>;
 /// Decides.
 pub(super) fn decide(
     rules: &Rules,
+    kinds: &[PredicateType],
     pinned: &PinnedReference,
     signatures: &Result<Vec<RawSignature>, Unavailable>,
     now: Timestamp,
@@ -87,7 +89,7 @@ pub(super) fn decide(
                     .map(|(path, _)| path.display().to_string())
                     .unwrap_or_default()
             };
-            found(signatures, pinned, &wanted, &against, file)
+            found(signatures, kinds, pinned, &wanted, &against, file)
         }
         Rules::Identity(identity, root) => {
             let against = verify::Against {
@@ -103,7 +105,7 @@ pub(super) fn decide(
                 policy::Signer::Identity { name, .. } => name.issuer.clone(),
                 policy::Signer::Key(_) => String::new(),
             };
-            found(signatures, pinned, &wanted, &against, issuer)
+            found(signatures, kinds, pinned, &wanted, &against, issuer)
         }
         Rules::Policies(policies) => {
             let covers = |policy: &Policy| policy.matches(pinned.reference());
@@ -121,6 +123,7 @@ pub(super) fn decide(
 
 fn found(
     signatures: &Result<Vec<RawSignature>, Unavailable>,
+    kinds: &[PredicateType],
     pinned: &PinnedReference,
     wanted: &[Who],
     against: &verify::Against,
@@ -129,11 +132,17 @@ fn found(
     let signatures = signatures
         .as_ref()
         .map_err(|unavailable| Findings::from(unavailable.0.clone()))?;
-    let accepted = verify::by(signatures, pinned, wanted, against)?;
-    let signers = accepted
-        .into_iter()
-        .map(|one| Signer::found(by(&one), one))
-        .collect();
+    let signers = if kinds.is_empty() {
+        verify::by(signatures, pinned, wanted, against)?
+            .into_iter()
+            .map(|one| Signer::found(by(&one), one))
+            .collect()
+    } else {
+        verify::attested(signatures, pinned, wanted, kinds, against)?
+            .into_iter()
+            .map(|one| Signer::attested(by(&one.accepted), one))
+            .collect()
+    };
     Ok((signers, Findings::default()))
 }
 

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use bundle_core::policy::{self, Accepted, IdentityName, SignedAt, SignedBy};
+use bundle_trust::verify::Attestation;
 use serde::Serialize;
+use serde_json::Value;
 
 /// A signature that counted.
 #[derive(Serialize)]
@@ -27,6 +29,12 @@ pub(crate) struct Signer {
     pub(crate) attestations: Vec<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) annotations: BTreeMap<String, String>,
+    /// What kind of attestation it is, where one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) predicate_type: Option<String>,
+    /// What it attests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) predicate: Option<Value>,
 }
 
 impl Signer {
@@ -42,6 +50,17 @@ impl Signer {
             checked: accepted.checked,
             attestations: Vec::new(),
             annotations: accepted.annotations,
+            predicate_type: None,
+            predicate: None,
+        }
+    }
+
+    /// An attestation by one of them.
+    pub(crate) fn attested(by: String, attestation: Attestation) -> Self {
+        Self {
+            predicate_type: Some(attestation.predicate_type),
+            predicate: Some(attestation.predicate),
+            ..Self::found(by, attestation.accepted)
         }
     }
 
@@ -51,6 +70,14 @@ impl Signer {
             (Some(name), _) => name.subject.clone(),
             (None, key) => key.clone().unwrap_or_default(),
         }
+    }
+
+    /// What was signed beside the digest, or what kind of thing was attested.
+    pub(crate) fn says(&self) -> String {
+        let beside = self.annotations.iter();
+        let beside = beside.map(|(key, value)| format!("{key}={value}"));
+        let kind = self.predicate_type.iter().cloned();
+        kind.chain(beside).collect::<Vec<_>>().join(",")
     }
 
     /// When, and who says so.
@@ -74,6 +101,8 @@ impl From<SignedBy> for Signer {
             checked: signed.checked,
             attestations: signed.attestations,
             annotations: BTreeMap::new(),
+            predicate_type: None,
+            predicate: None,
         }
     }
 }

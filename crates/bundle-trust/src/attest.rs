@@ -1,0 +1,206 @@
+//! Attesting: which kinds of predicate there are by name, what each has to look like, and the statement that is signed.
+//! Not here: signing it (sign, keyless) and reading attestations (verify).
+
+use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::reference::PinnedReference;
+use serde_json::{Map, Value, json};
+
+use crate::dsse;
+
+/// Largest predicate that is attested, in bytes: with its envelope and evidence it stays under what is read of one signature.
+pub const MAX_PREDICATE: usize = 700 * 1024;
+/// Longest predicate type, in bytes.
+const LONGEST_TYPE: usize = 512;
+/// cosign's kind for whatever has none: it wraps what it is given.
+const CUSTOM: &str = "https://cosign.sigstore.dev/attestation/v1";
+
+/// What a kind of predicate has to look like, as far as it is looked at: these fields, and in some of them a text that begins so.
+type Shape = &'static [(&'static str, Option<&'static str>)];
+
+/// The kinds that have names, which are cosign's.
+const KINDS: &[(&str, &str, Shape)] = &[
+    ("custom", CUSTOM, &[]),
+    ("slsaprovenance", SLSA_02, SLSA_02_SHAPE),
+    ("slsaprovenance02", SLSA_02, SLSA_02_SHAPE),
+    (
+        "slsaprovenance1",
+        "https://slsa.dev/provenance/v1",
+        &[("buildDefinition", None), ("runDetails", None)],
+    ),
+    ("spdx", SPDX, SPDX_SHAPE),
+    ("spdxjson", SPDX, SPDX_SHAPE),
+    (
+        "cyclonedx",
+        "https://cyclonedx.org/bom",
+        &[("bomFormat", Some("CycloneDX"))],
+    ),
+    (
+        "link",
+        "https://in-toto.io/Link/v1",
+        &[("materials", None), ("products", None)],
+    ),
+    (
+        "vuln",
+        "https://cosign.sigstore.dev/attestation/vuln/v1",
+        &[("scanner", None), ("metadata", None)],
+    ),
+    (
+        "openvex",
+        "https://openvex.dev/ns",
+        &[
+            ("@context", Some("https://openvex.dev/ns")),
+            ("statements", None),
+        ],
+    ),
+];
+const SLSA_02: &str = "https://slsa.dev/provenance/v0.2";
+const SLSA_02_SHAPE: Shape = &[("builder", None), ("buildType", None)];
+const SPDX: &str = "https://spdx.dev/Document";
+const SPDX_SHAPE: Shape = &[("spdxVersion", Some("SPDX-"))];
+
+/// What an attestation says something about: the URI of its kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PredicateType(String);
+
+impl PredicateType {
+    /// From a name that cosign knows, or a URI. What is no attestation but a signature is refused.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some((_, uri, _)) = KINDS.iter().find(|(name, _, _)| *name == text) {
+            return Ok(Self((*uri).to_owned()));
+        }
+        if text == dsse::SIGNED {
+            return Err("it is the predicate of a signature, which is no attestation".to_owned());
+        }
+        let printable = text.bytes().all(|byte| byte.is_ascii_graphic());
+        let scheme = text.split_once(':').map_or(
+            "",
+            |(scheme, rest)| {
+                if rest.is_empty() { "" } else { scheme }
+            },
+        );
+        let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+        if text.len() > LONGEST_TYPE || !printable || !is_scheme {
+            let names: Vec<&str> = KINDS.iter().map(|(name, _, _)| *name).collect();
+            return Err(format!(
+                "it is neither one of {} nor a URI of at most {LONGEST_TYPE} bytes",
+                names.join(", ")
+            ));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The URI.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn shape(&self) -> Shape {
+        KINDS
+            .iter()
+            .find(|(_, uri, _)| *uri == self.0)
+            .map_or(&[], |(_, _, shape)| *shape)
+    }
+}
+
+/// What is attested: a JSON object of a kind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Predicate {
+    kind: PredicateType,
+    /// As its author wrote it, numbers and all.
+    text: String,
+    value: Value,
+}
+
+impl Predicate {
+    /// Reads one. `now` is written where cosign writes it: into predicates of the kind `custom`.
+    pub fn read(kind: PredicateType, bytes: &[u8], now: &str) -> Result<Self, Findings> {
+        let refused = |why: String| {
+            let message = format!("this cannot be attested as {}: {why}", kind.as_str());
+            Finding::error(codes::trust::PREDICATE_REFUSED, message)
+        };
+        if bytes.len() > MAX_PREDICATE {
+            let why = format!(
+                "it has {} bytes, and at most {MAX_PREDICATE} fit into what is read of one attestation",
+                bytes.len()
+            );
+            let hint = "attest something shorter that names it by digest, and push the whole beside it as a referrer";
+            return Err(refused(why).hint(hint).into());
+        }
+        let Some(text) = std::str::from_utf8(bytes).ok().map(str::trim) else {
+            return Err(refused("it is not text".to_owned()).into());
+        };
+        let value: Value = serde_json::from_str(text)
+            .map_err(|error| refused(format!("it is not JSON ({error})")))?;
+        let Value::Object(object) = &value else {
+            let why = "it is JSON, and not an object".to_owned();
+            return Err(refused(why).into());
+        };
+        let missing: Vec<Finding> = kind
+            .shape()
+            .iter()
+            .filter_map(|wanted| lacks(object, *wanted))
+            .map(|why| {
+                refused(why).hint("is it of the kind that --type says? What is signed wrongly cannot be taken back")
+            })
+            .collect();
+        if !missing.is_empty() {
+            return Err(Findings(missing));
+        }
+        if kind.as_str() != CUSTOM {
+            let text = text.to_owned();
+            return Ok(Self { kind, text, value });
+        }
+        let value = json!({ "Data": text, "Timestamp": now });
+        Ok(Self {
+            kind,
+            text: value.to_string(),
+            value,
+        })
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> &PredicateType {
+        &self.kind
+    }
+
+    /// Whether another says the same, whenever it was written.
+    pub(crate) fn says(&self, other: &Value) -> bool {
+        match self.kind.as_str() {
+            CUSTOM => self.value["Data"] == other["Data"],
+            _ => self.value == *other,
+        }
+    }
+}
+
+fn lacks(object: &Map<String, Value>, (field, begins): (&str, Option<&str>)) -> Option<String> {
+    match (object.get(field), begins) {
+        (None, _) => Some(format!("it has no `{field}`")),
+        (Some(value), Some(begins)) => {
+            let fits = value.as_str().is_some_and(|text| text.starts_with(begins));
+            (!fits).then(|| format!("its `{field}` does not begin with `{begins}`"))
+        }
+        (Some(_), None) => None,
+    }
+}
+
+/// A statement that says `predicate` of a digest.
+pub fn statement(reference: &PinnedReference, predicate: &Predicate) -> Vec<u8> {
+    let subject = json!([{
+        "name": reference.reference().name(),
+        "digest": { "sha256": reference.digest().hex() },
+    }]);
+    // Written piece by piece, so that the predicate is signed as its author wrote it; it has been read as one JSON object.
+    format!(
+        r#"{{"_type":{},"subject":{subject},"predicateType":{},"predicate":{}}}"#,
+        Value::from(dsse::STATEMENT),
+        Value::from(predicate.kind.as_str()),
+        predicate.text
+    )
+    .into_bytes()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! Attestations, with what they say: for `verify --attestation`, and to see whether the same was attested before.
+//! Not here: whether a policy's attestations are there (bundle-core::policy::decide).
+
+use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::policy::{
+    Accepted, Meaning, RawSignature, SignatureFound, Who, summary_of_attestations,
+};
+use bundle_core::reference::{Digest, PinnedReference};
+use serde_json::Value;
+
+use super::{Against, described, each};
+use crate::attest::PredicateType;
+use crate::statement;
+
+/// An attestation that holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attestation {
+    /// Who made it, when, and what was checked.
+    pub accepted: Accepted,
+    /// What kind it is.
+    pub predicate_type: String,
+    /// What it says.
+    pub predicate: Value,
+}
+
+/// For `verify --attestation`: the attestations of `reference` of these kinds, by any of `wanted`. A refusal if one kind is missing. A signature
+/// is none, whoever made it.
+pub fn attested(
+    signatures: &[RawSignature],
+    reference: &PinnedReference,
+    wanted: &[Who],
+    kinds: &[PredicateType],
+    against: &Against,
+) -> Result<Vec<Attestation>, Findings> {
+    let is_wanted = |accepted: &Accepted| wanted.iter().any(|who| who.is(accepted));
+    let mut found = Vec::new();
+    let mut attestations: Vec<Attestation> = Vec::new();
+    for result in each(signatures, reference.digest(), against) {
+        if let Ok(opened) = &result
+            && is_wanted(&opened.accepted)
+            && let Meaning::Attested(kind) = &opened.accepted.meaning
+            && kinds.iter().any(|wanted| wanted.as_str() == kind)
+            && let Some(predicate) = statement::predicate(&opened.payload)
+        {
+            attestations.push(Attestation {
+                accepted: opened.accepted.clone(),
+                predicate_type: kind.clone(),
+                predicate,
+            });
+        }
+        found.push(SignatureFound(result.map(|opened| opened.accepted)));
+    }
+    let names: Vec<String> = wanted.iter().map(described).collect();
+    let is_there = |kind: &&PredicateType| {
+        let mut there = attestations.iter();
+        there.any(|one| one.predicate_type == kind.as_str())
+    };
+    let missing: Vec<Finding> = kinds
+        .iter()
+        .filter(|kind| !is_there(kind))
+        .map(|kind| {
+            Finding::error(
+                codes::trust::UNATTESTED,
+                format!(
+                    "there is no attestation of {} by the given {}: {}",
+                    kind.as_str(),
+                    names.join(", "),
+                    summary_of_attestations(&found, is_wanted)
+                ),
+            )
+            .about(reference.to_string())
+            .hint(format!(
+                "attest it: kubectl bundle attest {reference} --type {} --predicate FILE",
+                kind.as_str()
+            ))
+        })
+        .collect();
+    if missing.is_empty() {
+        Ok(attestations)
+    } else {
+        Err(Findings(missing))
+    }
+}
+
+/// Every attestation that holds against `against`, and what it says.
+pub(crate) fn all_attested(
+    signatures: &[RawSignature],
+    digest: &Digest,
+    against: &Against,
+) -> Vec<(Accepted, Value)> {
+    each(signatures, digest, against)
+        .filter_map(Result::ok)
+        .filter(|opened| opened.accepted.meaning != Meaning::Signed)
+        .filter_map(|opened| Some((opened.accepted, statement::predicate(&opened.payload)?)))
+        .collect()
+}

@@ -1,0 +1,99 @@
+//! `attest`: a predicate about the digest of a bundle is signed, and goes beside it.
+//! Not here: who signs (signer), what a predicate looks like (bundle-trust), and where a registry keeps attestations (bundle-oci).
+
+use std::path::PathBuf;
+
+use bundle_core::reference::Reference;
+use bundle_trust::attest::{self, Predicate, PredicateType};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::failure::Outcome;
+use crate::files;
+use crate::registry::{self, RegistrySettings};
+use crate::signer::{By, Payload, Who};
+use crate::ui::Ui;
+use crate::ui::format::Format;
+
+/// What `attest` needs to know.
+pub(crate) struct Attest {
+    /// The bundle.
+    pub(crate) reference: Reference,
+    /// The file of the predicate.
+    pub(crate) predicate: PathBuf,
+    /// What kind it is.
+    pub(crate) kind: PredicateType,
+    /// Who signs.
+    pub(crate) by: By,
+    /// How to print.
+    pub(crate) format: Option<Format>,
+    /// How to talk to registries.
+    pub(crate) registry: RegistrySettings,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    reference: String,
+    predicate_type: String,
+    #[serde(flatten)]
+    who: Who,
+    /// Whether it was attested so before.
+    unchanged: bool,
+}
+
+impl Attest {
+    /// Reads the predicate, opens the key or gets the token, resolves, signs, stores, and prints the pinned reference.
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
+        let bytes = files::read(&self.predicate)?;
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let file = self.predicate.display().to_string();
+        let predicate = Predicate::read(self.kind, &bytes, &now).map_err(|mut findings| {
+            for finding in &mut findings.0 {
+                *finding = finding.clone().in_file(&file);
+            }
+            findings
+        })?;
+        let signer = self.by.open(ui).await?;
+        let client = registry::client(&self.registry)?;
+        let pinned = registry::pin(ui, &client, &self.reference).await?;
+        let there = {
+            let _progress = ui.progress("looking for attestations that are there");
+            client
+                .signatures(&pinned)
+                .await
+                .map_err(|error| error.finding())?
+        };
+        let payload = Payload::Statement(attest::statement(&pinned, &predicate));
+        let made = signer
+            .sign(ui, payload, pinned.digest(), &|maker| {
+                maker.has_attested(&there, pinned.digest(), &predicate)
+            })
+            .await?;
+        let unchanged = made.signature.is_none();
+        let kind = predicate.kind().as_str();
+        if let Some(signature) = made.signature {
+            let _progress = ui.progress("storing the attestation");
+            client
+                .push_attestation(&pinned, kind, signature.bytes)
+                .await
+                .map_err(|error| error.finding())?;
+        }
+        let done = if unchanged {
+            "nothing to do: it is attested already"
+        } else {
+            "attested"
+        };
+        ui.note(format!("{done} {} ({kind})", made.who.text));
+        let report = Report {
+            reference: pinned.without_tag(),
+            predicate_type: kind.to_owned(),
+            who: made.who,
+            unchanged,
+        };
+        if !ui.structured(self.format, &report)? {
+            ui.data(report.reference)?;
+        }
+        Ok(())
+    }
+}
