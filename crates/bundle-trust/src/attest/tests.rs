@@ -118,10 +118,8 @@ fn a_predicate_is_signed_as_it_was_written() {
     let text = r#"{ "big": 12345678901234567890123, "float": 1.10, "z": 1, "a": "\u00e9" }"#;
     let predicate = read("https://example.com/kind", text).unwrap();
     let digest = format!("sha256:{}", "0".repeat(64));
-    let pinned = Reference::parse(&format!("registry.example.com/team/web@{digest}"))
-        .unwrap()
-        .pinned()
-        .unwrap();
+    let reference: Reference = "registry.example.com/team/web".parse().unwrap();
+    let pinned = reference.pin(digest.parse().unwrap());
     let statement = String::from_utf8(statement(&pinned, &predicate)).unwrap();
     assert!(
         statement.ends_with(&format!(r#""predicate":{text}}}"#)),
