@@ -236,6 +236,10 @@ fn key(signatures: &[RawSignature], digest: &Digest, against: &Against) -> Key {
                 part(&bytes.to_le_bytes());
                 part(&limit.to_le_bytes());
             }
+            Some(Unread::Crowded { limit }) => {
+                part(b"crowded");
+                part(&limit.to_le_bytes());
+            }
             Some(Unread::Beyond { limit }) => {
                 part(b"beyond");
                 part(&(limit as u64).to_le_bytes());
