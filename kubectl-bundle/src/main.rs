@@ -12,6 +12,7 @@ mod git;
 mod image;
 mod images;
 mod input;
+mod kms;
 mod lock;
 mod packing;
 mod password;

@@ -31,6 +31,8 @@ pub enum Tool {
     Cosign2,
     /// cosign 3, which writes bundles as referrers.
     Cosign3,
+    /// A plugin of sigstore's KMS plugin protocol whose keys are files.
+    KmsPlugin,
 }
 
 /// One line of the table.
@@ -45,7 +47,7 @@ struct Entry {
 
 impl Tool {
     /// All of them, the ones that a cluster needs first.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::KubeApiserver,
         Self::Kubectl,
         Self::KubeControllerManager,
@@ -58,6 +60,7 @@ impl Tool {
         Self::Cosign2,
         Self::Helm,
         Self::Helm3,
+        Self::KmsPlugin,
     ];
 
     const fn entry(self) -> Entry {
@@ -113,6 +116,12 @@ impl Tool {
                 "cosign3",
                 "github.com/sigstore/cosign/v3/cmd/cosign",
                 240,
+            ),
+            Self::KmsPlugin => (
+                "sigstore-kms-files",
+                "kms-plugin",
+                "e2e.test/tools/kms-plugin",
+                20,
             ),
         };
         Entry {

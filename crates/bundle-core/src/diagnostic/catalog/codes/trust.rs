@@ -23,4 +23,5 @@ area! {
     SERVICE_REFUSED = "BUNDLE-TRUST-021", Failed, "a signing service refuses", "The certificate authority, the transparency log or the timestamp authority answered, and its answer is a refusal or cannot be used. The message says which and why. Nothing was stored.";
     SERVICE_UNREACHABLE = "BUNDLE-TRUST-022", CannotTell, "a signing service does not answer", "The certificate authority, the transparency log, the timestamp authority or the issuer of tokens could not be reached, or did not answer in time. Nothing was stored: try again.";
     PREDICATE_REFUSED = "BUNDLE-TRUST-030", Failed, "a predicate cannot be attested", "A predicate is a JSON object of at most 700 KiB. Of kinds that are known by name, the fields that make the kind are looked at (spdxVersion, bomFormat, buildDefinition and runDetails …). Nothing was signed.";
+    KEY_REFUSED = "BUNDLE-TRUST-030", Failed, "a key service refuses", "The plugin that holds the key (--key NAME://RESOURCE) answered with an error; its words are in the message. Nothing was stored. Is the key's name right, and does the plugin have what it needs to reach its service?";
 }

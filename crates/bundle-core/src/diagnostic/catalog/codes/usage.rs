@@ -8,6 +8,6 @@ area! {
     NO_PASSWORD = "BUNDLE-USAGE-004", Usage, "there is no usable password", "A private key is encrypted under a password, which comes from BUNDLE_PASSWORD, COSIGN_PASSWORD, standard input with --password-stdin, or the terminal.";
     NO_RESOURCES = "BUNDLE-USAGE-005", Failed, "the system refuses what the program needs", "A thread, a file descriptor or memory could not be had from the operating system. Nothing was changed.";
     INTERRUPTED = "BUNDLE-USAGE-006", CannotTell, "the work was interrupted", "Somebody pressed Ctrl-C or ended the program. What had been begun was cleared away; nothing stands half-done under the name of the target.";
-    NO_PROGRAM = "BUNDLE-USAGE-008", Failed, "a program that renders content is missing", "Charts are rendered by helm and kustomizations by kubectl, the real ones, found on PATH. The hint says how to get it.";
-    PROGRAM_FAILED = "BUNDLE-USAGE-009", Failed, "a program that renders content failed", "What it said is in the message. It is given a minute and 32 MiB of output, and it is never left running.";
+    NO_PROGRAM = "BUNDLE-USAGE-008", Failed, "a program of others is missing", "Charts are rendered by helm and kustomizations by kubectl, the real ones, and keys behind NAME:// are reached through the program sigstore-kms-NAME; each is looked for on PATH. The hint says how to get it.";
+    PROGRAM_FAILED = "BUNDLE-USAGE-009", Failed, "a program of others failed", "What it said is in the message. It is given a minute and 32 MiB of output (the plugin of a key service 256 KiB), and it is never left running.";
 }

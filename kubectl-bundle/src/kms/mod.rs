@@ -1,0 +1,62 @@
+//! Keys that never leave where they are: a program `sigstore-kms-NAME` signs with them (sigstore's KMS plugin protocol, v1).
+//! Not here: what is signed, and whether what comes back holds (bundle-trust).
+
+mod call;
+mod find;
+mod name;
+mod protocol;
+
+use std::path::PathBuf;
+
+use bundle_core::diagnostic::Finding;
+use bundle_trust::keys::PublicKey;
+use bundle_trust::sign;
+
+use call::Limits;
+use protocol::Ask;
+
+pub(crate) use name::Key;
+
+/// A key behind a plugin, whose public half is known.
+pub(crate) struct Held {
+    key: Key,
+    program: PathBuf,
+    attended: bool,
+    public: PublicKey,
+}
+
+impl Key {
+    /// Finds the program and asks it for the public key. `attended`: somebody is there to be asked for a PIN or a touch.
+    pub(crate) fn open(self, attended: bool) -> Result<Held, Finding> {
+        let program = find::on_path(&self)?;
+        let limits = Limits::default();
+        let public = protocol::ask(&self, &program, &Ask::PublicKey, attended, limits)?;
+        let public = String::from_utf8(public)
+            .map_err(|_| protocol::garbage(&self, "its public key is not text"))
+            .and_then(|pem| PublicKey::parse(&pem))
+            .map_err(|finding| finding.about(self.to_string()))?;
+        Ok(Held {
+            key: self,
+            program,
+            attended,
+            public,
+        })
+    }
+}
+
+impl sign::Signer for Held {
+    fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Finding> {
+        let ask = Ask::Signature(message);
+        protocol::ask(
+            &self.key,
+            &self.program,
+            &ask,
+            self.attended,
+            Limits::default(),
+        )
+    }
+}

@@ -1,0 +1,143 @@
+//! `NAME://RESOURCE`: which plugin, and what it calls the key.
+//! Not here: finding and running it.
+
+use std::fmt;
+
+use bundle_core::diagnostic::{Finding, codes};
+
+/// Longest name of a plugin, in bytes.
+const LONGEST_NAME: usize = 64;
+/// Longest name of a key, in bytes: it travels in an argument.
+const LONGEST_RESOURCE: usize = 4096;
+
+/// A key that a plugin holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Key {
+    name: String,
+    resource: String,
+}
+
+impl Key {
+    /// Reads what `--key` was given; `None` if that is a file.
+    pub(crate) fn parse(text: &str) -> Result<Option<Self>, Finding> {
+        if text.starts_with("pkcs11:") {
+            return Err(unusable(
+                text,
+                "the tokens of PKCS #11 are reached through a plugin",
+            ));
+        }
+        let Some((name, resource)) = text.split_once("://") else {
+            return Ok(None);
+        };
+        if matches!(name, "http" | "https" | "env" | "k8s" | "github" | "gitlab") {
+            return Err(unusable(
+                text,
+                &format!("`{name}://` is a place of key files, which are not fetched"),
+            ));
+        }
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(fits) {
+            return Err(unusable(
+                text,
+                "the name of a plugin is made of a-z, 0-9 and `-`",
+            ));
+        }
+        if resource.is_empty()
+            || resource.len() > LONGEST_RESOURCE
+            || resource.chars().any(char::is_control)
+        {
+            return Err(unusable(
+                text,
+                "the name of the key is missing, longer than 4 KiB, or not text on one line",
+            ));
+        }
+        Ok(Some(Self {
+            name: name.to_owned(),
+            resource: resource.to_owned(),
+        }))
+    }
+
+    /// The program.
+    pub(super) fn program(&self) -> String {
+        format!("sigstore-kms-{}", self.name)
+    }
+
+    /// What the plugin calls the key.
+    pub(super) fn resource(&self) -> &str {
+        &self.resource
+    }
+
+    /// Whether cosign reaches keys of this name without a plugin.
+    pub(super) fn is_built_into_cosign(&self) -> bool {
+        matches!(
+            self.name.as_str(),
+            "awskms" | "azurekms" | "gcpkms" | "hashivault" | "openbao"
+        )
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.name, self.resource)
+    }
+}
+
+fn unusable(text: &str, why: &str) -> Finding {
+    let shown: String = text.chars().take(80).collect();
+    Finding::error(
+        codes::usage::BAD_ARGUMENT,
+        format!("the key `{shown}` cannot be used: {why}"),
+    )
+    .hint("give a file, or NAME://RESOURCE for a key that the program sigstore-kms-NAME on PATH holds")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_no_key_of_a_plugin() {
+        for file in ["release.key", "./a:b", "/keys/release.key", r"C:\keys\a", "-"] {
+            assert_eq!(Key::parse(file), Ok(None), "{file}");
+        }
+    }
+
+    #[test]
+    fn the_resource_is_all_that_follows() {
+        for (text, program, resource) in [
+            ("my-hsm://slot/1?pin=2", "sigstore-kms-my-hsm", "slot/1?pin=2"),
+            ("files:///keys/a.pem", "sigstore-kms-files", "/keys/a.pem"),
+            ("a://b://c", "sigstore-kms-a", "b://c"),
+        ] {
+            let key = Key::parse(text).unwrap().unwrap();
+            assert_eq!((key.program().as_str(), key.resource()), (program, resource));
+            assert_eq!(key.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn no_path_is_smuggled_in_by_a_name() {
+        for text in [
+            "../evil://x",
+            "a/b://x",
+            r"a\b://x",
+            "a.exe://x",
+            "A://x",
+            "ä://x",
+            "a b://x",
+            "://x",
+            "a://",
+            "a://x\ny",
+            "a://x\0y",
+            "pkcs11:token=x",
+            "https://keys.example.com/a.pub",
+            "k8s://default/key",
+        ] {
+            let finding = Key::parse(text).unwrap_err();
+            assert_eq!(finding.code, codes::usage::BAD_ARGUMENT, "{text}");
+        }
+        for long in [format!("{}://x", "a".repeat(65)), format!("a://{}", "x".repeat(4097))] {
+            Key::parse(&long).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What a plugin is asked and what its answer means: JSON in an argument, the message on stdin, JSON on stdout.
+//! Not here: running it (call).
+
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bundle_core::diagnostic::{Finding, codes};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Key;
+use super::call::{self, Limits, Trouble};
+use crate::ui::safe;
+
+/// The version of the protocol.
+const VERSION: &str = "v1";
+/// SHA-256, as Go numbers hash functions.
+const SHA256: u32 = 5;
+
+/// What is asked.
+pub(super) enum Ask<'a> {
+    /// The public key, as PEM text.
+    PublicKey,
+    /// A signature over this message, which the plugin hashes where its algorithm wants that.
+    Signature(&'a [u8]),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    #[serde(default)]
+    error_message: String,
+    public_key: Option<PublicKeyAnswer>,
+    sign_message: Option<SignatureAnswer>,
+}
+
+#[derive(Deserialize)]
+struct PublicKeyAnswer {
+    #[serde(rename = "publicKeyPEM")]
+    pem: String,
+}
+
+#[derive(Deserialize)]
+struct SignatureAnswer {
+    signature: String,
+}
+
+/// Asks, and gives the bytes of the answer.
+pub(super) fn ask(
+    key: &Key,
+    program: &Path,
+    what: &Ask<'_>,
+    attended: bool,
+    limits: Limits,
+) -> Result<Vec<u8>, Finding> {
+    let (question, message): (_, &[u8]) = match what {
+        Ask::PublicKey => (public_key_question(), b""),
+        Ask::Signature(message) => (signature_question(), message),
+    };
+    let deadline = Timestamp::now() + limits.time;
+    let arguments = arguments(key, deadline, question).to_string();
+    let said = call::call(program, [VERSION, &arguments], message, attended, limits)
+        .map_err(|trouble| failed(key, &trouble, limits))?;
+    let Ok(answer) = serde_json::from_slice::<Answer>(&said.output) else {
+        let why = match said.complaints.as_str() {
+            "" => format!("it ended with {} and without one of its answers", said.status),
+            complaints => format!("it ended with {}, saying: {}", said.status, safe(complaints)),
+        };
+        return Err(garbage(key, &why));
+    };
+    // How it ended does not count: the protocol says so.
+    if !answer.error_message.is_empty() {
+        return Err(Finding::error(
+            codes::trust::KEY_REFUSED,
+            format!(
+                "`{}` refuses {key}: {}",
+                key.program(),
+                safe(&answer.error_message)
+            ),
+        )
+        .hint("these are the words of the plugin; nothing was stored"));
+    }
+    let text = match what {
+        Ask::PublicKey => answer.public_key.map(|answer| answer.pem),
+        Ask::Signature(_) => answer.sign_message.map(|answer| answer.signature),
+    };
+    let text = text
+        .filter(|text| !text.is_empty())
+        .ok_or_else(|| garbage(key, "it answers something else than it was asked"))?;
+    STANDARD
+        .decode(text)
+        .map_err(|_| garbage(key, "its answer is not base64"))
+}
+
+fn arguments(key: &Key, deadline: Timestamp, question: Value) -> Value {
+    let mut arguments = json!({
+        "initOptions": {
+            "ctxDeadline": deadline.to_string(),
+            "protocolVersion": VERSION,
+            "keyResourceID": key.resource(),
+            "hashFunc": SHA256,
+            "rpcOptions": { "ctxDeadline": deadline.to_string() },
+        },
+    });
+    if let (Value::Object(arguments), Value::Object(question)) = (&mut arguments, question) {
+        arguments.extend(question);
+    }
+    arguments
+}
+
+fn public_key_question() -> Value {
+    json!({
+        "methodName": "publicKey",
+        "publicKey": { "publicKeyOptions": { "rpcOptions": {} } },
+    })
+}
+
+fn signature_question() -> Value {
+    json!({
+        "methodName": "signMessage",
+        "signMessage": { "signOptions": {
+            "rpcOptions": {},
+            "messageOptions": {},
+        } },
+    })
+}
+
+fn failed(key: &Key, trouble: &Trouble, limits: Limits) -> Finding {
+    let why = match trouble {
+        Trouble::Lost(error) => format!("cannot be run: {error}"),
+        Trouble::Late => format!("did not end within {} s", limits.time.as_secs()),
+        Trouble::Flood => format!("wrote more than {} KiB", limits.output >> 10),
+    };
+    Finding::error(
+        codes::usage::PROGRAM_FAILED,
+        format!("`{}`, which is needed for {key}, {why}", key.program()),
+    )
+    .hint("nothing was stored; the plugin or the device behind it is at fault")
+}
+
+/// It ran, and what it answers is none of the protocol's answers.
+pub(super) fn garbage(key: &Key, why: &str) -> Finding {
+    Finding::error(
+        codes::usage::PROGRAM_FAILED,
+        format!("the answer of `{}` for {key} cannot be used: {why}", key.program()),
+    )
+    .hint("nothing was stored; is it a plugin of sigstore's KMS plugin protocol, version v1?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_as_sigstore_writes_them() {
+        let key = Key::parse("my-hsm://slot/1").unwrap().unwrap();
+        let deadline = "2026-04-01T02:47:00Z";
+        let init = json!({
+            "ctxDeadline": deadline,
+            "protocolVersion": "v1",
+            "keyResourceID": "slot/1",
+            "hashFunc": 5,
+            "rpcOptions": { "ctxDeadline": deadline },
+        });
+        let asked = |question| arguments(&key, deadline.parse().unwrap(), question);
+        assert_eq!(
+            asked(public_key_question()),
+            json!({
+                "initOptions": init,
+                "methodName": "publicKey",
+                "publicKey": { "publicKeyOptions": { "rpcOptions": {} } },
+            })
+        );
+        assert_eq!(
+            asked(signature_question()),
+            json!({
+                "initOptions": init,
+                "methodName": "signMessage",
+                "signMessage": { "signOptions": {
+                    "rpcOptions": {},
+                    "messageOptions": {},
+                } },
+            })
+        );
+    }
+}
