@@ -12,6 +12,7 @@ mod harness;
 mod images;
 mod keyless;
 mod page;
+mod plugins;
 mod pod;
 mod proof;
 mod readme;

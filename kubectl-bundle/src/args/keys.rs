@@ -17,6 +17,8 @@ pub(crate) struct Keys {
 pub(crate) enum KeysVerb {
     /// Make a key pair, encrypted under a password, as cosign makes it
     Generate(Generate),
+    /// Print the public half of a private key
+    Public(PublicHalf),
 }
 
 /// Make a key pair: PREFIX.key (private, encrypted under a password, mode 0600) and PREFIX.pub.
@@ -39,6 +41,23 @@ pub(crate) struct Generate {
     #[arg(long = "type", value_name = "TYPE", value_enum, default_value_t = KeyType::P256)]
     pub(crate) key_type: KeyType,
     /// Read the password from the first line of standard input
+    #[arg(long)]
+    pub(crate) password_stdin: bool,
+}
+
+/// Print the public half of a private key, as PEM text on stdout: of a file, or of a key that a plugin holds.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl bundle keys public --key release.key > release.pub
+
+  # Of a key that the program sigstore-kms-my-hsm holds
+  kubectl bundle keys public --key my-hsm://slot/1 > release.pub")]
+pub(crate) struct PublicHalf {
+    /// The private key: a file, or NAME://RESOURCE for a key that the program sigstore-kms-NAME on PATH holds
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: std::path::PathBuf,
+    /// Read the key's password from the first line of standard input
     #[arg(long)]
     pub(crate) password_stdin: bool,
 }

@@ -17,6 +17,9 @@ use super::{Data, Registry};
 Examples:
   kubectl bundle sign registry.example.com/team/web:1.4.0 --key release.key
 
+  # With a key that stays in its device or service: the program sigstore-kms-my-hsm on PATH signs
+  kubectl bundle sign registry.example.com/team/web:1.4.0 --key my-hsm://slot/1
+
   # Without a key: the identity token of the CI job makes a certificate that lives for ten minutes
   kubectl bundle sign registry.example.com/team/web:1.4.0
   kubectl bundle sign registry.example.com/team/web:1.4.0 --identity-token token.jwt
@@ -47,8 +50,8 @@ pub(crate) struct Sign {
 /// Who signs.
 #[derive(Debug, Args)]
 pub(crate) struct SignBy {
-    /// The private key, as `keys generate` or cosign made it
-    #[arg(long, value_name = "FILE")]
+    /// The private key: a file, as `keys generate` or cosign made it, or NAME://RESOURCE for a key that the program sigstore-kms-NAME on PATH holds
+    #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<PathBuf>,
     /// Read the key's password from the first line of standard input
     #[arg(long, requires = "key", conflicts_with_all = ["registry_password_stdin", "registry_token_stdin"])]

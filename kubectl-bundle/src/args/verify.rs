@@ -36,8 +36,8 @@ pub(crate) struct Verify {
     /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
     #[arg(value_name = "REF")]
     pub(crate) reference: String,
-    /// A public key that must have signed; repeated: any of them
-    #[arg(long, value_name = "FILE")]
+    /// A public key that must have signed: a file, or NAME://RESOURCE for one that the program sigstore-kms-NAME on PATH holds; repeated: any of them
+    #[arg(long, value_name = "KEY")]
     pub(crate) key: Vec<PathBuf>,
     /// The identity in the certificate, exactly: an address, or the URI of a workflow
     #[arg(long, value_name = "IDENTITY", requires = "issuer")]

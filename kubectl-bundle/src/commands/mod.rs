@@ -36,6 +36,8 @@ use crate::ui::Ui;
 pub(crate) enum Command {
     /// `keys generate`
     KeysGenerate(keys::generate::Generate),
+    /// `keys public`
+    KeysPublic(keys::public::Public),
     /// `build`
     Build(build::Build),
     /// `init`
@@ -85,6 +87,7 @@ impl Command {
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         match self {
             Self::KeysGenerate(command) => command.run(ui),
+            Self::KeysPublic(command) => command.run(ui),
             Self::Build(command) => in_runtime(command.run(ui)),
             Self::Init(command) => command.run(ui),
             Self::Push(command) => in_runtime(interruptible(command.run(ui))),

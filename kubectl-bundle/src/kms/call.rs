@@ -182,12 +182,20 @@ mod tests {
     };
 
     fn shell(script: &str, message: &[u8], limits: Limits) -> Result<Said, Trouble> {
-        call(&PathBuf::from("/bin/sh"), ["-c", script], message, false, limits)
+        call(
+            &PathBuf::from("/bin/sh"),
+            ["-c", script],
+            message,
+            false,
+            limits,
+        )
     }
 
     #[test]
     fn it_gets_the_message_and_its_answer_counts_when_it_has_ended() {
-        let said = shell("cat; echo why >&2; exit 3", b"message", LONG).ok().unwrap();
+        let said = shell("cat; echo why >&2; exit 3", b"message", LONG)
+            .ok()
+            .unwrap();
         assert_eq!(said.output, b"message");
         assert_eq!(said.complaints, "why");
         assert_eq!(said.status.code(), Some(3));

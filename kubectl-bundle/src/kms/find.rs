@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn the_first_that_may_be_run_is_taken_and_none_of_the_folder_we_stand_in() {
-        let key = Key::parse("test://x").unwrap().unwrap();
+        let key = Key::parse("test://x", false).unwrap().unwrap();
         let root = tempfile::tempdir().unwrap();
         let folders = ["a", "b", "c"].map(|name| root.path().join(name));
         for (folder, mode) in folders[1..].iter().zip([0o644, 0o755]) {
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn services_that_cosign_reaches_by_itself_are_told_apart() {
         let hint = |text: &str| {
-            let key = Key::parse(text).unwrap().unwrap();
+            let key = Key::parse(text, false).unwrap().unwrap();
             within(&[], &key).unwrap_err().hint.unwrap_or_default()
         };
         assert!(hint("awskms:///alias/x").contains("cosign has this service built in"));

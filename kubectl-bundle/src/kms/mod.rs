@@ -4,6 +4,7 @@
 mod call;
 mod find;
 mod name;
+mod place;
 mod protocol;
 
 use std::path::PathBuf;
@@ -16,21 +17,20 @@ use call::Limits;
 use protocol::Ask;
 
 pub(crate) use name::Key;
+pub(crate) use place::Place;
 
 /// A key behind a plugin, whose public half is known.
 pub(crate) struct Held {
     key: Key,
     program: PathBuf,
-    attended: bool,
     public: PublicKey,
 }
 
 impl Key {
-    /// Finds the program and asks it for the public key. `attended`: somebody is there to be asked for a PIN or a touch.
-    pub(crate) fn open(self, attended: bool) -> Result<Held, Finding> {
+    /// Finds the program and asks it for the public key.
+    pub(crate) fn open(self) -> Result<Held, Finding> {
         let program = find::on_path(&self)?;
-        let limits = Limits::default();
-        let public = protocol::ask(&self, &program, &Ask::PublicKey, attended, limits)?;
+        let public = protocol::ask(&self, &program, &Ask::PublicKey, Limits::default())?;
         let public = String::from_utf8(public)
             .map_err(|_| protocol::garbage(&self, "its public key is not text"))
             .and_then(|pem| PublicKey::parse(&pem))
@@ -38,7 +38,6 @@ impl Key {
         Ok(Held {
             key: self,
             program,
-            attended,
             public,
         })
     }
@@ -51,12 +50,6 @@ impl sign::Signer for Held {
 
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Finding> {
         let ask = Ask::Signature(message);
-        protocol::ask(
-            &self.key,
-            &self.program,
-            &ask,
-            self.attended,
-            Limits::default(),
-        )
+        protocol::ask(&self.key, &self.program, &ask, Limits::default())
     }
 }

@@ -15,11 +15,13 @@ const LONGEST_RESOURCE: usize = 4096;
 pub(crate) struct Key {
     name: String,
     resource: String,
+    /// Whether somebody is there whom the plugin may ask for a PIN or a touch.
+    pub(super) attended: bool,
 }
 
 impl Key {
     /// Reads what `--key` was given; `None` if that is a file.
-    pub(crate) fn parse(text: &str) -> Result<Option<Self>, Finding> {
+    pub(crate) fn parse(text: &str, attended: bool) -> Result<Option<Self>, Finding> {
         if text.starts_with("pkcs11:") {
             return Err(unusable(
                 text,
@@ -54,6 +56,7 @@ impl Key {
         Ok(Some(Self {
             name: name.to_owned(),
             resource: resource.to_owned(),
+            attended,
         }))
     }
 
@@ -97,20 +100,33 @@ mod tests {
 
     #[test]
     fn a_file_is_no_key_of_a_plugin() {
-        for file in ["release.key", "./a:b", "/keys/release.key", r"C:\keys\a", "-"] {
-            assert_eq!(Key::parse(file), Ok(None), "{file}");
+        for file in [
+            "release.key",
+            "./a:b",
+            "/keys/release.key",
+            r"C:\keys\a",
+            "-",
+        ] {
+            assert_eq!(Key::parse(file, false), Ok(None), "{file}");
         }
     }
 
     #[test]
     fn the_resource_is_all_that_follows() {
         for (text, program, resource) in [
-            ("my-hsm://slot/1?pin=2", "sigstore-kms-my-hsm", "slot/1?pin=2"),
+            (
+                "my-hsm://slot/1?pin=2",
+                "sigstore-kms-my-hsm",
+                "slot/1?pin=2",
+            ),
             ("files:///keys/a.pem", "sigstore-kms-files", "/keys/a.pem"),
             ("a://b://c", "sigstore-kms-a", "b://c"),
         ] {
-            let key = Key::parse(text).unwrap().unwrap();
-            assert_eq!((key.program().as_str(), key.resource()), (program, resource));
+            let key = Key::parse(text, false).unwrap().unwrap();
+            assert_eq!(
+                (key.program().as_str(), key.resource()),
+                (program, resource)
+            );
             assert_eq!(key.to_string(), text);
         }
     }
@@ -133,11 +149,14 @@ mod tests {
             "https://keys.example.com/a.pub",
             "k8s://default/key",
         ] {
-            let finding = Key::parse(text).unwrap_err();
+            let finding = Key::parse(text, false).unwrap_err();
             assert_eq!(finding.code, codes::usage::BAD_ARGUMENT, "{text}");
         }
-        for long in [format!("{}://x", "a".repeat(65)), format!("a://{}", "x".repeat(4097))] {
-            Key::parse(&long).unwrap_err();
+        for long in [
+            format!("{}://x", "a".repeat(65)),
+            format!("a://{}", "x".repeat(4097)),
+        ] {
+            Key::parse(&long, false).unwrap_err();
         }
     }
 }

@@ -52,7 +52,6 @@ pub(super) fn ask(
     key: &Key,
     program: &Path,
     what: &Ask<'_>,
-    attended: bool,
     limits: Limits,
 ) -> Result<Vec<u8>, Finding> {
     let (question, message): (_, &[u8]) = match what {
@@ -61,12 +60,25 @@ pub(super) fn ask(
     };
     let deadline = Timestamp::now() + limits.time;
     let arguments = arguments(key, deadline, question).to_string();
-    let said = call::call(program, [VERSION, &arguments], message, attended, limits)
-        .map_err(|trouble| failed(key, &trouble, limits))?;
+    let said = call::call(
+        program,
+        [VERSION, &arguments],
+        message,
+        key.attended,
+        limits,
+    )
+    .map_err(|trouble| failed(key, &trouble, limits))?;
     let Ok(answer) = serde_json::from_slice::<Answer>(&said.output) else {
         let why = match said.complaints.as_str() {
-            "" => format!("it ended with {} and without one of its answers", said.status),
-            complaints => format!("it ended with {}, saying: {}", said.status, safe(complaints)),
+            "" => format!(
+                "it ended with {} and without one of its answers",
+                said.status
+            ),
+            complaints => format!(
+                "it ended with {}, saying: {}",
+                said.status,
+                safe(complaints)
+            ),
         };
         return Err(garbage(key, &why));
     };
@@ -144,7 +156,10 @@ fn failed(key: &Key, trouble: &Trouble, limits: Limits) -> Finding {
 pub(super) fn garbage(key: &Key, why: &str) -> Finding {
     Finding::error(
         codes::usage::PROGRAM_FAILED,
-        format!("the answer of `{}` for {key} cannot be used: {why}", key.program()),
+        format!(
+            "the answer of `{}` for {key} cannot be used: {why}",
+            key.program()
+        ),
     )
     .hint("nothing was stored; is it a plugin of sigstore's KMS plugin protocol, version v1?")
 }
@@ -155,7 +170,7 @@ mod tests {
 
     #[test]
     fn questions_are_as_sigstore_writes_them() {
-        let key = Key::parse("my-hsm://slot/1").unwrap().unwrap();
+        let key = Key::parse("my-hsm://slot/1", false).unwrap().unwrap();
         let deadline = "2026-04-01T02:47:00Z";
         let init = json!({
             "ctxDeadline": deadline,

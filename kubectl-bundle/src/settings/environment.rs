@@ -26,6 +26,10 @@ pub(crate) struct Environment {
     pub(crate) stdout_is_terminal: bool,
     /// Stderr is a terminal.
     pub(crate) stderr_is_terminal: bool,
+    /// Stdin is a terminal.
+    stdin_is_terminal: bool,
+    /// `CI` says that nobody is there.
+    ci: bool,
     /// The files of `KUBECONFIG`.
     pub(crate) kubeconfig: Vec<PathBuf>,
     /// The home folder.
@@ -65,6 +69,8 @@ impl Environment {
             dumb_terminal: filled("TERM").is_some_and(|value| value == "dumb"),
             stdout_is_terminal: std::io::stdout().is_terminal(),
             stderr_is_terminal: std::io::stderr().is_terminal(),
+            stdin_is_terminal: std::io::stdin().is_terminal(),
+            ci: filled("CI").is_some_and(|value| value != "false" && value != "0"),
             kubeconfig: filled("KUBECONFIG").map_or_else(Vec::new, |list| {
                 env::split_paths(&list)
                     .filter(|path| !path.as_os_str().is_empty())
@@ -87,6 +93,11 @@ impl Environment {
             github: text("ACTIONS_ID_TOKEN_REQUEST_URL")
                 .zip(text("ACTIONS_ID_TOKEN_REQUEST_TOKEN")),
         }
+    }
+
+    /// Whether somebody is there who could be asked something.
+    pub(crate) fn is_attended(&self) -> bool {
+        self.stdin_is_terminal && self.stderr_is_terminal && !self.ci
     }
 
     /// Where an identity token comes from that was not given.

@@ -36,6 +36,9 @@ pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command>
         Verb::Keys(Keys {
             verb: KeysVerb::Generate(args),
         }) => Command::KeysGenerate(signing::generate(args, environment)),
+        Verb::Keys(Keys {
+            verb: KeysVerb::Public(args),
+        }) => Command::KeysPublic(signing::public(args, environment)?),
         Verb::Sign(args) => Command::Sign(signing::sign(args, environment)?),
         Verb::Attest(args) => Command::Attest(signing::attest(args, environment)?),
         Verb::Verify(args) => Command::Verify(trust::verify(args, environment)?),

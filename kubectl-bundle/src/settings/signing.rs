@@ -1,7 +1,7 @@
 //! What the verbs that sign, and those that make keys, are to do.
 //! Not here: opening keys, or getting tokens (signer).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bundle_trust::attest::PredicateType;
 use bundle_trust::keys::KeyKind;
@@ -10,8 +10,9 @@ use super::{Environment, registry, unusable};
 use crate::args::{self, KeyType};
 use crate::commands::{attest, keys, sign};
 use crate::failure::Outcome;
+use crate::kms::Place;
 use crate::registry::RegistrySettings;
-use crate::signer::By;
+use crate::signer::{By, Secret};
 use crate::sigstore;
 
 pub(super) fn generate(
@@ -28,10 +29,19 @@ pub(super) fn generate(
     }
 }
 
+pub(super) fn public(
+    args: args::PublicHalf,
+    environment: &Environment,
+) -> Outcome<keys::public::Public> {
+    Ok(keys::public::Public {
+        key: secret(args.key, args.password_stdin, environment)?,
+    })
+}
+
 pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<sign::Sign> {
     let reference = registry::reference(&args.reference)?;
     let registry = registry::settings(args.registry, environment)?.of(&reference);
-    let by = by(args.by, environment, &registry);
+    let by = by(args.by, environment, &registry)?;
     Ok(sign::Sign {
         by,
         form: match args.format {
@@ -56,7 +66,7 @@ pub(super) fn attest(args: args::Attest, environment: &Environment) -> Outcome<a
     Ok(attest::Attest {
         predicate: args.predicate,
         kind,
-        by: by(args.by, environment, &registry),
+        by: by(args.by, environment, &registry)?,
         format: args.output.map(Into::into),
         registry,
         reference,
@@ -64,17 +74,14 @@ pub(super) fn attest(args: args::Attest, environment: &Environment) -> Outcome<a
 }
 
 /// Who signs: the key that is named, or whoever a token names.
-fn by(args: args::SignBy, environment: &Environment, registry: &RegistrySettings) -> By {
+fn by(args: args::SignBy, environment: &Environment, registry: &RegistrySettings) -> Outcome<By> {
     let args::SignBy {
         key,
         password_stdin,
         keyless,
     } = args;
-    match key {
-        Some(file) => By::Key {
-            file,
-            password: environment.password_source(password_stdin),
-        },
+    Ok(match key {
+        Some(given) => By::Key(secret(given, password_stdin, environment)?),
         None => By::Certificate(Box::new(sigstore::Settings {
             token: match keyless.identity_token {
                 Some(given) => sigstore::TokenSource::Given(given),
@@ -87,5 +94,12 @@ fn by(args: args::SignBy, environment: &Environment, registry: &RegistrySettings
             trusted_root: keyless.trusted_root,
             ca_files: registry.ca_files.clone(),
         })),
-    }
+    })
+}
+
+fn secret(given: PathBuf, password_stdin: bool, environment: &Environment) -> Outcome<Secret> {
+    Ok(Secret {
+        place: Place::read(given, environment.is_attended())?,
+        password: environment.password_source(password_stdin),
+    })
 }

@@ -10,6 +10,7 @@ use crate::args;
 use crate::commands::policy::test::PolicyTest;
 use crate::commands::verify::{Against, Verify};
 use crate::failure::Outcome;
+use crate::kms::Place;
 
 pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<Verify> {
     let subject = matcher(
@@ -28,7 +29,11 @@ pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<V
     )?;
     let against = match (subject, issuer) {
         (Some(subject), Some(issuer)) => Against::Identity(Identity { issuer, subject }),
-        _ if args.policy.is_empty() => Against::Keys(args.key),
+        _ if args.policy.is_empty() => {
+            let keys = args.key.into_iter();
+            let place = |given| Place::read(given, environment.is_attended());
+            Against::Keys(keys.map(place).collect::<Outcome<_>>()?)
+        }
         _ => Against::Policies(args.policy),
     };
     let kinds = args

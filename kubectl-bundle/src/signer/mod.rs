@@ -3,7 +3,6 @@
 
 mod key;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use bundle_core::policy::{IdentityName, RawSignature};
@@ -14,6 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::failure::Outcome;
+use crate::kms::Place;
 use crate::password::Source;
 use crate::sigstore::{self, Services};
 use crate::ui::Ui;
@@ -21,21 +21,24 @@ use crate::ui::Ui;
 /// Who is to sign.
 pub(crate) enum By {
     /// A private key.
-    Key {
-        /// Its file.
-        file: PathBuf,
-        /// Where its password comes from.
-        password: Source,
-    },
+    Key(Secret),
     /// Whoever an identity token names.
     Certificate(Box<sigstore::Settings>),
+}
+
+/// A private key, not opened yet.
+pub(crate) struct Secret {
+    /// Where it is.
+    pub(crate) place: Place,
+    /// Where its password comes from, if it is a file.
+    pub(crate) password: Source,
 }
 
 /// Who signs, ready to do so.
 pub(crate) enum Signer {
     /// With a key that stays.
     Key {
-        /// What it is called: its file.
+        /// What it is called: its file, or its name at a plugin.
         name: String,
         /// The key, or whatever holds it.
         key: Box<dyn sign::Signer>,
@@ -80,14 +83,25 @@ impl By {
     /// Opens the key, or gets the token: what may fail without a registry being asked should do so first.
     pub(crate) async fn open(self, ui: &mut Ui) -> Outcome<Signer> {
         Ok(match self {
-            Self::Key { file, password } => Signer::Key {
-                key: Box::new(key::open(&file, &password)?),
-                name: file.display().to_string(),
-            },
+            Self::Key(secret) => {
+                let (name, key) = secret.open()?;
+                Signer::Key { name, key }
+            }
             Self::Certificate(settings) => {
                 let _progress = ui.progress("getting an identity token");
                 Signer::Certificate(Box::new(Services::open(*settings).await?))
             }
+        })
+    }
+}
+
+impl Secret {
+    /// Opens it: what it is called, and the key or whatever holds it.
+    pub(crate) fn open(self) -> Outcome<(String, Box<dyn sign::Signer>)> {
+        let name = self.place.to_string();
+        Ok(match self.place {
+            Place::File(file) => (name, Box::new(key::open(&file, &self.password)?)),
+            Place::Plugin(key) => (name, Box::new(key.open()?)),
         })
     }
 }

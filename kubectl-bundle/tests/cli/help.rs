@@ -134,9 +134,9 @@ fn wrong_use_is_2() {
     ----- stdout -----
     ----- stderr -----
     error: the following required arguments were not provided:
-      <--key <FILE>|--policy <FILE>|--certificate-identity <IDENTITY>|--certificate-identity-regexp <REGEXP>>
+      <--key <KEY>|--policy <FILE>|--certificate-identity <IDENTITY>|--certificate-identity-regexp <REGEXP>>
 
-    Usage: kubectl bundle verify <--key <FILE>|--policy <FILE>|--certificate-identity <IDENTITY>|--certificate-identity-regexp <REGEXP>> <REF>
+    Usage: kubectl bundle verify <--key <KEY>|--policy <FILE>|--certificate-identity <IDENTITY>|--certificate-identity-regexp <REGEXP>> <REF>
 
     For more information, try '--help'.
     ");

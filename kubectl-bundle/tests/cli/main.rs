@@ -16,6 +16,7 @@ mod images;
 mod init;
 mod keys;
 mod packing;
+mod plugins;
 mod registries;
 mod shipping;
 

@@ -2,3 +2,4 @@
 //! Not here: what a key is (bundle-trust).
 
 pub(crate) mod generate;
+pub(crate) mod public;

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::failure::Outcome;
 use crate::files;
+use crate::kms::Place;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::format::Format;
 use crate::ui::{Table, Ui};
@@ -26,7 +27,7 @@ use signer::Signer;
 /// What to verify against.
 pub(crate) enum Against {
     /// Any of these public keys.
-    Keys(Vec<PathBuf>),
+    Keys(Vec<Place>),
     /// A certificate for this identity.
     Identity(Identity),
     /// Every SignaturePolicy in these files that matches.

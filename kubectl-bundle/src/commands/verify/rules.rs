@@ -1,7 +1,7 @@
 //! What `verify` holds signatures against: keys, an identity, or policies from files, and what each makes of them.
 //! Not here: the decision itself (bundle-trust), or fetching signatures.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
@@ -17,13 +17,14 @@ use jiff::Timestamp;
 
 use super::signer::Signer;
 use super::{Against, documents};
+use crate::failure;
 use crate::failure::{Failure, Outcome};
-use crate::{failure, files};
+use crate::kms::Place;
 
 /// What was read of the files.
 pub(super) enum Rules {
-    /// Any of these keys, with their files; the root only says when.
-    Keys(Vec<(PathBuf, PublicKey)>, Arc<Root>),
+    /// Any of these keys, with where they are; the root only says when.
+    Keys(Vec<(Place, PublicKey)>, Arc<Root>),
     /// A certificate for this identity under this root.
     Identity(Identity, Arc<Root>),
     /// Every one that matches.
@@ -50,7 +51,7 @@ impl Rules {
             root.map_err(|finding| Failure::from(located(finding)))
         };
         Ok(match against {
-            Against::Keys(paths) => Self::Keys(read_keys(&paths)?, root()?),
+            Against::Keys(places) => Self::Keys(read_keys(places)?, root()?),
             Against::Identity(identity) => {
                 let root = root()?;
                 root.check(now)?;
@@ -83,13 +84,13 @@ pub(super) fn decide(
                 .iter()
                 .map(|(_, key)| Who::Key(key.id().clone()))
                 .collect();
-            let file = |accepted: &Accepted| {
+            let place = |accepted: &Accepted| {
                 keys.iter()
                     .find(|(_, key)| policy::Signer::Key(key.id().clone()) == accepted.signer)
-                    .map(|(path, _)| path.display().to_string())
+                    .map(|(place, _)| place.to_string())
                     .unwrap_or_default()
             };
-            found(signatures, kinds, pinned, &wanted, &against, file)
+            found(signatures, kinds, pinned, &wanted, &against, place)
         }
         Rules::Identity(identity, root) => {
             let against = verify::Against {
@@ -158,13 +159,12 @@ fn uncovered(pinned: &PinnedReference) -> Finding {
     .hint("check images[].glob in the policies")
 }
 
-fn read_keys(paths: &[PathBuf]) -> Outcome<Vec<(PathBuf, PublicKey)>> {
-    paths
-        .iter()
-        .map(|path| {
-            let key = PublicKey::parse(&files::read_text(path)?)
-                .map_err(|finding| Failure::from(failure::in_file(finding, path)))?;
-            Ok((path.clone(), key))
+fn read_keys(places: Vec<Place>) -> Outcome<Vec<(Place, PublicKey)>> {
+    places
+        .into_iter()
+        .map(|place| {
+            let key = place.public()?;
+            Ok((place, key))
         })
         .collect()
 }

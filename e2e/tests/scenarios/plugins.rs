@@ -1,0 +1,124 @@
+//! Keys that a plugin of sigstore's KMS protocol holds: the same plugin serves us and real cosign 3, and each verifies what the other signed with it.
+//! Plugins that break or lie are tried on the command line's own tests.
+
+use e2e::{Output, Registry, Tool, Workbench, bundles, command, tools};
+
+struct Scene {
+    bench: Workbench,
+    registry: Registry,
+    path: String,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let bench = Workbench::new().unwrap();
+        let plugins = tokio::task::spawn_blocking(|| tools::folder(&[Tool::KmsPlugin]));
+        let plugins = plugins.await.unwrap().unwrap();
+        let scene = Self {
+            registry: bench.registry().await.unwrap(),
+            path: format!("{}:/usr/bin:/bin", plugins.display()),
+            bench,
+        };
+        let cosign = scene.cosign("trusted-root create --out root.json").await;
+        cosign.success().unwrap();
+        scene
+    }
+
+    /// A key in a file, made by openssl; what a plugin calls it.
+    async fn key(&self, name: &str, kind: &str) -> String {
+        let file = self.bench.folder().join(name);
+        let openssl = self.bench.clean(command::Command::new("openssl"));
+        openssl
+            .args(format!("genpkey {kind} -out {}", file.display()).split(' '))
+            .output()
+            .await
+            .unwrap()
+            .success()
+            .unwrap();
+        format!("files://{}", file.display())
+    }
+
+    async fn pushed(&self, version: &str) -> String {
+        let folder = self.bench.folder().join(version);
+        bundles::greeting(&folder, version, None).unwrap();
+        let reference = self.registry.reference(&format!("greeting:{version}"));
+        let pushed = self.ours(&format!("push {version} {reference}")).await;
+        pushed.success().unwrap().trim().to_owned()
+    }
+
+    async fn ours(&self, arguments: &str) -> Output {
+        self.run(self.bench.plugin().await.unwrap(), arguments)
+            .await
+    }
+
+    async fn cosign(&self, arguments: &str) -> Output {
+        let cosign = self.bench.tool(Tool::Cosign3).await.unwrap();
+        self.run(cosign, arguments).await
+    }
+
+    async fn run(&self, command: command::Command, arguments: &str) -> Output {
+        let command = command.env("PATH", &self.path);
+        command.args(arguments.split(' ')).output().await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_signs_for_us_and_for_cosign_and_each_verifies_the_other() {
+    let scene = Scene::new().await;
+    for (version, kind) in [
+        ("1.0.0", "-algorithm EC -pkeyopt ec_paramgen_curve:P-256"),
+        ("2.0.0", "-algorithm RSA -pkeyopt rsa_keygen_bits:2048"),
+    ] {
+        let key = scene.key(&format!("{version}.pem"), kind).await;
+        let pinned = scene.pushed(version).await;
+        let public = scene.ours(&format!("keys public --key {key}")).await;
+        let public = public.success().unwrap();
+        assert_eq!(
+            public,
+            scene
+                .cosign(&format!("public-key --key {key}"))
+                .await
+                .success()
+                .unwrap()
+        );
+        fs_err::write(scene.bench.folder().join("release.pub"), public).unwrap();
+        let by_cosign =
+            "--insecure-ignore-tlog=true --trusted-root root.json --allow-http-registry";
+
+        // Ours, in both forms and once each.
+        for form in ["legacy", "legacy", "bundle", "bundle"] {
+            let signed = scene
+                .ours(&format!("sign {pinned} --key {key} --format {form}"))
+                .await;
+            signed.success().unwrap();
+            for key in [&*key, "release.pub"] {
+                let line = format!("verify --key {key} {by_cosign} {pinned}");
+                let claims = scene.cosign(&line).await.success().unwrap();
+                assert!(claims.contains(version), "{claims}");
+            }
+        }
+        let report = scene
+            .ours(&format!("verify {pinned} --key {key} -o json"))
+            .await;
+        let report: serde_json::Value = serde_json::from_str(&report.success().unwrap()).unwrap();
+        assert_eq!(report["signaturesFound"], 2, "{report}");
+
+        // cosign's.
+        let pinned = scene.pushed(&version.replace(".0.0", ".1.0")).await;
+        let line = format!(
+            "sign --key {key} --use-signing-config=false --tlog-upload=false -y --allow-http-registry {pinned}"
+        );
+        scene.cosign(&line).await.success().unwrap();
+        for key in [&*key, "release.pub"] {
+            let verified = scene.ours(&format!("verify {pinned} --key {key}")).await;
+            verified.success().unwrap();
+        }
+        let other = scene.key("other.pem", kind).await;
+        let refused = scene.ours(&format!("verify {pinned} --key {other}")).await;
+        refused.failure(3).unwrap();
+    }
+    // The plugin's own words.
+    let nowhere = scene.ours("keys public --key files:///no/such/key").await;
+    let told = nowhere.failure(1).unwrap();
+    assert!(told.contains("no such file or directory"), "{told}");
+}

@@ -1,0 +1,210 @@
+//! Plugins of key services that are missing, broken or hostile: each is told apart, and nothing is stored.
+//! Not here: a plugin that works, beside real cosign (e2e).
+#![cfg(unix)]
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::context::Context;
+use crate::kb_snapshot;
+
+/// With a folder `bin` before all others on PATH.
+fn context() -> Context {
+    let context = Context::new();
+    let path = format!("{}/bin:/usr/bin:/bin", context.path().display());
+    context
+        .with("PATH", &path)
+        .with("BUNDLE_PASSWORD", "secret")
+}
+
+/// A program `sigstore-kms-test` that runs this script.
+fn plugin(context: &Context, script: &str) {
+    let path = context.write("bin/sigstore-kms-test", format!("#!/bin/sh\n{script}\n"));
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A script that answers each method with what is given for it.
+fn answers(public: &str, signature: &str) -> String {
+    let (public, signature) = (STANDARD.encode(public), STANDARD.encode(signature));
+    format!(
+        "case \"$2\" in\n*'\"publicKey\"'*) echo '{{\"publicKey\":{{\"publicKeyPEM\":\"{public}\"}}}}';;\n*) cat > /dev/null; echo '{{\"signMessage\":{{\"signature\":\"{signature}\"}}}}';;\nesac"
+    )
+}
+
+const PUBLIC: [&str; 4] = ["keys", "public", "--key", "test://slot/1"];
+
+#[test]
+fn a_plugin_must_be_there_and_be_a_program() {
+    let context = context();
+    kb_snapshot!(context, ["keys", "public", "--key", "test://slot/1"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: `sigstore-kms-test` is needed for test://slot/1 and is not on PATH [BUNDLE-USAGE-008]
+      hint: install the plugin of your key service, an executable of that name that speaks sigstore's KMS plugin protocol; a file of that name needs ./ before it
+    ");
+    let path = context.write("bin/sigstore-kms-test", "");
+    kb_snapshot!(context, ["keys", "public", "--key", "test://slot/1"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: `[DIR]/bin/sigstore-kms-test` is needed for test://slot/1, and may not be run [BUNDLE-USAGE-008]
+      hint: its permissions do not say that it is a program: chmod +x
+    ");
+    std::fs::write(&path, "\u{0}\u{1}neither a script nor a program").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    kb_snapshot!(context, ["keys", "public", "--key", "test://slot/1"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: `sigstore-kms-test`, which is needed for test://slot/1, cannot be run: Exec format error (os error 8) [BUNDLE-USAGE-009]
+      hint: nothing was stored; the plugin or the device behind it is at fault
+    ");
+    kb_snapshot!(context, ["keys", "public", "--key", "awskms:///alias/release"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: `sigstore-kms-awskms` is needed for awskms:///alias/release and is not on PATH [BUNDLE-USAGE-008]
+      hint: cosign has this service built in; here it is reached through a plugin, an executable of that name that speaks sigstore's KMS plugin protocol
+    ");
+    kb_snapshot!(context, ["keys", "public", "--key", "../../bin/evil://x"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: the key `../../bin/evil://x` cannot be used: the name of a plugin is made of a-z, 0-9 and `-` [BUNDLE-USAGE-001]
+      hint: give a file, or NAME://RESOURCE for a key that the program sigstore-kms-NAME on PATH holds
+    ");
+}
+
+#[test]
+fn what_a_plugin_says_is_not_taken_for_an_answer_of_another_kind() {
+    let context = context();
+    for (script, why) in [
+        ("yes", "wrote more than 256 KiB"),
+        (
+            "echo hello",
+            "it ended with exit status: 0 and without one of its answers",
+        ),
+        (
+            "echo 'no such device' >&2; exit 7",
+            "it ended with exit status: 7, saying: no such device",
+        ),
+        ("kill -9 $$", "it ended with signal: 9"),
+        ("echo '[]'", "without one of its answers"),
+        ("echo '{}'", "it answers something else than it was asked"),
+        (
+            "echo '{\"signMessage\":{\"signature\":\"AAAA\"}}'",
+            "it answers something else than it was asked",
+        ),
+        (
+            "echo '{\"publicKey\":{\"publicKeyPEM\":\"\"}}'",
+            "it answers something else than it was asked",
+        ),
+        (
+            "echo '{\"publicKey\":{\"publicKeyPEM\":\"***\"}}'",
+            "its answer is not base64",
+        ),
+        (
+            "echo '{\"publicKey\":{\"publicKeyPEM\":\"/w==\"}}'",
+            "its public key is not text",
+        ),
+    ] {
+        plugin(&context, script);
+        let told = context.run(&PUBLIC);
+        assert!(told.starts_with("exit code: 1\n"), "{script}: {told}");
+        assert!(
+            told.contains("[BUNDLE-USAGE-009]") && told.contains(why),
+            "{script}: {told}"
+        );
+    }
+    // It speaks another version: that is for it to say. How it ends does not count.
+    plugin(
+        &context,
+        "printf '{\"errorMessage\":\"\\\\u001b[31mI speak %s no more\"}' \"$1\"; exit 0",
+    );
+    kb_snapshot!(context, ["keys", "public", "--key", "test://slot/1"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: `sigstore-kms-test` refuses test://slot/1: \u{1b}[31mI speak v1 no more [BUNDLE-TRUST-040]
+      hint: these are the words of the plugin; nothing was stored
+    ");
+}
+
+#[test]
+fn keys_of_another_kind_are_refused() {
+    let context = context();
+    // ECDSA P-384, and a private key that should be nowhere.
+    let other = "-----BEGIN PUBLIC KEY-----\nMHYwEAYHKoZIzj0CAQYFK4EEACIDYgAEQbjGzkV5XfGGJUGHoqXe+hcIi9z2HY+9\n-----END PUBLIC KEY-----\n";
+    plugin(&context, &answers(other, ""));
+    let told = context.run(&PUBLIC);
+    assert!(
+        told.contains("it is an ECDSA P-384 key") && told.contains("test://slot/1"),
+        "{told}"
+    );
+    let private = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+    plugin(&context, &answers(private, ""));
+    let told = context.run(&PUBLIC);
+    assert!(
+        told.contains("it is a private key, where a public key is wanted"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_signature_that_does_not_hold_is_stored_nowhere_and_our_secrets_are_not_handed_on() {
+    let mut context = context().with_bundle().with("SIGSTORE_ID_TOKEN", "token");
+    let registry = context.registry();
+    let reference = format!("{}/team/web:1.4.0", registry.host());
+    context.stdout(&["push", "web", &reference]);
+    context.stdout(&["keys", "generate", "--output-key-prefix", "release"]);
+    let public = std::fs::read_to_string(context.path().join("release.pub")).unwrap();
+    plugin(
+        &context,
+        &format!(
+            "env > {}/seen\n{}",
+            context.path().display(),
+            answers(&public, "no signature")
+        ),
+    );
+    assert_eq!(context.stdout(&PUBLIC), public.trim_end());
+    kb_snapshot!(context, ["sign", &reference, "--key", "test://slot/1"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
+    error: the signature that was made does not hold under the signer's own public key [BUNDLE-TRUST-011]
+      hint: nothing was stored; the signing device or plugin is at fault
+    ");
+    let told = context.run(&["verify", &reference, "--key", "test://slot/1"]);
+    assert!(told.contains("holds no signature for it"), "{told}");
+    let seen = std::fs::read_to_string(context.path().join("seen")).unwrap();
+    assert!(seen.contains("PATH="), "{seen}");
+    for secret in ["BUNDLE_PASSWORD", "SIGSTORE_ID_TOKEN"] {
+        assert!(!seen.contains(secret), "{seen}");
+    }
+    // Refused when it is to sign, not before.
+    plugin(
+        &context,
+        &answers(&public, "").replace(
+            "\"signMessage\":{\"signature\":\"\"}",
+            "\"errorMessage\":\"locked\"",
+        ),
+    );
+    let told = context.run(&["sign", &reference, "--key", "test://slot/1"]);
+    assert!(
+        told.contains("`sigstore-kms-test` refuses test://slot/1: locked [BUNDLE-TRUST-040]"),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_public_half_of_a_file_is_printed() {
+    let context = context();
+    context.stdout(&["keys", "generate", "--output-key-prefix", "release"]);
+    let public = std::fs::read_to_string(context.path().join("release.pub")).unwrap();
+    let printed = context.stdout(&["keys", "public", "--key", "release.key"]);
+    assert_eq!(printed, public.trim_end());
+}
