@@ -10,7 +10,7 @@ use crate::command::Command;
 use crate::island::Island;
 use crate::janitor::Janitor;
 use crate::registry::{Registry, Terms};
-use crate::sigstore::Sigstore;
+use crate::sigstore::{Sigstore, TiledLog};
 use crate::token_server::TokenServer;
 use crate::tools::{self, Tool};
 use crate::{programs, registry};
@@ -95,6 +95,11 @@ impl Workbench {
     /// A sigstore of its own.
     pub async fn sigstore(&self) -> Result<Sigstore> {
         Sigstore::start(&self.root, &self.janitor).await
+    }
+
+    /// A log of tiles (Rekor v2) beside `sigstore`, with a trust root and a signing configuration that name both.
+    pub async fn tiled_log(&self, sigstore: &Sigstore) -> Result<TiledLog> {
+        TiledLog::start(sigstore, &self.root, &self.janitor).await
     }
 
     /// One of the tools of others, in a clean environment.

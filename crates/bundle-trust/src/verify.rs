@@ -443,3 +443,5 @@ fn ours_bytes(digest: &Digest) -> Option<Vec<u8>> {
 mod keyless_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tiled_tests;

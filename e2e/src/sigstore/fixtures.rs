@@ -78,7 +78,49 @@ impl Maker<'_> {
             fs_err::read(self.bench.folder().join("cosign.pub"))?,
         )?;
         self.cosign3(pinned, &key, &timed, "key").await?;
-        self.cosign2(pinned, digest, &key, "legacy-key").await
+        self.cosign2(pinned, digest, &key, "legacy-key").await?;
+        self.tiled(pinned, &key).await
+    }
+
+    /// The same by a log of tiles, which has its own folder: its root knows both logs.
+    async fn tiled(&self, pinned: &str, key: &[String]) -> Result<()> {
+        let log = self.bench.tiled_log(&self.sigstore).await?;
+        let config = log.signing_config();
+        fs_err::create_dir_all(self.target.join("tiled"))?;
+        self.keep("tiled/trusted_root.json", fs_err::read(log.trusted_root())?)?;
+        let identity = self.identity(&person("ana@example.com")).await?;
+        self.cosign3(pinned, &identity, &config, "tiled/person")
+            .await?;
+        let identity = self.identity(&workflow()).await?;
+        self.cosign3(pinned, &identity, &config, "tiled/workflow")
+            .await?;
+        self.keep(
+            "tiled/key.pub",
+            fs_err::read(self.bench.folder().join("cosign.pub"))?,
+        )?;
+        self.cosign3(pinned, key, &config, "tiled/key").await?;
+        let clocks = Clocks {
+            ca: -LATE,
+            ..Clocks::default()
+        };
+        self.sigstore.set_clocks(clocks).await?;
+        self.cosign3(pinned, &identity, &config, "tiled/late")
+            .await?;
+        self.sigstore.set_clocks(Clocks::default()).await?;
+
+        // The manifest itself, without an envelope.
+        let manifest = self
+            .run(Tool::Crane, &["manifest".to_owned(), pinned.to_owned()])
+            .await?;
+        let subject = self.bench.folder().join("manifest.json");
+        fs_err::write(&subject, manifest)?;
+        let file = self.target.join("tiled/message.bundle.json");
+        let mut line = vec!["sign-blob".to_owned()];
+        line.extend_from_slice(&identity);
+        line.extend(["--signing-config".to_owned(), config.display().to_string()]);
+        line.extend(["--bundle".to_owned(), file.display().to_string()]);
+        line.extend(["-y".to_owned(), subject.display().to_string()]);
+        self.run(Tool::Cosign3, &line).await.map(drop)
     }
 
     /// The flags by which cosign signs as whoever has these claims.

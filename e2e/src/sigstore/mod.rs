@@ -2,6 +2,7 @@
 //! that clients are told to trust. Its services are in `e2e/tools/sigstore`; what is signed with it is the scenario's.
 
 mod fixtures;
+mod tiles;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +16,7 @@ use crate::process::Process;
 use crate::{ports, tools, wait};
 
 pub use fixtures::write as write_fixtures;
+pub use tiles::TiledLog;
 
 const NAME: &str = "sigstore";
 const START: Duration = Duration::from_secs(20);

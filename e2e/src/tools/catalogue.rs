@@ -33,6 +33,8 @@ pub enum Tool {
     Cosign3,
     /// A plugin of sigstore's KMS plugin protocol whose keys are files.
     KmsPlugin,
+    /// The transparency log of tiles (Rekor v2), keeping its tiles in a folder: `rekor-tiles serve`.
+    RekorTiles,
 }
 
 /// One line of the table.
@@ -47,7 +49,7 @@ struct Entry {
 
 impl Tool {
     /// All of them, the ones that a cluster needs first.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::KubeApiserver,
         Self::Kubectl,
         Self::KubeControllerManager,
@@ -61,6 +63,7 @@ impl Tool {
         Self::Helm,
         Self::Helm3,
         Self::KmsPlugin,
+        Self::RekorTiles,
     ];
 
     const fn entry(self) -> Entry {
@@ -122,6 +125,13 @@ impl Tool {
                 "kms-plugin",
                 "e2e.test/tools/kms-plugin",
                 20,
+            ),
+            // The newest that Go 1.26 builds.
+            Self::RekorTiles => (
+                "rekor-tiles",
+                "rekor-tiles",
+                "github.com/sigstore/rekor-tiles/v2/cmd/rekor-server/posix",
+                60,
             ),
         };
         Entry {

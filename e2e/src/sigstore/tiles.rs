@@ -1,0 +1,154 @@
+//! A log of tiles (Rekor v2): the real server over a folder, and the files by which clients know it beside the other services of a sigstore.
+//! It gives no time: what is entered in it needs a timestamp authority.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::Sigstore;
+use crate::janitor::Janitor;
+use crate::process::Process;
+use crate::tools::{self, Tool};
+use crate::{ports, wait};
+
+const NAME: &str = "rekor-tiles";
+const START: Duration = Duration::from_secs(20);
+/// The log's name in its checkpoints. Clients expect the host of its address there, without the port.
+const ORIGIN: &str = "127.0.0.1";
+/// What a public key of Ed25519 begins with in DER; 32 bytes follow.
+const ED25519: usize = 12;
+
+/// A running log of tiles; it ends when dropped.
+pub struct TiledLog {
+    url: String,
+    folder: PathBuf,
+    process: Process,
+}
+
+impl TiledLog {
+    pub(crate) async fn start(sigstore: &Sigstore, root: &Path, janitor: &Janitor) -> Result<Self> {
+        let program = tools::path_async(Tool::RekorTiles, None).await?;
+        let (http, grpc, metrics) = (ports::free()?, ports::free()?, ports::free()?);
+        let folder = root.join("data").join(format!("{NAME}-{http}"));
+        fs_err::create_dir_all(&folder)?;
+        let key = folder.join("log.key");
+        openssl(&["genpkey", "-algorithm", "ed25519", "-out"], &key)?;
+        let public = folder.join("log.der");
+        let private = key.display().to_string();
+        let line = ["pkey", "-in", &private, "-pubout", "-outform", "DER", "-out"];
+        openssl(&line, &public)?;
+
+        let mut command = Command::new(program);
+        command
+            .arg("serve")
+            .args(["--hostname", ORIGIN])
+            .arg("--storage-dir")
+            .arg(folder.join("tiles"))
+            .arg("--signer-filepath")
+            .arg(&key)
+            .args(["--http-port", &http.to_string()])
+            .args(["--grpc-port", &grpc.to_string()])
+            .args(["--http-metrics-port", &metrics.to_string()])
+            // An answer waits for the next checkpoint: tests should not wait for the usual ten seconds.
+            .args(["--batch-max-age", "50ms", "--checkpoint-interval", "200ms"]);
+        let log = root.join("logs").join(format!("{NAME}-{http}.log"));
+        let mut process = Process::start(NAME, command, &log, janitor)?;
+        let url = format!("http://{ORIGIN}:{http}");
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        let health = format!("{url}/healthz");
+        wait::until_true(START, &format!("{NAME} serves on port {http}"), || {
+            let alive = process.check_alive();
+            let asked = client.get(&health).send();
+            async move {
+                alive?;
+                Ok(asked.await.is_ok_and(|answer| answer.status().is_success()))
+            }
+        })
+        .await?;
+        let this = Self {
+            url,
+            folder,
+            process,
+        };
+        this.write(sigstore, &fs_err::read(public)?)?;
+        Ok(this)
+    }
+
+    /// Its address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The sigstore's root of trust with this log beside the other.
+    pub fn trusted_root(&self) -> PathBuf {
+        self.folder.join("trusted_root.json")
+    }
+
+    /// The sigstore's signing configuration with both logs, this one being of the newer version.
+    pub fn signing_config(&self) -> PathBuf {
+        self.folder.join("signing_config.json")
+    }
+
+    /// The private key of the log, to forge with.
+    pub fn key(&self) -> PathBuf {
+        self.folder.join("log.key")
+    }
+
+    fn write(&self, sigstore: &Sigstore, public: &[u8]) -> Result<()> {
+        let raw = public.get(ED25519..).context("no key of Ed25519")?;
+        let id = Sha256::new()
+            .chain_update(ORIGIN)
+            .chain_update(b"\n\x01")
+            .chain_update(raw)
+            .finalize();
+        let mut root = read(&sigstore.trusted_root())?;
+        let start = root["tlogs"][0]["publicKey"]["validFor"].clone();
+        let logs = root["tlogs"].as_array_mut().context("no logs in the root")?;
+        logs.push(json!({
+            "baseUrl": self.url,
+            "hashAlgorithm": "SHA2_256",
+            "publicKey": {
+                "rawBytes": STANDARD.encode(public),
+                "keyDetails": "PKIX_ED25519",
+                "validFor": start,
+            },
+            "logId": { "keyId": STANDARD.encode(id) },
+        }));
+        let mut config = read(&sigstore.signing_config())?;
+        let logs = config["rekorTlogUrls"]
+            .as_array_mut()
+            .context("no logs in the signing configuration")?;
+        logs.push(json!({
+            "url": self.url,
+            "majorApiVersion": 2,
+            "validFor": start,
+            "operator": "sigstore.example.com",
+        }));
+        fs_err::write(self.trusted_root(), root.to_string())?;
+        Ok(fs_err::write(self.signing_config(), config.to_string())?)
+    }
+
+    /// Takes it away, as an outage does.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.kill()
+    }
+}
+
+fn read(path: &Path) -> Result<Value> {
+    Ok(serde_json::from_slice(&fs_err::read(path)?)?)
+}
+
+/// Runs `openssl` with these arguments and the path of what it writes.
+fn openssl(arguments: &[&str], out: &Path) -> Result<()> {
+    let done = Command::new("openssl").args(arguments).arg(out).output()?;
+    if !done.status.success() {
+        bail!("openssl: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    Ok(())
+}
