@@ -13,6 +13,10 @@ use crate::keys::{KeyKind, PrivateKey};
 use crate::sign::{self, Annotations};
 use crate::{dsse, legacy};
 
+mod entry;
+
+pub use entry::{Entry, LogVersion};
+
 /// Longest identity token, in bytes.
 const LONGEST_TOKEN: usize = 64 * 1024;
 /// Most certificates in a chain.
@@ -210,73 +214,19 @@ pub struct Signed {
     certificates: Certificates,
 }
 
-/// The log's entry of a signature.
-pub struct Entry(Answered);
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Answered {
-    body: String,
-    integrated_time: i64,
-    #[serde(rename = "logID")]
-    log_id: String,
-    log_index: u64,
-    verification: Verification,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Verification {
-    signed_entry_timestamp: String,
-    inclusion_proof: Proof,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Proof {
-    checkpoint: String,
-    hashes: Vec<String>,
-    log_index: u64,
-    root_hash: String,
-    tree_size: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Body {
-    kind: String,
-    api_version: String,
+/// What others say of a signature: that it is in their log, and when it was there.
+#[derive(Default)]
+pub struct Evidence {
+    /// Entries of logs.
+    pub entries: Vec<Entry>,
+    /// Answers of timestamp authorities.
+    pub timestamps: Vec<Vec<u8>>,
 }
 
 impl Signed {
     /// Whom the certificate names. Whether it holds is for a trust root to say.
     pub fn identity(&self) -> &IdentityName {
         &self.certificates.1
-    }
-
-    /// What Rekor is asked: to enter this signature.
-    pub fn entry_request(&self) -> Vec<u8> {
-        let verifier = dsse::encode(pem_of(&self.certificates.0[0]).as_bytes());
-        let signature = dsse::encode(&self.signature);
-        let request = match &self.what {
-            What::Statement(payload) => json!({
-                "apiVersion": "0.0.1",
-                "kind": "dsse",
-                "spec": { "proposedContent": {
-                    "envelope": self.envelope(payload).to_string(),
-                    "verifiers": [verifier],
-                } },
-            }),
-            What::Bytes(bytes) => json!({
-                "apiVersion": "0.0.1",
-                "kind": "hashedrekord",
-                "spec": {
-                    "data": { "hash": { "algorithm": "sha256", "value": hexadecimal(&Sha256::digest(bytes)) } },
-                    "signature": { "content": signature, "publicKey": { "content": verifier } },
-                },
-            }),
-        };
-        request.to_string().into_bytes()
     }
 
     fn envelope(&self, payload: &[u8]) -> Value {
@@ -301,16 +251,22 @@ impl Signed {
     }
 
     /// A Sigstore bundle v0.3 with all the evidence.
-    pub fn bundle(&self, entry: &Entry, timestamp: Option<&[u8]>) -> Result<Vec<u8>, Finding> {
-        let timestamps: Vec<Value> = timestamp
+    pub fn bundle(&self, evidence: &Evidence) -> Result<Vec<u8>, Finding> {
+        let timestamps: Vec<Value> = evidence
+            .timestamps
             .iter()
             .map(|bytes| json!({ "signedTimestamp": dsse::encode(bytes) }))
             .collect();
+        let entries: Vec<Value> = evidence
+            .entries
+            .iter()
+            .map(Entry::in_bundle)
+            .collect::<Result<_, _>>()?;
         let mut bundle = json!({
             "mediaType": dsse::BUNDLE,
             "verificationMaterial": {
                 "certificate": { "rawBytes": dsse::encode(&self.certificates.0[0]) },
-                "tlogEntries": [entry.in_bundle()?],
+                "tlogEntries": entries,
                 "timestampVerificationData": { "rfc3161Timestamps": timestamps },
             },
         });
@@ -326,19 +282,18 @@ impl Signed {
         Ok(bundle.to_string().into_bytes())
     }
 
-    /// The same as annotations of a layer, as cosign 2 has it.
-    pub fn annotations(&self, entry: &Entry, timestamp: Option<&[u8]>) -> Annotations {
-        let Answered {
-            body,
-            integrated_time,
-            log_id,
-            log_index,
-            verification,
-        } = &entry.0;
-        let log = json!({
-            "SignedEntryTimestamp": verification.signed_entry_timestamp,
-            "Payload": { "body": body, "integratedTime": integrated_time, "logIndex": log_index, "logID": log_id },
-        });
+    /// The same as annotations of a layer, as cosign 2 has it: one entry of the older log, and one timestamp.
+    pub fn annotations(&self, evidence: &Evidence) -> Result<Annotations, Finding> {
+        let log = evidence
+            .entries
+            .iter()
+            .find_map(Entry::in_annotation)
+            .ok_or_else(|| {
+                unusable(
+                    "the transparency log",
+                    "cosign 2's form has room for an entry of Rekor v1 alone",
+                )
+            })?;
         let chain: String = self.certificates.0[1..]
             .iter()
             .map(|one| pem_of(one))
@@ -352,65 +307,11 @@ impl Signed {
             (legacy::CHAIN.to_owned(), chain),
             (legacy::LOG.to_owned(), log.to_string()),
         ]);
-        if let Some(timestamp) = timestamp {
+        if let Some(timestamp) = evidence.timestamps.first() {
             let text = json!({ "SignedRFC3161Timestamp": dsse::encode(timestamp) }).to_string();
             annotations.insert(legacy::TIMESTAMP.to_owned(), text);
         }
-        annotations
-    }
-}
-
-impl Entry {
-    /// Reads Rekor's answer, which holds one entry under its name.
-    pub fn read(answer: &[u8]) -> Result<Self, Finding> {
-        let wrong = |why: &str| unusable("the transparency log", why);
-        let entries: std::collections::BTreeMap<String, Answered> = serde_json::from_slice(answer)
-            .map_err(|_| wrong("it is not the JSON of an entry with promise and proof"))?;
-        let mut entries = entries.into_values();
-        match (entries.next(), entries.next()) {
-            (Some(entry), None) => Ok(Self(entry)),
-            _ => Err(wrong("it is not one entry")),
-        }
-    }
-
-    fn in_bundle(&self) -> Result<Value, Finding> {
-        let wrong = |why: &str| unusable("the transparency log", why);
-        let Answered {
-            body,
-            integrated_time,
-            log_id,
-            log_index,
-            verification,
-        } = &self.0;
-        let kind: Body = dsse::decode(body)
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .ok_or_else(|| wrong("the entry cannot be read"))?;
-        let base64 = |text: &str| {
-            legacy::bytes_of(text)
-                .map(|bytes| dsse::encode(&bytes))
-                .ok_or_else(|| wrong("a hash is not one"))
-        };
-        let proof = &verification.inclusion_proof;
-        let hashes: Vec<String> = proof
-            .hashes
-            .iter()
-            .map(|hash| base64(hash))
-            .collect::<Result<_, _>>()?;
-        Ok(json!({
-            "logIndex": log_index.to_string(),
-            "logId": { "keyId": base64(log_id)? },
-            "kindVersion": { "kind": kind.kind, "version": kind.api_version },
-            "integratedTime": integrated_time.to_string(),
-            "inclusionPromise": { "signedEntryTimestamp": verification.signed_entry_timestamp },
-            "inclusionProof": {
-                "logIndex": proof.log_index.to_string(),
-                "rootHash": base64(&proof.root_hash)?,
-                "treeSize": proof.tree_size.to_string(),
-                "hashes": hashes,
-                "checkpoint": { "envelope": proof.checkpoint },
-            },
-            "canonicalizedBody": body,
-        }))
+        Ok(annotations)
     }
 }
 

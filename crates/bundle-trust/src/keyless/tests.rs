@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
-use super::{Entry, Ephemeral, Token, What, check_timestamp};
+use super::{Certificates, Ephemeral, IdentityName, LogVersion, Signed, Token, What, check_timestamp};
 
 fn token(claims: &Value) -> String {
     let claims = URL_SAFE_NO_PAD.encode(claims.to_string());
@@ -65,8 +65,6 @@ fn answers_of_services_are_not_trusted() {
             .unwrap();
         assert!(refused.to_string().contains(why), "{refused}");
     }
-    assert!(Entry::read(b"{}").is_err());
-    assert!(Entry::read(b"{\"a\": {}}").is_err());
     check_timestamp(&[0x30, 5, 0x30, 3, 2, 1, 0]).unwrap();
     for refused in [
         &b""[..],
@@ -75,5 +73,101 @@ fn answers_of_services_are_not_trusted() {
         &[0x30, 0x82],
     ] {
         assert!(check_timestamp(refused).is_err());
+    }
+}
+
+/// A signature whose certificate nobody issued.
+fn signed() -> Signed {
+    let name = IdentityName {
+        subject: "ana@example.com".to_owned(),
+        issuer: "https://accounts.example.com".to_owned(),
+    };
+    Signed {
+        what: What::Statement(b"{}".to_vec()),
+        signature: vec![1, 2, 3],
+        certificates: Certificates(vec![vec![4, 5, 6]], name),
+    }
+}
+
+/// What a log of tiles would answer.
+fn answer() -> Value {
+    let request = signed().entry_request(LogVersion::Two);
+    let request: Value = serde_json::from_slice(&request).unwrap();
+    let request = &request["hashedRekordRequestV002"];
+    let body = json!({
+        "apiVersion": "0.0.2",
+        "kind": "hashedrekord",
+        "spec": { "hashedRekordV002": {
+            "data": { "algorithm": "SHA2_256", "digest": request["digest"] },
+            "signature": request["signature"],
+        } },
+    });
+    json!({
+        "logIndex": "7",
+        "logId": { "keyId": "AAAA" },
+        "kindVersion": { "kind": "hashedrekord", "version": "0.0.2" },
+        "integratedTime": "0",
+        "inclusionPromise": null,
+        "inclusionProof": {
+            "logIndex": "7", "rootHash": "AAAA", "treeSize": "8", "hashes": ["AAAA"],
+            "checkpoint": { "envelope": "log\n" },
+        },
+        "canonicalizedBody": crate::dsse::encode(body.to_string().as_bytes()),
+    })
+}
+
+#[test]
+fn entries_are_about_the_signature_that_was_entered() {
+    let read = |log, answer: &[u8]| signed().entered(log, answer);
+    for garbage in [&b"{}"[..], b"{\"a\": {}}", b"<html>", b"[]", b""] {
+        assert!(read(LogVersion::One, garbage).is_err());
+        assert!(read(LogVersion::Two, garbage).is_err());
+    }
+    let entry = read(LogVersion::Two, answer().to_string().as_bytes()).unwrap();
+    assert!(entry.in_annotation().is_none());
+    let kept = entry.in_bundle().unwrap();
+    assert_eq!(kept["logIndex"], "7");
+    assert_eq!(kept.get("integratedTime"), None);
+    assert_eq!(kept.get("inclusionPromise"), None);
+
+    let altered = |change: &dyn Fn(&mut Value)| {
+        let mut value = answer();
+        change(&mut value);
+        read(LogVersion::Two, value.to_string().as_bytes())
+            .err()
+            .unwrap()
+            .to_string()
+    };
+    let inside = |change: &dyn Fn(&mut Value)| {
+        altered(&|value| {
+            let body = &mut value["canonicalizedBody"];
+            let bytes = crate::dsse::decode(body.as_str().unwrap()).unwrap();
+            let mut inner: Value = serde_json::from_slice(&bytes).unwrap();
+            change(&mut inner["spec"]["hashedRekordV002"]);
+            *body = json!(crate::dsse::encode(inner.to_string().as_bytes()));
+        })
+    };
+    for (told, why) in [
+        (altered(&|a| a["inclusionProof"] = Value::Null), "not the JSON"),
+        (altered(&|a| a["kindVersion"]["version"] = json!("0.0.1")), "another kind"),
+        (altered(&|a| a["canonicalizedBody"] = json!("%")), "cannot be read"),
+        (
+            altered(&|a| a["inclusionProof"]["hashes"] = json!(vec!["AAAA"; 65])),
+            "longer than",
+        ),
+        (
+            inside(&|record| record["data"]["digest"] = json!("AAAA")),
+            "another signature",
+        ),
+        (
+            inside(&|record| record["signature"]["content"] = json!("AAAA")),
+            "another signature",
+        ),
+        (
+            inside(&|record| record["signature"]["verifier"]["x509Certificate"] = json!({})),
+            "another signature",
+        ),
+    ] {
+        assert!(told.contains(why), "{told}");
     }
 }

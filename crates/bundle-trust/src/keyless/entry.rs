@@ -1,0 +1,309 @@
+//! The log's part: what Rekor, in both of its versions, is asked for a signature and answers, and how bundles and annotations hold the answer.
+//! Not here: whether it holds under a trust root (certified).
+
+use std::collections::BTreeMap;
+
+use bundle_core::diagnostic::Finding;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::{Signed, What, hexadecimal, pem_of, unusable};
+use crate::{dsse, legacy};
+
+/// The only kind of entry in a log of tiles, and its version.
+const TILED: (&str, &str) = ("hashedrekord", "0.0.2");
+/// What Rekor calls the keys that live for one signature.
+const KEY_DETAILS: &str = "PKIX_ECDSA_P256_SHA_256";
+/// Most hashes of a proof, and longest checkpoint and entry that are kept. A log of 2⁶³ entries has 63 hashes.
+const MOST_HASHES: usize = 64;
+const LONGEST: usize = 256 * 1024;
+
+/// Which Rekor a log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogVersion {
+    /// The first: it promises inclusion, and its promise says when.
+    One,
+    /// The log of tiles: it answers once its entry is in, and says nothing of time.
+    Two,
+}
+
+/// The log's entry of a signature.
+pub struct Entry(Answer);
+
+enum Answer {
+    One(Promised),
+    Two(Tiled),
+}
+
+/// What Rekor v1 answers.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Promised {
+    body: String,
+    integrated_time: i64,
+    #[serde(rename = "logID")]
+    log_id: String,
+    log_index: u64,
+    verification: Verification,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Verification {
+    signed_entry_timestamp: String,
+    inclusion_proof: Proof,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Proof {
+    checkpoint: String,
+    hashes: Vec<String>,
+    log_index: u64,
+    root_hash: String,
+    tree_size: u64,
+}
+
+/// What Rekor v2 answers: the entry as a bundle holds it. What else it says (a time of zero, an empty promise) is left out.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tiled {
+    #[serde(default = "zero")]
+    log_index: String,
+    log_id: TiledLogId,
+    kind_version: KindVersion,
+    inclusion_proof: TiledProof,
+    canonicalized_body: String,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TiledLogId {
+    key_id: String,
+}
+
+#[derive(Deserialize, Serialize)]
+struct KindVersion {
+    kind: String,
+    version: String,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TiledProof {
+    #[serde(default = "zero")]
+    log_index: String,
+    root_hash: String,
+    tree_size: String,
+    #[serde(default)]
+    hashes: Vec<String>,
+    checkpoint: Checkpoint,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Checkpoint {
+    envelope: String,
+}
+
+/// Protobuf's JSON may leave out what is zero.
+fn zero() -> String {
+    "0".to_owned()
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    kind: String,
+    api_version: String,
+}
+
+impl LogVersion {
+    /// The version as signing configs have it.
+    pub fn of(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::One),
+            2 => Some(Self::Two),
+            _ => None,
+        }
+    }
+
+    /// The path, below its address, where such a log takes entries.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::One => "api/v1/log/entries",
+            Self::Two => "api/v2/log/entries",
+        }
+    }
+}
+
+impl Signed {
+    /// What Rekor is asked: to enter this signature.
+    pub fn entry_request(&self, log: LogVersion) -> Vec<u8> {
+        match log {
+            LogVersion::One => self.request_one(),
+            LogVersion::Two => json!({ "hashedRekordRequestV002": {
+                "digest": dsse::encode(&self.digest()),
+                "signature": self.recorded(),
+            } }),
+        }
+        .to_string()
+        .into_bytes()
+    }
+
+    fn request_one(&self) -> Value {
+        let verifier = dsse::encode(pem_of(&self.certificates.0[0]).as_bytes());
+        let signature = dsse::encode(&self.signature);
+        match &self.what {
+            What::Statement(payload) => json!({
+                "apiVersion": "0.0.1",
+                "kind": "dsse",
+                "spec": { "proposedContent": {
+                    "envelope": self.envelope(payload).to_string(),
+                    "verifiers": [verifier],
+                } },
+            }),
+            What::Bytes(_) => json!({
+                "apiVersion": "0.0.1",
+                "kind": "hashedrekord",
+                "spec": {
+                    "data": { "hash": { "algorithm": "sha256", "value": hexadecimal(&self.digest()) } },
+                    "signature": { "content": signature, "publicKey": { "content": verifier } },
+                },
+            }),
+        }
+    }
+
+    /// The sha256 of what the signature is over.
+    fn digest(&self) -> Vec<u8> {
+        let digest = match &self.what {
+            What::Statement(payload) => Sha256::digest(dsse::pre_authentication(payload)),
+            What::Bytes(bytes) => Sha256::digest(bytes),
+        };
+        digest.to_vec()
+    }
+
+    /// Signature and certificate as a log of tiles records them.
+    fn recorded(&self) -> Value {
+        json!({
+            "content": dsse::encode(&self.signature),
+            "verifier": {
+                "keyDetails": KEY_DETAILS,
+                "x509Certificate": { "rawBytes": dsse::encode(&self.certificates.0[0]) },
+            },
+        })
+    }
+
+    /// Reads Rekor's answer; an entry that is not about this signature is refused.
+    pub fn entered(&self, log: LogVersion, answer: &[u8]) -> Result<Entry, Finding> {
+        match log {
+            LogVersion::One => Entry::promised(answer),
+            LogVersion::Two => self.tiled(answer),
+        }
+    }
+
+    fn tiled(&self, answer: &[u8]) -> Result<Entry, Finding> {
+        let wrong = |why: &str| unusable("the transparency log", why);
+        let entry: Tiled = serde_json::from_slice(answer)
+            .map_err(|_| wrong("it is not the JSON of an entry with proof and checkpoint"))?;
+        let proof = &entry.inclusion_proof;
+        if proof.hashes.len() > MOST_HASHES
+            || proof.checkpoint.envelope.len() > LONGEST
+            || entry.canonicalized_body.len() > LONGEST
+        {
+            return Err(wrong("the entry is longer than one of such a log can be"));
+        }
+        let is = (
+            entry.kind_version.kind.as_str(),
+            entry.kind_version.version.as_str(),
+        );
+        if is != TILED {
+            return Err(wrong("the entry is of another kind than what was entered"));
+        }
+        let body: Value = dsse::decode(&entry.canonicalized_body)
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .ok_or_else(|| wrong("the entry cannot be read"))?;
+        let record = &body["spec"]["hashedRekordV002"];
+        let expected = json!({ "algorithm": "SHA2_256", "digest": dsse::encode(&self.digest()) });
+        if record["data"] != expected || record["signature"] != self.recorded() {
+            return Err(wrong("the entry is about another signature"));
+        }
+        Ok(Entry(Answer::Two(entry)))
+    }
+}
+
+impl Entry {
+    /// Reads the answer of Rekor v1, which holds one entry under its name.
+    fn promised(answer: &[u8]) -> Result<Self, Finding> {
+        let wrong = |why: &str| unusable("the transparency log", why);
+        let entries: BTreeMap<String, Promised> = serde_json::from_slice(answer)
+            .map_err(|_| wrong("it is not the JSON of an entry with promise and proof"))?;
+        let mut entries = entries.into_values();
+        match (entries.next(), entries.next()) {
+            (Some(entry), None) => Ok(Self(Answer::One(entry))),
+            _ => Err(wrong("it is not one entry")),
+        }
+    }
+
+    /// As a bundle holds it.
+    pub(super) fn in_bundle(&self) -> Result<Value, Finding> {
+        match &self.0 {
+            Answer::One(entry) => entry.in_bundle(),
+            Answer::Two(entry) => serde_json::to_value(entry)
+                .map_err(|_| unusable("the transparency log", "the entry cannot be written")),
+        }
+    }
+
+    /// As cosign 2's annotation holds it, which has room for a promise and no proof.
+    pub(super) fn in_annotation(&self) -> Option<Value> {
+        let Answer::One(Promised {
+            body,
+            integrated_time,
+            log_id,
+            log_index,
+            verification,
+        }) = &self.0
+        else {
+            return None;
+        };
+        Some(json!({
+            "SignedEntryTimestamp": verification.signed_entry_timestamp,
+            "Payload": { "body": body, "integratedTime": integrated_time, "logIndex": log_index, "logID": log_id },
+        }))
+    }
+}
+
+impl Promised {
+    fn in_bundle(&self) -> Result<Value, Finding> {
+        let wrong = |why: &str| unusable("the transparency log", why);
+        let kind: Body = dsse::decode(&self.body)
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .ok_or_else(|| wrong("the entry cannot be read"))?;
+        let base64 = |text: &str| {
+            legacy::bytes_of(text)
+                .map(|bytes| dsse::encode(&bytes))
+                .ok_or_else(|| wrong("a hash is not one"))
+        };
+        let proof = &self.verification.inclusion_proof;
+        let hashes: Vec<String> = proof
+            .hashes
+            .iter()
+            .map(|hash| base64(hash))
+            .collect::<Result<_, _>>()?;
+        Ok(json!({
+            "logIndex": self.log_index.to_string(),
+            "logId": { "keyId": base64(&self.log_id)? },
+            "kindVersion": { "kind": kind.kind, "version": kind.api_version },
+            "integratedTime": self.integrated_time.to_string(),
+            "inclusionPromise": { "signedEntryTimestamp": self.verification.signed_entry_timestamp },
+            "inclusionProof": {
+                "logIndex": proof.log_index.to_string(),
+                "rootHash": base64(&proof.root_hash)?,
+                "treeSize": proof.tree_size.to_string(),
+                "hashes": hashes,
+                "checkpoint": { "envelope": proof.checkpoint },
+            },
+            "canonicalizedBody": self.body,
+        }))
+    }
+}
