@@ -14,8 +14,10 @@ use crate::sign::{self, Annotations};
 use crate::{dsse, legacy};
 
 mod entry;
+mod services;
 
 pub use entry::{Entry, LogVersion};
+pub use services::SigningConfig;
 
 /// Longest identity token, in bytes.
 const LONGEST_TOKEN: usize = 64 * 1024;

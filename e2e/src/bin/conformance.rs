@@ -12,15 +12,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use bundle_core::policy::{Identity, Matcher, Who};
 use bundle_core::reference::Digest;
-use bundle_trust::keyless::{Entry, Ephemeral, Token, What};
+use bundle_trust::keyless::{
+    Ephemeral, Evidence, LogVersion, SigningConfig, Token, What, check_timestamp,
+};
 use bundle_trust::keys::PublicKey;
 use bundle_trust::root::Root;
 use bundle_trust::verify::{self, Against};
 use clap::{Args, Parser};
 use jiff::Timestamp;
-use serde_json::Value;
 
 const DEADLINE: Duration = Duration::from_secs(60);
+const JSON: &str = "application/json";
 /// The audience that Fulcio asks for in tokens.
 const AUDIENCE: &str = "sigstore";
 const PUBLIC: (&str, &str) = ("https://fulcio.sigstore.dev", "https://rekor.sigstore.dev");
@@ -49,7 +51,7 @@ struct Sign {
     /// The trust root under which it has to hold before it is written
     #[arg(long)]
     trusted_root: Option<PathBuf>,
-    /// Where Fulcio and Rekor v1 are
+    /// Where Fulcio, Rekor and timestamp authorities are
     #[arg(long)]
     signing_config: Option<PathBuf>,
     /// What to sign
@@ -99,25 +101,32 @@ async fn main() -> ExitCode {
 impl Sign {
     async fn run(self) -> Result<()> {
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
-        let (fulcio, rekor) = match &self.signing_config {
-            Some(file) => services(&fs_err::read_to_string(file)?)?,
-            None if self.staging => (STAGING.0.to_owned(), STAGING.1.to_owned()),
-            None => (PUBLIC.0.to_owned(), PUBLIC.1.to_owned()),
-        };
         let now = Timestamp::now();
+        let services = match &self.signing_config {
+            Some(file) => Services::read(&fs_err::read(file)?, now)?,
+            None if self.staging => Services::instance(STAGING),
+            None => Services::instance(PUBLIC),
+        };
         let token = Token::parse(&self.identity_token, AUDIENCE, now.as_second())?;
         let content = fs_err::read(&self.artifact)?;
         let digest = Digest::of(&content);
         let key = Ephemeral::new()?;
         let request = key.certificate_request(&token)?;
-        let issued = ask(&format!("{fulcio}/api/v2/signingCert"), request).await?;
-        let signed = key.sign(What::Bytes(content), &issued)?;
-        let entered = ask(
-            &format!("{rekor}/api/v1/log/entries"),
-            signed.entry_request(),
-        )
-        .await?;
-        let bundle = signed.bundle(&Entry::read(&entered)?, None)?;
+        let url = format!("{}/api/v2/signingCert", services.fulcio);
+        let signed = key.sign(What::Bytes(content), &ask(&url, JSON, request).await?)?;
+        let mut evidence = Evidence::default();
+        for url in &services.timestamps {
+            let request = signed.timestamp_request(now.as_second().unsigned_abs());
+            let answer = ask(url, "application/timestamp-query", request).await?;
+            check_timestamp(&answer)?;
+            evidence.timestamps.push(answer);
+        }
+        for (url, version) in &services.logs {
+            let url = format!("{url}/{}", version.path());
+            let answer = ask(&url, JSON, signed.entry_request(*version)).await?;
+            evidence.entries.push(signed.entered(*version, &answer)?);
+        }
+        let bundle = signed.bundle(&evidence)?;
         // Nothing is written that would not verify.
         let root = root(self.trusted_root.as_deref(), self.staging)?;
         let name = signed.identity();
@@ -189,24 +198,43 @@ fn digest(artifact: &Path) -> Result<Digest> {
     }
 }
 
-/// The first Fulcio and the first Rekor v1 of a signing config.
-fn services(text: &str) -> Result<(String, String)> {
-    let config: Value = serde_json::from_str(text).context("the signing config is not JSON")?;
-    let first = |list: &str| -> Result<String> {
-        let services = config[list].as_array().into_iter().flatten();
-        let mut known = services.filter(|service| service["majorApiVersion"] == 1);
-        let url = known.next().and_then(|service| service["url"].as_str());
-        let url = url.with_context(|| format!("the signing config has no {list} of version 1"))?;
-        Ok(url.trim_end_matches('/').to_owned())
-    };
-    Ok((first("caUrls")?, first("rekorTlogUrls")?))
+/// Where a Sigstore instance's services are.
+struct Services {
+    fulcio: String,
+    logs: Vec<(String, LogVersion)>,
+    timestamps: Vec<String>,
 }
 
-async fn ask(url: &str, body: Vec<u8>) -> Result<Vec<u8>> {
+impl Services {
+    fn instance((fulcio, rekor): (&str, &str)) -> Self {
+        Self {
+            fulcio: fulcio.to_owned(),
+            logs: vec![(rekor.to_owned(), LogVersion::One)],
+            timestamps: Vec::new(),
+        }
+    }
+
+    /// Those that a signing config says are in use.
+    fn read(text: &[u8], now: Timestamp) -> Result<Self> {
+        let config = SigningConfig::parse(text)?;
+        let logs = config.logs(&[LogVersion::One, LogVersion::Two], now)?;
+        let place = |url: &str| url.trim_end_matches('/').to_owned();
+        Ok(Self {
+            fulcio: place(config.authority(now)?),
+            logs: logs
+                .into_iter()
+                .map(|(url, version)| (place(url), version))
+                .collect(),
+            timestamps: config.timestamps(now)?.into_iter().map(place).collect(),
+        })
+    }
+}
+
+async fn ask(url: &str, media_type: &str, body: Vec<u8>) -> Result<Vec<u8>> {
     let client = reqwest::Client::builder().timeout(DEADLINE).build()?;
     let answer = client
         .post(url)
-        .header("content-type", "application/json")
+        .header("content-type", media_type)
         .body(body)
         .send()
         .await

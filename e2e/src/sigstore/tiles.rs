@@ -41,7 +41,9 @@ impl TiledLog {
         openssl(&["genpkey", "-algorithm", "ed25519", "-out"], &key)?;
         let public = folder.join("log.der");
         let private = key.display().to_string();
-        let line = ["pkey", "-in", &private, "-pubout", "-outform", "DER", "-out"];
+        let line = [
+            "pkey", "-in", &private, "-pubout", "-outform", "DER", "-out",
+        ];
         openssl(&line, &public)?;
 
         let mut command = Command::new(program);
@@ -109,7 +111,9 @@ impl TiledLog {
             .finalize();
         let mut root = read(&sigstore.trusted_root())?;
         let start = root["tlogs"][0]["publicKey"]["validFor"].clone();
-        let logs = root["tlogs"].as_array_mut().context("no logs in the root")?;
+        let logs = root["tlogs"]
+            .as_array_mut()
+            .context("no logs in the root")?;
         logs.push(json!({
             "baseUrl": self.url,
             "hashAlgorithm": "SHA2_256",

@@ -23,4 +23,5 @@ mod signing;
 mod sigstore;
 mod story;
 mod tenant;
+mod tiles;
 mod transfer;

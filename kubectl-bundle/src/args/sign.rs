@@ -74,9 +74,12 @@ pub(crate) struct Keyless {
     /// The certificate authority (Fulcio)
     #[arg(long, value_name = "URL", conflicts_with = "key")]
     pub(crate) fulcio_url: Option<String>,
-    /// The transparency log (Rekor v1)
+    /// The transparency log (Rekor)
     #[arg(long, value_name = "URL", conflicts_with = "key")]
     pub(crate) rekor_url: Option<String>,
+    /// Which Rekor that log is (default 1), or which of a signing config's logs to use (default the newest). Version 2 needs a timestamp authority
+    #[arg(long, value_name = "VERSION", conflicts_with = "key", value_parser = clap::value_parser!(u32).range(1..=2))]
+    pub(crate) rekor_version: Option<u32>,
     /// The timestamp authority (RFC 3161)
     #[arg(long, value_name = "URL", conflicts_with = "key")]
     pub(crate) timestamp_server_url: Option<String>,

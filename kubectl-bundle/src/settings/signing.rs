@@ -3,7 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+use bundle_core::diagnostic::{Finding, codes};
 use bundle_trust::attest::PredicateType;
+use bundle_trust::keyless::LogVersion;
 use bundle_trust::keys::KeyKind;
 
 use super::{Environment, registry, unusable};
@@ -41,7 +43,12 @@ pub(super) fn public(
 pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<sign::Sign> {
     let reference = registry::reference(&args.reference)?;
     let registry = registry::settings(args.registry, environment)?.of(&reference);
-    let by = by(args.by, environment, &registry)?;
+    let mut by_args = args.by;
+    if matches!(args.format, args::SignatureForm::Legacy) {
+        let version = &mut by_args.keyless.rekor_version;
+        *version = promising(*version)?;
+    }
+    let by = by(by_args, environment, &registry)?;
     Ok(sign::Sign {
         by,
         form: match args.format {
@@ -73,6 +80,19 @@ pub(super) fn attest(args: args::Attest, environment: &Environment) -> Outcome<a
     })
 }
 
+/// cosign 2's form keeps a log's promise, which Rekor v1 alone gives.
+fn promising(version: Option<u32>) -> Outcome<Option<u32>> {
+    match version {
+        None | Some(1) => Ok(Some(1)),
+        Some(_) => Err(Finding::error(
+            codes::usage::BAD_ARGUMENT,
+            "cosign 2's form has no room for what Rekor v2 answers",
+        )
+        .hint("leave out --format legacy, or --rekor-version")
+        .into()),
+    }
+}
+
 /// Who signs: the key that is named, or whoever a token names.
 fn by(args: args::SignBy, environment: &Environment, registry: &RegistrySettings) -> Outcome<By> {
     let args::SignBy {
@@ -90,6 +110,7 @@ fn by(args: args::SignBy, environment: &Environment, registry: &RegistrySettings
             config: keyless.signing_config,
             fulcio: keyless.fulcio_url,
             rekor: keyless.rekor_url,
+            rekor_version: keyless.rekor_version.and_then(LogVersion::of),
             timestamps: keyless.timestamp_server_url,
             trusted_root: keyless.trusted_root,
             ca_files: registry.ca_files.clone(),

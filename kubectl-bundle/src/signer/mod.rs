@@ -186,14 +186,14 @@ async fn by_certificate(
             signature: None,
         });
     }
-    let (entry, timestamp) = {
+    let evidence = {
         let _progress = ui.progress("entering the signature in the log");
         services.evidence(&signed).await?
     };
     let made = match payload {
-        Payload::Statement(_) => in_bundle(signed.bundle(&entry, timestamp.as_deref())?),
+        Payload::Statement(_) => in_bundle(signed.bundle(&evidence)?),
         Payload::Simple(payload) => RawSignature {
-            annotations: signed.annotations(&entry, timestamp.as_deref()),
+            annotations: signed.annotations(&evidence)?,
             ..simple(payload)
         },
     };

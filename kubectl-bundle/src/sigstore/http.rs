@@ -134,6 +134,12 @@ impl Http {
             .hint("nothing was stored: try again")
             .into());
         }
+        if status.as_u16() == 404 {
+            let finding = refused(who, &host, &format!("{status}: {}", words(&body)));
+            return Err(finding
+                .hint("nothing was stored; is this its address, and (--rekor-version) the version of the log?")
+                .into());
+        }
         if !status.is_success() {
             return Err(refused(who, &host, &format!("{status}: {}", words(&body))).into());
         }

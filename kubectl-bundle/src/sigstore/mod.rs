@@ -8,7 +8,9 @@ mod token;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bundle_trust::keyless::{Entry, Ephemeral, Signed, Token, What, check_timestamp};
+use bundle_trust::keyless::{
+    Ephemeral, Evidence, LogVersion, Signed, Token, What, check_timestamp,
+};
 use bundle_trust::root::Root;
 use jiff::Timestamp;
 
@@ -33,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) fulcio: Option<String>,
     /// The transparency log.
     pub(crate) rekor: Option<String>,
+    /// Which version that log is, or which is to be chosen.
+    pub(crate) rekor_version: Option<LogVersion>,
     /// The timestamp authority.
     pub(crate) timestamps: Option<String>,
     /// Under which root what is made has to hold.
@@ -89,38 +93,39 @@ impl Services {
         Ok(key.sign(what, &answer)?)
     }
 
-    /// The evidence for a signature: its entry in the log, and a timestamp where there is an authority for it.
-    pub(crate) async fn evidence(&self, signed: &Signed) -> Outcome<(Entry, Option<Vec<u8>>)> {
-        let timestamp = match &self.places.timestamps {
-            None => None,
-            Some(place) => {
-                let nonce = u64::try_from(Timestamp::now().as_nanosecond() & 0x3fff_ffff_ffff_ffff)
-                    .unwrap_or_default();
-                let answer = self
-                    .http
-                    .send(Ask {
-                        who: "the timestamp authority",
-                        url: Ok(place.clone()),
-                        media_type: "application/timestamp-query",
-                        content: signed.timestamp_request(nonce),
-                        bearer: None,
-                    })
-                    .await?;
-                check_timestamp(&answer)?;
-                Some(answer)
-            }
-        };
-        // The log last: what is entered there stays.
-        let answer = self
-            .http
-            .send(Ask {
-                who: "the transparency log",
-                url: self.places.rekor.join("api/v1/log/entries"),
-                media_type: "application/json",
-                content: signed.entry_request(),
-                bearer: None,
-            })
-            .await?;
-        Ok((Entry::read(&answer)?, timestamp))
+    /// The evidence for a signature: timestamps where there is an authority for them, and its entries in logs.
+    pub(crate) async fn evidence(&self, signed: &Signed) -> Outcome<Evidence> {
+        let mut evidence = Evidence::default();
+        for place in &self.places.timestamps {
+            let nonce = u64::try_from(Timestamp::now().as_nanosecond() & 0x3fff_ffff_ffff_ffff)
+                .unwrap_or_default();
+            let answer = self
+                .http
+                .send(Ask {
+                    who: "the timestamp authority",
+                    url: Ok(place.clone()),
+                    media_type: "application/timestamp-query",
+                    content: signed.timestamp_request(nonce),
+                    bearer: None,
+                })
+                .await?;
+            check_timestamp(&answer)?;
+            evidence.timestamps.push(answer);
+        }
+        // The logs last: what is entered there stays.
+        for (place, version) in &self.places.logs {
+            let answer = self
+                .http
+                .send(Ask {
+                    who: "the transparency log",
+                    url: place.join(version.path()),
+                    media_type: "application/json",
+                    content: signed.entry_request(*version),
+                    bearer: None,
+                })
+                .await?;
+            evidence.entries.push(signed.entered(*version, &answer)?);
+        }
+        Ok(evidence)
     }
 }

@@ -128,6 +128,14 @@ impl LogVersion {
         }
     }
 
+    /// The reverse of [`Self::of`].
+    pub fn number(self) -> u32 {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+        }
+    }
+
     /// The path, below its address, where such a log takes entries.
     pub fn path(self) -> &'static str {
         match self {

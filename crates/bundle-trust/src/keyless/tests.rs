@@ -3,7 +3,9 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
-use super::{Certificates, Ephemeral, IdentityName, LogVersion, Signed, Token, What, check_timestamp};
+use super::{
+    Certificates, Ephemeral, IdentityName, LogVersion, Signed, Token, What, check_timestamp,
+};
 
 fn token(claims: &Value) -> String {
     let claims = URL_SAFE_NO_PAD.encode(claims.to_string());
@@ -148,9 +150,18 @@ fn entries_are_about_the_signature_that_was_entered() {
         })
     };
     for (told, why) in [
-        (altered(&|a| a["inclusionProof"] = Value::Null), "not the JSON"),
-        (altered(&|a| a["kindVersion"]["version"] = json!("0.0.1")), "another kind"),
-        (altered(&|a| a["canonicalizedBody"] = json!("%")), "cannot be read"),
+        (
+            altered(&|a| a["inclusionProof"] = Value::Null),
+            "not the JSON",
+        ),
+        (
+            altered(&|a| a["kindVersion"]["version"] = json!("0.0.1")),
+            "another kind",
+        ),
+        (
+            altered(&|a| a["canonicalizedBody"] = json!("%")),
+            "cannot be read",
+        ),
         (
             altered(&|a| a["inclusionProof"]["hashes"] = json!(vec!["AAAA"; 65])),
             "longer than",

@@ -223,7 +223,11 @@ fn every_forgery_of_an_entry_in_tiles_is_refused_for_its_own_reason() {
         ),
         (
             "a checkpoint without a signature",
-            Box::new(|b| note(b, |note| format!("{}\n\n", note.split_once("\n\n").unwrap().0))),
+            Box::new(|b| {
+                note(b, |note| {
+                    format!("{}\n\n", note.split_once("\n\n").unwrap().0)
+                })
+            }),
             &[Fault::Checkpoint, Fault::Unreadable],
         ),
         (
@@ -244,7 +248,12 @@ fn every_forgery_of_an_entry_in_tiles_is_refused_for_its_own_reason() {
         (
             "an entry that calls itself the older version",
             Box::new(|b| entry(b)["kindVersion"]["version"] = json!("0.0.1")),
-            &[Fault::NoTime, Fault::Entry, Fault::Unreadable, Fault::Promise],
+            &[
+                Fault::NoTime,
+                Fault::Entry,
+                Fault::Unreadable,
+                Fault::Promise,
+            ],
         ),
         (
             "an entry that calls itself another kind",

@@ -1,0 +1,279 @@
+//! Signing configs: which services of a Sigstore instance are in use now, and how many of them are to be asked.
+//! Not here: reading the file, and asking them.
+
+use bundle_core::diagnostic::{Finding, codes};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::LogVersion;
+
+/// What a signing config calls itself, before the format's own version.
+const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.signingconfig.v0.2";
+/// Most services of a kind that are asked for one signature; a bundle with more evidence would be read by nobody.
+const MOST: usize = 4;
+
+/// A signing config (v0.2).
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SigningConfig {
+    media_type: String,
+    #[serde(default)]
+    ca_urls: Vec<Service>,
+    #[serde(default)]
+    rekor_tlog_urls: Vec<Service>,
+    #[serde(default)]
+    rekor_tlog_config: Selection,
+    #[serde(default)]
+    tsa_urls: Vec<Service>,
+    #[serde(default)]
+    tsa_config: Selection,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Service {
+    url: String,
+    major_api_version: u32,
+    #[serde(default)]
+    valid_for: Window,
+    #[serde(default)]
+    operator: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Window {
+    start: Option<Timestamp>,
+    end: Option<Timestamp>,
+}
+
+/// How many of those that could be asked are.
+#[derive(Debug, Default, Deserialize)]
+struct Selection {
+    #[serde(default)]
+    selector: Selector,
+    #[serde(default)]
+    count: usize,
+}
+
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum Selector {
+    /// One of them.
+    #[default]
+    Any,
+    /// All of them.
+    All,
+    /// As many as are said.
+    Exact,
+}
+
+impl SigningConfig {
+    /// Reads one.
+    pub fn parse(text: &[u8]) -> Result<Self, Finding> {
+        let config: Self = serde_json::from_slice(text)
+            .map_err(|error| unusable(&format!("it is not the JSON of one: {error}")))?;
+        if config.media_type.starts_with(MEDIA_TYPE) {
+            Ok(config)
+        } else {
+            Err(unusable("its media type is another one than v0.2"))
+        }
+    }
+
+    /// The certificate authority.
+    pub fn authority(&self, now: Timestamp) -> Result<&str, Finding> {
+        let what = "certificate authority";
+        let found = choose(&self.ca_urls, &Selection::default(), &[1], what, now)?;
+        one(&found, what)
+    }
+
+    /// The logs, all of the newest version among `versions` of which one is in use.
+    pub fn logs(
+        &self,
+        versions: &[LogVersion],
+        now: Timestamp,
+    ) -> Result<Vec<(&str, LogVersion)>, Finding> {
+        let names: Vec<_> = versions
+            .iter()
+            .map(|one| format!("v{}", one.number()))
+            .collect();
+        let what = format!("transparency log (Rekor {})", names.join(" or "));
+        let numbers: Vec<u32> = versions.iter().map(|one| one.number()).collect();
+        let services = &self.rekor_tlog_urls;
+        let found = choose(services, &self.rekor_tlog_config, &numbers, &what, now)?;
+        Ok(found
+            .into_iter()
+            .filter_map(|one| Some((one.url.as_str(), LogVersion::of(one.major_api_version)?)))
+            .collect())
+    }
+
+    /// The timestamp authorities; none where it names none.
+    pub fn timestamps(&self, now: Timestamp) -> Result<Vec<&str>, Finding> {
+        if self.tsa_urls.is_empty() {
+            return Ok(Vec::new());
+        }
+        let what = "timestamp authority";
+        let found = choose(&self.tsa_urls, &self.tsa_config, &[1], what, now)?;
+        Ok(found.into_iter().map(|one| one.url.as_str()).collect())
+    }
+}
+
+/// Those that are in use, of the highest version that we speak, one of each operator and each operator's newest.
+fn choose<'a>(
+    services: &'a [Service],
+    selection: &Selection,
+    versions: &[u32],
+    what: &str,
+    now: Timestamp,
+) -> Result<Vec<&'a Service>, Finding> {
+    let in_use = |service: &&Service| {
+        let Window { start, end } = &service.valid_for;
+        versions.contains(&service.major_api_version)
+            && start.is_none_or(|start| start <= now)
+            && end.is_none_or(|end| now < end)
+    };
+    let mut usable: Vec<&Service> = services.iter().filter(in_use).collect();
+    let highest = usable.iter().map(|one| one.major_api_version).max();
+    usable.retain(|one| Some(one.major_api_version) == highest);
+    usable.sort_by_key(|one| std::cmp::Reverse(one.valid_for.start));
+    let mut chosen: Vec<&Service> = Vec::new();
+    for service in usable {
+        if chosen.iter().all(|one| one.operator != service.operator) {
+            chosen.push(service);
+        }
+    }
+    if chosen.is_empty() {
+        return Err(unusable(&format!("it names no {what} that is in use")));
+    }
+    let wanted = match selection.selector {
+        Selector::Any => 1,
+        Selector::All => chosen.len(),
+        Selector::Exact if selection.count == 0 => {
+            return Err(unusable(&format!("it asks for exactly 0 times a {what}")));
+        }
+        Selector::Exact => selection.count,
+    };
+    if wanted > chosen.len() {
+        return Err(unusable(&format!(
+            "it asks for {wanted} times a {what} of different operators, and {} are in use",
+            chosen.len()
+        )));
+    }
+    if wanted > MOST {
+        return Err(unusable(&format!(
+            "it asks for {wanted} times a {what}, and at most {MOST} are asked"
+        )));
+    }
+    chosen.truncate(wanted);
+    Ok(chosen)
+}
+
+fn one<'a>(found: &[&'a Service], what: &str) -> Result<&'a str, Finding> {
+    let first = found.first().map(|one| one.url.as_str());
+    first.ok_or_else(|| unusable(&format!("it names no {what}")))
+}
+
+fn unusable(why: &str) -> Finding {
+    let why: String = why.chars().take(300).collect();
+    Finding::error(
+        codes::usage::BAD_ARGUMENT,
+        format!("the signing config cannot be used: {why}"),
+    )
+    .hint("`cosign signing-config create` makes one; the addresses can be given as flags as well")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-21T00:00:00Z".parse().unwrap()
+    }
+
+    fn log(name: &str, version: u32, start: &str, operator: &str) -> Value {
+        json!({
+            "url": format!("https://{name}.example.com"),
+            "majorApiVersion": version,
+            "validFor": {"start": start},
+            "operator": operator,
+        })
+    }
+
+    fn logs(
+        services: &[Value],
+        selection: &Value,
+        versions: &[LogVersion],
+    ) -> Result<Vec<String>, String> {
+        let config = json!({
+            "mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json",
+            "rekorTlogUrls": services,
+            "rekorTlogConfig": selection,
+        });
+        let config = SigningConfig::parse(config.to_string().as_bytes())
+            .map_err(|finding| finding.to_string())?;
+        let found = config
+            .logs(versions, now())
+            .map_err(|finding| finding.to_string())?;
+        let name = |url: &str| url["https://".len()..].replace(".example.com", "");
+        Ok(found.into_iter().map(|(url, _)| name(url)).collect())
+    }
+
+    #[test]
+    fn the_newest_of_the_highest_version_of_each_operator_is_chosen() {
+        use LogVersion::{One, Two};
+        let old = "2024-01-01T00:00:00Z";
+        let services = [
+            log("one", 1, old, "a"),
+            log("two-2025", 2, "2025-01-01T00:00:00Z", "a"),
+            log("two-2026", 2, "2026-01-01T00:00:00Z", "a"),
+            log("two-2027", 2, "2027-01-01T00:00:00Z", "a"),
+            log("two-other", 2, old, "b"),
+            log("three", 3, old, "c"),
+        ];
+        let all = |selection: Value, versions: &[LogVersion]| logs(&services, &selection, versions);
+        let both = [One, Two];
+        assert_eq!(all(json!({}), &both).unwrap(), ["two-2026"]);
+        assert_eq!(
+            all(json!({"selector": "ANY"}), &both).unwrap(),
+            ["two-2026"]
+        );
+        assert_eq!(all(json!({"selector": "ANY"}), &[One]).unwrap(), ["one"]);
+        assert_eq!(
+            all(json!({"selector": "ALL"}), &both).unwrap(),
+            ["two-2026", "two-other"]
+        );
+        let exact = |count: u32| all(json!({"selector": "EXACT", "count": count}), &both);
+        assert_eq!(exact(1).unwrap(), ["two-2026"]);
+        assert_eq!(exact(2).unwrap(), ["two-2026", "two-other"]);
+        assert!(
+            exact(3)
+                .unwrap_err()
+                .contains("of different operators, and 2 are in use")
+        );
+        assert!(exact(0).unwrap_err().contains("exactly 0"));
+    }
+
+    #[test]
+    fn a_config_that_says_nothing_usable_is_refused() {
+        let both = [LogVersion::One, LogVersion::Two];
+        let any = json!({});
+        let told = |services: &[Value]| logs(services, &any, &both).unwrap_err();
+        assert!(told(&[]).contains("no transparency log (Rekor v1 or v2) that is in use"));
+        let mut ended = log("one", 1, "2024-01-01T00:00:00Z", "a");
+        ended["validFor"]["end"] = json!("2025-01-01T00:00:00Z");
+        assert!(told(&[ended]).contains("that is in use"));
+        assert!(told(&[log("three", 3, "2024-01-01T00:00:00Z", "a")]).contains("in use"));
+        let undefined = json!({"selector": "SERVICE_SELECTOR_UNDEFINED"});
+        let told = logs(&[], &undefined, &both).unwrap_err();
+        assert!(told.contains("not the JSON of one"), "{told}");
+        for text in ["", "[]", r#"{"mediaType": "application/json"}"#] {
+            assert!(SigningConfig::parse(text.as_bytes()).is_err());
+        }
+        let many: Vec<Value> = (0..5)
+            .map(|n| log("one", 1, "2024-01-01T00:00:00Z", &n.to_string()))
+            .collect();
+        let told = logs(&many, &json!({"selector": "ALL"}), &both).unwrap_err();
+        assert!(told.contains("at most 4"), "{told}");
+    }
+}
