@@ -226,7 +226,7 @@ fn every_forgery_of_an_entry_in_tiles_is_refused_for_its_own_reason() {
             Box::new(|b| {
                 note(b, |note| {
                     format!("{}\n\n", note.split_once("\n\n").unwrap().0)
-                })
+                });
             }),
             &[Fault::Checkpoint, Fault::Unreadable],
         ),
