@@ -153,6 +153,16 @@ fn is_registry(text: &str) -> bool {
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))
         .is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok());
+    // `0x7f.1` and `2130706433` are addresses to those who connect, and would be other names to those who compare.
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let digits = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
+    let number = match digits {
+        Some(digits) => digits.bytes().all(|b| b.is_ascii_hexdigit()),
+        None => !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit()),
+    };
+    if number && host.parse::<std::net::Ipv4Addr>().is_err() {
+        return false;
+    }
     let named = host.split('.').all(|label| {
         !label.is_empty()
             && !label.starts_with('-')
@@ -329,6 +339,14 @@ mod tests {
             ("registry.example.com/../web:1", "not a repository"),
             ("registry.example.com//web:1", "not a repository"),
             ("registry.example.com:0/web:1", "not a host"),
+            // Addresses in the forms that only some understand.
+            ("127.1:5000/web:1", "not a host"),
+            ("0x7f.0.0.1:5000/web:1", "not a host"),
+            ("0x7f000001:5000/web:1", "not a host"),
+            ("2130706433:5000/web:1", "not a host"),
+            ("0177.0.0.1:5000/web:1", "not a host"),
+            ("127.0.0.256:5000/web:1", "not a host"),
+            ("registry.example.com.:5000/web:1", "not a host"),
             ("registry.example.com/web:-1", "not a tag"),
             ("registry.example.com/web@sha256:abc", "not a digest"),
             ("registry.example.com/web@sha512:abc", "not a digest"),

@@ -15,6 +15,9 @@ use sigstore_verify::{
 use crate::keys::PublicKey;
 use crate::root::Root;
 
+/// Most signatures of a checkpoint: the log's own, and those of witnesses.
+const MOST_WITNESSES: usize = 32;
+
 /// What holds about a signature under one root.
 pub(crate) struct Held {
     pub(crate) name: IdentityName,
@@ -118,11 +121,25 @@ fn check_entries(bundle: &Bundle, root: &Root) -> Result<(), Rejection> {
                 &"its entry has no proof and no promise",
             ));
         }
+        let signatures = checkpoint_signatures(entry);
+        if signatures > MOST_WITNESSES {
+            let why = format!(
+                "it has {signatures} signatures, where at most {MOST_WITNESSES} are looked at"
+            );
+            return Err(fault(Fault::Checkpoint, &why));
+        }
         if !checkpoint_is_of(entry, log) {
             return Err(fault(Fault::Checkpoint, &"it is of another log"));
         }
     }
     Ok(())
+}
+
+/// How many signatures stand under the checkpoint. Each that claims to be by a log is tried, so whoever writes a bundle could ask for thousands.
+fn checkpoint_signatures(entry: &TransparencyLogEntry) -> usize {
+    let proof = entry.inclusion_proof.as_ref();
+    let checkpoint = proof.and_then(|proof| proof.checkpoint.checkpoint());
+    checkpoint.map_or(0, |checkpoint| checkpoint.signatures().len())
 }
 
 /// Whether the checkpoint, if there is one, carries a signature that names this log.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sigstore_verify::types::Bundle;
 
-use crate::{certified, dsse};
+use crate::{certified, dsse, strict};
 
 /// The media type of the payload.
 pub(crate) const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
@@ -82,13 +82,12 @@ pub(crate) fn bundle(raw: &RawSignature, signature: &[u8]) -> Result<Bundle, Rej
     certificates.extend(self::certificates(raw, CHAIN)?);
     let log: Vec<Value> = match text(raw, LOG) {
         None => Vec::new(),
-        Some(text) => vec![entry(text).ok_or_else(|| unreadable("its log entry is damaged"))?],
+        Some(text) => vec![entry(text)?],
     };
     let timestamps: Vec<Value> = match text(raw, TIMESTAMP) {
         None => Vec::new(),
         Some(text) => {
-            let found: Timestamped =
-                serde_json::from_str(text).map_err(|_| unreadable("its timestamp is damaged"))?;
+            let found: Timestamped = strict::read(text.as_bytes(), "its timestamp is damaged")?;
             vec![json!({"signedTimestamp": found.timestamp})]
         }
     };
@@ -110,11 +109,14 @@ pub(crate) fn bundle(raw: &RawSignature, signature: &[u8]) -> Result<Bundle, Rej
     certified::read(bundle.to_string().as_bytes())
 }
 
-fn entry(text: &str) -> Option<Value> {
-    let log: LogBundle = serde_json::from_str(text).ok()?;
-    let body: Body = serde_json::from_slice(&dsse::decode(&log.payload.body)?).ok()?;
-    let id = bytes_of(&log.payload.log_id)?;
-    Some(json!({
+fn entry(text: &str) -> Result<Value, Rejection> {
+    const DAMAGED: &str = "its log entry is damaged";
+    let damaged = || unreadable(DAMAGED);
+    let log: LogBundle = strict::read(text.as_bytes(), DAMAGED)?;
+    let body = dsse::decode(&log.payload.body).ok_or_else(damaged)?;
+    let body: Body = strict::read(&body, DAMAGED)?;
+    let id = bytes_of(&log.payload.log_id).ok_or_else(damaged)?;
+    Ok(json!({
         "logIndex": log.payload.log_index.to_string(),
         "logId": {"keyId": dsse::encode(&id)},
         "kindVersion": {"kind": body.kind, "version": body.version},

@@ -12,6 +12,7 @@ pub mod proof;
 pub mod root;
 pub mod sign;
 mod statement;
+mod strict;
 pub mod verify;
 
 pub use proof::Verified;

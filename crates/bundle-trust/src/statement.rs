@@ -8,7 +8,7 @@ use bundle_core::reference::Digest;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::dsse;
+use crate::{dsse, strict};
 
 /// What `critical.type` says in a signature by cosign 2.
 pub(crate) const SIMPLE: &str = "cosign container image signature";
@@ -34,8 +34,7 @@ struct Subject {
 
 /// Reads a statement, which must be about our digest alone.
 pub(crate) fn read(payload: &[u8], digest: &Digest) -> Result<(Meaning, Annotations), Rejection> {
-    let statement: Statement = serde_json::from_slice(payload)
-        .map_err(|_| Rejection::Unreadable("no in-toto statement inside".to_owned()))?;
+    let statement: Statement = strict::read(payload, "no in-toto statement inside")?;
     let signed = statement.predicate_type == dsse::SIGNED;
     if statement.kind != dsse::STATEMENT && (signed || statement.kind != dsse::STATEMENT_OLD) {
         return Err(Rejection::StatementType(statement.kind));
@@ -107,8 +106,7 @@ struct Image {
 /// Reads cosign 2's payload, which must be about our digest. The name in it (`critical.identity`) is what the signer called it, and no part of what
 /// is decided: content is signed, wherever it is copied to.
 pub(crate) fn read_simple(payload: &[u8], digest: &Digest) -> Result<Annotations, Rejection> {
-    let simple: Simple = serde_json::from_slice(payload)
-        .map_err(|_| Rejection::Unreadable("no simple signing payload inside".to_owned()))?;
+    let simple: Simple = strict::read(payload, "no simple signing payload inside")?;
     if simple.critical.kind != SIMPLE {
         return Err(Rejection::PayloadKind(simple.critical.kind));
     }

@@ -24,7 +24,7 @@ use crate::{
     keys::PublicKey,
     legacy,
     root::Root,
-    statement,
+    statement, strict,
 };
 
 /// Most bytes of one signature that are read.
@@ -180,10 +180,14 @@ impl Against {
             return Ok(Opened { accepted, payload });
         }
         let unreadable = |why: &str| Rejection::Unreadable(why.to_owned());
-        let bundle: Bundle = serde_json::from_slice(&raw.bytes)
-            .map_err(|_| unreadable("not the JSON of a bundle"))?;
+        let bundle: Bundle = strict::read(&raw.bytes, "not the JSON of a bundle")?;
         if bundle.media_type != dsse::BUNDLE && bundle.media_type != dsse::BUNDLE_OLD_SPELLING {
             return Err(Rejection::OtherForm(bundle.media_type));
+        }
+        if bundle.dsse_envelope.is_some() && bundle.message_signature.is_some() {
+            return Err(unreadable(
+                "it has both a DSSE envelope and a message signature",
+            ));
         }
         let material = &bundle.verification_material;
         let certified = material.certificate.is_some() || material.x509_certificate_chain.is_some();
@@ -234,12 +238,8 @@ impl Against {
                     }
                     (Meaning::Signed, statement::Annotations::new(), Vec::new())
                 }
-                (Some(_), Some(_)) => {
-                    return Err(Rejection::Unreadable(
-                        "it has both a DSSE envelope and a message signature".to_owned(),
-                    ));
-                }
-                (None, None) => {
+                // Both were refused before.
+                (Some(_), Some(_)) | (None, None) => {
                     return Err(Rejection::Unreadable("it has no DSSE envelope".to_owned()));
                 }
             };
@@ -439,6 +439,10 @@ fn ours_bytes(digest: &Digest) -> Option<Vec<u8>> {
     Some(hash.as_bytes().to_vec())
 }
 
+#[cfg(test)]
+mod forge;
+#[cfg(test)]
+mod forged_tests;
 #[cfg(test)]
 mod keyless_tests;
 #[cfg(test)]

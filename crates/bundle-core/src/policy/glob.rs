@@ -119,7 +119,14 @@ fn canonical_registry(registry: &str) -> String {
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'))
             .and_then(|address| address.parse::<Ipv6Addr>().ok())
-            .map_or_else(|| other.to_owned(), |address| format!("[{address}]")),
+            .map_or_else(
+                || other.to_owned(),
+                |address| match address.to_ipv4_mapped() {
+                    // Whoever connects there arrives at the shorter one.
+                    Some(address) => address.to_string(),
+                    None => format!("[{address}]"),
+                },
+            ),
     };
     match port.map(|port| (port, port.parse::<u16>())) {
         None | Some((_, Ok(443))) => host,
@@ -268,6 +275,8 @@ mod tests {
             ("docker.io/library/**", "docker.io/web"),
             ("docker.io/web", "index.docker.io/library/web"),
             ("[::1]:5000/**", "[0:0:0:0:0:0:0:1]:5000/web"),
+            ("10.0.0.1:5000/**", "[::ffff:10.0.0.1]:5000/web"),
+            ("[::ffff:a00:1]:5000/**", "10.0.0.1:5000/web"),
         ] {
             assert!(matches(pattern, name), "{pattern} on {name}");
         }

@@ -2,7 +2,9 @@
 //! Not here: which keys may sign what (policies).
 
 use aws_lc_rs::{
-    digest, rsa,
+    digest,
+    encoding::{AsDer, PublicKeyX509Der},
+    rsa,
     signature::{
         ECDSA_P256_SHA256_ASN1, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
         VerificationAlgorithm,
@@ -51,7 +53,10 @@ impl PublicKey {
             return Err(unreadable("it is longer than 64 KiB"));
         }
         let blocks = pem::parse_many(pem).map_err(|_| unreadable("its PEM form is damaged"))?;
+        // What begins and does not end is one more that somebody else may read.
+        let begun = pem.matches("-----BEGIN").count();
         let block = match blocks.as_slice() {
+            [_] if begun > 1 => return Err(unreadable("another PEM block begins in it")),
             [block] => block,
             [] => return Err(unreadable("it is not PEM text")),
             blocks => {
@@ -91,9 +96,17 @@ impl PublicKey {
             .strip_prefix(ED25519_PREFIX)
             .filter(|key| key.len() == 32)
         {
+            if is_weak(key) {
+                return Err(refused(
+                    "it is an Ed25519 key for which anybody can make signatures",
+                ));
+            }
             ("Ed25519", parsed(&ED25519, key)?)
         } else if names(der, RSA) {
-            check_rsa(der)?;
+            let usual = check_rsa(der)?;
+            if usual != der {
+                return Err(unreadable("it is an RSA key that is not in the usual form"));
+            }
             ("RSA", parsed(&RSA_PKCS1_2048_8192_SHA256, der)?)
         } else if names(der, P256) {
             return Err(unreadable(
@@ -145,12 +158,44 @@ impl PublicKey {
     }
 }
 
-fn check_rsa(der: &[u8]) -> Result<(), Finding> {
+/// Whether an Ed25519 key is a point of small order, or one that is written in another way than the only one: for the first, signatures can be made
+/// without any secret, and the second would be a second name of the same key.
+fn is_weak(key: &[u8]) -> bool {
+    const HALF: [u8; 31] = [
+        0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0,
+        0xd5, 0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc,
+        0x05,
+    ];
+    const OTHER_HALF: [u8; 31] = [
+        0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b, 0x76, 0x0d, 0x10, 0x67, 0x0f,
+        0x2a, 0x20, 0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03,
+        0x7a,
+    ];
+    let [first, rest @ ..] = key else { return true };
+    // The highest bit is the sign of the other coordinate.
+    let mut rest = rest.to_vec();
+    if let Some(last) = rest.last_mut() {
+        *last &= 0x7f;
+    }
+    let none = rest.iter().all(|byte| *byte == 0);
+    let full = rest
+        .split_last()
+        .is_some_and(|(last, middle)| *last == 0x7f && middle.iter().all(|byte| *byte == 0xff));
+    (none && *first <= 1)
+        || (full && *first >= 0xec)
+        || (*first == 0x26 && rest == HALF)
+        || (*first == 0xc7 && rest == OTHER_HALF)
+}
+
+/// The usual form of an RSA key, if it is long enough.
+fn check_rsa(der: &[u8]) -> Result<Vec<u8>, Finding> {
     let key = rsa::PublicKey::from_der(der)
         .map_err(|_| refused("it is an RSA key that is damaged, or not of 2048 to 8192 bits"))?;
     let bits = key.modulus_len() * 8;
     if RSA_BITS.contains(&bits) {
-        Ok(())
+        let usual = AsDer::<PublicKeyX509Der<'_>>::as_der(&key)
+            .map_err(|_| refused("it is an RSA key that cannot be written again"))?;
+        Ok(usual.as_ref().to_vec())
     } else {
         Err(refused(&format!(
             "it is an RSA key of about {bits} bits, where 2048 to 8192 are wanted"

@@ -128,6 +128,75 @@ fn refuses_other_public_keys_with_a_reason() {
     }
 }
 
+fn public(der: &[u8]) -> Result<PublicKey, bundle_core::diagnostic::Finding> {
+    PublicKey::parse(&private::pem_text("PUBLIC KEY", der))
+}
+
+#[test]
+fn an_ed25519_key_that_anybody_can_sign_for_is_refused() {
+    let points = [
+        // Of small order, with either sign, and the same written past the end of the field.
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "0000000000000000000000000000000000000000000000000000000000000080",
+        "0100000000000000000000000000000000000000000000000000000000000080",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+        "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+        "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    ];
+    for point in points {
+        let bytes = crate::legacy::bytes_of(point).unwrap();
+        let der = [
+            &[
+                0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+            ],
+            bytes.as_slice(),
+        ]
+        .concat();
+        let finding = public(&der).unwrap_err();
+        assert_eq!(finding.code.id, "BUNDLE-TRUST-009", "{point}: {finding}");
+        assert!(finding.message.contains("anybody"), "{finding}");
+    }
+}
+
+#[test]
+fn a_key_has_one_form_and_so_one_name() {
+    for pem in [include_str!("../../testdata/cosign.pub"), RSA_2048] {
+        let der = pem::parse(pem).unwrap().into_contents();
+        public(&der).unwrap();
+        let with = |more: &[u8]| public(&[der.as_slice(), more].concat());
+        assert!(with(&[0]).is_err() && with(&der).is_err());
+        assert!(public(&der[..der.len() - 1]).is_err());
+        // The outer length in more bytes than it needs.
+        let long = match der[1] {
+            0x82 => [&[0x30, 0x83, 0x00], &der[2..]].concat(),
+            _ => [&[0x30, 0x81], &der[1..]].concat(),
+        };
+        assert!(public(&long).is_err());
+        let garbage = format!("{pem}-----BEGIN PUBLIC KEY-----\nMFkw");
+        assert!(PublicKey::parse(&garbage).is_err(), "{garbage}");
+        assert!(PublicKey::parse(&format!("\u{feff}{pem}")).is_ok());
+    }
+    // Without the parameters that RSA keys carry, and with other ones.
+    let der = pem::parse(RSA_2048).unwrap().into_contents();
+    let at = der.windows(2).position(|two| two == [0x05, 0x00]).unwrap();
+    let mut other = der.clone();
+    other[at] = 0x04;
+    assert!(public(&other).is_err());
+    let mut bare = der.clone();
+    bare.drain(at..at + 2);
+    bare[3] -= 2;
+    bare[5] -= 2;
+    assert!(public(&bare).is_err());
+}
+
 #[test]
 fn refuses_other_private_keys_with_a_reason() {
     let sealed = |json: &str| private::pem_text("ENCRYPTED SIGSTORE PRIVATE KEY", json.as_bytes());

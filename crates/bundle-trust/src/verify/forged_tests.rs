@@ -1,0 +1,315 @@
+//! Forgeries that need an authority and a log of their own: what they issue is right in all but one thing.
+//! Not here: alterations of what real cosign wrote (keyless_tests).
+
+use bundle_core::policy::Fault;
+use rcgen::{ExtendedKeyUsagePurpose, KeyPair, SigningKey, SubjectPublicKeyInfo};
+use serde_json::{Value, json};
+
+use super::forge::{
+    ISSUER, Promise, SUBJECT, Sigstore, Wanted, email, raw, statement, subject, uri,
+};
+use super::*;
+
+fn judge(against: &Against, bundle: &Value) -> Result<Accepted, Rejection> {
+    examine(&[raw(bundle)], &subject(), against).remove(0).0
+}
+
+#[track_caller]
+fn fault(found: Result<Accepted, Rejection>, what: &str) -> Fault {
+    match found {
+        Err(Rejection::Certificate { fault, .. }) => fault,
+        other => panic!("{what}: {other:?}"),
+    }
+}
+
+fn named(accepted: &Accepted) -> (&str, &str) {
+    match &accepted.signer {
+        Signer::Identity { name, .. } => (&name.subject, &name.issuer),
+        Signer::Key(_) => panic!("by a key"),
+    }
+}
+
+#[test]
+fn what_the_authority_issues_is_judged() {
+    let sigstore = Sigstore::new();
+    let against = sigstore.against(&[]);
+    let signed = |wanted: Wanted| judge(&against, &sigstore.signed(&wanted, &statement()));
+    let good = signed(Wanted::default()).unwrap();
+    assert_eq!(named(&good), (SUBJECT, ISSUER));
+    let promise = |promise| Wanted {
+        promise,
+        ..Wanted::default()
+    };
+    for (what, wanted, expected) in [
+        ("no promise", promise(Promise::None), Fault::Sct),
+        ("an altered promise", promise(Promise::Altered), Fault::Sct),
+        (
+            "a promise for another",
+            promise(Promise::Borrowed),
+            Fault::Sct,
+        ),
+        ("a forged promise", promise(Promise::Forged), Fault::Sct),
+        ("an unknown log", promise(Promise::Unknown), Fault::Sct),
+        ("two promises", promise(Promise::Twice), Fault::Sct),
+        (
+            "it had ended",
+            Wanted {
+                years: (2024, 2025),
+                ..Wanted::default()
+            },
+            Fault::Validity,
+        ),
+        (
+            "it had not begun",
+            Wanted {
+                years: (2027, 2028),
+                ..Wanted::default()
+            },
+            Fault::Validity,
+        ),
+        (
+            "it is for servers",
+            Wanted {
+                usage: ExtendedKeyUsagePurpose::ServerAuth,
+                ..Wanted::default()
+            },
+            Fault::Chain,
+        ),
+        (
+            "nobody vouched",
+            Wanted {
+                issuer: None,
+                ..Wanted::default()
+            },
+            Fault::NoIdentity,
+        ),
+        (
+            "an empty issuer",
+            Wanted {
+                issuer: Some(String::new()),
+                ..Wanted::default()
+            },
+            Fault::NoIdentity,
+        ),
+        (
+            "nobody is named",
+            Wanted {
+                names: Vec::new(),
+                ..Wanted::default()
+            },
+            Fault::NoIdentity,
+        ),
+    ] {
+        assert_eq!(fault(signed(wanted), what), expected, "{what}");
+    }
+}
+
+#[test]
+fn an_authority_of_the_same_name_is_another_one() {
+    let (ours, theirs) = (Sigstore::new(), Sigstore::new());
+    let bundle = theirs.signed(&Wanted::default(), &statement());
+    assert_eq!(
+        fault(judge(&ours.against(&[]), &bundle), "theirs"),
+        Fault::UnknownLog
+    );
+    // Their certificate with our log's evidence.
+    let key = KeyPair::generate().unwrap();
+    let certificate = theirs.certificate(&key, &Wanted::default());
+    let signature = key.sign(&dsse::pre_authentication(&statement())).unwrap();
+    let mixed = ours.bundle(&certificate, &statement(), &signature);
+    assert_eq!(
+        fault(judge(&ours.against(&[]), &mixed), "mixed"),
+        Fault::Chain
+    );
+}
+
+#[test]
+fn of_two_names_the_first_counts_and_look_alikes_are_others() {
+    let sigstore = Sigstore::new();
+    let against = sigstore.against(&[]);
+    let signed = |names, issuer: &str| {
+        let wanted = Wanted {
+            names,
+            issuer: Some(issuer.to_owned()),
+            ..Wanted::default()
+        };
+        judge(&against, &sigstore.signed(&wanted, &statement())).unwrap()
+    };
+    let two = signed(vec![email("eve@example.com"), email(SUBJECT)], ISSUER);
+    assert_eq!(named(&two).0, "eve@example.com");
+    let wanted = Who::Identities {
+        identities: vec![bundle_core::policy::Identity {
+            issuer: bundle_core::policy::Matcher::exact(ISSUER).unwrap(),
+            subject: bundle_core::policy::Matcher::exact(SUBJECT).unwrap(),
+        }],
+        root: against.roots[0].id().clone(),
+    };
+    assert!(!wanted.is(&two));
+    assert!(wanted.is(&signed(vec![email(SUBJECT)], ISSUER)));
+    for (name, issuer) in [
+        (email("ana@example.co"), ISSUER),
+        (email("ana@example.com.evil.com"), ISSUER),
+        (email("Ana@example.com"), ISSUER),
+        (email("ana@example.com "), ISSUER),
+        (email("ana@example.com\n"), ISSUER),
+        (email("ana@example.com\0"), ISSUER),
+        (uri("mailto:ana@example.com"), ISSUER),
+        (email(SUBJECT), "https://accounts.example.com/"),
+        (email(SUBJECT), "http://accounts.example.com"),
+        (email(SUBJECT), "HTTPS://accounts.example.com"),
+        (email(SUBJECT), "https://\u{430}ccounts.example.com"),
+        (email(SUBJECT), "https://accounts.example.com\u{200b}"),
+        (email(SUBJECT), "https://accounts.ex\u{e4}mple.com"),
+        (email(SUBJECT), "https://accounts.example.com\n"),
+    ] {
+        assert!(!wanted.is(&signed(vec![name], issuer)), "{issuer}");
+    }
+}
+
+#[test]
+fn a_certificate_by_sha1_is_no_certificate() {
+    const CA: &[u8] = include_bytes!("../../testdata/weak/ca.der");
+    const SIGNATURE: &[u8] = include_bytes!("../../testdata/weak/leaf.sig");
+    let sigstore = Sigstore::new();
+    let against = sigstore.against(&[CA]);
+    let by = |certificate: &[u8]| {
+        let bundle = sigstore.bundle(certificate, &statement(), SIGNATURE);
+        fault(judge(&against, &bundle), "weak")
+    };
+    // The same certificate by SHA-256 gets as far as to the promise that it lacks.
+    assert_eq!(
+        by(include_bytes!("../../testdata/weak/leaf-sha256.der")),
+        Fault::Sct
+    );
+    assert_eq!(
+        by(include_bytes!("../../testdata/weak/leaf-sha1.der")),
+        Fault::Chain
+    );
+}
+
+#[test]
+fn a_certificate_for_a_short_rsa_key_signs_nothing() {
+    const KEY: &[u8] = include_bytes!("../../testdata/weak/rsa1024.spki.der");
+    const SIGNATURE: &[u8] = include_bytes!("../../testdata/weak/rsa1024.sig");
+    let sigstore = Sigstore::new();
+    let against = sigstore.against(&[]);
+    let short = SubjectPublicKeyInfo::from_der(KEY).unwrap();
+    let certificate = sigstore.certificate(&short, &Wanted::default());
+    let bundle = sigstore.bundle(&certificate, &statement(), SIGNATURE);
+    assert_eq!(fault(judge(&against, &bundle), "short"), Fault::Forged);
+
+    // A key that is long enough signs.
+    let long = KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
+    let certificate = sigstore.certificate(&long, &Wanted::default());
+    let signature = long.sign(&dsse::pre_authentication(&statement())).unwrap();
+    judge(
+        &against,
+        &sigstore.bundle(&certificate, &statement(), &signature),
+    )
+    .unwrap();
+}
+
+#[test]
+fn what_is_signed_is_judged_as_strictly_as_with_a_key() {
+    let sigstore = Sigstore::new();
+    let against = sigstore.against(&[]);
+    let text = String::from_utf8(statement()).unwrap();
+    let hex = subject().hex().to_owned();
+    let signed = |payload: &str| {
+        judge(
+            &against,
+            &sigstore.signed(&Wanted::default(), payload.as_bytes()),
+        )
+    };
+    signed(&text).unwrap();
+    let twice = "a key stands twice in its JSON";
+    for (payload, expected) in [
+        (
+            text.replace(&hex, &"0".repeat(64)),
+            Rejection::OtherDigest(format!("sha256:{}", "0".repeat(64))),
+        ),
+        (
+            text.replace(
+                r#""subject":["#,
+                &format!(
+                    r#""subject":[{{"digest":{{"sha256":"{}"}}}},"#,
+                    "0".repeat(64)
+                ),
+            ),
+            Rejection::SubjectCount(2),
+        ),
+        (
+            text.replace("Statement/v1", "Statement/v2"),
+            Rejection::StatementType("https://in-toto.io/Statement/v2".into()),
+        ),
+        (
+            text.replace(
+                r#"{"sha256":"#,
+                &format!(r#"{{"sha256":"{}","sha256":"#, "0".repeat(64)),
+            ),
+            Rejection::Unreadable(twice.into()),
+        ),
+        (
+            text.replace(r#""predicate":{}"#, r#""predicate":{"a":1,"a":2}"#),
+            Rejection::Unreadable(twice.into()),
+        ),
+    ] {
+        match signed(&payload) {
+            Err(found) if found == expected => {}
+            // The library that verifies may be the first to stumble over it.
+            Err(Rejection::Certificate {
+                fault: Fault::Content | Fault::Unreadable,
+                ..
+            }) => {}
+            other => panic!("{payload}: {other:?}"),
+        }
+    }
+    let attested = text.replace(
+        "https://sigstore.dev/cosign/sign/v1",
+        "https://slsa.dev/provenance/v1",
+    );
+    let accepted = signed(&attested).unwrap();
+    assert_eq!(
+        accepted.meaning,
+        Meaning::Attested("https://slsa.dev/provenance/v1".into())
+    );
+}
+
+#[test]
+fn a_flood_of_signatures_under_a_checkpoint_is_not_tried() {
+    let sigstore = Sigstore::new();
+    let against = sigstore.against(&[]);
+    let mut bundle = sigstore.signed(&Wanted::default(), &statement());
+    let note = &mut bundle["verificationMaterial"]["tlogEntries"][0]["inclusionProof"]["checkpoint"]
+        ["envelope"];
+    let text = note.as_str().unwrap().to_owned();
+    let line = text.lines().last().unwrap().to_owned();
+    *note = json!(format!("{text}{}", format!("{line}\n").repeat(5)));
+    judge(&against, &bundle).unwrap();
+    let note = &mut bundle["verificationMaterial"]["tlogEntries"][0]["inclusionProof"]["checkpoint"]
+        ["envelope"];
+    *note = json!(format!("{text}{}", format!("{line}\n").repeat(5_000)));
+    assert_eq!(
+        fault(judge(&against, &bundle), "a flood"),
+        Fault::Checkpoint
+    );
+}
+
+#[test]
+fn a_signature_beside_the_envelope_and_a_malleable_one_are_refused() {
+    let sigstore = Sigstore::new();
+    let against = sigstore.against(&[]);
+    let mut bundle = sigstore.signed(&Wanted::default(), &statement());
+    bundle["messageSignature"] = json!({
+        "messageDigest": { "algorithm": "SHA2_256", "digest": dsse::encode(&[0; 32]) },
+        "signature": "MAYCAQECAQE=",
+    });
+    let why = "it has both a DSSE envelope and a message signature".to_owned();
+    assert_eq!(judge(&against, &bundle), Err(Rejection::Unreadable(why)));
+    // Another form of the same signature is not the one that the log has.
+    let mut bundle = sigstore.signed(&Wanted::default(), &statement());
+    let sig = &mut bundle["dsseEnvelope"]["signatures"][0]["sig"];
+    let other = super::tests::mirrored(&dsse::decode(sig.as_str().unwrap()).unwrap());
+    *sig = json!(dsse::encode(&other));
+    assert_eq!(fault(judge(&against, &bundle), "mirrored"), Fault::Entry);
+}
