@@ -238,7 +238,7 @@ impl Against {
                     }
                     (Meaning::Signed, statement::Annotations::new(), Vec::new())
                 }
-                // Both were refused before.
+                // Both at once were refused before.
                 (Some(_), Some(_)) | (None, None) => {
                     return Err(Rejection::Unreadable("it has no DSSE envelope".to_owned()));
                 }
