@@ -25,3 +25,4 @@ mod story;
 mod tenant;
 mod tiles;
 mod transfer;
+mod workflow;

@@ -1,5 +1,7 @@
-//! Proof that an object carries: under an enforced policy it is admitted while its registry is dead, and nothing that was tampered with is.
-//! The webhook and the API server talk over loopback, so what is taken away is the registry and not all routes. Limits are tables in bundle-trust.
+//! Proof that an object carries: under an enforced policy it is admitted where no registry can be reached, and nothing that was tampered with is.
+//! Limits are tables in bundle-trust.
+
+mod island;
 
 use std::time::Duration;
 
@@ -51,38 +53,32 @@ async fn create(cluster: &Cluster, object: &Value) -> Output {
         .unwrap()
 }
 
-fn with_proof(object: &Value, proof: &str) -> Value {
-    let mut object = object.clone();
-    object["metadata"]["annotations"] = json!({ PROOF: proof });
-    object
+/// Only what this key has signed, of all that is in this registry.
+fn policy(host: &str, key: &str) -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "SignaturePolicy",
+        "metadata": {"name": "releases"},
+        "spec": {
+            "images": [{"glob": format!("{host}/**")}],
+            "mode": "enforce",
+            "authorities": [{"name": "release", "key": {"data": key}}],
+        },
+    })
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proof_admits_without_a_registry_and_a_false_one_does_not() {
+async fn while_the_registry_lives_a_proof_spares_asking_it() {
     let mut cluster = Cluster::builder().registries(1).start().await.unwrap();
     let _webhook = cluster
         .start_webhook(WebhookOptions::default())
         .await
         .unwrap();
-    for key in ["release", "other"] {
-        ours(
-            &cluster,
-            &format!("keys generate --output-key-prefix {key}"),
-        )
-        .await;
-    }
-    let policy = json!({
-        "apiVersion": "core.rukpak.io/v1alpha1",
-        "kind": "SignaturePolicy",
-        "metadata": {"name": "releases"},
-        "spec": {
-            "images": [{"glob": format!("{}/**", cluster.registry(0).unwrap().host())}],
-            "mode": "enforce",
-            "authorities": [{"name": "release", "key": {
-                "data": fs_err::read_to_string(cluster.folder().join("release.pub")).unwrap(),
-            }}],
-        },
-    });
+    ours(&cluster, "keys generate --output-key-prefix release").await;
+    let policy = policy(
+        &cluster.registry(0).unwrap().host(),
+        &fs_err::read_to_string(cluster.folder().join("release.pub")).unwrap(),
+    );
     let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
     let created = kubectl
         .args(["create", "-f", "-"])
@@ -95,10 +91,6 @@ async fn a_proof_admits_without_a_registry_and_a_false_one_does_not() {
     let signed = publish(&cluster, "1.0.0", Some("release")).await;
     let plain = described(&cluster, &signed, "").await;
     let proven = described(&cluster, &signed, " --with-proof").await;
-    let proof = proven["metadata"]["annotations"][PROOF].as_str().unwrap();
-    let foreign = publish(&cluster, "2.0.0", Some("other")).await;
-    let foreign = described(&cluster, &foreign, " --with-proof").await;
-    let other = foreign["metadata"]["annotations"][PROOF].as_str().unwrap();
     let unsigned = publish(&cluster, "3.0.0", None).await;
     let unsigned = described(&cluster, &unsigned, " --with-proof").await;
     wait::until_true(LONG, "the policy is known to the webhook", || async {
@@ -123,19 +115,4 @@ async fn a_proof_admits_without_a_registry_and_a_false_one_does_not() {
     let refused = create(&cluster, &plain).await.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-REVIEW-017"), "{refused}");
     assert!(!refused.contains("BUNDLE-TRUST-016"), "{refused}");
-
-    let cut = &proof[..proof.len() / 2];
-    for (name, text) in [("other content", other), ("cut", cut), ("nothing", "")] {
-        let refused = create(&cluster, &with_proof(&plain, text)).await;
-        let why = refused.failure(1).unwrap();
-        assert!(why.contains("BUNDLE-TRUST-016"), "{name}: {why}");
-        assert!(why.contains("BUNDLE-REVIEW-017"), "{name}: {why}");
-    }
-    // A whole proof whose signatures are by another key: there may be others in the registry, and that cannot be known.
-    let refused = create(&cluster, &foreign).await.failure(1).unwrap();
-    assert!(refused.contains("BUNDLE-REVIEW-017"), "{refused}");
-    // The right proof with other content in its place is the same as the wrong proof.
-    let refused = create(&cluster, &with_proof(&foreign, proof)).await;
-    let why = refused.failure(1).unwrap();
-    assert!(why.contains("BUNDLE-TRUST-016"), "{why}");
 }
