@@ -16,6 +16,7 @@ mod kms;
 mod lock;
 mod packing;
 mod password;
+mod path;
 mod place;
 mod registry;
 mod report;

@@ -39,6 +39,8 @@ struct Claims {
     exp: i64,
     #[serde(default)]
     email: Option<String>,
+    #[serde(default)]
+    nonce: Option<String>,
 }
 
 /// An identity token.
@@ -46,6 +48,7 @@ pub struct Token {
     text: String,
     subject: String,
     issuer: String,
+    nonce: Option<String>,
 }
 
 impl Token {
@@ -95,12 +98,18 @@ impl Token {
             text: text.to_owned(),
             subject,
             issuer: claims.iss,
+            nonce: claims.nonce,
         })
     }
 
     /// Whom it says that it is about, and who says so; not verified.
     pub fn names(&self) -> (&str, &str) {
         (&self.subject, &self.issuer)
+    }
+
+    /// Which question it answers.
+    pub fn nonce(&self) -> Option<&str> {
+        self.nonce.as_deref()
     }
 
     /// The token itself.

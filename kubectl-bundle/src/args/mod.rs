@@ -36,7 +36,7 @@ pub(crate) use keys::{Generate, KeyType, Keys, KeysVerb, PublicHalf};
 pub(crate) use output::{Data, Object, Wide};
 pub(crate) use push::Push;
 pub(crate) use shipping::{Along, Copy, Load, Pull, Save};
-pub(crate) use sign::{Sign, SignBy, SignatureForm};
+pub(crate) use sign::{AuthFlow, Keyless, Sign, SignBy, SignatureForm};
 pub(crate) use unpack::Unpack;
 pub(crate) use verify::{Policy, PolicyTest, PolicyVerb, TrustRoot, Verify};
 pub(crate) use version::Version;

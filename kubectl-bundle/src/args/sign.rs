@@ -24,6 +24,9 @@ Examples:
   kubectl bundle sign registry.example.com/team/web:1.4.0
   kubectl bundle sign registry.example.com/team/web:1.4.0 --identity-token token.jwt
 
+  # As oneself: somebody logs in, in a browser here or with a code on another device
+  kubectl bundle sign registry.example.com/team/web:1.4.0 --fulcio-auth-flow device
+
   # In the form that cosign 2 reads
   kubectl bundle sign registry.example.com/team/web:1.4.0 --key release.key --format legacy
 
@@ -65,9 +68,23 @@ pub(crate) struct SignBy {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Signing without a key")]
 pub(crate) struct Keyless {
-    /// The identity token: itself, a file, or - for standard input. Else it is $SIGSTORE_ID_TOKEN, or asked of GitHub Actions
+    /// The identity token: itself, a file, or - for standard input. Else it is $SIGSTORE_ID_TOKEN, or asked of GitHub Actions or Buildkite; else somebody at a terminal logs in
     #[arg(long, value_name = "TOKEN", conflicts_with = "key")]
     pub(crate) identity_token: Option<String>,
+    /// How to get a token: log in in a browser on this machine, or with a code on any device, or not at all
+    #[arg(long, value_name = "FLOW", value_enum, conflicts_with = "key")]
+    pub(crate) fulcio_auth_flow: Option<AuthFlow>,
+    /// Where to log in: an OpenID Connect issuer that the certificate authority knows [default: that of the public instance]
+    #[arg(long, value_name = "URL", conflicts_with = "key")]
+    pub(crate) oidc_issuer: Option<String>,
+    /// As which application; identity tokens have to be for it
+    #[arg(
+        long,
+        value_name = "ID",
+        default_value = "sigstore",
+        conflicts_with = "key"
+    )]
+    pub(crate) oidc_client_id: String,
     /// Where the services of a Sigstore instance are (signing_config.json, v0.2), instead of the public ones
     #[arg(long, value_name = "FILE", conflicts_with = "key")]
     pub(crate) signing_config: Option<PathBuf>,
@@ -86,6 +103,17 @@ pub(crate) struct Keyless {
     /// The trusted_root.json under which the signature has to hold before it is stored
     #[arg(long, value_name = "FILE", conflicts_with = "key")]
     pub(crate) trusted_root: Option<PathBuf>,
+}
+
+/// How to get an identity token, in cosign's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuthFlow {
+    /// Log in in a browser on this machine
+    Normal,
+    /// Log in on any device, with a code
+    Device,
+    /// Only with a token that is given or there
+    Token,
 }
 
 /// How signatures are stored.

@@ -4,11 +4,16 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::password::Source;
 use crate::registry::Files;
 use crate::sigstore::TokenSource;
+
+/// Where a cluster may put an identity token, as cosign has it.
+const TOKEN_FILE: &str = "/var/run/sigstore/cosign/oidc-token";
+/// Where agents of Buildkite ask, unless they are told another place.
+const BUILDKITE: &str = "https://agent.buildkite.com/v3";
 
 /// What the process was given besides its arguments.
 #[expect(
@@ -46,10 +51,10 @@ pub(crate) struct Environment {
     pub(crate) source_date: Option<String>,
     /// `BUNDLE_PASSWORD`, else `COSIGN_PASSWORD`; an empty one counts.
     pub(crate) password: Option<String>,
-    /// `SIGSTORE_ID_TOKEN`.
-    token: Option<String>,
-    /// `ACTIONS_ID_TOKEN_REQUEST_URL` and `ACTIONS_ID_TOKEN_REQUEST_TOKEN`.
-    github: Option<(String, String)>,
+    /// Windows can be shown: `DISPLAY` or `WAYLAND_DISPLAY`.
+    pub(crate) graphical: bool,
+    /// The identity token that is there.
+    token: Option<TokenSource>,
 }
 
 fn text(name: &str) -> Option<String> {
@@ -58,6 +63,29 @@ fn text(name: &str) -> Option<String> {
 
 fn filled(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The token that this machine or its CI system has for us.
+fn token(text: &dyn Fn(&str) -> Option<String>, file: &Path) -> Option<TokenSource> {
+    if let Some(token) = text("SIGSTORE_ID_TOKEN") {
+        return Some(TokenSource::Environment(token.into()));
+    }
+    let github = text("ACTIONS_ID_TOKEN_REQUEST_URL").zip(text("ACTIONS_ID_TOKEN_REQUEST_TOKEN"));
+    if let Some((url, token)) = github {
+        return Some(TokenSource::GitHub {
+            url,
+            token: token.into(),
+        });
+    }
+    let buildkite = text("BUILDKITE_AGENT_ACCESS_TOKEN").zip(text("BUILDKITE_JOB_ID"));
+    if let Some((token, job)) = buildkite {
+        return Some(TokenSource::Buildkite {
+            endpoint: text("BUILDKITE_AGENT_ENDPOINT").unwrap_or_else(|| BUILDKITE.to_owned()),
+            job,
+            token: token.into(),
+        });
+    }
+    file.is_file().then(|| TokenSource::File(file.to_owned()))
 }
 
 impl Environment {
@@ -89,9 +117,8 @@ impl Environment {
             password: env::var("BUNDLE_PASSWORD")
                 .or_else(|_| env::var("COSIGN_PASSWORD"))
                 .ok(),
-            token: text("SIGSTORE_ID_TOKEN"),
-            github: text("ACTIONS_ID_TOKEN_REQUEST_URL")
-                .zip(text("ACTIONS_ID_TOKEN_REQUEST_TOKEN")),
+            graphical: filled("DISPLAY").is_some() || filled("WAYLAND_DISPLAY").is_some(),
+            token: token(&text, Path::new(TOKEN_FILE)),
         }
     }
 
@@ -101,15 +128,8 @@ impl Environment {
     }
 
     /// Where an identity token comes from that was not given.
-    pub(crate) fn token_source(&self) -> TokenSource {
-        match (&self.token, &self.github) {
-            (Some(token), _) => TokenSource::Environment(token.clone()),
-            (None, Some((url, token))) => TokenSource::GitHub {
-                url: url.clone(),
-                token: token.clone(),
-            },
-            (None, None) => TokenSource::Missing,
-        }
+    pub(crate) fn token_source(&self) -> Option<TokenSource> {
+        self.token.clone()
     }
 
     /// The files in which podman and docker keep credentials, those that were named first.
@@ -168,5 +188,38 @@ impl Environment {
             Some(password) => Source::Given(password.clone().into()),
             None => Source::Prompt,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_that_is_there_is_taken_from_the_nearest_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, nowhere) = (folder.path().join("token"), folder.path().join("none"));
+        std::fs::write(&here, "token").unwrap();
+        let found = |names: &[&str], file: &Path| {
+            let text = |name: &str| names.contains(&name).then(|| "x".to_owned());
+            // What is secret does not show.
+            format!("{:?}", token(&text, file))
+        };
+        let github = [
+            "ACTIONS_ID_TOKEN_REQUEST_URL",
+            "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+        ];
+        let buildkite = ["BUILDKITE_AGENT_ACCESS_TOKEN", "BUILDKITE_JOB_ID"];
+        let both = [github, buildkite].concat();
+        let all = [&both[..], &["SIGSTORE_ID_TOKEN"]].concat();
+        assert_eq!(found(&all, &here), "Some(Environment((secret)))");
+        let by_github = r#"Some(GitHub { url: "x", token: (secret) })"#;
+        assert_eq!(found(&both, &here), by_github);
+        assert_eq!(
+            found(&buildkite, &here),
+            format!(r#"Some(Buildkite {{ endpoint: "{BUILDKITE}", job: "x", token: (secret) }})"#)
+        );
+        assert_eq!(found(&github[..1], &here), format!("Some(File({here:?}))"));
+        assert_eq!(found(&[], &nowhere), "None");
     }
 }

@@ -4,6 +4,7 @@
 mod cluster;
 mod duration;
 mod environment;
+mod identity;
 mod printing;
 mod registry;
 mod shipping;

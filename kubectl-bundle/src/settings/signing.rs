@@ -8,7 +8,7 @@ use bundle_trust::attest::PredicateType;
 use bundle_trust::keyless::LogVersion;
 use bundle_trust::keys::KeyKind;
 
-use super::{Environment, registry, unusable};
+use super::{Environment, identity, registry, unusable};
 use crate::args::{self, KeyType};
 use crate::commands::{attest, keys, sign};
 use crate::failure::Outcome;
@@ -103,10 +103,8 @@ fn by(args: args::SignBy, environment: &Environment, registry: &RegistrySettings
     Ok(match key {
         Some(given) => By::Key(secret(given, password_stdin, environment)?),
         None => By::Certificate(Box::new(sigstore::Settings {
-            token: match keyless.identity_token {
-                Some(given) => sigstore::TokenSource::Given(given),
-                None => environment.token_source(),
-            },
+            token: identity::source(&keyless, environment)?,
+            audience: keyless.oidc_client_id,
             config: keyless.signing_config,
             fulcio: keyless.fulcio_url,
             rekor: keyless.rekor_url,

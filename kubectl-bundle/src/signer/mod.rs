@@ -88,8 +88,7 @@ impl By {
                 Signer::Key { name, key }
             }
             Self::Certificate(settings) => {
-                let _progress = ui.progress("getting an identity token");
-                Signer::Certificate(Box::new(Services::open(*settings).await?))
+                Signer::Certificate(Box::new(Box::pin(Services::open(*settings, ui)).await?))
             }
         })
     }

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bundle_core::diagnostic::{Finding, codes};
-use reqwest::{Certificate, redirect};
+use reqwest::header::HeaderValue;
+use reqwest::{Certificate, StatusCode, redirect};
 use url::{Host, ParseError, Url};
 
+use super::secret::{Secret, without_secrets};
 use crate::failure::{Failure, Outcome};
 use crate::files;
 
@@ -28,8 +30,45 @@ pub(super) struct Ask {
     pub(super) media_type: &'static str,
     /// The content; where there is none, the service is asked by GET.
     pub(super) content: Vec<u8>,
-    /// A token to show.
-    pub(super) bearer: Option<String>,
+    /// What to show.
+    pub(super) bearer: Option<Shown>,
+}
+
+/// What is shown to a service so that it answers.
+pub(super) enum Shown {
+    /// A bearer token.
+    Bearer(Secret),
+    /// What an agent of Buildkite has.
+    Agent(Secret),
+}
+
+impl Shown {
+    fn secret(&self) -> &str {
+        match self {
+            Self::Bearer(secret) | Self::Agent(secret) => secret.expose(),
+        }
+    }
+
+    /// The header, which no log shows.
+    fn header(&self) -> Option<HeaderValue> {
+        let text = match self {
+            Self::Bearer(secret) => format!("Bearer {}", secret.expose()),
+            Self::Agent(secret) => format!("Token {}", secret.expose()),
+        };
+        let mut header = HeaderValue::from_str(&text).ok()?;
+        header.set_sensitive(true);
+        Some(header)
+    }
+}
+
+/// What a service said.
+struct Answer {
+    who: &'static str,
+    host: String,
+    status: StatusCode,
+    body: Vec<u8>,
+    /// Its words in one line, without what it was shown.
+    words: String,
 }
 
 /// The clients: those on loopback are not asked through a proxy.
@@ -71,6 +110,26 @@ impl Http {
 
     /// The answer, which is not a refusal.
     pub(super) async fn send(&self, ask: Ask) -> Outcome<Vec<u8>> {
+        let answer = self.exchange(ask).await?;
+        if !answer.status.is_success() {
+            let why = format!("{}: {}", answer.status, answer.words);
+            let finding = refused(answer.who, &answer.host, &why);
+            return Err(match answer.status {
+                StatusCode::NOT_FOUND => finding.hint("nothing was stored; is this its address, and (--rekor-version) the version of the log?"),
+                _ => finding,
+            }
+            .into());
+        }
+        Ok(answer.body)
+    }
+
+    /// The answer, and whether it is a yes: for services whose refusals have a meaning.
+    pub(super) async fn ask(&self, ask: Ask) -> Outcome<(bool, Vec<u8>)> {
+        let answer = self.exchange(ask).await?;
+        Ok((answer.status.is_success(), answer.body))
+    }
+
+    async fn exchange(&self, ask: Ask) -> Outcome<Answer> {
         let who = ask.who;
         let url = ask.url.map_err(|error| {
             let finding = Finding::error(
@@ -101,8 +160,14 @@ impl Http {
                 .header("content-type", ask.media_type)
                 .body(ask.content)
         };
-        if let Some(token) = ask.bearer {
-            request = request.bearer_auth(token);
+        if let Some(shown) = &ask.bearer {
+            let header = shown.header().ok_or_else(|| {
+                Finding::error(
+                    codes::trust::TOKEN_REFUSED,
+                    format!("what is to be shown to {who} holds characters that no header can"),
+                )
+            })?;
+            request = request.header("authorization", header);
         }
         let host = url.host_str().unwrap_or_default().to_owned();
         let silent = |error: reqwest::Error| {
@@ -123,27 +188,22 @@ impl Http {
             }
             body.extend_from_slice(&chunk);
         }
+        let words = words(&body, ask.bearer.as_ref());
         if status.is_server_error() || status.as_u16() == 429 {
             return Err(Finding::error(
                 codes::trust::SERVICE_UNREACHABLE,
-                format!(
-                    "{who} at {host} is not able to answer now ({status}): {}",
-                    words(&body)
-                ),
+                format!("{who} at {host} is not able to answer now ({status}): {words}"),
             )
             .hint("nothing was stored: try again")
             .into());
         }
-        if status.as_u16() == 404 {
-            let finding = refused(who, &host, &format!("{status}: {}", words(&body)));
-            return Err(finding
-                .hint("nothing was stored; is this its address, and (--rekor-version) the version of the log?")
-                .into());
-        }
-        if !status.is_success() {
-            return Err(refused(who, &host, &format!("{status}: {}", words(&body))).into());
-        }
-        Ok(body)
+        Ok(Answer {
+            who,
+            host,
+            status,
+            body,
+            words,
+        })
     }
 }
 
@@ -156,19 +216,22 @@ fn refused(who: &str, host: &str, why: &str) -> Finding {
 }
 
 /// What a service says, in one line that is safe to print.
-fn words(body: &[u8]) -> String {
+fn words(body: &[u8], shown: Option<&Shown>) -> String {
     let text: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let text = match text.get("message").and_then(serde_json::Value::as_str) {
         Some(message) => message.to_owned(),
         None => String::from_utf8_lossy(body).into_owned(),
     };
-    text.chars()
+    let shown: Vec<&str> = shown.map(Shown::secret).into_iter().collect();
+    without_secrets(&text, &shown)
+        .chars()
         .map(|one| if one.is_control() { ' ' } else { one })
         .take(TOLD)
         .collect()
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Whether this names our own machine.
+pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(Host::Ipv4(address)) => address.is_loopback(),

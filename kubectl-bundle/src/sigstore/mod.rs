@@ -2,7 +2,9 @@
 //! Not here: what the questions and answers mean (bundle-trust).
 
 mod http;
+mod login;
 mod places;
+mod secret;
 mod token;
 
 use std::path::PathBuf;
@@ -15,20 +17,21 @@ use bundle_trust::root::Root;
 use jiff::Timestamp;
 
 use crate::failure::{Failure, Outcome};
+use crate::ui::Ui;
 use crate::{failure, files};
 
 use http::{Ask, Http};
 use places::Places;
 
+pub(crate) use login::{Flow, Login, Opener};
 pub(crate) use token::Source as TokenSource;
-
-/// Who identity tokens have to be for.
-const AUDIENCE: &str = "sigstore";
 
 /// What signing by certificate needs to know.
 pub(crate) struct Settings {
     /// Where the identity token comes from.
     pub(crate) token: TokenSource,
+    /// Who it has to be for.
+    pub(crate) audience: String,
     /// A file that says where the services are.
     pub(crate) config: Option<PathBuf>,
     /// The certificate authority.
@@ -56,7 +59,7 @@ pub(crate) struct Services {
 
 impl Services {
     /// Reads the files, and gets the token. Nothing is made yet.
-    pub(crate) async fn open(settings: Settings) -> Outcome<Self> {
+    pub(crate) async fn open(settings: Settings, ui: &mut Ui) -> Outcome<Self> {
         let now = Timestamp::now();
         let places = Places::read(&settings, now)?;
         let root = match &settings.trusted_root {
@@ -68,9 +71,11 @@ impl Services {
             None => None,
         };
         let http = Http::new(&settings.ca_files)?;
-        let text = settings.token.get(&http, AUDIENCE).await?;
+        let text = settings.token.get(&http, ui, &settings.audience).await?;
+        // Somebody may have taken their time.
+        let now = Timestamp::now();
         Ok(Self {
-            token: Token::parse(&text, AUDIENCE, now.as_second())?,
+            token: Token::parse(text.expose(), &settings.audience, now.as_second())?,
             http,
             places,
             root,

@@ -96,6 +96,11 @@ impl Ui {
         }
     }
 
+    /// What somebody has to do now, or the command cannot go on: said always.
+    pub(crate) fn ask(&mut self, line: impl std::fmt::Display) {
+        self.say(&format!("{line}\n"));
+    }
+
     /// A finding: an error always, a warning unless only errors are wanted.
     pub(crate) fn finding(&mut self, finding: &Finding) {
         if finding.severity == Severity::Error || self.verbosity >= Verbosity::Normal {

@@ -12,6 +12,7 @@ mod attest;
 mod bundles;
 mod cluster;
 mod help;
+mod identity;
 mod images;
 mod init;
 mod keys;

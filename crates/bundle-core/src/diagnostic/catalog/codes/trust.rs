@@ -24,4 +24,5 @@ area! {
     SERVICE_UNREACHABLE = "BUNDLE-TRUST-022", CannotTell, "a signing service does not answer", "The certificate authority, the transparency log, the timestamp authority or the issuer of tokens could not be reached, or did not answer in time. Nothing was stored: try again.";
     PREDICATE_REFUSED = "BUNDLE-TRUST-030", Failed, "a predicate cannot be attested", "A predicate is a JSON object of at most 700 KiB. Of kinds that are known by name, the fields that make the kind are looked at (spdxVersion, bomFormat, buildDefinition and runDetails …). Nothing was signed.";
     KEY_REFUSED = "BUNDLE-TRUST-040", Failed, "a key service refuses", "The plugin that holds the key (--key NAME://RESOURCE) answered with an error; its words are in the message. Nothing was stored. Is the key's name right, and does the plugin have what it needs to reach its service?";
+    LOGIN_FAILED = "BUNDLE-TRUST-041", Failed, "nobody logged in", "Somebody was asked to log in at an issuer of identity tokens, and denied it, did not come back, or used the code too late. Nothing was signed. Log in again, or give a token (--identity-token).";
 }

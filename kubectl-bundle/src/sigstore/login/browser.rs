@@ -1,0 +1,87 @@
+//! Logging in in a browser on this machine: the issuer sends it back to us with a code, which we redeem (authorization code with PKCE).
+//! Not here: listening for the browser (callback), and what the token says (claims).
+
+use bundle_core::diagnostic::{Finding, codes};
+use url::Url;
+
+use super::super::http::Http;
+use super::super::secret::Secret;
+use super::callback::Callback;
+use super::discovery::Endpoints;
+use super::opener::Opener;
+use super::{Granted, ISSUER, Login, Refusal, SCOPE, claims, form, pkce, unusable};
+use crate::failure::Outcome;
+use crate::ui::Ui;
+
+pub(super) async fn token(
+    login: &Login,
+    opener: Option<&Opener>,
+    endpoints: &Endpoints,
+    http: &Http,
+    ui: &mut Ui,
+) -> Outcome<Secret> {
+    let place = endpoints.authorization.as_ref().ok_or_else(|| {
+        unusable("it names no authorization_endpoint, so nobody can log in in a browser")
+    })?;
+    let (verifier, state, nonce) = (pkce::random()?, pkce::random()?, pkce::random()?);
+    let callback = Callback::listen().await?;
+    let redirect = callback.address();
+    let url = address(login, place, &redirect, &state, &nonce, &verifier);
+    let opened = opener.is_some_and(|opener| opener.open(&url));
+    ui.ask(if opened {
+        format!("log in in the browser that opens now; if none does, go to\n{url}")
+    } else {
+        format!(
+            "log in in a browser on this machine, at\n{url}\n(on another machine: --fulcio-auth-flow device)"
+        )
+    });
+    let code = {
+        let _progress = ui.progress("waiting for the login");
+        callback.code(state, &login.issuer).await?
+    };
+    let fields = [
+        ("grant_type", "authorization_code"),
+        ("code", code.expose()),
+        ("redirect_uri", &redirect),
+        ("client_id", &login.client),
+        ("code_verifier", &verifier),
+    ];
+    let (is_success, answer) = http.ask(form(&endpoints.token, &fields)).await?;
+    if !is_success {
+        let words = serde_json::from_slice::<Refusal>(&answer)
+            .map_or_else(|_| "without a reason".to_owned(), |refusal| refusal.words());
+        return Err(Finding::error(
+            codes::trust::SERVICE_REFUSED,
+            format!("{ISSUER} refuses: {words}"),
+        )
+        .hint("nothing was signed; does it know this client (--oidc-client-id)?")
+        .into());
+    }
+    let granted: Granted =
+        serde_json::from_slice(&answer).map_err(|_| unusable("it holds no identity token"))?;
+    claims::check(login, &granted.id_token, Some(&nonce))?;
+    Ok(granted.id_token)
+}
+
+/// Where somebody logs in.
+fn address(
+    login: &Login,
+    place: &Url,
+    redirect: &str,
+    state: &str,
+    nonce: &str,
+    verifier: &str,
+) -> Url {
+    let mut url = place.clone();
+    url.query_pairs_mut().extend_pairs([
+        ("response_type", "code"),
+        ("client_id", &login.client),
+        ("redirect_uri", redirect),
+        ("scope", SCOPE),
+        ("state", state),
+        ("nonce", nonce),
+        ("code_challenge", &pkce::challenge(verifier)),
+        ("code_challenge_method", "S256"),
+    ]);
+    url
+}

@@ -1,0 +1,258 @@
+//! Waiting on loopback for the browser that comes back from the issuer. Anybody on this machine may come: only who brings our state is heard.
+//! Not here: what the code is good for (browser).
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bundle_core::diagnostic::{Finding, codes};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use url::Url;
+
+use super::super::secret::Secret;
+use super::{Refusal, refused};
+use crate::failure::{Failure, Outcome};
+
+/// How long somebody may take to log in.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// How long one visitor may take to say what it wants.
+const VISIT: Duration = Duration::from_secs(10);
+/// Most visitors at once: browsers open connections that they may need later.
+const VISITORS: usize = 16;
+/// Longest beginning of a request, in bytes.
+const LONGEST: usize = 16 * 1024;
+const PATH: &str = "/auth/callback";
+
+/// Listeners on loopback, on the same port of both its addresses where there are two.
+pub(super) struct Callback {
+    listeners: Vec<TcpListener>,
+    port: u16,
+}
+
+/// What a visitor has to bring.
+struct Expected {
+    port: u16,
+    state: String,
+    issuer: String,
+}
+
+/// What the issuer sends the browser back with.
+type Verdict = Result<Secret, Finding>;
+
+impl Callback {
+    pub(super) async fn listen() -> Outcome<Self> {
+        let none = |error: std::io::Error| {
+            Failure::caused(
+                Finding::error(
+                    codes::usage::NO_RESOURCES,
+                    "there is no port on loopback for the browser to come back to",
+                )
+                .hint("--fulcio-auth-flow device needs none"),
+                &error,
+            )
+        };
+        let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .map_err(none)?;
+        let port = first.local_addr().map_err(none)?.port();
+        let mut listeners = vec![first];
+        // `localhost` may mean this address, so nobody else should have it. Where there is no IPv6 it means nothing.
+        listeners.extend(TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await);
+        Ok(Self { listeners, port })
+    }
+
+    /// What the issuer is told. `localhost` by name, since that is what issuers have in their lists.
+    pub(super) fn address(&self) -> String {
+        format!("http://localhost:{}{PATH}", self.port)
+    }
+
+    /// The code that the browser brings.
+    pub(super) async fn code(self, state: String, issuer: &str) -> Outcome<Secret> {
+        let expected = Arc::new(Expected {
+            port: self.port,
+            state,
+            issuer: issuer.to_owned(),
+        });
+        let (tell, mut heard) = mpsc::channel(1);
+        // They end when this is dropped.
+        let mut acceptors = JoinSet::new();
+        for listener in self.listeners {
+            acceptors.spawn(accept(listener, Arc::clone(&expected), tell.clone()));
+        }
+        match timeout(PATIENCE, heard.recv()).await {
+            Ok(Some(verdict)) => Ok(verdict?),
+            Ok(None) | Err(_) => Err(refused("no browser came back within 5 minutes").into()),
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, expected: Arc<Expected>, tell: mpsc::Sender<Verdict>) {
+    let mut visitors = JoinSet::new();
+    loop {
+        while visitors.try_join_next().is_some() {}
+        if visitors.len() >= VISITORS {
+            visitors.join_next().await;
+        }
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of descriptors, perhaps for a moment.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let (expected, tell) = (Arc::clone(&expected), tell.clone());
+        visitors.spawn(async move {
+            if let Ok(Some(verdict)) = timeout(VISIT, visit(stream, &expected)).await {
+                // Only the first one is waited for.
+                let _ = tell.try_send(verdict);
+            }
+        });
+    }
+}
+
+/// One request and one answer; `None` where it is not the browser that we wait for.
+async fn visit(mut stream: TcpStream, expected: &Expected) -> Option<Verdict> {
+    let mut request = Vec::new();
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        if request.len() >= LONGEST || stream.read_buf(&mut request).await.ok()? == 0 {
+            return None;
+        }
+    }
+    let request = String::from_utf8(request).ok()?;
+    let verdict = expected.judge(&request);
+    let (status, text) = match &verdict {
+        Some(Ok(_)) => ("200 OK", "You are logged in. This page can be closed."),
+        Some(Err(_)) => ("200 OK", "You are not logged in. This page can be closed."),
+        None => ("400 Bad Request", "Nobody waits for this."),
+    };
+    let page =
+        format!("<!doctype html><meta charset=utf-8><title>kubectl bundle</title><p>{text}\n");
+    let answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: {}\r\ncontent-security-policy: default-src 'none'\r\nreferrer-policy: no-referrer\r\ncache-control: no-store\r\nconnection: close\r\n\r\n{page}",
+        page.len()
+    );
+    // A browser that goes away without reading has brought what it had to bring.
+    let _ = stream.write_all(answer.as_bytes()).await;
+    let _ = stream.shutdown().await;
+    verdict
+}
+
+impl Expected {
+    /// What a request means, if it is the one.
+    fn judge(&self, request: &str) -> Option<Verdict> {
+        let mut lines = request.split("\r\n");
+        let mut words = lines.next()?.split(' ');
+        let (method, target, version) = (words.next()?, words.next()?, words.next()?);
+        if method != "GET" || !version.starts_with("HTTP/1.") || !target.starts_with('/') {
+            return None;
+        }
+        // Another name that leads here would be a page of others that asks in the browser's name.
+        let mut hosts = lines.filter_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("host")
+                .then(|| value.trim().to_ascii_lowercase())
+        });
+        let ours = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{host}:{}", self.port));
+        let host = hosts.next()?;
+        if hosts.next().is_some() || !ours.contains(&host) {
+            return None;
+        }
+        let url = Url::parse(&format!("http://{host}{target}")).ok()?;
+        if url.path() != PATH {
+            return None;
+        }
+        let once = |wanted: &str| -> Option<Option<String>> {
+            let mut found = url.query_pairs().filter(|(name, _)| name == wanted);
+            let first = found.next().map(|(_, value)| value.into_owned());
+            // Said twice, it could be read in two ways.
+            found.next().is_none().then_some(first)
+        };
+        if once("state")?.as_deref() != Some(&self.state) {
+            return None;
+        }
+        if once("iss")?.is_some_and(|issuer| issuer != self.issuer) {
+            return None;
+        }
+        match (once("code")?, once("error")?) {
+            (Some(code), None) if !code.is_empty() => Some(Ok(code.into())),
+            (None, Some(error)) => {
+                let refusal = Refusal {
+                    error,
+                    error_description: once("error_description")?.unwrap_or_default(),
+                };
+                Some(Err(refused(&refusal.words())))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expected() -> Expected {
+        Expected {
+            port: 4000,
+            state: "our-state".to_owned(),
+            issuer: "https://issuer.example.com".to_owned(),
+        }
+    }
+
+    fn asked(target: &str) -> Option<Verdict> {
+        let request =
+            format!("GET {target} HTTP/1.1\r\nAccept: */*\r\nhost: localhost:4000\r\n\r\n");
+        expected().judge(&request)
+    }
+
+    #[test]
+    fn who_brings_our_state_is_heard() {
+        let code = |target| asked(target).unwrap().unwrap().expose().to_owned();
+        assert_eq!(code("/auth/callback?code=a%20b&state=our-state"), "a b");
+        assert_eq!(
+            code("/auth/callback?state=our-state&iss=https%3A%2F%2Fissuer.example.com&code=c"),
+            "c"
+        );
+        let denied =
+            asked("/auth/callback?error=access_denied&error_description=no%1b&state=our-state");
+        let told = denied.unwrap().unwrap_err().message;
+        assert_eq!(told, "nobody logged in: access_denied: no\\u{1b}");
+    }
+
+    #[test]
+    fn nobody_else_is() {
+        for target in [
+            "/auth/callback?code=c",
+            "/auth/callback?code=c&state=",
+            "/auth/callback?code=c&state=our-state2",
+            "/auth/callback?code=c&state=OUR-STATE",
+            "/auth/callback?code=c&state=our-state&state=our-state",
+            "/auth/callback?code=c&code=d&state=our-state",
+            "/auth/callback?code=&state=our-state",
+            "/auth/callback?state=our-state",
+            "/auth/callback?code=c&error=e&state=our-state",
+            "/auth/callback?code=c&state=our-state&iss=https%3A%2F%2Fevil.example.com",
+            "/auth/callback/?code=c&state=our-state",
+            "/?code=c&state=our-state",
+            "/favicon.ico",
+            "http://localhost:4000/auth/callback?code=c&state=our-state",
+        ] {
+            assert!(asked(target).is_none(), "{target}");
+        }
+        let line = "/auth/callback?code=c&state=our-state";
+        for request in [
+            format!("POST {line} HTTP/1.1\r\nhost: localhost:4000\r\n\r\n"),
+            format!("GET {line} HTTP/2.0\r\nhost: localhost:4000\r\n\r\n"),
+            format!("GET {line} HTTP/1.1\r\n\r\n"),
+            format!("GET {line} HTTP/1.1\r\nhost: evil.example.com\r\n\r\n"),
+            format!("GET {line} HTTP/1.1\r\nhost: localhost:4001\r\n\r\n"),
+            format!("GET {line} HTTP/1.1\r\nhost: localhost:4000\r\nhost: a\r\n\r\n"),
+            "\r\n\r\n".to_owned(),
+            "GET\r\n\r\n".to_owned(),
+        ] {
+            assert!(expected().judge(&request).is_none(), "{request}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! What a token has to say that an issuer gave us (OpenID Connect Core, 3.1.3.7): by whom, for whom, and in answer to what.
+//! Not here: its signature. It came from the issuer itself over TLS, and the certificate authority verifies it.
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_trust::keyless::Token;
+use jiff::Timestamp;
+
+use super::super::secret::Secret;
+use super::Login;
+
+/// That `token` is what was asked for.
+pub(super) fn check(login: &Login, token: &Secret, nonce: Option<&str>) -> Result<(), Finding> {
+    let wrong = |why: String| {
+        Finding::error(
+            codes::trust::TOKEN_REFUSED,
+            format!("the identity token cannot be used: {why}"),
+        )
+        .hint("nothing was signed; the issuer gave a token that was not meant for this login")
+    };
+    let now = Timestamp::now().as_second();
+    let token = Token::parse(token.expose(), &login.client, now)?;
+    let (_, by) = token.names();
+    if by != login.issuer {
+        return Err(wrong(format!(
+            "it is by `{}`, and `{}` was asked",
+            crate::ui::safe(by),
+            login.issuer
+        )));
+    }
+    if nonce.is_some() && token.nonce() != nonce {
+        return Err(wrong("it answers another login (nonce)".to_owned()));
+    }
+    Ok(())
+}

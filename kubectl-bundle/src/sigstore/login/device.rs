@@ -1,0 +1,182 @@
+//! Logging in on another device (RFC 8628): somebody types a code there, and we ask until they have.
+//! Not here: what the token says (claims).
+
+use std::time::{Duration, Instant};
+
+use bundle_core::diagnostic::codes;
+use serde::Deserialize;
+use url::Url;
+
+use super::super::http::Http;
+use super::super::secret::Secret;
+use super::discovery::Endpoints;
+use super::{Granted, Login, Refusal, SCOPE, claims, form, pkce, refused, unusable};
+use crate::failure::{Failure, Outcome};
+use crate::ui::{Ui, safe};
+
+const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
+/// Longest time to log in, whatever the issuer says.
+const PATIENCE: u64 = 15 * 60;
+/// Between two questions, in seconds, where the issuer does not say.
+const PAUSE: u64 = 5;
+/// How much longer to wait where it says that we ask too often.
+const SLOWER: u64 = 5;
+/// How often in a row an issuer may not answer.
+const SILENCES: u32 = 3;
+
+#[derive(Deserialize)]
+struct Begun {
+    device_code: Secret,
+    user_code: String,
+    #[serde(alias = "verification_url")]
+    verification_uri: String,
+    verification_uri_complete: Option<String>,
+    expires_in: u64,
+    interval: Option<u64>,
+}
+
+/// What an answer means.
+enum Next {
+    Token(Secret),
+    Wait,
+    WaitLonger,
+    Refused(Failure),
+}
+
+pub(super) async fn token(
+    login: &Login,
+    endpoints: &Endpoints,
+    http: &Http,
+    ui: &mut Ui,
+) -> Outcome<Secret> {
+    let place = endpoints.device.as_ref().ok_or_else(|| {
+        unusable("it names no device_authorization_endpoint, so nobody can log in with a code")
+    })?;
+    let verifier = pkce::random()?;
+    let fields = [
+        ("client_id", login.client.as_str()),
+        ("scope", SCOPE),
+        ("code_challenge", &pkce::challenge(&verifier)),
+        ("code_challenge_method", "S256"),
+    ];
+    let answer = http.send(form(place, &fields)).await?;
+    let begun: Begun =
+        serde_json::from_slice(&answer).map_err(|_| unusable("it begins no login with a code"))?;
+    tell(&begun, place, ui)?;
+    let fields = [
+        ("grant_type", GRANT),
+        ("client_id", login.client.as_str()),
+        ("device_code", begun.device_code.expose()),
+        ("code_verifier", &verifier),
+    ];
+    let _progress = ui.progress("waiting for the login");
+    let end = Instant::now() + Duration::from_secs(begun.expires_in.min(PATIENCE));
+    let mut pause = begun.interval.unwrap_or(PAUSE).clamp(1, 60);
+    let mut silent = 0;
+    loop {
+        tokio::time::sleep(Duration::from_secs(pause)).await;
+        if Instant::now() >= end {
+            return Err(refused("the code was not used in time").into());
+        }
+        match http.ask(form(&endpoints.token, &fields)).await {
+            Err(failure) => {
+                silent += 1;
+                if silent == SILENCES {
+                    return Err(failure);
+                }
+                pause = (pause * 2).min(60);
+            }
+            Ok((is_success, answer)) => {
+                silent = 0;
+                match judge(is_success, &answer) {
+                    Next::Token(token) => {
+                        claims::check(login, &token, None)?;
+                        return Ok(token);
+                    }
+                    Next::Wait => {}
+                    Next::WaitLonger => pause += SLOWER,
+                    Next::Refused(failure) => return Err(failure),
+                }
+            }
+        }
+    }
+}
+
+/// Says where to go and what to type. Both are the issuer's words.
+fn tell(begun: &Begun, asked: &Url, ui: &mut Ui) -> Outcome {
+    let code = begun.user_code.trim();
+    if code.is_empty() || code.len() > 64 || !code.chars().all(|one| one.is_ascii_graphic()) {
+        return Err(unusable("its code is nothing that somebody could type").into());
+    }
+    let place = |text: &str| {
+        Url::parse(text)
+            .ok()
+            .filter(|url| url.scheme() == asked.scheme() || url.scheme() == "https")
+            .ok_or_else(|| unusable("where the code is to be typed is not reached over TLS"))
+    };
+    let bare = place(&begun.verification_uri)?;
+    match &begun.verification_uri_complete {
+        Some(text) => ui.ask(format!(
+            "log in at {}\nwith the code {code}",
+            safe(place(text)?.as_str())
+        )),
+        None => ui.ask(format!(
+            "log in at {}\nwith the code {code}",
+            safe(bare.as_str())
+        )),
+    }
+    Ok(())
+}
+
+fn judge(is_success: bool, answer: &[u8]) -> Next {
+    if is_success {
+        return match serde_json::from_slice::<Granted>(answer) {
+            Ok(granted) => Next::Token(granted.id_token),
+            Err(_) => Next::Refused(unusable("it holds no identity token").into()),
+        };
+    }
+    let Ok(refusal) = serde_json::from_slice::<Refusal>(answer) else {
+        return Next::Refused(unusable("it is neither a token nor a reason").into());
+    };
+    match refusal.error.as_str() {
+        "authorization_pending" => Next::Wait,
+        "slow_down" => Next::WaitLonger,
+        "expired_token" => Next::Refused(refused("the code was not used in time").into()),
+        "access_denied" => Next::Refused(refused("the login was denied").into()),
+        _ => Next::Refused(
+            bundle_core::diagnostic::Finding::error(
+                codes::trust::SERVICE_REFUSED,
+                format!("{} refuses: {}", super::ISSUER, refusal.words()),
+            )
+            .hint("nothing was signed; does it know this client (--oidc-client-id)?")
+            .into(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_issuer_may_ask_for_patience_or_end_it() {
+        let says = |error: &str| judge(false, format!(r#"{{"error":"{error}"}}"#).as_bytes());
+        assert!(matches!(says("authorization_pending"), Next::Wait));
+        assert!(matches!(says("slow_down"), Next::WaitLonger));
+        for ended in ["expired_token", "access_denied", "invalid_client", ""] {
+            assert!(matches!(says(ended), Next::Refused(_)), "{ended}");
+        }
+        assert!(matches!(
+            judge(true, br#"{"id_token":"a.b.c"}"#),
+            Next::Token(_)
+        ));
+        for answer in ["", "{}", r#"{"access_token":"a"}"#, "[]"] {
+            for is_success in [true, false] {
+                assert!(matches!(
+                    judge(is_success, answer.as_bytes()),
+                    Next::Refused(_)
+                ));
+            }
+        }
+    }
+}

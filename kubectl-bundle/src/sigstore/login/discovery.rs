@@ -1,0 +1,165 @@
+//! What an issuer says of itself (OpenID Connect Discovery): where to log in, and where tokens are given.
+//! Not here: asking there.
+
+use bundle_core::diagnostic::{Finding, codes};
+use serde::Deserialize;
+use url::Url;
+
+use super::super::http::{Ask, Http, is_loopback};
+use super::{ISSUER, unusable};
+use crate::failure::{Failure, Outcome};
+
+/// Where an issuer is asked for what.
+#[derive(Debug)]
+pub(super) struct Endpoints {
+    /// Where somebody logs in, in a browser.
+    pub(super) authorization: Option<Url>,
+    /// Where a device begins.
+    pub(super) device: Option<Url>,
+    /// Where tokens are given.
+    pub(super) token: Url,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    issuer: String,
+    authorization_endpoint: Option<String>,
+    device_authorization_endpoint: Option<String>,
+    token_endpoint: Option<String>,
+    #[serde(default)]
+    code_challenge_methods_supported: Vec<String>,
+}
+
+/// Asks `issuer`.
+pub(super) async fn discover(http: &Http, issuer: &str) -> Outcome<Endpoints> {
+    let address = Url::parse(issuer).map_err(|error| {
+        let finding = Finding::error(
+            codes::usage::BAD_ARGUMENT,
+            format!("`{issuer}` is not the address of an issuer"),
+        );
+        Failure::caused(finding.hint("write https://HOST"), &error)
+    })?;
+    let place = format!(
+        "{}/.well-known/openid-configuration",
+        issuer.trim_end_matches('/')
+    );
+    let answer = http
+        .send(Ask {
+            who: ISSUER,
+            url: Url::parse(&place),
+            media_type: "",
+            content: Vec::new(),
+            bearer: None,
+        })
+        .await?;
+    Ok(read(&answer, issuer, &address)?)
+}
+
+fn read(answer: &[u8], issuer: &str, address: &Url) -> Result<Endpoints, Finding> {
+    let document: Document = serde_json::from_slice(answer)
+        .map_err(|_| unusable("it is not the JSON in which issuers describe themselves"))?;
+    if document.issuer != issuer {
+        return Err(unusable(&format!(
+            "it calls itself `{}`, and was asked as `{issuer}`",
+            crate::ui::safe(&document.issuer)
+        )));
+    }
+    // Without it a code could be redeemed by whoever comes to see it.
+    if !document
+        .code_challenge_methods_supported
+        .iter()
+        .any(|method| method == "S256")
+    {
+        return Err(unusable("it does not take part in PKCE (S256)"));
+    }
+    let place = |name: &str, text: Option<String>| {
+        text.map(|text| {
+            let url =
+                Url::parse(&text).map_err(|_| unusable(&format!("its {name} is no address")))?;
+            let fits = url.scheme() == "https"
+                || (url.scheme() == "http" && is_loopback(&url) && is_loopback(address));
+            if fits {
+                Ok(url)
+            } else {
+                Err(unusable(&format!("its {name} is not reached over TLS")))
+            }
+        })
+        .transpose()
+    };
+    Ok(Endpoints {
+        authorization: place("authorization_endpoint", document.authorization_endpoint)?,
+        device: place(
+            "device_authorization_endpoint",
+            document.device_authorization_endpoint,
+        )?,
+        token: place("token_endpoint", document.token_endpoint)?
+            .ok_or_else(|| unusable("it names no token_endpoint"))?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn said(change: Value) -> Result<Endpoints, String> {
+        let mut document = json!({
+            "issuer": "https://issuer.example.com/auth",
+            "authorization_endpoint": "https://issuer.example.com/auth/auth",
+            "token_endpoint": "https://issuer.example.com/auth/token",
+            "code_challenge_methods_supported": ["S256", "plain"],
+        });
+        if let (Value::Object(document), Value::Object(change)) = (&mut document, change) {
+            document.extend(change);
+        }
+        let issuer = "https://issuer.example.com/auth";
+        read(
+            document.to_string().as_bytes(),
+            issuer,
+            &Url::parse(issuer).unwrap(),
+        )
+        .map_err(|finding| finding.message)
+    }
+
+    #[test]
+    fn an_issuer_that_another_describes_is_refused() {
+        let endpoints = said(json!({})).unwrap();
+        assert!(endpoints.device.is_none());
+        for (change, why) in [
+            (
+                json!({"issuer": "https://issuer.example.com/auth/"}),
+                "it calls itself",
+            ),
+            (
+                json!({"issuer": "https://evil.example.com"}),
+                "it calls itself",
+            ),
+            (
+                json!({"code_challenge_methods_supported": ["plain"]}),
+                "PKCE",
+            ),
+            (json!({"token_endpoint": null}), "names no token_endpoint"),
+            (
+                json!({"token_endpoint": "http://issuer.example.com/token"}),
+                "not reached over TLS",
+            ),
+            (
+                json!({"token_endpoint": "http://127.0.0.1:1/token"}),
+                "not reached over TLS",
+            ),
+            (
+                json!({"authorization_endpoint": "file:///etc/passwd"}),
+                "not reached over TLS",
+            ),
+            (
+                json!({"device_authorization_endpoint": "device"}),
+                "is no address",
+            ),
+            (json!({"issuer": 1}), "it is not the JSON"),
+        ] {
+            let told = said(change.clone()).unwrap_err();
+            assert!(told.contains(why), "{change}: {told}");
+        }
+    }
+}

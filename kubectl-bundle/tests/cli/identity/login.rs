@@ -1,0 +1,410 @@
+//! Logging in, at an issuer that does what is wrong, and with visitors whom nobody has asked.
+#![cfg(unix)]
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use url::Url;
+
+use super::service::{Asked, Service, field, token};
+use crate::context::Context;
+
+/// It is said before a registry is asked anything.
+const REFERENCE: &str =
+    "127.0.0.1:1/team/web@sha256:0000000000000000000000000000000000000000000000000000000000000000";
+
+fn sign(context: &Context, service: &Service, flow: &str) -> std::process::Command {
+    context.command(&[
+        "sign",
+        REFERENCE,
+        "-q",
+        "--fulcio-auth-flow",
+        flow,
+        "--oidc-issuer",
+        &service.url,
+        "--fulcio-url",
+        &service.url,
+        "--rekor-url",
+        &service.url,
+    ])
+}
+
+/// An issuer that is as it should be, but for what `changes` says.
+fn issuer(service: &Service, changes: impl Fn(&Asked) -> Option<(u16, Value)> + Send + 'static) {
+    let discovery = service.discovery();
+    let url = service.url.clone();
+    service.answer(move |asked| {
+        changes(asked).unwrap_or_else(|| match asked.path.as_str() {
+            "/.well-known/openid-configuration" => (200, discovery.clone()),
+            "/device" => (200, begun(&url)),
+            "/token" => (200, json!({ "id_token": token(&url, &Value::Null) })),
+            _ => (404, Value::Null),
+        })
+    });
+}
+
+fn begun(url: &str) -> Value {
+    json!({
+        "device_code": "device-secret",
+        "user_code": "ABCD-EFGH",
+        "verification_uri": format!("{url}/device/verify"),
+        "verification_uri_complete": format!("{url}/device/verify?user_code=ABCD-EFGH"),
+        "expires_in": 300,
+        "interval": 0,
+    })
+}
+
+#[test]
+fn an_issuer_that_fails_on_the_way_to_a_code_is_told_apart() {
+    let mut context = Context::new();
+    let service = Service::start(&mut context);
+    let refused = |path: &'static str, answer: (u16, Value)| {
+        issuer(&service, move |asked| {
+            (asked.path == path).then(|| answer.clone())
+        });
+        let told = context.finish(&mut sign(&context, &service, "device"));
+        assert!(!told.contains("device-secret"), "{told}");
+        told
+    };
+    let change = |whole: &Value, change: Value| {
+        let mut whole = whole.clone();
+        if let (Value::Object(whole), Value::Object(change)) = (&mut whole, change) {
+            whole.extend(change);
+        }
+        (200, whole)
+    };
+    let (discovery, begun) = (service.discovery(), begun(&service.url));
+    let about = "/.well-known/openid-configuration";
+    for (path, answer, why) in [
+        (about, (404, Value::Null), "refuses: 404"),
+        (about, (503, Value::Null), "is not able to answer now"),
+        (
+            about,
+            change(&discovery, json!({"issuer": "https://evil.example.com"})),
+            "it calls itself `https://evil.example.com`",
+        ),
+        (
+            about,
+            change(&discovery, json!({"device_authorization_endpoint": null})),
+            "names no device_authorization_endpoint",
+        ),
+        (
+            about,
+            change(&discovery, json!({"code_challenge_methods_supported": []})),
+            "PKCE",
+        ),
+        (
+            "/device",
+            (400, json!({"error": "invalid_client"})),
+            "refuses: 400",
+        ),
+        (
+            "/device",
+            change(&begun, json!({"device_code": null})),
+            "it begins no login with a code",
+        ),
+        (
+            "/device",
+            change(&begun, json!({"user_code": "A\u{1b}[31m"})),
+            "nothing that somebody could type",
+        ),
+        (
+            "/device",
+            change(&begun, json!({"verification_uri": "javascript:alert(1)"})),
+            "is to be typed is not reached over TLS",
+        ),
+        (
+            "/device",
+            change(&begun, json!({"verification_uri_complete": "file:///etc"})),
+            "is to be typed is not reached over TLS",
+        ),
+        (
+            "/device",
+            change(&begun, json!({"expires_in": 0})),
+            "the code was not used in time [BUNDLE-TRUST-041]",
+        ),
+        (
+            "/token",
+            (400, json!({"error": "access_denied"})),
+            "the login was denied [BUNDLE-TRUST-041]",
+        ),
+        (
+            "/token",
+            (400, json!({"error": "expired_token"})),
+            "the code was not used in time [BUNDLE-TRUST-041]",
+        ),
+        (
+            "/token",
+            (
+                400,
+                json!({"error": "unauthorized_client", "error_description": "who?"}),
+            ),
+            "refuses: unauthorized_client: who?",
+        ),
+        (
+            "/token",
+            (200, json!({"access_token": "x"})),
+            "it holds no identity token",
+        ),
+        ("/token", (200, json!({"id_token": "x"})), "it is not a JWT"),
+        (
+            "/token",
+            (
+                200,
+                json!({"id_token": token("https://evil.example.com", &Value::Null)}),
+            ),
+            "it is by `https://evil.example.com`",
+        ),
+        (
+            "/token",
+            (
+                200,
+                json!({"id_token": token(&service.url, &json!({"aud": "other"}))}),
+            ),
+            "for another audience",
+        ),
+        (
+            "/token",
+            (
+                200,
+                json!({"id_token": token(&service.url, &json!({"exp": 1}))}),
+            ),
+            "it has expired",
+        ),
+    ] {
+        let told = refused(path, answer.clone());
+        assert!(told.contains(why), "{path} {answer:?}: {told}");
+    }
+}
+
+#[test]
+fn a_code_is_asked_for_until_it_is_used() {
+    let mut context = Context::new();
+    let service = Service::start(&mut context);
+    let answers = Mutex::new(vec!["authorization_pending"]);
+    let url = service.url.clone();
+    issuer(&service, move |asked| {
+        let left = (asked.path == "/token").then(|| answers.lock().unwrap().pop())?;
+        Some(match left {
+            Some(error) => (400, json!({ "error": error })),
+            // Of somebody else: so that it ends here.
+            None => (
+                200,
+                json!({"id_token": token(&url, &json!({"email": "", "sub": ""}))}),
+            ),
+        })
+    });
+    let told = context.finish(&mut sign(&context, &service, "device"));
+    // Said although -q was given: without it nobody could go on.
+    assert!(
+        told.contains(
+            "log in at http://[SERVICE]/device/verify?user_code=ABCD-EFGH\nwith the code ABCD-EFGH"
+        ),
+        "{told}"
+    );
+    assert!(told.contains("it names nobody"), "{told}");
+    let asked = service.asked();
+    let paths: Vec<_> = asked.iter().map(|asked| asked.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        [
+            "/.well-known/openid-configuration",
+            "/device",
+            "/token",
+            "/token"
+        ]
+    );
+    assert_eq!(field(&asked[1].body, "scope").unwrap(), "openid email");
+    assert_eq!(
+        field(&asked[2].body, "device_code").unwrap(),
+        "device-secret"
+    );
+    assert_eq!(
+        field(&asked[2].body, "grant_type").unwrap(),
+        "urn:ietf:params:oauth:grant-type:device_code"
+    );
+    assert_eq!(asked[2].body, asked[3].body);
+}
+
+/// Somebody at a browser.
+struct Browser {
+    child: Child,
+    url: Url,
+}
+
+impl Browser {
+    /// Starts the program and waits until it opens the browser.
+    fn open(context: &Context, service: &Service) -> Self {
+        let opened = context.path().join("opened");
+        let script = format!(
+            "#!/bin/sh\nprintf '%s' \"$*\" > {0}.new && mv {0}.new {0}\nenv > {0}.env\n",
+            opened.display()
+        );
+        let opener = context.write("bin/xdg-open", script);
+        std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let _ = std::fs::remove_file(&opened);
+        let child = sign(context, service, "normal")
+            .env(
+                "PATH",
+                format!("{}:/usr/bin:/bin", context.path().join("bin").display()),
+            )
+            .env("DISPLAY", ":0")
+            .env("BUNDLE_PASSWORD", "secret")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let url = Url::parse(&awaited(opened)).unwrap();
+        Self { child, url }
+    }
+
+    fn parameter(&self, name: &str) -> String {
+        field(self.url.query().unwrap(), name).unwrap()
+    }
+
+    /// Goes back with this query, and gives what is shown.
+    fn back(&self, query: &str) -> String {
+        let redirect = Url::parse(&self.parameter("redirect_uri")).unwrap();
+        let port = redirect.port().unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        write!(
+            stream,
+            "GET {}?{query} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n",
+            redirect.path()
+        )
+        .unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        page
+    }
+
+    fn told(self) -> String {
+        let output = self.child.wait_with_output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+fn awaited(path: PathBuf) -> String {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Ok(text) = std::fs::read_to_string(&path) {
+            return text;
+        }
+        assert!(Instant::now() < end, "{} is not there", path.display());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_browser_that_brings_our_state_is_heard_and_its_code_redeemed() {
+    let mut context = Context::new();
+    let service = Service::start(&mut context);
+    let url = service.url.clone();
+    let nonce = Arc::new(Mutex::new(String::new()));
+    let said = Arc::clone(&nonce);
+    issuer(&service, move |asked| {
+        (asked.path == "/token").then(|| {
+            let nonce = said.lock().unwrap().clone();
+            (
+                200,
+                json!({"id_token": token(&url, &json!({ "nonce": nonce }))}),
+            )
+        })
+    });
+    let browser = Browser::open(&context, &service);
+    for (name, value) in [
+        ("response_type", "code"),
+        ("client_id", "sigstore"),
+        ("scope", "openid email"),
+        ("code_challenge_method", "S256"),
+    ] {
+        assert_eq!(browser.parameter(name), value);
+    }
+    let state = browser.parameter("state");
+    *nonce.lock().unwrap() = browser.parameter("nonce");
+    // A browser that connects and says nothing, somebody who guesses, and another page.
+    let idle = TcpStream::connect((
+        "127.0.0.1",
+        Url::parse(&browser.parameter("redirect_uri"))
+            .unwrap()
+            .port()
+            .unwrap(),
+    ));
+    let refused = browser.back("code=evil&state=guessed");
+    assert!(refused.starts_with("HTTP/1.1 400"), "{refused}");
+    let page = browser.back(&format!("code=secret-code&state={state}"));
+    drop(idle);
+    assert!(
+        page.contains("You are logged in") && page.contains("default-src 'none'"),
+        "{page}"
+    );
+    let redirect = browser.parameter("redirect_uri");
+    let challenge = browser.parameter("code_challenge");
+    let told = browser.told();
+    assert!(
+        told.contains("log in in the browser that opens now"),
+        "{told}"
+    );
+    // Further than the login it does not come here: there is no such registry.
+    assert!(told.contains("127.0.0.1:1"), "{told}");
+    assert!(
+        !told.contains("secret-code") && !told.contains("BUNDLE-TRUST"),
+        "{told}"
+    );
+    let redeemed = service.asked().pop().unwrap().body;
+    let redeemed = |name| field(&redeemed, name).unwrap();
+    assert_eq!(redeemed("code"), "secret-code");
+    assert_eq!(redeemed("redirect_uri"), redirect);
+    assert_ne!(redeemed("code_verifier"), challenge);
+    let environment = awaited(context.path().join("opened.env"));
+    assert!(!environment.contains("BUNDLE_PASSWORD"), "{environment}");
+}
+
+#[test]
+fn a_login_that_comes_to_nothing_is_told() {
+    let mut context = Context::new();
+    let service = Service::start(&mut context);
+    for (answer, query, why) in [
+        (
+            Value::Null,
+            "error=access_denied&error_description=not%20you",
+            "nobody logged in: access_denied: not you",
+        ),
+        (
+            json!({"error": "invalid_grant"}),
+            "code=c",
+            "refuses: invalid_grant",
+        ),
+        (
+            json!({"id_token": token(&service.url, &json!({"nonce": "another"}))}),
+            "code=c",
+            "it answers another login (nonce)",
+        ),
+        (
+            json!({"id_token": token(&service.url, &Value::Null)}),
+            "code=c",
+            "it answers another login (nonce)",
+        ),
+        (json!({}), "code=c", "it holds no identity token"),
+    ] {
+        let status = if answer.get("error").is_some() {
+            400
+        } else {
+            200
+        };
+        issuer(&service, move |asked| {
+            (asked.path == "/token").then(|| (status, answer.clone()))
+        });
+        let browser = Browser::open(&context, &service);
+        let state = browser.parameter("state");
+        browser.back(&format!("{query}&state={state}"));
+        let told = browser.told();
+        assert!(told.contains(why), "{query}: {told}");
+    }
+}

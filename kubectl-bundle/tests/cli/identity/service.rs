@@ -1,0 +1,137 @@
+//! A service on loopback that answers as a test says and remembers what it was asked: an issuer, a CI system, a certificate authority.
+
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+use crate::context::Context;
+
+/// One question.
+#[derive(Clone)]
+pub(super) struct Asked {
+    /// Path and query.
+    pub(super) path: String,
+    /// What was shown.
+    pub(super) authorization: String,
+    /// The content.
+    pub(super) body: String,
+}
+
+type Answers = Box<dyn FnMut(&Asked) -> (u16, Value) + Send>;
+
+struct Inner {
+    answers: Answers,
+    asked: Vec<Asked>,
+}
+
+/// The service.
+pub(super) struct Service {
+    /// `http://127.0.0.1:PORT`
+    pub(super) url: String,
+    inner: Arc<Mutex<Inner>>,
+}
+
+async fn answer(State(inner): State<Arc<Mutex<Inner>>>, request: Request) -> Response {
+    let authorization = request
+        .headers()
+        .get("authorization")
+        .map(|value| value.to_str().unwrap().to_owned())
+        .unwrap_or_default();
+    let path = request.uri().to_string();
+    let body = axum::body::to_bytes(request.into_body(), 1 << 20)
+        .await
+        .unwrap();
+    let asked = Asked {
+        path,
+        authorization,
+        body: String::from_utf8(body.to_vec()).unwrap(),
+    };
+    let mut inner = inner.lock().unwrap();
+    let (status, body) = (inner.answers)(&asked);
+    inner.asked.push(asked);
+    (StatusCode::from_u16(status).unwrap(), body.to_string()).into_response()
+}
+
+impl Service {
+    pub(super) fn start(context: &mut Context) -> Self {
+        let listener = context
+            .runtime()
+            .block_on(tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
+            .unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let inner = Arc::new(Mutex::new(Inner {
+            answers: Box::new(|_| (404, Value::Null)),
+            asked: Vec::new(),
+        }));
+        let router = Router::new()
+            .fallback(answer)
+            .with_state(Arc::clone(&inner));
+        context.runtime().spawn(async move {
+            axum::serve(listener, router).await.unwrap();
+        });
+        context.replace(address.clone(), "[SERVICE]");
+        Self {
+            url: format!("http://{address}"),
+            inner,
+        }
+    }
+
+    /// What it answers from now on.
+    pub(super) fn answer(&self, answers: impl FnMut(&Asked) -> (u16, Value) + Send + 'static) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.answers = Box::new(answers);
+        inner.asked.clear();
+    }
+
+    /// What it was asked since then.
+    pub(super) fn asked(&self) -> Vec<Asked> {
+        self.inner.lock().unwrap().asked.clone()
+    }
+
+    /// What an issuer here says of itself.
+    pub(super) fn discovery(&self) -> Value {
+        let url = &self.url;
+        json!({
+            "issuer": url,
+            "authorization_endpoint": format!("{url}/auth"),
+            "token_endpoint": format!("{url}/token"),
+            "device_authorization_endpoint": format!("{url}/device"),
+            "code_challenge_methods_supported": ["S256"],
+        })
+    }
+}
+
+/// A token with these claims, and others that are good; nobody has signed it.
+pub(super) fn token(issuer: &str, change: &Value) -> String {
+    let mut claims = json!({
+        "iss": issuer,
+        "aud": "sigstore",
+        "sub": "somebody",
+        "email": "ana@example.com",
+        "exp": 4_000_000_000_u64,
+    });
+    if let (Value::Object(claims), Value::Object(change)) = (&mut claims, change) {
+        claims.extend(change.clone());
+    }
+    let encode = |text: String| URL_SAFE_NO_PAD.encode(text);
+    format!(
+        "{}.{}.{}",
+        encode(json!({"alg": "ES256", "typ": "JWT"}).to_string()),
+        encode(claims.to_string()),
+        encode("nobody".to_owned())
+    )
+}
+
+/// A field of a form.
+pub(super) fn field(form: &str, name: &str) -> Option<String> {
+    url::form_urlencoded::parse(form.as_bytes())
+        .find(|(found, _)| found == name)
+        .map(|(_, value)| value.into_owned())
+}

@@ -1,0 +1,215 @@
+//! Tokens that are there: given, in the environment, or asked of a CI system.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::service::{Service, token};
+use crate::context::Context;
+
+/// A bundle in a registry, and one service that is CI system and certificate authority. The latter refuses, repeating all that it was told.
+struct Scene {
+    context: Context,
+    service: Service,
+    reference: String,
+    // It answers as long as it is there.
+    _registry: bundle_testkit::registry::Registry,
+}
+
+/// What a CI system gives for a request.
+const AGENT: &str = "agent-secret-0123456789";
+
+impl Scene {
+    fn new() -> Self {
+        let mut context = Context::new().with_bundle();
+        let registry = context.registry();
+        let reference = registry.reference("team/web:1.4.0");
+        context.stdout(&["push", "web", &reference]);
+        let service = Service::start(&mut context);
+        let there = token("https://issuer.example.com", &Value::Null);
+        service.answer(move |asked| match asked.path.as_str() {
+            "/api/v2/signingCert" => {
+                let why = format!("no: {} {} {AGENT}", asked.body, asked.authorization);
+                (403, json!({ "message": why }))
+            }
+            "/github?api=1&audience=sigstore" => (200, json!({ "value": there })),
+            "/v3/jobs/job%2F1/oidc/tokens" => (200, json!({ "token": there })),
+            _ => (
+                401,
+                json!({ "message": format!("{} is wrong", asked.authorization) }),
+            ),
+        });
+        Self {
+            context,
+            service,
+            reference,
+            _registry: registry,
+        }
+    }
+
+    /// Signs with these variables, and gives what was said.
+    fn sign(&self, more: &[&str], variables: &[(&str, &str)], stdin: Option<&str>) -> String {
+        let mut line = vec!["sign", &self.reference, "-v"];
+        line.extend(["--fulcio-url", &self.service.url]);
+        line.extend(["--rekor-url", &self.service.url]);
+        line.extend(more);
+        let mut command = self.context.command(&line);
+        command.envs(variables.iter().copied());
+        if let Some(path) = stdin {
+            let file = std::fs::File::open(self.context.path().join(path)).unwrap();
+            command.stdin(Stdio::from(file));
+        }
+        self.context.finish(&mut command)
+    }
+
+    /// That the certificate authority was shown this token, and nobody else saw any of it.
+    fn saw(&self, told: &str, token: &str) {
+        let asked = self.service.asked();
+        let last = asked.last().unwrap();
+        assert_eq!(last.path, "/api/v2/signingCert", "{told}");
+        let body: Value = serde_json::from_str(&last.body).unwrap();
+        assert_eq!(body["credentials"]["oidcIdentityToken"], token, "{told}");
+        assert!(told.starts_with("exit code: 1\n"), "{told}");
+        assert!(
+            told.contains("the certificate authority at 127.0.0.1 refuses: 403"),
+            "{told}"
+        );
+        hidden(told, token);
+    }
+}
+
+/// That no part of a token is seen.
+fn hidden(told: &str, token: &str) {
+    for part in token.split('.').chain([AGENT]) {
+        assert!(!told.contains(part), "{told}");
+    }
+}
+
+#[test]
+fn each_place_gives_its_token_and_nobody_sees_it() {
+    let scene = Scene::new();
+    let there = token("https://issuer.example.com", &Value::Null);
+    let file = token("https://files.example.com", &Value::Null);
+    scene.context.write("token.jwt", format!("{file}\n"));
+    let url = format!("{}/github?api=1", scene.service.url);
+    let endpoint = format!("{}/v3", scene.service.url);
+    let github = [
+        ("ACTIONS_ID_TOKEN_REQUEST_URL", url.as_str()),
+        ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", AGENT),
+    ];
+    let buildkite = [
+        ("BUILDKITE_AGENT_ENDPOINT", endpoint.as_str()),
+        ("BUILDKITE_AGENT_ACCESS_TOKEN", AGENT),
+        ("BUILDKITE_JOB_ID", "job/1"),
+    ];
+    let gitlab = [("SIGSTORE_ID_TOKEN", there.as_str())];
+
+    scene.saw(
+        &scene.sign(&["--identity-token", &file], &gitlab, None),
+        &file,
+    );
+    scene.saw(
+        &scene.sign(&["--identity-token", "token.jwt"], &gitlab, None),
+        &file,
+    );
+    let piped = scene.sign(&["--identity-token", "-"], &gitlab, Some("token.jwt"));
+    scene.saw(&piped, &file);
+    scene.saw(&scene.sign(&[], &gitlab, None), &there);
+    scene.saw(
+        &scene.sign(&["--fulcio-auth-flow", "token"], &gitlab, None),
+        &there,
+    );
+    scene.saw(&scene.sign(&[], &github, None), &there);
+    let shown = |path: &str| {
+        let asked = scene.service.asked();
+        let found = asked.iter().rfind(|asked| asked.path.starts_with(path));
+        let found = found.unwrap().clone();
+        (found.authorization, found.body)
+    };
+    assert_eq!(shown("/github"), (format!("Bearer {AGENT}"), String::new()));
+    scene.saw(&scene.sign(&[], &buildkite, None), &there);
+    let asked = (
+        format!("Token {AGENT}"),
+        json!({"audience": "sigstore"}).to_string(),
+    );
+    assert_eq!(shown("/v3"), asked);
+}
+
+#[test]
+fn what_refuses_or_answers_something_else_is_told_and_shows_nothing() {
+    let scene = Scene::new();
+    let wrong = format!("{}/elsewhere", scene.service.url);
+    let github = |url: &str, token: &str| {
+        let variables = [
+            ("ACTIONS_ID_TOKEN_REQUEST_URL", url),
+            ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", token),
+        ];
+        let told = scene.sign(&[], &variables, None);
+        hidden(&told, AGENT);
+        told
+    };
+    let told = github(&wrong, AGENT);
+    assert!(
+        told.contains(
+            "GitHub Actions at 127.0.0.1 refuses: 401 Unauthorized: Bearer (token) is wrong"
+        ),
+        "{told}"
+    );
+    let told = github("http://issuer.example.com/", AGENT);
+    assert!(told.contains("is not asked without TLS"), "{told}");
+    let told = github("http://127.0.0.1:1/", AGENT);
+    assert!(
+        told.starts_with("exit code: 4\n") && told.contains("does not answer"),
+        "{told}"
+    );
+    let told = github(&wrong, "agent\nsecret");
+    assert!(told.contains("characters that no header can"), "{told}");
+
+    for (change, why) in [
+        (
+            json!({"aud": "other"}),
+            "for another audience than `sigstore`",
+        ),
+        (json!({"exp": 1}), "it has expired"),
+        (json!({"email": "", "sub": ""}), "it names nobody"),
+        (json!({"iss": null}), "its claims cannot be read"),
+    ] {
+        let token = token("https://issuer.example.com", &change);
+        let told = scene.sign(&[], &[("SIGSTORE_ID_TOKEN", &token)], None);
+        assert!(
+            told.contains("[BUNDLE-TRUST-020]") && told.contains(why),
+            "{told}"
+        );
+        hidden(&told, &token);
+    }
+    // Another client's tokens are for it.
+    let other = token(
+        "https://issuer.example.com",
+        &json!({"aud": ["a", "other"]}),
+    );
+    let variables = [("SIGSTORE_ID_TOKEN", other.as_str())];
+    let told = scene.sign(&["--oidc-client-id", "other"], &variables, None);
+    scene.saw(&told, &other);
+}
+
+#[test]
+fn nobody_is_asked_to_log_in_who_is_not_there() {
+    let scene = Scene::new();
+    for more in [&[][..], &["--fulcio-auth-flow", "token"]] {
+        let told = scene.sign(more, &[], None);
+        assert!(
+            told.contains("there is neither a key nor an identity token to sign with"),
+            "{told}"
+        );
+    }
+    let told = scene.sign(
+        &["--fulcio-auth-flow", "device", "--identity-token", "a.b.c"],
+        &[],
+        None,
+    );
+    assert!(told.starts_with("exit code: 2\n"), "{told}");
+    assert!(
+        told.contains("nobody has to log in where a token is given"),
+        "{told}"
+    );
+}
