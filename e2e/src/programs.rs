@@ -3,13 +3,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-/// Variable that picks the profile; default is the one that this process was built with.
+/// Variable that picks the profile; default is what was preferred, else the one that this process was built with.
 const PROFILE: &str = "BUNDLE_E2E_PROFILE";
+static PREFERRED: OnceLock<&str> = OnceLock::new();
 const PACKAGES: [&str; 2] = ["kubectl-bundle", "bundle-webhook"];
 
 /// Where the programs are.
@@ -75,10 +77,19 @@ fn executable(messages: &str, name: &str) -> Result<PathBuf> {
         .with_context(|| format!("cargo built no program called `{name}`"))
 }
 
-/// Cargo's name for the profile that this process was built with, from the folder that it lies in.
-fn profile() -> Result<String> {
+/// From now on this profile, unless the environment asks for another: benchmarks measure what is released.
+pub fn prefer(profile: &'static str) {
+    PREFERRED.get_or_init(|| profile);
+}
+
+/// Cargo's name for the profile that programs are built with: what is asked for, else the one that this process was built with, from the folder
+/// that it lies in.
+pub fn profile() -> Result<String> {
     if let Ok(asked) = std::env::var(PROFILE) {
         return Ok(asked);
+    }
+    if let Some(preferred) = PREFERRED.get() {
+        return Ok((*preferred).to_owned());
     }
     let me = std::env::current_exe().context("cannot tell where this program lies")?;
     let folder = me.parent().map(|parent| {

@@ -107,7 +107,7 @@ async fn creates(client: &Client, reference: &str, count: usize) -> Result<Vec<D
         .await
 }
 
-fn bundle(number: usize, reference: &str) -> Value {
+pub(super) fn bundle(number: usize, reference: &str) -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
         "kind": "Bundle",
@@ -119,7 +119,7 @@ fn bundle(number: usize, reference: &str) -> Value {
     })
 }
 
-async fn create(client: Client, bundle: Value) -> Result<Duration> {
+pub(super) async fn create(client: Client, bundle: Value) -> Result<Duration> {
     let request = http::Request::post("/apis/core.rukpak.io/v1alpha1/bundles?dryRun=All")
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(serde_json::to_vec(&bundle)?)?;
@@ -133,13 +133,13 @@ async fn create(client: Client, bundle: Value) -> Result<Duration> {
 
 /// In milliseconds.
 #[derive(Clone, Copy)]
-struct Percentiles {
-    p50: f64,
-    p99: f64,
+pub(super) struct Percentiles {
+    pub(super) p50: f64,
+    pub(super) p99: f64,
 }
 
 impl Percentiles {
-    fn of(mut samples: Vec<Duration>) -> Self {
+    pub(super) fn of(mut samples: Vec<Duration>) -> Self {
         samples.sort_unstable();
         let at = |share: usize| samples[(samples.len() - 1) * share / 100].as_secs_f64() * 1_000.0;
         Self {

@@ -7,10 +7,11 @@ mod install;
 mod oci;
 mod run;
 mod table;
+mod trust;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use e2e::Cluster;
+use e2e::{Cluster, programs};
 
 use table::Table;
 
@@ -28,6 +29,9 @@ pub(crate) struct Arguments {
     /// Replace the tables in docs/benchmarks.md by those of this run.
     #[arg(long)]
     write: bool,
+    /// Do a part of the work of `trust`, with programs that are not optimised, to try the benchmark itself: its figures mean nothing.
+    #[arg(long, conflicts_with = "write")]
+    small: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -40,9 +44,14 @@ enum Subject {
     Footprint,
     /// Packing and shipping, up to 1 GiB.
     Oci,
+    /// Verdicts from proofs, `verify` beside cosign, a thousand signed references and referrers.
+    Trust,
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
+    if !arguments.small {
+        programs::prefer("release");
+    }
     let wanted = |subject| arguments.subjects.is_empty() || arguments.subjects.contains(&subject);
     let mut tables: Vec<(&str, Table)> = Vec::new();
     if wanted(Subject::Admission) {
@@ -67,6 +76,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
             .await
             .context("cannot start registries to measure on")?;
         tables.extend(oci::measure(&cluster).await?);
+    }
+    if wanted(Subject::Trust) {
+        tables.extend(trust::measure(trust::Sizes::new(arguments.small)).await?);
     }
     for (name, table) in &tables {
         println!("\n{name}\n\n{table}");

@@ -1,0 +1,123 @@
+//! How long a verdict from a proof takes, beside the bare verifications that it cannot do without: for `cargo xtask bench trust`.
+//! Not here: what is signed, and by whom. It is in the folder that is given, and one line of JSON per measurement goes to stdout.
+#![allow(
+    clippy::print_stdout,
+    reason = "its results go to stdout; it has no printer"
+)]
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _,
+    UnparsedPublicKey,
+};
+use bundle_core::policy::{ClassSignatures, Named, Policy};
+use bundle_core::reference::Reference;
+use bundle_trust::carried;
+use bundle_trust::proof::{self, Memory};
+use jiff::Timestamp;
+use serde_json::Value;
+
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+/// What a keyless signature consists of: itself, two certificates, the promise of the certificate log, promise and checkpoint of the log, and a
+/// timestamp with its certificate.
+const CHAIN: usize = 8;
+
+/// What is decided: a policy, and an object's reference and proof.
+struct Case {
+    policy: Policy,
+    reference: Reference,
+    proof: String,
+}
+
+fn main() -> Outcome {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(folder), Some(count)) = (arguments.next(), arguments.next()) else {
+        return Err("usage: decide FOLDER COUNT".into());
+    };
+    let count: usize = count.parse()?;
+    let folder = Path::new(&folder);
+    let bare = bare(count)?;
+    tell("bare-1", &bare);
+    let chain: Vec<Duration> = bare
+        .iter()
+        .map(|took| *took * u32::try_from(CHAIN).unwrap_or(u32::MAX))
+        .collect();
+    tell(&format!("bare-{CHAIN}"), &chain);
+    for name in ["key", "keyless"] {
+        let case = read(folder, name)?;
+        let mut anew = Vec::with_capacity(count);
+        for _ in 0..count {
+            let began = Instant::now();
+            decide(&case, &Memory::default())?;
+            anew.push(began.elapsed());
+        }
+        tell(&format!("{name}-anew"), &anew);
+        let memory = Memory::default();
+        decide(&case, &memory)?;
+        let mut remembered = Vec::with_capacity(count);
+        for _ in 0..count {
+            let began = Instant::now();
+            decide(&case, &memory)?;
+            remembered.push(began.elapsed());
+        }
+        tell(&format!("{name}-remembered"), &remembered);
+    }
+    Ok(())
+}
+
+fn read(folder: &Path, name: &str) -> Outcome<Case> {
+    let text = std::fs::read_to_string(folder.join(format!("{name}.json")))?;
+    let case: Value = serde_json::from_str(&text)?;
+    let text = |field: &str| case[field].as_str().unwrap_or_default().to_owned();
+    let root = BTreeMap::from([("root".to_owned(), Named::Found(text("root")))]);
+    Ok(Case {
+        policy: Policy::read("releases", &case["policy"]).with_config_maps(&root),
+        reference: text("reference").parse()?,
+        proof: text("proof"),
+    })
+}
+
+/// As admission and reconciler do it: from the text of the annotation to a verdict.
+fn decide(case: &Case, memory: &Memory) -> Outcome {
+    let (pinned, carried) = carried::open(&case.proof, &case.reference)?;
+    let class = ClassSignatures::Required;
+    let now = Timestamp::now();
+    let found = Ok(carried.signatures);
+    match memory.decide(pinned, &found, [&case.policy], class, now) {
+        Ok(decided) => {
+            black_box(decided);
+            Ok(())
+        }
+        Err(proof::Refusal { findings, .. }) => Err(findings.to_string().into()),
+    }
+}
+
+/// One verification of a P-256 signature over as much as a statement has.
+fn bare(count: usize) -> Outcome<Vec<Duration>> {
+    let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING)?;
+    let message = [7; 512];
+    let signature = pair.sign(&SystemRandom::new(), &message)?;
+    let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, pair.public_key().as_ref());
+    let mut took = Vec::with_capacity(count);
+    for _ in 0..count {
+        let began = Instant::now();
+        key.verify(black_box(&message), signature.as_ref())?;
+        took.push(began.elapsed());
+    }
+    Ok(took)
+}
+
+fn tell(name: &str, took: &[Duration]) {
+    let mut sorted: Vec<f64> = took.iter().map(|took| took.as_secs_f64() * 1e3).collect();
+    sorted.sort_by(f64::total_cmp);
+    let at = |share: usize| sorted.get(sorted.len().saturating_sub(1) * share / 100);
+    let line = serde_json::json!({"name": name, "p50": at(50), "p99": at(99)});
+    println!("{line}");
+}

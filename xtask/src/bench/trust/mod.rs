@@ -1,0 +1,247 @@
+//! Signatures: a verdict from a proof beside bare verifications, `verify` beside cosign 3, and a thousand of each where it could hurt.
+//! The loop in process is `crates/bundle-trust/examples/decide.rs`; how a run is measured is in `run`.
+
+mod thousand;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use e2e::command::{Command, Output};
+use e2e::sigstore::{Sigstore, WORKFLOW, WORKFLOW_ISSUER, workflow};
+use e2e::{Registry, Tool, Workbench, bundles, programs, tools};
+use serde_json::{Value, json};
+
+use super::run::{self, Cost, cost, median};
+use super::table::Table;
+
+/// How much is done.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    /// Rounds of the loop in process.
+    verdicts: usize,
+    /// Runs of each program.
+    runs: usize,
+    /// References that are admitted, and referrers of one artefact.
+    thousand: usize,
+}
+
+impl Sizes {
+    pub(super) fn new(small: bool) -> Self {
+        if small {
+            Self {
+                verdicts: 100,
+                runs: 3,
+                thousand: 300,
+            }
+        } else {
+            Self {
+                verdicts: 5_000,
+                runs: 30,
+                thousand: 1_000,
+            }
+        }
+    }
+}
+
+pub(super) async fn measure(sizes: Sizes) -> Result<Vec<(&'static str, Table)>> {
+    let scene = Scene::new().await?;
+    Ok(vec![
+        ("verdicts", scene.verdicts(sizes).await?),
+        ("verifying", scene.programs(sizes).await?),
+        ("admitting", thousand::admitted(sizes.thousand).await?),
+        ("referrers", thousand::referrers(sizes.thousand).await?),
+    ])
+}
+
+/// Something signed by a key, and something by a certificate, in a registry.
+struct Scene {
+    bench: Workbench,
+    sigstore: Sigstore,
+    _registry: Registry,
+    by_key: String,
+    by_workflow: String,
+}
+
+impl Scene {
+    async fn new() -> Result<Self> {
+        let bench = Workbench::new()?;
+        let registry = bench.registry().await?;
+        let sigstore = bench.sigstore().await?;
+        run(&bench, "keys generate --output-key-prefix release").await?;
+        let by_key = publish(&bench, &registry, "1.0.0").await?;
+        run(&bench, &format!("sign {by_key} --key release.key")).await?;
+        let by_workflow = publish(&bench, &registry, "2.0.0").await?;
+        let token = sigstore.token_file(&workflow()).await?;
+        let sign = format!(
+            "sign {by_workflow} --identity-token {} --signing-config {} --trusted-root {}",
+            token.display(),
+            sigstore.signing_config().display(),
+            sigstore.trusted_root().display()
+        );
+        run(&bench, &sign).await?;
+        Ok(Self {
+            bench,
+            sigstore,
+            _registry: registry,
+            by_key,
+            by_workflow,
+        })
+    }
+
+    /// In one process, without a network.
+    async fn verdicts(&self, sizes: Sizes) -> Result<Table> {
+        let folder = self.bench.folder().join("cases");
+        fs_err::create_dir_all(&folder)?;
+        let key = fs_err::read_to_string(self.bench.folder().join("release.pub"))?;
+        let authorities = [
+            (
+                "key",
+                &self.by_key,
+                json!({"name": "release", "key": {"data": key}}),
+            ),
+            (
+                "keyless",
+                &self.by_workflow,
+                json!({"name": "workflow", "keyless": {
+                    "identities": [{"issuer": WORKFLOW_ISSUER, "subject": WORKFLOW}],
+                    "trustRoot": {"configMapRef": {"name": "root"}},
+                }}),
+            ),
+        ];
+        for (name, pinned, authority) in authorities {
+            let case = json!({
+                "policy": {"images": [{"glob": "**"}], "authorities": [authority]},
+                "root": fs_err::read_to_string(self.sigstore.trusted_root())?,
+                "reference": pinned,
+                "proof": proof(&self.bench, pinned).await?,
+            });
+            fs_err::write(folder.join(format!("{name}.json")), case.to_string())?;
+        }
+        let told = decided(&folder, sizes.verdicts)?;
+        let mut table = Table::new(&["a verdict from a proof", "p50 ms", "p99 ms", "aim p50 ms"]);
+        for (name, title, aim) in [
+            ("bare-1", "one bare P-256 verification", "-"),
+            ("key-anew", "by key", "0.15"),
+            ("key-remembered", "by key, examined before", "-"),
+            ("bare-8", "eight bare P-256 verifications", "-"),
+            ("keyless-anew", "by certificate", "0.5"),
+            ("keyless-remembered", "by certificate, examined before", "-"),
+        ] {
+            let found = told.iter().find(|line| line["name"] == name);
+            let found = found.with_context(|| format!("the loop told nothing of {name}"))?;
+            let figure = |field: &str| format!("{:.3}", found[field].as_f64().unwrap_or(f64::NAN));
+            table.row([
+                title.to_owned(),
+                figure("p50"),
+                figure("p99"),
+                aim.to_owned(),
+            ]);
+        }
+        Ok(table)
+    }
+
+    /// As whole processes, asking nobody but the registry.
+    async fn programs(&self, sizes: Sizes) -> Result<Table> {
+        let ours = programs::get().await?.plugin.clone();
+        let theirs = tools::path_async(Tool::Cosign3, None).await?;
+        let folder = self.bench.folder();
+        let key = folder.join("release.pub").display().to_string();
+        let root = self.sigstore.trusted_root().display().to_string();
+        let who = format!(
+            "--certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER} --trusted-root {root}"
+        );
+        let (by_key, by_workflow) = (&self.by_key, &self.by_workflow);
+        let mut table = Table::new(&[
+            "one reference",
+            "tool",
+            "s (median)",
+            "times as fast",
+            "peak MiB",
+        ]);
+        for (title, our_line, their_line) in [
+            (
+                "by key",
+                format!("verify {by_key} --key {key} --offline"),
+                format!(
+                    "verify --key {key} --insecure-ignore-tlog=true --trusted-root {root} --allow-http-registry {by_key}"
+                ),
+            ),
+            (
+                "by certificate",
+                format!("verify {by_workflow} {who} --offline"),
+                format!("verify {who} --allow-http-registry {by_workflow}"),
+            ),
+        ] {
+            let mut costs: [Vec<Cost>; 2] = Default::default();
+            for _ in 0..sizes.runs {
+                for (index, (program, line)) in [(&ours, &our_line), (&theirs, &their_line)]
+                    .into_iter()
+                    .enumerate()
+                {
+                    costs[index].push(cost(run::command(program, folder, line))?);
+                }
+            }
+            let [ours, theirs] = costs.map(median);
+            for (tool, seen) in [("kubectl bundle", ours), ("cosign 3", theirs)] {
+                table.row([
+                    title.to_owned(),
+                    tool.to_owned(),
+                    format!("{:.4}", seen.seconds),
+                    format!("{:.1}", theirs.seconds / seen.seconds),
+                    format!("{:.1}", seen.mebibytes),
+                ]);
+            }
+        }
+        Ok(table)
+    }
+}
+
+async fn run(bench: &Workbench, line: &str) -> Result<String> {
+    answer(bench.plugin().await?, line).await?.success()
+}
+
+async fn answer(program: Command, line: &str) -> Result<Output> {
+    program
+        .args(line.split(' '))
+        .env("BUNDLE_PASSWORD", "bench")
+        .output()
+        .await
+}
+
+/// Pushes a greeting; its pinned reference.
+async fn publish(bench: &Workbench, registry: &Registry, version: &str) -> Result<String> {
+    bundles::greeting(&bench.folder().join(version), version, None)?;
+    let reference = registry.reference(&format!("greeting:{version}"));
+    let pushed = run(bench, &format!("push {version} {reference}")).await?;
+    Ok(pushed.trim().to_owned())
+}
+
+/// The proof that `deploy` makes.
+async fn proof(bench: &Workbench, pinned: &str) -> Result<String> {
+    let line = format!("deploy greeting {pinned} --with-proof --dry-run=client -o json");
+    let object: Value = serde_json::from_str(&run(bench, &line).await?)?;
+    object["metadata"]["annotations"]["core.rukpak.io/proof"]
+        .as_str()
+        .map(ToOwned::to_owned)
+        .context("deploy made no proof")
+}
+
+/// What the loop tells, one measurement a line.
+fn decided(folder: &Path, count: usize) -> Result<Vec<Value>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = std::process::Command::new(cargo)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["run", "--profile", &programs::profile()?])
+        .args(["--package", "bundle-trust", "--example", "decide", "--"])
+        .arg(folder)
+        .arg(count.to_string())
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cannot start cargo, which builds the loop")?;
+    if !output.status.success() {
+        bail!("the loop ended with {}", output.status);
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().map(serde_json::from_str);
+    Ok(lines.collect::<Result<_, _>>()?)
+}
