@@ -15,6 +15,7 @@ use crate::{
     dsse,
     keys::{PrivateKey, PublicKey},
     legacy, statement,
+    verify::Content,
 };
 
 pub use maker::Maker;
@@ -36,6 +37,15 @@ pub trait Signer {
     fn public(&self) -> &PublicKey;
     /// A signature over `message`, which is hashed where the algorithm does so. What comes out is verified by the caller.
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Finding>;
+    /// A signature over the content that has this sha256. Not every signer can do that: Ed25519 signs the content itself.
+    fn sign_digest(&self, sha256: &[u8]) -> Result<Vec<u8>, Finding> {
+        let _ = sha256;
+        Err(Finding::error(
+            codes::trust::KEY_UNSUPPORTED,
+            "this signer signs no content of which only the digest is at hand",
+        )
+        .hint("sign with an ECDSA P-256 key in a file, or without a key"))
+    }
 }
 
 impl Signer for PrivateKey {
@@ -45,6 +55,10 @@ impl Signer for PrivateKey {
 
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Finding> {
         PrivateKey::sign(self, message).ok_or_else(failed)
+    }
+
+    fn sign_digest(&self, sha256: &[u8]) -> Result<Vec<u8>, Finding> {
+        PrivateKey::sign_digest(self, sha256).ok_or_else(failed)
     }
 }
 
@@ -110,12 +124,50 @@ pub(crate) fn held(signer: &dyn Signer, message: &[u8]) -> Result<Vec<u8>, Findi
     if signer.public().verifies(message, &signature) {
         Ok(signature)
     } else {
-        Err(Finding::error(
-            codes::trust::SIGNING_FAILED,
-            "the signature that was made does not hold under the signer's own public key",
-        )
-        .hint("nothing was stored; the signing device or plugin is at fault"))
+        Err(at_fault())
     }
+}
+
+/// The same over what has this sha256.
+pub(crate) fn held_by_digest(signer: &dyn Signer, sha256: &[u8]) -> Result<Vec<u8>, Finding> {
+    let signature = signer.sign_digest(sha256)?;
+    if signer.public().verifies_digest(sha256, &signature) {
+        Ok(signature)
+    } else {
+        Err(at_fault())
+    }
+}
+
+fn at_fault() -> Finding {
+    Finding::error(
+        codes::trust::SIGNING_FAILED,
+        "the signature that was made does not hold under the signer's own public key",
+    )
+    .hint("nothing was stored; the signing device or plugin is at fault")
+}
+
+/// A Sigstore bundle v0.3 around a signature over a file, as `cosign sign-blob` writes it. A signer that needs the content itself has to be given it.
+pub fn blob(signer: &dyn Signer, content: &Content<'_>) -> Result<Vec<u8>, Finding> {
+    let sha256 = content.sha256();
+    let signature = match content.bytes {
+        Some(bytes) if signer.public().needs_content() => held(signer, bytes)?,
+        None if signer.public().needs_content() => {
+            return Err(Finding::error(
+                codes::trust::KEY_UNSUPPORTED,
+                "an Ed25519 key signs the content itself, and this content is too large to be held in memory",
+            )
+            .hint("sign with an ECDSA P-256 key, or without a key"));
+        }
+        _ => held_by_digest(signer, &sha256)?,
+    };
+    write(&json!({
+        "mediaType": dsse::BUNDLE,
+        "verificationMaterial": { "publicKey": { "hint": signer.public().id().as_str() } },
+        "messageSignature": {
+            "messageDigest": { "algorithm": "SHA2_256", "digest": dsse::encode(&sha256) },
+            "signature": dsse::encode(&signature),
+        },
+    }))
 }
 
 /// A Sigstore bundle v0.3 around a statement.

@@ -2,6 +2,7 @@
 //! Not here: whether that is enough (bundle-core::policy::decide).
 
 mod attested;
+mod blob;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +16,6 @@ use bundle_core::{
     reference::{Digest, PinnedReference},
 };
 use jiff::Timestamp;
-use sha2::{Digest as _, Sha256};
 use sigstore_verify::types::{Artifact, Bundle as FullBundle, Sha256Hash, SignatureContent};
 
 use crate::{
@@ -34,6 +34,8 @@ pub const MAX_SIGNATURES: usize = 256;
 
 pub(crate) use attested::all_attested;
 pub use attested::{Attestation, attested};
+pub(crate) use blob::examine_one;
+pub use blob::{Content, blob, blob_of_any_kind};
 
 /// How signatures in Sigstore bundles are called.
 pub const BUNDLE: &str = "sigstore bundle";
@@ -75,7 +77,7 @@ fn each<'a>(
         None if index >= MAX_SIGNATURES => Err(Rejection::NotExamined {
             limit: MAX_SIGNATURES,
         }),
-        None => against.examine(raw, digest),
+        None => against.examine(raw, &Content::named(digest)),
     })
 }
 
@@ -131,30 +133,6 @@ pub fn by(
     .into())
 }
 
-/// For content that lies beside its bundle in a file: the signature or attestation in `bundle`, if it holds for `digest` and is by `wanted`.
-pub fn blob(
-    bundle: Vec<u8>,
-    digest: &Digest,
-    wanted: &Who,
-    against: &Against,
-) -> Result<Accepted, Finding> {
-    let raw = RawSignature {
-        bytes: bundle,
-        ..RawSignature::default()
-    };
-    let why = match against.examine(&raw, digest) {
-        Ok(opened) if wanted.is(&opened.accepted) => return Ok(opened.accepted),
-        Ok(opened) => format!("by another {}", opened.accepted.signer),
-        Err(rejection) => rejection.to_string(),
-    };
-    let who = described(wanted);
-    Err(Finding::error(
-        codes::trust::NOT_ACCEPTED,
-        format!("it is not signed by the given {who}: the bundle is one {why}"),
-    )
-    .about(digest.to_string()))
-}
-
 fn described(who: &Who) -> String {
     match who {
         Who::Key(key) => format!("key (hint {key})"),
@@ -167,7 +145,8 @@ fn described(who: &Who) -> String {
 
 impl Against {
     /// Nothing of a payload is looked at before its signature holds.
-    fn examine(&self, raw: &RawSignature, digest: &Digest) -> Result<Opened, Rejection> {
+    fn examine(&self, raw: &RawSignature, content: &Content<'_>) -> Result<Opened, Rejection> {
+        let digest = content.digest;
         if raw.bytes.len() > MAX_BYTES {
             return Err(Rejection::TooLarge {
                 bytes: raw.bytes.len() as u64,
@@ -194,7 +173,7 @@ impl Against {
         match (&material.public_key, certified) {
             (Some(key), false) => {
                 let hint = KeyId::new(&key.hint);
-                self.by_key(&raw.bytes, &bundle, hint, digest)
+                self.by_key(&raw.bytes, &bundle, hint, content)
             }
             (None, true) if self.roots.is_empty() => Err(Rejection::Keyless),
             (None, true) => self.by_certificate(&raw.bytes, digest),
@@ -208,8 +187,9 @@ impl Against {
         bytes: &[u8],
         bundle: &Bundle,
         hint: KeyId,
-        digest: &Digest,
+        content: &Content<'_>,
     ) -> Result<Opened, Rejection> {
+        let digest = content.digest;
         let key = |hint: &KeyId| self.keys.iter().find(|key| key.id() == hint);
         let (meaning, annotations, payload) =
             match (&bundle.dsse_envelope, &bundle.message_signature) {
@@ -225,17 +205,10 @@ impl Against {
                     (meaning, annotations, payload)
                 }
                 (None, Some(message)) => {
-                    let (over, signature) = opened(message, digest)?;
                     let Some(key) = key(&hint) else {
                         return Err(Rejection::OtherKey(hint));
                     };
-                    if !key.verifies_digest(&over, &signature) {
-                        return Err(Rejection::Forged(hint));
-                    }
-                    let over = Digest::from_hash(&over);
-                    if over != *digest {
-                        return Err(Rejection::OtherDigest(over.to_string()));
-                    }
+                    blob::check(message, key, content)?;
                     (Meaning::Signed, statement::Annotations::new(), Vec::new())
                 }
                 // Both at once were refused before.
@@ -409,34 +382,6 @@ fn open(envelope: &dsse::Envelope) -> Result<(Vec<u8>, Vec<u8>), Rejection> {
     let signature =
         dsse::decode(&signature.sig).ok_or_else(|| unreadable("its signature is not base64"))?;
     Ok((payload, signature))
-}
-
-/// The sha256 that a message signature says it is over (ours, where it does not say), and the signature.
-fn opened(
-    message: &dsse::MessageSignature,
-    digest: &Digest,
-) -> Result<(Vec<u8>, Vec<u8>), Rejection> {
-    let unreadable = |why: &str| Rejection::Unreadable(why.to_owned());
-    let over = match &message.message_digest {
-        Some(named) if named.algorithm == "SHA2_256" => dsse::decode(&named.digest)
-            .filter(|bytes| bytes.len() == Sha256::output_size())
-            .ok_or_else(|| unreadable("its digest is damaged"))?,
-        Some(named) => {
-            return Err(Rejection::OtherDigest(format!(
-                "of algorithm {}",
-                named.algorithm
-            )));
-        }
-        None => ours_bytes(digest).ok_or_else(|| unreadable("our digest is damaged"))?,
-    };
-    let signature = dsse::decode(&message.signature)
-        .ok_or_else(|| unreadable("its signature is not base64"))?;
-    Ok((over, signature))
-}
-
-fn ours_bytes(digest: &Digest) -> Option<Vec<u8>> {
-    let hash = Sha256Hash::from_hex(digest.hex()).ok()?;
-    Some(hash.as_bytes().to_vec())
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use bundle_trust::keyless::{
 };
 use bundle_trust::keys::PublicKey;
 use bundle_trust::root::Root;
-use bundle_trust::verify::{self, Against};
+use bundle_trust::verify::{self, Against, Content};
 use clap::{Args, Parser};
 use jiff::Timestamp;
 
@@ -131,7 +131,13 @@ impl Sign {
         let root = root(self.trusted_root.as_deref(), self.staging)?;
         let name = signed.identity();
         let wanted = identity(&name.subject, &name.issuer, &root)?;
-        verify::blob(bundle.clone(), &digest, &wanted, &against(Vec::new(), root))?;
+        let content = Content::named(&digest);
+        verify::blob(
+            bundle.clone(),
+            &content,
+            &[wanted],
+            &against(Vec::new(), root),
+        )?;
         Ok(fs_err::write(&self.bundle, bundle)?)
     }
 }
@@ -152,7 +158,8 @@ impl Verify {
             }
             (None, None) => bail!("neither a key nor an identity is given"),
         };
-        let accepted = verify::blob(bundle, &digest, &wanted, &against(keys, root))?;
+        let content = Content::named(&digest);
+        let accepted = verify::blob_of_any_kind(bundle, &content, &[wanted], &against(keys, root))?;
         eprintln!(
             "verified {digest}; checked: {}",
             accepted.checked.join(", ")

@@ -8,8 +8,13 @@ const NOW: &str = "2026-01-01T00:00:00Z";
 
 fn read(kind: &str, text: &str) -> Result<Predicate, String> {
     let kind = PredicateType::parse(kind).unwrap();
-    Predicate::read(kind, text.as_bytes(), NOW)
-        .map_err(|findings| findings.0.iter().map(|one| format!("{one}\n")).collect())
+    Predicate::read(kind, text.as_bytes(), NOW).map_err(|findings| {
+        findings
+            .0
+            .iter()
+            .map(|one| format!("{}: {one}\n", one.code.id))
+            .collect()
+    })
 }
 
 #[test]
@@ -118,7 +123,7 @@ fn a_predicate_is_signed_as_it_was_written() {
     let text = r#"{ "big": 12345678901234567890123, "float": 1.10, "z": 1, "a": "\u00e9" }"#;
     let predicate = read("https://example.com/kind", text).unwrap();
     let digest = format!("sha256:{}", "0".repeat(64));
-    let reference: Reference = "registry.example.com/team/web".parse().unwrap();
+    let reference: Reference = "registry.example.com/team/web:1.0.0".parse().unwrap();
     let pinned = reference.pin(digest.parse().unwrap());
     let statement = String::from_utf8(statement(&pinned, &predicate)).unwrap();
     assert!(

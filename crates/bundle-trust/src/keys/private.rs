@@ -4,6 +4,7 @@
 use std::fmt;
 
 use aws_lc_rs::{
+    digest::{Digest, SHA256},
     encoding::AsDer as _,
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _},
@@ -87,6 +88,16 @@ impl PrivateKey {
             Pair::Ed25519(pair) => pair.try_sign(message),
         };
         signature.ok().map(|signature| signature.as_ref().to_vec())
+    }
+
+    /// Signs what has this sha256. `None` for Ed25519, which signs the content itself.
+    pub(crate) fn sign_digest(&self, sha256: &[u8]) -> Option<Vec<u8>> {
+        let Pair::EcdsaP256(pair) = &self.pair else {
+            return None;
+        };
+        let digest = Digest::import_less_safe(sha256, &SHA256).ok()?;
+        let signature = pair.sign_digest(&digest).ok()?;
+        Some(signature.as_ref().to_vec())
     }
 
     /// A new key that is never in a file.

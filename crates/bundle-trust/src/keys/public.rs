@@ -28,6 +28,7 @@ const P256_PREFIX: &[u8] = &[
 const ED25519_PREFIX: &[u8] = &[
     0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
 ];
+const ED25519_NAME: &str = "Ed25519";
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 
 /// A public key that can verify.
@@ -101,7 +102,7 @@ impl PublicKey {
                     "it is an Ed25519 key for which anybody can make signatures",
                 ));
             }
-            ("Ed25519", parsed(&ED25519, key)?)
+            (ED25519_NAME, parsed(&ED25519, key)?)
         } else if names(der, RSA) {
             let usual = check_rsa(der)?;
             if usual != der {
@@ -144,6 +145,11 @@ impl PublicKey {
     /// The DER form.
     pub(crate) fn der(&self) -> &[u8] {
         &self.der
+    }
+
+    /// Whether it needs the content itself: Ed25519 signs no digest.
+    pub fn needs_content(&self) -> bool {
+        self.algorithm == ED25519_NAME
     }
 
     /// Whether this key made `signature` over the content with this sha256. Ed25519 cannot say that without the content.

@@ -12,7 +12,7 @@ use super::Annotations;
 use crate::attest::Predicate;
 use crate::keys::PublicKey;
 use crate::root::Root;
-use crate::verify::{self, Against};
+use crate::verify::{self, Against, Content};
 
 /// Whoever signs.
 pub enum Maker {
@@ -66,8 +66,8 @@ impl Maker {
     }
 
     /// Whether what they made holds, before anybody else sees it.
-    pub fn check(&self, made: &RawSignature, digest: &Digest) -> Result<(), Finding> {
-        let found = verify::examine(std::slice::from_ref(made), digest, &self.against());
+    pub fn check(&self, made: &RawSignature, content: &Content<'_>) -> Result<(), Finding> {
+        let found = [verify::examine_one(made, content, &self.against())];
         let holds = |accepted: &Accepted| self.is(&accepted.signer);
         if found.iter().filter_map(|found| found.holds()).any(holds) {
             return Ok(());

@@ -1,0 +1,161 @@
+//! Files beside their bundle, and signatures over content itself without an envelope.
+//! Not here: reading and hashing files (the CLI).
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::policy::{Accepted, Meaning, RawSignature, Rejection, SignatureFound, Who};
+use bundle_core::reference::Digest;
+use sha2::{Digest as _, Sha256, Sha512};
+
+use super::{Against, Opened, described};
+use crate::dsse::{self, MessageSignature};
+use crate::keys::PublicKey;
+use crate::legacy;
+
+/// What is signed, as far as it is at hand.
+#[derive(Debug, Clone, Copy)]
+pub struct Content<'a> {
+    /// Its sha256.
+    pub digest: &'a Digest,
+    /// All of it, where it is small: Ed25519 signs the content itself, and no digest.
+    pub bytes: Option<&'a [u8]>,
+}
+
+impl<'a> Content<'a> {
+    /// Content of which only the digest is known.
+    pub fn named(digest: &'a Digest) -> Self {
+        Self {
+            digest,
+            bytes: None,
+        }
+    }
+
+    /// The bytes of its digest.
+    pub(crate) fn sha256(&self) -> Vec<u8> {
+        legacy::bytes_of(self.digest.hex()).unwrap_or_default()
+    }
+}
+
+/// For a file beside its bundle: the signature in it, if it holds, is by any of `wanted`, and means "signed".
+pub fn blob(
+    bundle: Vec<u8>,
+    content: &Content<'_>,
+    wanted: &[Who],
+    against: &Against,
+) -> Result<Accepted, Finding> {
+    let accepted = blob_of_any_kind(bundle, content, wanted, against)?;
+    match &accepted.meaning {
+        Meaning::Signed => Ok(accepted),
+        Meaning::Attested(kind) => Err(refused(
+            content,
+            wanted,
+            &format!("that attests {kind}, which says nothing about being signed"),
+        )),
+    }
+}
+
+/// The same where an attestation will do as well.
+pub fn blob_of_any_kind(
+    bundle: Vec<u8>,
+    content: &Content<'_>,
+    wanted: &[Who],
+    against: &Against,
+) -> Result<Accepted, Finding> {
+    let raw = RawSignature {
+        bytes: bundle,
+        ..RawSignature::default()
+    };
+    match examine_one(&raw, content, against).0 {
+        Ok(accepted) if wanted.iter().any(|who| who.is(&accepted)) => Ok(accepted),
+        Ok(accepted) => Err(refused(
+            content,
+            wanted,
+            &format!("by another {}", accepted.signer),
+        )),
+        Err(rejection) => Err(refused(content, wanted, &rejection.to_string())),
+    }
+}
+
+/// What one signature is over this content.
+pub(crate) fn examine_one(
+    raw: &RawSignature,
+    content: &Content<'_>,
+    against: &Against,
+) -> SignatureFound {
+    SignatureFound(
+        against
+            .examine(raw, content)
+            .map(|Opened { accepted, .. }| accepted),
+    )
+}
+
+fn refused(content: &Content<'_>, wanted: &[Who], why: &str) -> Finding {
+    let names: Vec<String> = wanted.iter().map(described).collect();
+    Finding::error(
+        codes::trust::NOT_ACCEPTED,
+        format!(
+            "it is not signed by the given {}: the bundle is one {why}",
+            names.join(", ")
+        ),
+    )
+    .about(content.digest.to_string())
+}
+
+/// Whether `key` made this signature over our content. The digest in it is what its maker says; ours decides.
+pub(super) fn check(
+    message: &MessageSignature,
+    key: &PublicKey,
+    content: &Content<'_>,
+) -> Result<(), Rejection> {
+    let unreadable = |why: &str| Rejection::Unreadable(why.to_owned());
+    let signature = dsse::decode(&message.signature)
+        .ok_or_else(|| unreadable("its signature is not base64"))?;
+    let said = match &message.message_digest {
+        None => None,
+        Some(named) => {
+            let bytes = dsse::decode(&named.digest).filter(|bytes| !bytes.is_empty());
+            let bytes = bytes.ok_or_else(|| unreadable("its digest is damaged"))?;
+            Some((named.algorithm.as_str(), bytes))
+        }
+    };
+    if key.needs_content() {
+        let bytes = content.bytes.ok_or_else(|| {
+            unreadable(
+                "an Ed25519 signature over the content itself, of which only the digest is at hand",
+            )
+        })?;
+        // What the digest tells is that it is another file; a signature alone cannot say that.
+        let same = match &said {
+            None => true,
+            Some(("SHA2_256", digest)) => *digest == content.sha256(),
+            Some(("SHA2_512", digest)) => digest.as_slice() == Sha512::digest(bytes).as_slice(),
+            Some((algorithm, _)) => return Err(other_algorithm(algorithm)),
+        };
+        if !same {
+            return Err(Rejection::OtherDigest("of other content".to_owned()));
+        }
+        return if key.verifies(bytes, &signature) {
+            Ok(())
+        } else {
+            Err(Rejection::Forged(key.id().clone()))
+        };
+    }
+    let over = match said {
+        None => content.sha256(),
+        Some(("SHA2_256", digest)) if digest.len() == Sha256::output_size() => digest,
+        Some(("SHA2_256", _)) => return Err(unreadable("its digest is damaged")),
+        Some((algorithm, _)) => return Err(other_algorithm(algorithm)),
+    };
+    if !key.verifies_digest(&over, &signature) {
+        return Err(Rejection::Forged(key.id().clone()));
+    }
+    let over = Digest::from_hash(&over);
+    if over == *content.digest {
+        Ok(())
+    } else {
+        Err(Rejection::OtherDigest(over.to_string()))
+    }
+}
+
+fn other_algorithm(algorithm: &str) -> Rejection {
+    Rejection::OtherDigest(format!("of algorithm {algorithm}"))
+}
