@@ -87,7 +87,8 @@ pub(crate) fn of_objects(path: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn unreadable(name: &str, error: &std::io::Error) -> Failure {
+/// A file that cannot be read, by its name.
+pub(crate) fn unreadable(name: &str, error: &std::io::Error) -> Failure {
     Failure::caused(
         Finding::error(codes::usage::FILE_UNREADABLE, "the file cannot be read")
             .in_file(name)

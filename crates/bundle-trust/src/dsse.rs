@@ -64,10 +64,12 @@ pub(crate) struct MessageSignature {
     pub(crate) signature: String,
 }
 
-/// What a message signature says it is over.
+/// What a message signature says it is over; cosign leaves both empty for Ed25519.
 #[derive(Debug, Deserialize)]
 pub(crate) struct MessageDigest {
+    #[serde(default)]
     pub(crate) algorithm: String,
+    #[serde(default)]
     pub(crate) digest: String,
 }
 

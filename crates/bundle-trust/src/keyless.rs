@@ -3,6 +3,7 @@
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::IdentityName;
+use bundle_core::reference::Digest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -11,6 +12,7 @@ use sigstore_verify::types::DerCertificate;
 
 use crate::keys::{KeyKind, PrivateKey};
 use crate::sign::{self, Annotations};
+use crate::verify::Content;
 use crate::{dsse, legacy};
 
 mod entry;
@@ -201,6 +203,10 @@ impl Ephemeral {
         let signature = match &what {
             What::Statement(payload) => sign::held(&self.0, &dsse::pre_authentication(payload))?,
             What::Bytes(bytes) => sign::held(&self.0, bytes)?,
+            What::Digest(digest) => {
+                let sha256 = Content::named(digest).sha256();
+                sign::held_by_digest(&self.0, &sha256)?
+            }
         };
         Ok(Signed {
             what,
@@ -216,6 +222,8 @@ pub enum What {
     Statement(Vec<u8>),
     /// Bytes as they are: cosign 2's payload, or a file.
     Bytes(Vec<u8>),
+    /// Content of which only the digest is at hand, as it is.
+    Digest(Digest),
 }
 
 /// A signature whose evidence is still to come.
@@ -283,9 +291,9 @@ impl Signed {
         });
         match &self.what {
             What::Statement(payload) => bundle["dsseEnvelope"] = self.envelope(payload),
-            What::Bytes(bytes) => {
+            What::Bytes(_) | What::Digest(_) => {
                 bundle["messageSignature"] = json!({
-                    "messageDigest": { "algorithm": "SHA2_256", "digest": dsse::encode(&Sha256::digest(bytes)) },
+                    "messageDigest": { "algorithm": "SHA2_256", "digest": dsse::encode(&self.digest()) },
                     "signature": dsse::encode(&self.signature),
                 });
             }

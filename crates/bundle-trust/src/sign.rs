@@ -37,14 +37,13 @@ pub trait Signer {
     fn public(&self) -> &PublicKey;
     /// A signature over `message`, which is hashed where the algorithm does so. What comes out is verified by the caller.
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Finding>;
-    /// A signature over the content that has this sha256. Not every signer can do that: Ed25519 signs the content itself.
-    fn sign_digest(&self, sha256: &[u8]) -> Result<Vec<u8>, Finding> {
-        let _ = sha256;
-        Err(Finding::error(
-            codes::trust::KEY_UNSUPPORTED,
-            "this signer signs no content of which only the digest is at hand",
-        )
-        .hint("sign with an ECDSA P-256 key in a file, or without a key"))
+    /// Whether a digest is enough for [`Signer::sign_digest`]. Ed25519 signs the content itself.
+    fn signs_digests(&self) -> bool {
+        false
+    }
+    /// A signature over the content that has this sha256.
+    fn sign_digest(&self, _sha256: &[u8]) -> Result<Vec<u8>, Finding> {
+        Err(failed())
     }
 }
 
@@ -55,6 +54,10 @@ impl Signer for PrivateKey {
 
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Finding> {
         PrivateKey::sign(self, message).ok_or_else(failed)
+    }
+
+    fn signs_digests(&self) -> bool {
+        !self.public().needs_content()
     }
 
     fn sign_digest(&self, sha256: &[u8]) -> Result<Vec<u8>, Finding> {
@@ -149,16 +152,16 @@ fn at_fault() -> Finding {
 /// A Sigstore bundle v0.3 around a signature over a file, as `cosign sign-blob` writes it. A signer that needs the content itself has to be given it.
 pub fn blob(signer: &dyn Signer, content: &Content<'_>) -> Result<Vec<u8>, Finding> {
     let sha256 = content.sha256();
-    let signature = match content.bytes {
-        Some(bytes) if signer.public().needs_content() => held(signer, bytes)?,
-        None if signer.public().needs_content() => {
+    let signature = match (signer.signs_digests(), content.bytes) {
+        (true, _) => held_by_digest(signer, &sha256)?,
+        (false, Some(bytes)) => held(signer, bytes)?,
+        (false, None) => {
             return Err(Finding::error(
                 codes::trust::KEY_UNSUPPORTED,
-                "an Ed25519 key signs the content itself, and this content is too large to be held in memory",
+                "this key signs the content itself, which is too large to be held in memory",
             )
-            .hint("sign with an ECDSA P-256 key, or without a key"));
+            .hint("sign with an ECDSA P-256 key in a file, or without a key"));
         }
-        _ => held_by_digest(signer, &sha256)?,
     };
     write(&json!({
         "mediaType": dsse::BUNDLE,

@@ -3,6 +3,7 @@
 mod admission;
 mod airgap;
 mod attest;
+mod blobs;
 mod checks;
 mod conformance;
 mod cosign;

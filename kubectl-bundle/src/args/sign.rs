@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::{Data, Registry};
 
-/// Sign a bundle in a registry, with a private key or by certificate, and print its pinned reference on stdout.
+/// Sign a bundle in a registry, or a file, with a private key or by certificate, and print its pinned reference on stdout.
 ///
 /// The signature is a Sigstore bundle beside the content, which cosign 3 verifies too. A tag is resolved first: what is signed is
 /// always the digest. Signing again what the same key has signed changes nothing; signatures by others stay beside it. The password of the
@@ -30,12 +30,21 @@ Examples:
   # In the form that cosign 2 reads
   kubectl bundle sign registry.example.com/team/web:1.4.0 --key release.key --format legacy
 
+  # A saved archive, or any file
+  kubectl bundle sign web.tar --bundle web.tar.sigstore.json --key release.key
+
   # In a pipeline, by digest
   kubectl bundle sign $(kubectl bundle push web registry.example.com/team/web:1.4.0) --key release.key")]
 pub(crate) struct Sign {
-    /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
-    #[arg(value_name = "REF")]
+    /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST; with --bundle, a file
+    #[arg(value_name = "REF|FILE")]
     pub(crate) reference: String,
+    /// Sign a file, and put its signature into this one (FILE.sigstore.json)
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub(crate) bundle: Option<PathBuf>,
+    /// Replace the file of --bundle if it exists
+    #[arg(long, requires = "bundle")]
+    pub(crate) force: bool,
     /// Who signs.
     #[command(flatten)]
     pub(crate) by: SignBy,

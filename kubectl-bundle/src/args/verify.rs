@@ -30,12 +30,18 @@ Examples:
   # Attested, and what is attested
   kubectl bundle verify registry.example.com/team/web:1.4.0 --key release.pub --attestation spdxjson -o json
 
+  # A saved archive, or any file
+  kubectl bundle verify web.tar --bundle web.tar.sigstore.json --key release.pub
+
   # As a cluster with these policies would
   kubectl bundle verify registry.example.com/team/web:1.4.0 --policy policies.yaml")]
 pub(crate) struct Verify {
-    /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
-    #[arg(value_name = "REF")]
+    /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST; with --bundle, a file
+    #[arg(value_name = "REF|FILE")]
     pub(crate) reference: String,
+    /// Verify a file by the signature in this one, as `sign --bundle` or `cosign sign-blob` wrote it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "attestation"])]
+    pub(crate) bundle: Option<PathBuf>,
     /// A public key that must have signed: a file, or NAME://RESOURCE for one that the program sigstore-kms-NAME on PATH holds; repeated: any of them
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Vec<PathBuf>,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use bundle_core::reference::Reference;
 use bundle_trust::attest::{self, Predicate, PredicateType};
+use bundle_trust::verify::Content;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -66,7 +67,7 @@ impl Attest {
         };
         let payload = Payload::Statement(attest::statement(&pinned, &predicate));
         let made = signer
-            .sign(ui, payload, pinned.digest(), &|maker| {
+            .sign(ui, payload, &Content::named(pinned.digest()), &|maker| {
                 maker.has_attested(&there, pinned.digest(), &predicate)
             })
             .await?;

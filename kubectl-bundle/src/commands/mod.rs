@@ -2,6 +2,7 @@
 //! Not here: rules (bundle-core), formats and registries (bundle-oci), signatures (bundle-trust).
 
 pub(crate) mod attest;
+pub(crate) mod blob;
 pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod completion;
@@ -58,10 +59,14 @@ pub(crate) enum Command {
     Unpack(unpack::Unpack),
     /// `sign`
     Sign(sign::Sign),
+    /// `sign FILE --bundle`
+    SignFile(blob::sign::SignFile),
     /// `attest`
     Attest(attest::Attest),
     /// `verify`
     Verify(verify::Verify),
+    /// `verify FILE --bundle`
+    VerifyFile(blob::verify::VerifyFile),
     /// `policy test`
     PolicyTest(policy::test::PolicyTest),
     /// `deploy`
@@ -98,8 +103,10 @@ impl Command {
             Self::Inspect(command) => in_runtime(command.run(ui)),
             Self::Unpack(command) => in_runtime(command.run(ui)),
             Self::Sign(command) => in_runtime(command.run(ui)),
+            Self::SignFile(command) => in_runtime(command.run(ui)),
             Self::Attest(command) => in_runtime(command.run(ui)),
             Self::Verify(command) => in_runtime(command.run(ui)),
+            Self::VerifyFile(command) => command.run(ui),
             Self::PolicyTest(command) => in_runtime(command.run(ui)),
             Self::Deploy(command) => in_runtime(command.run(ui)),
             Self::Create(command) => in_runtime(command.run(ui)),

@@ -8,6 +8,7 @@ use bundle_core::package::Facts;
 use bundle_core::policy::RawSignature;
 use bundle_core::reference::{PinnedReference, Reference};
 use bundle_oci::registry::{Client, Repository};
+use bundle_trust::verify::Content;
 use bundle_trust::{sign, verify};
 use serde::Serialize;
 
@@ -80,7 +81,7 @@ impl Sign {
         };
         let form = self.form.name();
         let made = signer
-            .sign(ui, payload, pinned.digest(), &|maker| {
+            .sign(ui, payload, &Content::named(pinned.digest()), &|maker| {
                 maker.has_signed(&there, pinned.digest(), form, &says)
             })
             .await?;

@@ -40,9 +40,9 @@ pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command>
         Verb::Keys(Keys {
             verb: KeysVerb::Public(args),
         }) => Command::KeysPublic(signing::public(args, environment)?),
-        Verb::Sign(args) => Command::Sign(signing::sign(args, environment)?),
+        Verb::Sign(args) => signing::sign(args, environment)?,
         Verb::Attest(args) => Command::Attest(signing::attest(args, environment)?),
-        Verb::Verify(args) => Command::Verify(trust::verify(args, environment)?),
+        Verb::Verify(args) => trust::verify(args, environment)?,
         Verb::Policy(Policy {
             verb: PolicyVerb::Test(args),
         }) => Command::PolicyTest(trust::policy_test(args, environment)?),

@@ -1,6 +1,9 @@
 //! How registries are spoken to: flags, and the files in which docker and podman keep credentials, certificates and mirrors.
 //! Not here: reading them (bundle-oci).
 
+use std::path::Path;
+
+use bundle_core::diagnostic::Finding;
 use bundle_core::reference::Reference;
 
 use super::{Environment, duration};
@@ -38,4 +41,18 @@ pub(super) fn settings(registry: Registry, environment: &Environment) -> Outcome
 /// Reads a reference.
 pub(super) fn reference(text: &str) -> Outcome<Reference> {
     Ok(text.parse()?)
+}
+
+/// The same where, with another flag, it could have been a file.
+pub(super) fn reference_or_file(text: &str) -> Outcome<Reference> {
+    let read: Result<Reference, Finding> = text.parse();
+    Ok(read.map_err(|finding| {
+        if Path::new(text).exists() {
+            finding.hint(format!(
+                "this is a file: to mean it, say where its signature is: --bundle {text}.sigstore.json"
+            ))
+        } else {
+            finding
+        }
+    })?)
 }

@@ -10,7 +10,8 @@ use bundle_trust::keys::KeyKind;
 
 use super::{Environment, identity, registry, unusable};
 use crate::args::{self, KeyType};
-use crate::commands::{attest, keys, sign};
+use crate::commands::blob::sign::SignFile;
+use crate::commands::{Command, attest, keys, sign};
 use crate::failure::Outcome;
 use crate::kms::Place;
 use crate::registry::RegistrySettings;
@@ -40,8 +41,18 @@ pub(super) fn public(
     })
 }
 
-pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<sign::Sign> {
-    let reference = registry::reference(&args.reference)?;
+pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<Command> {
+    if let Some(bundle) = args.bundle {
+        let registry = registry::settings(args.registry, environment)?;
+        return Ok(Command::SignFile(SignFile {
+            file: args.reference.into(),
+            bundle,
+            force: args.force,
+            by: by(args.by, environment, &registry)?,
+            format: args.output.map(Into::into),
+        }));
+    }
+    let reference = registry::reference_or_file(&args.reference)?;
     let registry = registry::settings(args.registry, environment)?.of(&reference);
     let mut by_args = args.by;
     if matches!(args.format, args::SignatureForm::Legacy) {
@@ -49,7 +60,7 @@ pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<sign:
         *version = promising(*version)?;
     }
     let by = by(by_args, environment, &registry)?;
-    Ok(sign::Sign {
+    Ok(Command::Sign(sign::Sign {
         by,
         form: match args.format {
             args::SignatureForm::Bundle => sign::Form::Bundle,
@@ -58,7 +69,7 @@ pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<sign:
         format: args.output.map(Into::into),
         registry,
         reference,
-    })
+    }))
 }
 
 pub(super) fn attest(args: args::Attest, environment: &Environment) -> Outcome<attest::Attest> {

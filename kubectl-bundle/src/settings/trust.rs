@@ -7,12 +7,15 @@ use bundle_trust::attest::PredicateType;
 
 use super::{Environment, registry, unusable};
 use crate::args;
+use crate::commands::Command;
+use crate::commands::blob::verify::VerifyFile;
 use crate::commands::policy::test::PolicyTest;
+use crate::commands::verify::wanted::Wanted;
 use crate::commands::verify::{Against, Verify};
 use crate::failure::Outcome;
 use crate::kms::Place;
 
-pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<Verify> {
+pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<Command> {
     let subject = matcher(
         ("--certificate-identity", args.certificate_identity),
         (
@@ -28,11 +31,13 @@ pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<V
         ),
     )?;
     let against = match (subject, issuer) {
-        (Some(subject), Some(issuer)) => Against::Identity(Identity { issuer, subject }),
+        (Some(subject), Some(issuer)) => {
+            Against::Signer(Wanted::Identity(Identity { issuer, subject }))
+        }
         _ if args.policy.is_empty() => {
             let keys = args.key.into_iter();
             let place = |given| Place::read(given, environment.is_attended());
-            Against::Keys(keys.map(place).collect::<Outcome<_>>()?)
+            Against::Signer(Wanted::Keys(keys.map(place).collect::<Outcome<_>>()?))
         }
         _ => Against::Policies(args.policy),
     };
@@ -42,15 +47,27 @@ pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<V
         .map(|kind| PredicateType::parse(kind))
         .collect::<Result<_, _>>()
         .map_err(|why| unusable("--attestation", &why))?;
-    let reference = registry::reference(&args.reference)?;
-    Ok(Verify {
+    let against = match (args.bundle, against) {
+        (Some(bundle), Against::Signer(wanted)) => {
+            return Ok(Command::VerifyFile(VerifyFile {
+                file: args.reference.into(),
+                bundle,
+                wanted,
+                trusted_root: root(args.root),
+                format: args.output.map(Into::into),
+            }));
+        }
+        (_, against) => against,
+    };
+    let reference = registry::reference_or_file(&args.reference)?;
+    Ok(Command::Verify(Verify {
         kinds,
         against,
         trusted_root: root(args.root),
         format: args.output.map(Into::into),
         registry: registry::settings(args.registry, environment)?.of(&reference),
         reference,
-    })
+    }))
 }
 
 pub(super) fn policy_test(

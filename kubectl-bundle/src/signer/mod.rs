@@ -6,9 +6,9 @@ mod key;
 use std::time::Duration;
 
 use bundle_core::policy::{IdentityName, RawSignature};
-use bundle_core::reference::Digest;
 use bundle_trust::keyless::What;
 use bundle_trust::sign::{self, Maker};
+use bundle_trust::verify::Content;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -53,6 +53,8 @@ pub(crate) enum Payload {
     Statement(Vec<u8>),
     /// cosign 2's payload; it gets annotations.
     Simple(Vec<u8>),
+    /// The content itself, without anything around it; it becomes a Sigstore bundle.
+    Content,
 }
 
 /// What came of it.
@@ -106,12 +108,12 @@ impl Secret {
 }
 
 impl Signer {
-    /// Signs `payload`, which is about `digest`, unless `already` says that this signer has done so. What comes out holds.
+    /// Signs `payload`, which is about `content`, unless `already` says that this signer has done so. What comes out holds.
     pub(crate) async fn sign(
         &self,
         ui: &mut Ui,
         payload: Payload,
-        digest: &Digest,
+        content: &Content<'_>,
         already: &dyn Fn(&Maker) -> bool,
     ) -> Outcome<Made> {
         match self {
@@ -120,8 +122,8 @@ impl Signer {
                 let signature = if already(&maker) {
                     None
                 } else {
-                    let made = by_key(key.as_ref(), payload)?;
-                    maker.check(&made, digest)?;
+                    let made = by_key(key.as_ref(), payload, content)?;
+                    maker.check(&made, content)?;
                     Some(made)
                 };
                 let (id, algorithm) = (key.public().id().to_string(), key.public().algorithm());
@@ -136,19 +138,24 @@ impl Signer {
                 })
             }
             Self::Certificate(services) => {
-                by_certificate(ui, services, payload, digest, already).await
+                by_certificate(ui, services, payload, content, already).await
             }
         }
     }
 }
 
-fn by_key(key: &dyn sign::Signer, payload: Payload) -> Outcome<RawSignature> {
+fn by_key(
+    key: &dyn sign::Signer,
+    payload: Payload,
+    content: &Content<'_>,
+) -> Outcome<RawSignature> {
     Ok(match payload {
         Payload::Statement(payload) => in_bundle(sign::bundle(key, &payload)?),
         Payload::Simple(payload) => RawSignature {
             annotations: sign::annotations(key, &payload)?,
             ..simple(payload)
         },
+        Payload::Content => in_bundle(sign::blob(key, content)?),
     })
 }
 
@@ -156,12 +163,13 @@ async fn by_certificate(
     ui: &mut Ui,
     services: &Services,
     payload: Payload,
-    digest: &Digest,
+    content: &Content<'_>,
     already: &dyn Fn(&Maker) -> bool,
 ) -> Outcome<Made> {
     let what = match &payload {
         Payload::Statement(payload) => What::Statement(payload.clone()),
         Payload::Simple(payload) => What::Bytes(payload.clone()),
+        Payload::Content => What::Digest(content.digest.clone()),
     };
     let signed = {
         let _progress = ui.progress("asking for a certificate");
@@ -190,7 +198,7 @@ async fn by_certificate(
         services.evidence(&signed).await?
     };
     let made = match payload {
-        Payload::Statement(_) => in_bundle(signed.bundle(&evidence)?),
+        Payload::Statement(_) | Payload::Content => in_bundle(signed.bundle(&evidence)?),
         Payload::Simple(payload) => RawSignature {
             annotations: signed.annotations(&evidence)?,
             ..simple(payload)
@@ -202,7 +210,7 @@ async fn by_certificate(
             root: root.clone(),
             now: now(),
         }
-        .check(&made, digest)?,
+        .check(&made, content)?,
         None => ui.note(
             "not checked under a trust root: none was given for these services (--trusted-root)"
                 .to_owned(),

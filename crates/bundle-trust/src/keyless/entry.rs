@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{Signed, What, hexadecimal, pem_of, unusable};
+use crate::verify::Content;
 use crate::{dsse, legacy};
 
 /// The only kind of entry in a log of tiles, and its version.
@@ -171,7 +172,7 @@ impl Signed {
                     "verifiers": [verifier],
                 } },
             }),
-            What::Bytes(_) => json!({
+            What::Bytes(_) | What::Digest(_) => json!({
                 "apiVersion": "0.0.1",
                 "kind": "hashedrekord",
                 "spec": {
@@ -183,12 +184,12 @@ impl Signed {
     }
 
     /// The sha256 of what the signature is over.
-    fn digest(&self) -> Vec<u8> {
-        let digest = match &self.what {
-            What::Statement(payload) => Sha256::digest(dsse::pre_authentication(payload)),
-            What::Bytes(bytes) => Sha256::digest(bytes),
-        };
-        digest.to_vec()
+    pub(super) fn digest(&self) -> Vec<u8> {
+        match &self.what {
+            What::Statement(payload) => Sha256::digest(dsse::pre_authentication(payload)).to_vec(),
+            What::Bytes(bytes) => Sha256::digest(bytes).to_vec(),
+            What::Digest(digest) => Content::named(digest).sha256(),
+        }
     }
 
     /// Signature and certificate as a log of tiles records them.

@@ -111,6 +111,7 @@ pub(super) fn check(
         .ok_or_else(|| unreadable("its signature is not base64"))?;
     let said = match &message.message_digest {
         None => None,
+        Some(named) if named.algorithm.is_empty() && named.digest.is_empty() => None,
         Some(named) => {
             let bytes = dsse::decode(&named.digest).filter(|bytes| !bytes.is_empty());
             let bytes = bytes.ok_or_else(|| unreadable("its digest is damaged"))?;

@@ -4,11 +4,11 @@
 pub(crate) mod documents;
 mod rules;
 pub(crate) mod signer;
+pub(crate) mod wanted;
 
 use std::path::{Path, PathBuf};
 
 use bundle_core::diagnostic::Findings;
-use bundle_core::policy::Identity;
 use bundle_core::reference::Reference;
 use bundle_trust::attest::PredicateType;
 use jiff::Timestamp;
@@ -16,20 +16,18 @@ use serde::Serialize;
 
 use crate::failure::Outcome;
 use crate::files;
-use crate::kms::Place;
 use crate::registry::{self, RegistrySettings};
+use crate::ui::Ui;
 use crate::ui::format::Format;
-use crate::ui::{Table, Ui};
 
 use rules::Rules;
 use signer::Signer;
+use wanted::Wanted;
 
 /// What to verify against.
 pub(crate) enum Against {
-    /// Any of these public keys.
-    Keys(Vec<Place>),
-    /// A certificate for this identity.
-    Identity(Identity),
+    /// Keys, or an identity.
+    Signer(Wanted),
     /// Every SignaturePolicy in these files that matches.
     Policies(Vec<PathBuf>),
 }
@@ -101,28 +99,11 @@ impl Verify {
         } else {
             "ATTESTED BY"
         };
-        let mut table = Table::new([by, "AUTHORITY", "SIGNER", "WHEN", "SAYS"]);
-        let mut checked: Vec<&str> = Vec::new();
-        for signer in report.signed_by {
-            for one in &signer.checked {
-                if !checked.contains(one) {
-                    checked.push(one);
-                }
-            }
-            let (short, when, says) = (signer.short(), signer.when(), signer.says());
-            table.row([
-                signer.by,
-                signer.authority.unwrap_or_default(),
-                short,
-                when,
-                says,
-            ]);
-        }
-        ui.text(&table.render())?;
+        let checked = signer::checked(&report.signed_by);
+        ui.text(&signer::table(by, report.signed_by).render())?;
         ui.note(format!(
-            "verified {}: {found} signature(s) found; checked: {}",
-            pinned.without_tag(),
-            checked.join(", ")
+            "verified {}: {found} signature(s) found; checked: {checked}",
+            pinned.without_tag()
         ));
         if !self.kinds.is_empty() {
             ui.note(

@@ -2,31 +2,23 @@
 //! Not here: the decision itself (bundle-trust), or fetching signatures.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
-use bundle_core::policy::{
-    self, Accepted, ClassSignatures, Identity, Policy, RawSignature, Unavailable, Who,
-};
+use bundle_core::policy::{ClassSignatures, Policy, RawSignature, Unavailable};
 use bundle_core::reference::PinnedReference;
 use bundle_trust::attest::PredicateType;
-use bundle_trust::keys::PublicKey;
-use bundle_trust::root::Root;
-use bundle_trust::{proof, verify};
+use bundle_trust::proof;
 use jiff::Timestamp;
 
 use super::signer::Signer;
+use super::wanted::Ready;
 use super::{Against, documents};
-use crate::failure;
-use crate::failure::{Failure, Outcome};
-use crate::kms::Place;
+use crate::failure::Outcome;
 
 /// What was read of the files.
 pub(super) enum Rules {
-    /// Any of these keys, with where they are; the root only says when.
-    Keys(Vec<(Place, PublicKey)>, Arc<Root>),
-    /// A certificate for this identity under this root.
-    Identity(Identity, Arc<Root>),
+    /// Whoever is asked for.
+    Signer(Ready),
     /// Every one that matches.
     Policies(Vec<Policy>),
 }
@@ -38,26 +30,12 @@ impl Rules {
         trusted_root: Option<&Path>,
         now: Timestamp,
     ) -> Outcome<Self> {
-        let text = super::root_text(trusted_root)?;
-        let root = || -> Outcome<Arc<Root>> {
-            let root = match &text {
-                Some(text) => Root::from_text(text),
-                None => Root::public(),
-            };
-            let located = |finding| match trusted_root {
-                Some(path) => failure::in_file(finding, path),
-                None => finding,
-            };
-            root.map_err(|finding| Failure::from(located(finding)))
-        };
         Ok(match against {
-            Against::Keys(places) => Self::Keys(read_keys(places)?, root()?),
-            Against::Identity(identity) => {
-                let root = root()?;
-                root.check(now)?;
-                Self::Identity(identity, root)
+            Against::Signer(wanted) => Self::Signer(wanted.read(trusted_root, now)?),
+            Against::Policies(paths) => {
+                let root = super::root_text(trusted_root)?;
+                Self::Policies(documents::read(&paths, root.as_deref())?)
             }
-            Against::Policies(paths) => Self::Policies(documents::read(&paths, text.as_deref())?),
         })
     }
 }
@@ -74,39 +52,12 @@ pub(super) fn decide(
     now: Timestamp,
 ) -> Decision {
     match rules {
-        Rules::Keys(keys, root) => {
-            let against = verify::Against {
-                keys: keys.iter().map(|(_, key)| key.clone()).collect(),
-                roots: vec![Arc::clone(root)],
-                now,
-            };
-            let wanted: Vec<Who> = keys
-                .iter()
-                .map(|(_, key)| Who::Key(key.id().clone()))
-                .collect();
-            let place = |accepted: &Accepted| {
-                keys.iter()
-                    .find(|(_, key)| policy::Signer::Key(key.id().clone()) == accepted.signer)
-                    .map(|(place, _)| place.to_string())
-                    .unwrap_or_default()
-            };
-            found(signatures, kinds, pinned, &wanted, &against, place)
-        }
-        Rules::Identity(identity, root) => {
-            let against = verify::Against {
-                keys: Vec::new(),
-                roots: vec![Arc::clone(root)],
-                now,
-            };
-            let wanted = [Who::Identities {
-                identities: vec![identity.clone()],
-                root: root.id().clone(),
-            }];
-            let issuer = |accepted: &Accepted| match &accepted.signer {
-                policy::Signer::Identity { name, .. } => name.issuer.clone(),
-                policy::Signer::Key(_) => String::new(),
-            };
-            found(signatures, kinds, pinned, &wanted, &against, issuer)
+        Rules::Signer(ready) => {
+            let signatures = signatures
+                .as_ref()
+                .map_err(|unavailable| Findings::from(unavailable.0.clone()))?;
+            let signers = ready.of_digest(kinds, pinned, signatures)?;
+            Ok((signers, Findings::default()))
         }
         Rules::Policies(policies) => {
             let covers = |policy: &Policy| policy.matches(pinned.reference());
@@ -122,31 +73,6 @@ pub(super) fn decide(
     }
 }
 
-fn found(
-    signatures: &Result<Vec<RawSignature>, Unavailable>,
-    kinds: &[PredicateType],
-    pinned: &PinnedReference,
-    wanted: &[Who],
-    against: &verify::Against,
-    by: impl Fn(&Accepted) -> String,
-) -> Decision {
-    let signatures = signatures
-        .as_ref()
-        .map_err(|unavailable| Findings::from(unavailable.0.clone()))?;
-    let signers = if kinds.is_empty() {
-        verify::by(signatures, pinned, wanted, against)?
-            .into_iter()
-            .map(|one| Signer::found(by(&one), one))
-            .collect()
-    } else {
-        verify::attested(signatures, pinned, wanted, kinds, against)?
-            .into_iter()
-            .map(|one| Signer::attested(by(&one.accepted), one))
-            .collect()
-    };
-    Ok((signers, Findings::default()))
-}
-
 fn uncovered(pinned: &PinnedReference) -> Finding {
     Finding::error(
         codes::trust::NO_POLICY,
@@ -157,14 +83,4 @@ fn uncovered(pinned: &PinnedReference) -> Finding {
     )
     .about(pinned.without_tag())
     .hint("check images[].glob in the policies")
-}
-
-fn read_keys(places: Vec<Place>) -> Outcome<Vec<(Place, PublicKey)>> {
-    places
-        .into_iter()
-        .map(|place| {
-            let key = place.public()?;
-            Ok((place, key))
-        })
-        .collect()
 }

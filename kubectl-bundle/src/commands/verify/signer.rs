@@ -8,6 +8,8 @@ use bundle_trust::verify::Attestation;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::ui::Table;
+
 /// A signature that counted.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -112,4 +114,31 @@ fn halves(signer: policy::Signer) -> (Option<String>, Option<IdentityName>) {
         policy::Signer::Key(key) => (Some(key.to_string()), None),
         policy::Signer::Identity { name, .. } => (None, Some(name)),
     }
+}
+
+/// Who signed, one row each.
+pub(crate) fn table(by: &'static str, signers: Vec<Signer>) -> Table {
+    let mut table = Table::new([by, "AUTHORITY", "SIGNER", "WHEN", "SAYS"]);
+    for signer in signers {
+        let (short, when, says) = (signer.short(), signer.when(), signer.says());
+        table.row([
+            signer.by,
+            signer.authority.unwrap_or_default(),
+            short,
+            when,
+            says,
+        ]);
+    }
+    table
+}
+
+/// What was checked of any of them, each once.
+pub(crate) fn checked(signers: &[Signer]) -> String {
+    let mut checked: Vec<&str> = Vec::new();
+    for one in signers.iter().flat_map(|signer| &signer.checked) {
+        if !checked.contains(one) {
+            checked.push(one);
+        }
+    }
+    checked.join(", ")
 }

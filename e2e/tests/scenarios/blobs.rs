@@ -1,0 +1,177 @@
+//! Files and the bundle of their signature: ours, which real cosign 3 verifies, and what it made, which we verify; by key and by certificate.
+//! Not here: bundles in registries (signing, cosign, keyless).
+
+use e2e::sigstore::{PERSON_ISSUER, WORKFLOW, WORKFLOW_ISSUER, workflow};
+use e2e::{Output, Tool, Workbench};
+use serde_json::Value;
+
+const FILE: &str = "web.tar";
+
+struct Scene {
+    bench: Workbench,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let bench = Workbench::new().unwrap();
+        fs_err::write(bench.folder().join(FILE), "content of a file").unwrap();
+        fs_err::write(bench.folder().join("other.tar"), "content of another").unwrap();
+        let scene = Self { bench };
+        scene.cosign("trusted-root create --out empty.json").await;
+        scene
+    }
+
+    async fn ours(&self, arguments: &str) -> Output {
+        let plugin = self.bench.plugin().await.unwrap();
+        plugin
+            .args(arguments.split(' '))
+            .env("BUNDLE_PASSWORD", "fixture")
+            .output()
+            .await
+            .unwrap()
+    }
+
+    async fn try_cosign(&self, arguments: &str) -> Output {
+        let cosign = self.bench.tool(Tool::Cosign3).await.unwrap();
+        cosign
+            .args(arguments.split(' '))
+            .env("COSIGN_PASSWORD", "fixture")
+            .output()
+            .await
+            .unwrap()
+    }
+
+    async fn cosign(&self, arguments: &str) {
+        let output = self.try_cosign(arguments).await;
+        output.success().unwrap();
+    }
+
+    async fn refused(&self, arguments: &str, why: &str) {
+        let refused = self.ours(arguments).await.failure(3).unwrap();
+        assert!(refused.contains(why), "{arguments}: {refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_signed_with_keys_and_cosign_verifies_them() {
+    let scene = Scene::new().await;
+    for kind in ["p256", "ed25519"] {
+        let generate = format!("keys generate --output-key-prefix {kind} --type {kind}");
+        scene.ours(&generate).await.success().unwrap();
+        let bundle = format!("{kind}.sigstore.json");
+        let sign = format!("sign {FILE} --bundle {bundle} --key {kind}.key");
+        let printed = scene.ours(&sign).await.success().unwrap();
+        assert_eq!(printed.trim(), bundle);
+        let offline = "--insecure-ignore-tlog=true --trusted-root empty.json";
+        let cosign = format!("verify-blob --key {kind}.pub --bundle {bundle} {offline}");
+        scene.cosign(&format!("{cosign} {FILE}")).await;
+        let refused = scene.try_cosign(&format!("{cosign} other.tar")).await;
+        assert!(!refused.is_success(), "{refused}");
+
+        let theirs = format!("{kind}.cosign.json");
+        scene
+            .cosign(&format!(
+                "sign-blob --key {kind}.key --bundle {theirs} --use-signing-config=false --tlog-upload=false -y {FILE}"
+            ))
+            .await;
+        for bundle in [&bundle, &theirs] {
+            let verify = |file: &str| format!("verify {file} --bundle {bundle} --key {kind}.pub");
+            let report = scene.ours(&format!("{} -o json", verify(FILE))).await;
+            let report: Value = serde_json::from_str(&report.success().unwrap()).unwrap();
+            assert_eq!(report["verified"], true, "{bundle}");
+            // What cosign signs with Ed25519 does not say what it is over.
+            let why = if *bundle == "ed25519.cosign.json" {
+                "does not verify with it"
+            } else {
+                "for another digest"
+            };
+            scene.refused(&verify("other.tar"), why).await;
+        }
+
+        // What is there is left alone, unless that is asked for.
+        let again = scene.ours(&sign).await.failure(1).unwrap();
+        assert!(again.contains("--force overwrites it"), "{again}");
+        let forced = scene.ours(&format!("{sign} --force")).await;
+        forced.success().unwrap();
+    }
+    let verify = format!("verify {FILE} --bundle p256.sigstore.json --key ed25519.pub");
+    scene.refused(&verify, "by another key").await;
+
+    // Larger than what is held in memory: by digest, or not at all.
+    let large = fs_err::File::create(scene.bench.folder().join("large.tar")).unwrap();
+    large.set_len(40 << 20).unwrap();
+    let sign = "sign large.tar --bundle large.json --key";
+    scene
+        .ours(&format!("{sign} p256.key"))
+        .await
+        .success()
+        .unwrap();
+    scene
+        .ours("verify large.tar --bundle large.json --key p256.pub")
+        .await
+        .success()
+        .unwrap();
+    let refused = scene.ours(&format!("{sign} ed25519.key --force")).await;
+    let refused = refused.failure(1).unwrap();
+    assert!(
+        refused.contains("too large to be held in memory"),
+        "{refused}"
+    );
+
+    // An attestation about the file, by the right key, is no signature of it.
+    fs_err::write(scene.bench.folder().join("predicate.json"), "{}").unwrap();
+    scene
+        .cosign(&format!(
+            "attest-blob --key p256.key --bundle attested.json --predicate predicate.json --type https://example.com/kind --use-signing-config=false --tlog-upload=false -y {FILE}"
+        ))
+        .await;
+    let verify = format!("verify {FILE} --bundle attested.json --key p256.pub");
+    scene
+        .refused(&verify, "attests https://example.com/kind")
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_signed_by_certificate_and_cosign_verifies_them() {
+    let scene = Scene::new().await;
+    let sigstore = scene.bench.sigstore().await.unwrap();
+    let token = sigstore.token_file(&workflow()).await.unwrap();
+    let services = format!(
+        "--identity-token {} --signing-config {} --trusted-root {}",
+        token.display(),
+        sigstore.signing_config().display(),
+        sigstore.trusted_root().display()
+    );
+    let root = sigstore.trusted_root().display().to_string();
+    let who = |issuer: &str| {
+        format!(
+            "--certificate-identity {WORKFLOW} --certificate-oidc-issuer {issuer} --trusted-root {root}"
+        )
+    };
+    let sign = format!("sign {FILE} --bundle ours.json {services}");
+    scene.ours(&sign).await.success().unwrap();
+    let sign = format!("sign-blob --bundle theirs.json {services} -y {FILE}");
+    scene.cosign(&sign).await;
+    for bundle in ["ours.json", "theirs.json"] {
+        let verify =
+            |file: &str, issuer: &str| format!("verify {file} --bundle {bundle} {}", who(issuer));
+        let report = scene
+            .ours(&format!("{} -o json", verify(FILE, WORKFLOW_ISSUER)))
+            .await;
+        let report: Value = serde_json::from_str(&report.success().unwrap()).unwrap();
+        let signer = &report["signedBy"][0];
+        assert_eq!(signer["identity"]["subject"], WORKFLOW, "{bundle}");
+        assert_eq!(signer["signedAt"]["source"], "log", "{bundle}");
+        scene
+            .refused(&verify("other.tar", WORKFLOW_ISSUER), "BUNDLE-TRUST-002")
+            .await;
+        scene
+            .refused(&verify(FILE, PERSON_ISSUER), "by another identity")
+            .await;
+    }
+    let verify = format!(
+        "verify-blob --bundle ours.json {} {FILE}",
+        who(WORKFLOW_ISSUER)
+    );
+    scene.cosign(&verify).await;
+}

@@ -1,0 +1,105 @@
+//! Files beside the bundle of their signature: reading them once, at a size that does not matter.
+//! Not here: bundles in registries (sign, verify).
+
+pub(crate) mod sign;
+pub(crate) mod verify;
+
+use std::fs::Metadata;
+use std::io::Read as _;
+use std::path::Path;
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::reference::Digest;
+use bundle_oci::hash::Hasher;
+use bundle_trust::verify::Content;
+
+use crate::failure::Outcome;
+use crate::files;
+
+/// Largest file that is kept in memory, for keys that sign content instead of its digest.
+const KEPT: u64 = 32 << 20;
+/// Bytes read at once.
+const PIECE: usize = 1 << 20;
+
+/// A file that was read.
+pub(super) struct Hashed {
+    /// Its sha256.
+    pub(super) digest: Digest,
+    bytes: Option<Vec<u8>>,
+}
+
+impl Hashed {
+    /// Reads a file whole, which must not change meanwhile.
+    pub(super) fn read(path: &Path) -> Outcome<Self> {
+        let unreadable = |error| files::unreadable(&path.display().to_string(), &error);
+        let refused = |why: &str, hint: &str| {
+            Finding::error(codes::usage::FILE_UNREADABLE, why)
+                .in_file(path.display().to_string())
+                .hint(hint)
+        };
+        // Looked at before it is opened: opening a pipe would wait for somebody to write.
+        let named = fs_err::metadata(path).map_err(unreadable)?;
+        if !named.is_file() {
+            let hint =
+                "with --bundle, one file is meant, such as what `save` or `push --output` wrote";
+            return Err(refused("this is no file, but a folder, a pipe or a device", hint).into());
+        }
+        let mut file = fs_err::File::open(path).map_err(unreadable)?;
+        let before = file.metadata().map_err(unreadable)?;
+        let mut kept = (before.len() <= KEPT).then(Vec::new);
+        let mut hasher = Hasher::new();
+        let mut piece = vec![0; PIECE];
+        let mut length = 0_u64;
+        loop {
+            let read = match file.read(&mut piece) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(unreadable(error)),
+            };
+            length += read as u64;
+            if length > before.len() {
+                break;
+            }
+            hasher.update(&piece[..read]);
+            if let Some(kept) = &mut kept {
+                kept.extend_from_slice(&piece[..read]);
+            }
+        }
+        let after = file.metadata().map_err(unreadable)?;
+        let path_now = fs_err::metadata(path).map_err(unreadable)?;
+        if length != before.len() || !same(&before, &after) || !same(&before, &path_now) {
+            let hint = "wait until whoever writes it has finished";
+            return Err(refused("the file changed while it was read", hint).into());
+        }
+        if length == 0 {
+            let hint = "is this the file that you meant?";
+            return Err(refused("the file is empty", hint).into());
+        }
+        Ok(Self {
+            digest: hasher.finish(),
+            bytes: kept,
+        })
+    }
+
+    /// What was read, for signing and verifying.
+    pub(super) fn content(&self) -> Content<'_> {
+        Content {
+            digest: &self.digest,
+            bytes: self.bytes.as_deref(),
+        }
+    }
+}
+
+/// Whether both are of one file that nobody has written to between them.
+fn same(one: &Metadata, other: &Metadata) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let named = |it: &Metadata| (it.dev(), it.ino(), it.ctime(), it.ctime_nsec());
+        if named(one) != named(other) {
+            return false;
+        }
+    }
+    one.len() == other.len() && one.modified().ok() == other.modified().ok()
+}

@@ -1,0 +1,74 @@
+//! `sign FILE --bundle`: a file is signed, and the signature goes into a file beside it.
+//! Not here: who signs (signer) and cryptography (bundle-trust).
+
+use std::path::PathBuf;
+
+use bundle_core::diagnostic::{Finding, codes};
+use serde::Serialize;
+
+use super::Hashed;
+use crate::failure::Outcome;
+use crate::files;
+use crate::signer::{By, Payload, Who};
+use crate::ui::Ui;
+use crate::ui::format::Format;
+
+/// What `sign FILE --bundle` needs to know.
+pub(crate) struct SignFile {
+    /// The file.
+    pub(crate) file: PathBuf,
+    /// Where the signature goes.
+    pub(crate) bundle: PathBuf,
+    /// Whether a file that is there is replaced.
+    pub(crate) force: bool,
+    /// Who signs.
+    pub(crate) by: By,
+    /// How to print.
+    pub(crate) format: Option<Format>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    file: String,
+    digest: String,
+    bundle: String,
+    #[serde(flatten)]
+    who: Who,
+}
+
+impl SignFile {
+    /// Hashes the file, opens the key or gets the token, signs, writes, and prints where the signature is.
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
+        // Before anything is entered in a log; writing checks again.
+        if !self.force && fs_err::symlink_metadata(&self.bundle).is_ok() {
+            return Err(
+                Finding::error(codes::usage::FILE_UNWRITABLE, "the file exists already")
+                    .in_file(self.bundle.display().to_string())
+                    .hint("nothing was signed; --force overwrites it")
+                    .into(),
+            );
+        }
+        let hashed = {
+            let _progress = ui.progress(&format!("reading {}", self.file.display()));
+            Hashed::read(&self.file)?
+        };
+        let signer = self.by.open(ui).await?;
+        let made = signer
+            .sign(ui, Payload::Content, &hashed.content(), &|_| false)
+            .await?;
+        if let Some(signature) = made.signature {
+            files::create_all(&[(self.bundle.clone(), signature.bytes)], self.force)?;
+        }
+        ui.note(format!("signed {} {}", self.file.display(), made.who.text));
+        let report = Report {
+            file: self.file.display().to_string(),
+            digest: hashed.digest.to_string(),
+            bundle: self.bundle.display().to_string(),
+            who: made.who,
+        };
+        if !ui.structured(self.format, &report)? {
+            ui.data(report.bundle)?;
+        }
+        Ok(())
+    }
+}

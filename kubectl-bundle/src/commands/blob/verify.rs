@@ -1,0 +1,78 @@
+//! `verify FILE --bundle`: who signed a file, by public keys or the identity in a certificate.
+//! Not here: the decision (bundle-trust).
+
+use std::path::PathBuf;
+
+use bundle_core::diagnostic::Findings;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::Hashed;
+use crate::commands::verify::signer::{self, Signer};
+use crate::commands::verify::wanted::Wanted;
+use crate::failure::Outcome;
+use crate::files;
+use crate::ui::Ui;
+use crate::ui::format::Format;
+
+/// What `verify FILE --bundle` needs to know.
+pub(crate) struct VerifyFile {
+    /// The file.
+    pub(crate) file: PathBuf,
+    /// Where its signature is.
+    pub(crate) bundle: PathBuf,
+    /// Whose signature is asked for.
+    pub(crate) wanted: Wanted,
+    /// The trust root instead of the public one.
+    pub(crate) trusted_root: Option<PathBuf>,
+    /// How to print.
+    pub(crate) format: Option<Format>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    file: String,
+    digest: String,
+    verified: bool,
+    signed_by: Vec<Signer>,
+    findings: Findings,
+}
+
+impl VerifyFile {
+    /// Reads keys, bundle and file, decides, and prints who signed.
+    pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
+        let now = Timestamp::now();
+        let ready = self.wanted.read(self.trusted_root.as_deref(), now)?;
+        let bundle = files::read(&self.bundle)?;
+        let hashed = {
+            let _progress = ui.progress(&format!("reading {}", self.file.display()));
+            Hashed::read(&self.file)?
+        };
+        let (signed_by, findings) = match ready.of_file(bundle, &hashed.content()) {
+            Ok(signer) => (vec![signer], Findings::default()),
+            Err(finding) => (Vec::new(), finding.into()),
+        };
+        let report = Report {
+            file: self.file.display().to_string(),
+            digest: hashed.digest.to_string(),
+            verified: !signed_by.is_empty(),
+            signed_by,
+            findings: findings.clone(),
+        };
+        let structured = ui.structured(self.format, &report)?;
+        if findings.has_errors() {
+            return Err(findings.into());
+        }
+        if structured {
+            return Ok(());
+        }
+        let checked = signer::checked(&report.signed_by);
+        ui.text(&signer::table("SIGNED BY", report.signed_by).render())?;
+        ui.note(format!(
+            "verified {} ({}); checked: {checked}",
+            report.file, report.digest
+        ));
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! Whose signature is asked for: any of some keys, or an identity; and what they have signed or attested.
+//! Not here: policies (rules), and the decision itself (bundle-trust).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bundle_core::diagnostic::{Finding, Findings};
+use bundle_core::policy::{self, Accepted, Identity, KeyId, RawSignature, Who};
+use bundle_core::reference::PinnedReference;
+use bundle_trust::attest::PredicateType;
+use bundle_trust::root::Root;
+use bundle_trust::verify::{self, Content};
+use jiff::Timestamp;
+
+use super::signer::Signer;
+use crate::failure::{self, Failure, Outcome};
+use crate::kms::Place;
+
+/// Whose signature is asked for.
+pub(crate) enum Wanted {
+    /// Any of these public keys.
+    Keys(Vec<Place>),
+    /// A certificate for this identity.
+    Identity(Identity),
+}
+
+/// The same, with keys and trust root read.
+pub(crate) struct Ready {
+    who: Vec<Who>,
+    against: verify::Against,
+    /// What the keys are called.
+    places: Vec<(KeyId, Place)>,
+}
+
+impl Wanted {
+    /// Reads keys and trust root; with keys, the root only says when.
+    pub(crate) fn read(self, trusted_root: Option<&Path>, now: Timestamp) -> Outcome<Ready> {
+        let root = root(trusted_root)?;
+        let mut ready = Ready {
+            who: Vec::new(),
+            against: verify::Against {
+                keys: Vec::new(),
+                roots: vec![Arc::clone(&root)],
+                now,
+            },
+            places: Vec::new(),
+        };
+        match self {
+            Self::Keys(places) => {
+                for place in places {
+                    let key = place.public()?;
+                    ready.who.push(Who::Key(key.id().clone()));
+                    ready.places.push((key.id().clone(), place));
+                    ready.against.keys.push(key);
+                }
+            }
+            Self::Identity(identity) => {
+                root.check(now)?;
+                ready.who.push(Who::Identities {
+                    identities: vec![identity],
+                    root: root.id().clone(),
+                });
+            }
+        }
+        Ok(ready)
+    }
+}
+
+fn root(trusted_root: Option<&Path>) -> Outcome<Arc<Root>> {
+    let root = match super::root_text(trusted_root)? {
+        Some(text) => Root::from_text(&text),
+        None => Root::public(),
+    };
+    root.map_err(|finding| {
+        Failure::from(match trusted_root {
+            Some(path) => failure::in_file(finding, path),
+            None => finding,
+        })
+    })
+}
+
+impl Ready {
+    /// Who of them has signed what is pinned, or attested all of these kinds of it.
+    pub(super) fn of_digest(
+        &self,
+        kinds: &[PredicateType],
+        pinned: &PinnedReference,
+        signatures: &[RawSignature],
+    ) -> Result<Vec<Signer>, Findings> {
+        if kinds.is_empty() {
+            let accepted = verify::by(signatures, pinned, &self.who, &self.against)?;
+            let accepted = accepted.into_iter();
+            return Ok(accepted
+                .map(|one| Signer::found(self.name(&one), one))
+                .collect());
+        }
+        let attested = verify::attested(signatures, pinned, &self.who, kinds, &self.against)?;
+        let attested = attested.into_iter();
+        Ok(attested
+            .map(|one| Signer::attested(self.name(&one.accepted), one))
+            .collect())
+    }
+
+    /// Who of them has signed a file.
+    pub(crate) fn of_file(
+        &self,
+        bundle: Vec<u8>,
+        content: &Content<'_>,
+    ) -> Result<Signer, Finding> {
+        let accepted = verify::blob(bundle, content, &self.who, &self.against)?;
+        Ok(Signer::found(self.name(&accepted), accepted))
+    }
+
+    /// Where the key is, or the identity's issuer.
+    fn name(&self, accepted: &Accepted) -> String {
+        match &accepted.signer {
+            policy::Signer::Identity { name, .. } => name.issuer.clone(),
+            policy::Signer::Key(id) => {
+                let mut places = self.places.iter();
+                let place = places.find(|(key, _)| key == id);
+                place
+                    .map(|(_, place)| place.to_string())
+                    .unwrap_or_default()
+            }
+        }
+    }
+}
