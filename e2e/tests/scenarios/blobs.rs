@@ -1,6 +1,7 @@
 //! Files and the bundle of their signature: ours, which real cosign 3 verifies, and what it made, which we verify; by key and by certificate.
 //! Not here: bundles in registries (signing, cosign, keyless).
 
+use e2e::command::Command;
 use e2e::sigstore::{PERSON_ISSUER, WORKFLOW, WORKFLOW_ISSUER, workflow};
 use e2e::{Output, Tool, Workbench};
 use serde_json::Value;
@@ -174,4 +175,59 @@ async fn files_are_signed_by_certificate_and_cosign_verifies_them() {
         who(WORKFLOW_ISSUER)
     );
     scene.cosign(&verify).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_openssl_come_in_and_go_out() {
+    let scene = Scene::new().await;
+    let openssl = async |arguments: &str| {
+        let program = scene.bench.clean(Command::new("openssl"));
+        let output = program.args(arguments.split(' ')).output().await.unwrap();
+        output.success().unwrap()
+    };
+    for (name, make) in [
+        (
+            "pkcs8",
+            "genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out pkcs8.pem",
+        ),
+        ("sec1", "ecparam -name prime256v1 -genkey -out sec1.pem"),
+        ("ed25519", "genpkey -algorithm ed25519 -out ed25519.pem"),
+    ] {
+        openssl(make).await;
+        let import = format!("keys import --key {name}.pem --output-key-prefix {name}");
+        scene.ours(&import).await.success().unwrap();
+        openssl(&format!("pkey -in {name}.pem -pubout -out {name}.expected")).await;
+        let read = |file: String| fs_err::read_to_string(scene.bench.folder().join(file)).unwrap();
+        assert_eq!(
+            read(format!("{name}.pub")),
+            read(format!("{name}.expected"))
+        );
+        // cosign opens what came in.
+        scene
+            .cosign(&format!(
+                "sign-blob --key {name}.key --bundle {name}.json --use-signing-config=false --tlog-upload=false -y {FILE}"
+            ))
+            .await;
+        let verify = format!("verify {FILE} --bundle {name}.json --key {name}.pub");
+        scene.ours(&verify).await.success().unwrap();
+
+        let export =
+            format!("keys export --key {name}.key --unencrypted-private-key -o {name}.out");
+        scene.ours(&export).await.success().unwrap();
+        let public = openssl(&format!("pkey -in {name}.out -pubout")).await;
+        assert_eq!(public.trim(), read(format!("{name}.pub")).trim());
+    }
+    for (make, why) in [
+        ("ecparam -name secp384r1 -genkey -out other.pem", "P-256"),
+        ("genpkey -algorithm RSA -out other.pem", "RSA"),
+        (
+            "pkcs8 -topk8 -in pkcs8.pem -passout pass:x -out other.pem",
+            "openssl pkey",
+        ),
+    ] {
+        openssl(make).await;
+        let import = "keys import --key other.pem --output-key-prefix other";
+        let refused = scene.ours(import).await.failure(1).unwrap();
+        assert!(refused.contains(why), "{make}: {refused}");
+    }
 }

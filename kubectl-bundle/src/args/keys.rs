@@ -19,6 +19,10 @@ pub(crate) enum KeysVerb {
     Generate(Generate),
     /// Print the public half of a private key
     Public(PublicHalf),
+    /// Make a key pair out of another program's private key
+    Import(Import),
+    /// Write a private key for another program, not encrypted
+    Export(Export),
 }
 
 /// Make a key pair: PREFIX.key (private, encrypted under a password, mode 0600) and PREFIX.pub.
@@ -57,6 +61,49 @@ pub(crate) struct PublicHalf {
     /// The private key: a file, or NAME://RESOURCE for a key that the program sigstore-kms-NAME on PATH holds
     #[arg(long, value_name = "KEY")]
     pub(crate) key: std::path::PathBuf,
+    /// Read the key's password from the first line of standard input
+    #[arg(long)]
+    pub(crate) password_stdin: bool,
+}
+
+/// Make a key pair out of a private key as OpenSSL and others write it: PREFIX.key (encrypted under a password, mode 0600) and PREFIX.pub.
+///
+/// The key is ECDSA P-256 or Ed25519, as PKCS#8 or (P-256) SEC 1 have it, and not encrypted. The new password comes from where that of
+/// `keys generate` does. Files that exist are never overwritten.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl bundle keys import --key release.pem --output-key-prefix release
+
+  # One that is encrypted, without writing it to a file on the way
+  openssl pkey -in release.pem | kubectl bundle keys import --key - --output-key-prefix release")]
+pub(crate) struct Import {
+    /// The private key: a file of PEM text, or - for standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: std::path::PathBuf,
+    /// Path of the new files, without their endings
+    #[arg(long, value_name = "PREFIX", default_value = "bundle")]
+    pub(crate) output_key_prefix: std::path::PathBuf,
+    /// Read the new password from the first line of standard input
+    #[arg(long)]
+    pub(crate) password_stdin: bool,
+}
+
+/// Write a private key as PKCS#8 that is not encrypted, into a new file of mode 0600, for programs that cannot read cosign's files.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl bundle keys export --key release.key --unencrypted-private-key --output release.pem")]
+pub(crate) struct Export {
+    /// The private key, as `keys generate` or cosign made it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: std::path::PathBuf,
+    /// Yes: whoever can read the new file can sign with the key
+    #[arg(long, required = true)]
+    pub(crate) unencrypted_private_key: bool,
+    /// The new file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: std::path::PathBuf,
     /// Read the key's password from the first line of standard input
     #[arg(long)]
     pub(crate) password_stdin: bool,

@@ -32,7 +32,7 @@ pub(crate) use get::{Get, Status};
 pub(crate) use global::{Color, DryRun, Global, Kube, Registry};
 pub(crate) use init::Init;
 pub(crate) use inspect::Inspect;
-pub(crate) use keys::{Generate, KeyType, Keys, KeysVerb, PublicHalf};
+pub(crate) use keys::{Export, Generate, Import, KeyType, Keys, KeysVerb, PublicHalf};
 pub(crate) use output::{Data, Object, Wide};
 pub(crate) use push::Push;
 pub(crate) use shipping::{Along, Copy, Load, Pull, Save};

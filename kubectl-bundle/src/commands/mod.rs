@@ -39,6 +39,10 @@ pub(crate) enum Command {
     KeysGenerate(keys::generate::Generate),
     /// `keys public`
     KeysPublic(keys::public::Public),
+    /// `keys import`
+    KeysImport(keys::import::Import),
+    /// `keys export`
+    KeysExport(keys::export::Export),
     /// `build`
     Build(build::Build),
     /// `init`
@@ -93,6 +97,8 @@ impl Command {
         match self {
             Self::KeysGenerate(command) => command.run(ui),
             Self::KeysPublic(command) => command.run(ui),
+            Self::KeysImport(command) => command.run(ui),
+            Self::KeysExport(command) => command.run(ui),
             Self::Build(command) => in_runtime(command.run(ui)),
             Self::Init(command) => command.run(ui),
             Self::Push(command) => in_runtime(interruptible(command.run(ui))),

@@ -40,6 +40,12 @@ pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command>
         Verb::Keys(Keys {
             verb: KeysVerb::Public(args),
         }) => Command::KeysPublic(signing::public(args, environment)?),
+        Verb::Keys(Keys {
+            verb: KeysVerb::Import(args),
+        }) => Command::KeysImport(signing::import(args, environment)?),
+        Verb::Keys(Keys {
+            verb: KeysVerb::Export(args),
+        }) => Command::KeysExport(signing::export(args, environment)),
         Verb::Sign(args) => signing::sign(args, environment)?,
         Verb::Attest(args) => Command::Attest(signing::attest(args, environment)?),
         Verb::Verify(args) => trust::verify(args, environment)?,

@@ -41,6 +41,36 @@ pub(super) fn public(
     })
 }
 
+pub(super) fn import(
+    args: args::Import,
+    environment: &Environment,
+) -> Outcome<keys::import::Import> {
+    if args.password_stdin && args.key == Path::new("-") {
+        let why = "standard input cannot be the key and its new password at once";
+        return Err(unusable("--key", why).into());
+    }
+    Ok(keys::import::Import {
+        key: args.key,
+        prefix: args.output_key_prefix,
+        password: environment.password_source(args.password_stdin),
+    })
+}
+
+/// That it is asked for by the long flag, clap has seen to.
+pub(super) fn export(args: args::Export, environment: &Environment) -> keys::export::Export {
+    let args::Export {
+        key,
+        unencrypted_private_key: _,
+        output,
+        password_stdin,
+    } = args;
+    keys::export::Export {
+        key,
+        password: environment.password_source(password_stdin),
+        output,
+    }
+}
+
 pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<Command> {
     if let Some(bundle) = args.bundle {
         let registry = registry::settings(args.registry, environment)?;

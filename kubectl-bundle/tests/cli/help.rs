@@ -136,7 +136,7 @@ fn wrong_use_is_2() {
     error: the following required arguments were not provided:
       <--key <KEY>|--policy <FILE>|--certificate-identity <IDENTITY>|--certificate-identity-regexp <REGEXP>>
 
-    Usage: kubectl bundle verify <--key <KEY>|--policy <FILE>|--certificate-identity <IDENTITY>|--certificate-identity-regexp <REGEXP>> <REF>
+    Usage: kubectl bundle verify <--key <KEY>|--policy <FILE>|--certificate-identity <IDENTITY>|--certificate-identity-regexp <REGEXP>> <REF|FILE>
 
     For more information, try '--help'.
     ");

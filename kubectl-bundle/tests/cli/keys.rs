@@ -67,3 +67,49 @@ fn a_place_that_is_not_there_is_named() {
       hint: nothing was left behind; choose a place that exists, may be written to, and holds no such file yet
     ");
 }
+
+#[test]
+fn a_key_goes_out_and_comes_in_again() {
+    let context = Context::new().with("BUNDLE_PASSWORD", "secret");
+    context.stdout(&["keys", "generate", "--output-key-prefix", "release"]);
+    let export = [
+        "keys",
+        "export",
+        "--key",
+        "release.key",
+        "--output",
+        "release.pem",
+    ];
+    let refused = context.run(&export);
+    assert!(
+        refused.contains("exit code: 2") && refused.contains("--unencrypted-private-key"),
+        "{refused}"
+    );
+    let export = [&export[..], &["--unencrypted-private-key"]].concat();
+    context.stdout(&export);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let metadata = std::fs::metadata(context.path().join("release.pem")).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    }
+    let refused = context.run(&export);
+    assert!(refused.contains("BUNDLE-USAGE-003"), "{refused}");
+    kb_snapshot!(context, ["keys", "import", "--key", "release.pem", "--output-key-prefix", "again"], @r"
+    exit code: 0
+    ----- stdout -----
+    ----- stderr -----
+    private key written to again.key
+    public key written to again.pub
+    ");
+    let read = |file: &str| std::fs::read_to_string(context.path().join(file)).unwrap();
+    assert_eq!(read("release.pub"), read("again.pub"));
+    kb_snapshot!(context, ["keys", "import", "--key", "release.key", "--output-key-prefix", "third"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: release.key: the private key cannot be read: it is encrypted as cosign does already, so that there is nothing to import [BUNDLE-TRUST-008]
+      hint: use it as it is: kubectl bundle sign --key FILE
+    ");
+    assert!(!context.path().join("third.key").exists());
+}

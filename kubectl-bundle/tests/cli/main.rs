@@ -9,6 +9,7 @@
 mod context;
 
 mod attest;
+mod blobs;
 mod bundles;
 mod cluster;
 mod help;

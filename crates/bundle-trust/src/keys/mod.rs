@@ -2,11 +2,13 @@
 //! Not here: prompts for passwords and files (kubectl-bundle).
 
 mod encrypted;
+mod plain;
 mod private;
 mod public;
 #[cfg(test)]
 mod tests;
 
+pub use plain::{export, import};
 pub(crate) use private::pem_text;
 pub use private::{KeyKind, KeyPairFiles, Password, PrivateKey, generate, load_private};
 pub use public::PublicKey;

@@ -56,7 +56,7 @@ impl fmt::Debug for KeyPairFiles {
     }
 }
 
-enum Pair {
+pub(super) enum Pair {
     EcdsaP256(EcdsaKeyPair),
     Ed25519(Ed25519KeyPair),
 }
@@ -111,7 +111,11 @@ impl PrivateKey {
         Self::ephemeral(kind).unwrap()
     }
 
-    fn new(pair: Pair) -> Result<Self, Finding> {
+    pub(super) fn pair(&self) -> &Pair {
+        &self.pair
+    }
+
+    pub(super) fn new(pair: Pair) -> Result<Self, Finding> {
         let der = match &pair {
             Pair::EcdsaP256(pair) => pair.public_key().as_der(),
             Pair::Ed25519(pair) => pair.public_key().as_der(),
@@ -136,9 +140,13 @@ fn new_pair(kind: KeyKind) -> Result<Pair, Finding> {
 
 /// Makes a new pair and encrypts its private half with `password`. Takes about a tenth of a second and 64 MiB, which is what protects the password.
 pub fn generate(kind: KeyKind, password: &Password) -> Result<KeyPairFiles, Finding> {
-    let pair = new_pair(kind)?;
+    sealed(PrivateKey::ephemeral(kind)?, password)
+}
+
+/// The pair as cosign keeps it.
+pub(super) fn sealed(key: PrivateKey, password: &Password) -> Result<KeyPairFiles, Finding> {
+    let PrivateKey { pair, public } = key;
     let pkcs8 = pkcs8_of(&pair)?;
-    let public = PrivateKey::new(pair)?.public;
     let sealed = encrypted::seal(pkcs8.as_ref(), password)
         .ok_or_else(|| failed("the key could not be encrypted"))?;
     Ok(KeyPairFiles {
@@ -148,7 +156,7 @@ pub fn generate(kind: KeyKind, password: &Password) -> Result<KeyPairFiles, Find
     })
 }
 
-fn pkcs8_of(pair: &Pair) -> Result<aws_lc_rs::pkcs8::Document, Finding> {
+pub(super) fn pkcs8_of(pair: &Pair) -> Result<aws_lc_rs::pkcs8::Document, Finding> {
     let written = match pair {
         Pair::EcdsaP256(pair) => pair.to_pkcs8v1(),
         Pair::Ed25519(pair) => pair.to_pkcs8v1(),
@@ -178,12 +186,12 @@ pub fn load_private(pem: &str, password: &Password) -> Result<PrivateKey, Findin
         }
         "PRIVATE KEY" | "EC PRIVATE KEY" | "RSA PRIVATE KEY" => {
             return Err(unreadable("it is a private key that is not encrypted")
-                .hint("encrypt it: cosign import-key-pair --key FILE"));
+                .hint("encrypt it: kubectl bundle keys import --key FILE"));
         }
         "ENCRYPTED PRIVATE KEY" => {
             return Err(
                 unreadable("it is encrypted as PKCS#8, not as cosign encrypts it")
-                    .hint("convert it: cosign import-key-pair --key FILE"),
+                    .hint("convert it: openssl pkey -in FILE | kubectl bundle keys import --key -"),
             );
         }
         tag => {
@@ -204,7 +212,7 @@ pub fn load_private(pem: &str, password: &Password) -> Result<PrivateKey, Findin
     PrivateKey::new(read_pkcs8(&pkcs8)?)
 }
 
-fn read_pkcs8(der: &[u8]) -> Result<Pair, Finding> {
+pub(super) fn read_pkcs8(der: &[u8]) -> Result<Pair, Finding> {
     let damaged = |_| unreadable("the key inside is damaged");
     if names(der, P256) {
         return EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, der)
@@ -239,7 +247,7 @@ pub(crate) fn pem_text(tag: &str, contents: &[u8]) -> String {
     )
 }
 
-fn unreadable(why: &str) -> Finding {
+pub(super) fn unreadable(why: &str) -> Finding {
     Finding::error(
         codes::trust::KEY_UNREADABLE,
         format!("the private key cannot be read: {why}"),
@@ -247,6 +255,6 @@ fn unreadable(why: &str) -> Finding {
     .hint("a private key is PEM text that begins -----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----; `kubectl bundle keys generate` makes a pair")
 }
 
-fn failed(why: &str) -> Finding {
+pub(super) fn failed(why: &str) -> Finding {
     Finding::error(codes::trust::SIGNING_FAILED, why)
 }

@@ -160,3 +160,6 @@ pub(super) fn check(
 fn other_algorithm(algorithm: &str) -> Rejection {
     Rejection::OtherDigest(format!("of algorithm {algorithm}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 use std::collections::BTreeMap;
 
+use sha2::{Digest as _, Sha256};
+
 use super::*;
 use crate::{
     keys::{KeyKind, PrivateKey},

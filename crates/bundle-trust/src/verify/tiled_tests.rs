@@ -4,6 +4,8 @@
 use bundle_core::policy::{Fault, TimeSource};
 use serde_json::{Value, json};
 
+use sha2::{Digest as _, Sha256};
+
 use super::*;
 use crate::sign;
 

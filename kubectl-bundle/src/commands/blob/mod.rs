@@ -40,8 +40,7 @@ impl Hashed {
         // Looked at before it is opened: opening a pipe would wait for somebody to write.
         let named = fs_err::metadata(path).map_err(unreadable)?;
         if !named.is_file() {
-            let hint =
-                "with --bundle, one file is meant, such as what `save` or `push --output` wrote";
+            let hint = "with --bundle, one file is meant, such as what `save` wrote";
             return Err(refused("this is no file, but a folder, a pipe or a device", hint).into());
         }
         let mut file = fs_err::File::open(path).map_err(unreadable)?;

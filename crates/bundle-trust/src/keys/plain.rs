@@ -1,0 +1,143 @@
+//! Private keys that are not encrypted, as other programs write them: taken in, and given out where somebody insists.
+//! Not here: cosign's encrypted files (private, encrypted).
+
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+use bundle_core::diagnostic::{Finding, codes};
+use pem::Pem;
+use zeroize::Zeroizing;
+
+use super::private::{
+    KeyPairFiles, Pair, Password, PrivateKey, pem_text, pkcs8_of, read_pkcs8, sealed, unreadable,
+};
+use super::{LONGEST_FILE, load_private};
+
+const PKCS8: &str = "PRIVATE KEY";
+const SEC1: &str = "EC PRIVATE KEY";
+/// What OpenSSL writes before [`SEC1`], and what stands in that as well.
+const SEC1_PARAMETERS: &str = "EC PARAMETERS";
+/// As much as a key is tried out on.
+const TRIAL: &[u8] = b"trial";
+
+/// Reads a private key as PKCS#8 or SEC 1 have it, and encrypts it with `password` as cosign does.
+pub fn import(text: &str, password: &Password) -> Result<KeyPairFiles, Finding> {
+    let key = PrivateKey::new(read(text)?)?;
+    // Of a key with somebody else's public half, nothing would verify.
+    let holds = |signature: Vec<u8>| key.public().verifies(TRIAL, &signature);
+    if !key.sign(TRIAL).is_some_and(holds) {
+        return Err(unreadable(
+            "its private and its public half do not belong together",
+        ));
+    }
+    sealed(key, password)
+}
+
+/// The private key in cosign's encrypted file, as PKCS#8, which anybody can read.
+pub fn export(text: &str, password: &Password) -> Result<Zeroizing<String>, Finding> {
+    let key = load_private(text, password)?;
+    let der = pkcs8_of(key.pair())?;
+    Ok(Zeroizing::new(pem_text(PKCS8, der.as_ref())))
+}
+
+fn read(text: &str) -> Result<Pair, Finding> {
+    if text.len() > LONGEST_FILE {
+        return Err(unreadable("it is longer than 64 KiB"));
+    }
+    let blocks = pem::parse_many(text).map_err(|_| unreadable("its PEM form is damaged"))?;
+    let mut blocks = blocks
+        .into_iter()
+        .filter(|block| block.tag() != SEC1_PARAMETERS);
+    let (Some(block), None) = (blocks.next(), blocks.next()) else {
+        return Err(unreadable("it is not PEM text of exactly one key"));
+    };
+    if block.headers().iter().next().is_some() {
+        return Err(encrypted("in OpenSSL's old way"));
+    }
+    let tag = block.tag().to_owned();
+    let der = Zeroizing::new(Pem::into_contents(block));
+    match tag.as_str() {
+        PKCS8 => read_pkcs8(&der),
+        SEC1 => EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_ASN1_SIGNING, &der)
+            .map(Pair::EcdsaP256)
+            .map_err(|_| {
+                Finding::error(
+                    codes::trust::KEY_UNSUPPORTED,
+                    "the private key is not supported: it is an elliptic curve key of another curve than P-256, or damaged",
+                )
+                .hint("generate an ECDSA P-256 or Ed25519 key: kubectl bundle keys generate")
+            }),
+        "ENCRYPTED PRIVATE KEY" => Err(encrypted("as PKCS#8 has it")),
+        "ENCRYPTED SIGSTORE PRIVATE KEY" | "ENCRYPTED COSIGN PRIVATE KEY" => Err(unreadable(
+            "it is encrypted as cosign does already, so that there is nothing to import",
+        )
+        .hint("use it as it is: kubectl bundle sign --key FILE")),
+        "RSA PRIVATE KEY" | "DSA PRIVATE KEY" => Err(Finding::error(
+            codes::trust::KEY_UNSUPPORTED,
+            "the private key is not supported: signing keys are ECDSA P-256 or Ed25519",
+        )
+        .hint("generate one: kubectl bundle keys generate")),
+        _ => Err(unreadable("it is PEM text of something else than a private key")),
+    }
+}
+
+fn encrypted(how: &str) -> Finding {
+    unreadable(&format!(
+        "it is encrypted {how}, and not as cosign encrypts it"
+    ))
+    .hint("decrypt it on the way: openssl pkey -in FILE | kubectl bundle keys import --key -")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{KeyKind, generate};
+    use super::*;
+
+    fn password(text: &str) -> Password {
+        Zeroizing::new(text.to_owned())
+    }
+
+    fn refusal(text: &str) -> String {
+        let finding = import(text, &password("x")).unwrap_err();
+        format!("{} {} {:?}", finding.code.id, finding.message, finding.hint)
+    }
+
+    #[test]
+    fn what_is_given_out_can_be_taken_in_again() {
+        for kind in [KeyKind::EcdsaP256, KeyKind::Ed25519] {
+            let pair = generate(kind, &password("one")).unwrap();
+            let plain = export(&pair.private_pem, &password("one")).unwrap();
+            assert!(plain.starts_with("-----BEGIN PRIVATE KEY-----\n"));
+            let again = import(&plain, &password("two")).unwrap();
+            assert_eq!(again.public, pair.public);
+            assert!(!again.private_pem.contains("BEGIN PRIVATE KEY"));
+            let opened = load_private(&again.private_pem, &password("two")).unwrap();
+            assert_eq!(*opened.public(), pair.public);
+            assert!(export(&pair.private_pem, &password("two")).is_err());
+        }
+    }
+
+    #[test]
+    fn what_is_no_plain_key_of_ours_is_refused_in_its_own_words() {
+        let pair = generate(KeyKind::EcdsaP256, &password("one")).unwrap();
+        let plain = export(&pair.private_pem, &password("one")).unwrap();
+        let block = |tag: &str| pem_text(tag, b"\x30\x03\x02\x01\x00");
+        let old = format!(
+            "-----BEGIN {SEC1}-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END {SEC1}-----\n"
+        );
+        for (text, why) in [
+            (pair.private_pem.to_string(), "nothing to import"),
+            (pair.public_pem.clone(), "something else than a private key"),
+            (format!("{}{}", *plain, *plain), "exactly one key"),
+            (String::new(), "exactly one key"),
+            ("x".repeat(70_000), "longer than 64 KiB"),
+            (block("ENCRYPTED PRIVATE KEY"), "openssl pkey"),
+            (old, "OpenSSL's old way"),
+            (block("RSA PRIVATE KEY"), "BUNDLE-TRUST-009"),
+            (block(SEC1), "BUNDLE-TRUST-009"),
+            (block(PKCS8), "not known"),
+            (plain.replace("MIG", "MIH"), "BUNDLE-TRUST-008"),
+        ] {
+            let said = refusal(&text);
+            assert!(said.contains(why), "{why}: {said}");
+        }
+    }
+}

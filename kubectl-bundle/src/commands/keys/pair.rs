@@ -1,0 +1,59 @@
+//! The two files of a key pair: both that did not exist before, or none.
+//! Not here: the keys themselves (bundle-trust).
+
+use std::path::{Path, PathBuf};
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_trust::keys::KeyPairFiles;
+
+use crate::failure::Outcome;
+use crate::files;
+use crate::ui::Ui;
+
+/// Where a pair goes.
+pub(super) struct Files {
+    private: PathBuf,
+    public: PathBuf,
+}
+
+impl Files {
+    /// `PREFIX.key` and `PREFIX.pub`, which must not exist. Asked before a password is; writing checks again.
+    pub(super) fn new(prefix: &Path) -> Outcome<Self> {
+        let files = Self {
+            private: with_ending(prefix, ".key"),
+            public: with_ending(prefix, ".pub"),
+        };
+        for path in [&files.private, &files.public] {
+            if fs_err::symlink_metadata(path).is_ok() {
+                return Err(exists(path).into());
+            }
+        }
+        Ok(files)
+    }
+
+    /// Writes both.
+    pub(super) fn write(&self, ui: &mut Ui, pair: &KeyPairFiles) -> Outcome {
+        let Self { private, public } = self;
+        files::create(private, pair.private_pem.as_bytes(), files::SECRET)?;
+        if let Err(failure) = files::create(public, pair.public_pem.as_bytes(), files::OPEN) {
+            // Half a pair is of no use; an error here adds nothing to the first one.
+            let _ = fs_err::remove_file(private);
+            return Err(failure);
+        }
+        ui.note(format!("private key written to {}", private.display()));
+        ui.note(format!("public key written to {}", public.display()));
+        Ok(())
+    }
+}
+
+fn exists(path: &Path) -> Finding {
+    Finding::error(codes::usage::FILE_UNWRITABLE, "the file exists already")
+        .in_file(path.display().to_string())
+        .hint("keys are never overwritten: choose another --output-key-prefix, or move the old pair away")
+}
+
+fn with_ending(prefix: &Path, ending: &str) -> PathBuf {
+    let mut name = prefix.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}

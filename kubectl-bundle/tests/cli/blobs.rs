@@ -1,0 +1,99 @@
+//! Files that are signed where they lie: what is refused, and that nothing is left behind.
+
+use crate::context::Context;
+use crate::kb_snapshot;
+
+#[test]
+fn what_is_no_file_to_sign_is_refused() {
+    let context = Context::new().with("BUNDLE_PASSWORD", "secret");
+    context.stdout(&["keys", "generate", "--output-key-prefix", "release"]);
+    context.write("empty", "");
+    context.write("web.tar", "content");
+    std::fs::create_dir(context.path().join("folder")).unwrap();
+    kb_snapshot!(context, ["sign", "missing", "--bundle", "b.json", "--key", "release.key"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: missing: the file cannot be read [BUNDLE-USAGE-002]
+      caused by: no such file or folder
+      hint: check the path and its permissions
+    ");
+    kb_snapshot!(context, ["sign", "folder", "--bundle", "b.json", "--key", "release.key"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: folder: this is no file, but a folder, a pipe or a device [BUNDLE-USAGE-002]
+      hint: with --bundle, one file is meant, such as what `save` wrote
+    ");
+    kb_snapshot!(context, ["sign", "empty", "--bundle", "b.json", "--key", "release.key"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: empty: the file is empty [BUNDLE-USAGE-002]
+      hint: is this the file that you meant?
+    ");
+    kb_snapshot!(context, ["sign", "web.tar", "--key", "release.key"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: `web.tar` is not a reference: it names no registry [BUNDLE-REFERENCE-001]
+      hint: this is a file: to mean it, say where its signature is: --bundle web.tar.sigstore.json
+    ");
+    assert!(!context.path().join("b.json").exists());
+    kb_snapshot!(context, ["sign", "web.tar", "--bundle", "release.pub", "--key", "release.key"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: release.pub: the file exists already [BUNDLE-USAGE-003]
+      hint: nothing was signed; --force overwrites it
+    ");
+}
+
+#[test]
+fn a_file_is_verified_by_what_was_signed() {
+    let context = Context::new().with("BUNDLE_PASSWORD", "secret");
+    context.stdout(&["keys", "generate", "--output-key-prefix", "release"]);
+    context.write("web.tar", "content");
+    let signed = context.stdout(&[
+        "sign",
+        "web.tar",
+        "--bundle",
+        "b.json",
+        "--key",
+        "release.key",
+    ]);
+    assert_eq!(signed.trim(), "b.json");
+    context.stdout(&[
+        "verify",
+        "web.tar",
+        "--bundle",
+        "b.json",
+        "--key",
+        "release.pub",
+    ]);
+    context.write("web.tar", "changed");
+    let refused = context.run(&[
+        "verify",
+        "web.tar",
+        "--bundle",
+        "b.json",
+        "--key",
+        "release.pub",
+    ]);
+    assert!(
+        refused.contains("exit code: 3") && refused.contains("for another digest"),
+        "{refused}"
+    );
+    for damaged in ["", "{}", "[", "null"] {
+        context.write("b.json", damaged);
+        let refused = context.run(&[
+            "verify",
+            "web.tar",
+            "--bundle",
+            "b.json",
+            "--key",
+            "release.pub",
+        ]);
+        assert!(refused.contains("BUNDLE-TRUST-002"), "{damaged}: {refused}");
+    }
+}
