@@ -7,6 +7,7 @@ mod blobs;
 mod checks;
 mod conformance;
 mod cosign;
+mod forged;
 mod formats;
 mod guest;
 mod harness;

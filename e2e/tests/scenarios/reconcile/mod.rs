@@ -7,6 +7,7 @@ use e2e::{Cluster, WebhookOptions, wait};
 use serde_json::{Value, json};
 
 mod life;
+mod older;
 mod others;
 mod rights;
 mod source;

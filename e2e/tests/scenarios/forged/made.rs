@@ -1,0 +1,317 @@
+//! Forgeries, made of good bundles: each is wrong in one thing, and has words for it.
+//! Not here: putting them anywhere.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bundle_trust::keys::PrivateKey;
+use serde_json::{Value, json};
+
+const PAYLOAD: &str = "/dsseEnvelope/payload";
+const ENTRY: &str = "/verificationMaterial/tlogEntries/0";
+
+/// One forgery: what is put beside the content, and the words of the refusal.
+pub(super) struct Forgery {
+    pub(super) name: &'static str,
+    pub(super) bundle: Vec<u8>,
+    pub(super) told: &'static str,
+}
+
+fn altered(good: &Value, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let mut bundle = good.clone();
+    change(&mut bundle);
+    bundle.to_string().into_bytes()
+}
+
+fn at<'a>(bundle: &'a mut Value, pointer: &str) -> &'a mut Value {
+    bundle.pointer_mut(pointer).unwrap()
+}
+
+/// One bit in the middle of base64 text.
+fn flip(value: &mut Value) {
+    let mut bytes = STANDARD.decode(value.as_str().unwrap()).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    *value = json!(STANDARD.encode(bytes));
+}
+
+/// JSON inside of base64 text.
+fn inside(value: &mut Value, change: impl FnOnce(&mut Value)) {
+    let bytes = STANDARD.decode(value.as_str().unwrap()).unwrap();
+    let mut inner: Value = serde_json::from_slice(&bytes).unwrap();
+    change(&mut inner);
+    *value = json!(STANDARD.encode(inner.to_string()));
+}
+
+/// What is altered of any bundle, whoever signed it. `told` is what a signature that does not fit is called, and `flipped` one that is damaged.
+fn of_any(good: &Value, told: &'static str, flipped: &'static str) -> Vec<Forgery> {
+    let forgery = |name, told, bundle| Forgery { name, bundle, told };
+    vec![
+        forgery(
+            "digest",
+            told,
+            altered(good, |b| {
+                inside(at(b, PAYLOAD), |s| {
+                    s["subject"][0]["digest"]["sha256"] = json!("0".repeat(64));
+                });
+            }),
+        ),
+        forgery(
+            "version",
+            told,
+            altered(good, |b| {
+                inside(at(b, PAYLOAD), |s| {
+                    s["subject"][0]["annotations"] = json!({ "version": "9.9.9" });
+                });
+            }),
+        ),
+        forgery(
+            "predicate",
+            told,
+            altered(good, |b| {
+                inside(at(b, PAYLOAD), |s| {
+                    s["predicateType"] = json!("https://slsa.dev/provenance/v1");
+                });
+            }),
+        ),
+        forgery(
+            "signature",
+            flipped,
+            altered(good, |b| {
+                flip(at(b, "/dsseEnvelope/signatures/0/sig"));
+            }),
+        ),
+        forgery(
+            "payload-type",
+            "over a payload of another type",
+            altered(good, |b| {
+                *at(b, "/dsseEnvelope/payloadType") = json!("application/json");
+            }),
+        ),
+        forgery(
+            "media-type",
+            "of a form that is not known",
+            altered(good, |b| {
+                b["mediaType"] = json!("application/vnd.dev.sigstore.bundle.v9+json");
+            }),
+        ),
+        forgery(
+            "two-contents",
+            "both a DSSE envelope and a message signature",
+            altered(good, |b| {
+                b["messageSignature"] = json!({ "signature": "AAAA" });
+            }),
+        ),
+        forgery("twice", "a key stands twice", {
+            let text = good.to_string();
+            text.replacen("\"sig\":", "\"sig\":\"AAAA\",\"sig\":", 1)
+                .into_bytes()
+        }),
+        forgery("cut", "not the JSON of a bundle", {
+            let text = good.to_string();
+            text.as_bytes()[..text.len() / 2].to_vec()
+        }),
+    ]
+}
+
+/// What becomes of a bundle with a key, and what its owner could be made to sign.
+pub(super) fn by_key(
+    good: &Value,
+    other: &Value,
+    elsewhere: &Value,
+    key: &PrivateKey,
+) -> Vec<Forgery> {
+    let hint = "/verificationMaterial/publicKey/hint";
+    let forgery = |name, told, bundle| Forgery { name, bundle, told };
+    let payload = good.pointer(PAYLOAD).unwrap().as_str().unwrap();
+    let statement: Value = serde_json::from_slice(&STANDARD.decode(payload).unwrap()).unwrap();
+    // What the right signer could be made to sign, and must not count all the same.
+    let said = |change: &dyn Fn(&mut Value)| {
+        let mut statement = statement.clone();
+        change(&mut statement);
+        bundle_trust::sign::bundle(key, statement.to_string().as_bytes()).unwrap()
+    };
+    let mut all = of_any(good, "does not verify with it", "does not verify with it");
+    all.extend([
+        forgery(
+            "other-key",
+            "by another key",
+            other.to_string().into_bytes(),
+        ),
+        forgery(
+            "hint",
+            "by another key",
+            altered(good, |b| *at(b, hint) = json!("AAAA")),
+        ),
+        forgery(
+            "borrowed-hint",
+            "does not verify with it",
+            altered(other, |b| {
+                *at(b, hint) = good.pointer(hint).unwrap().clone();
+            }),
+        ),
+        forgery(
+            "elsewhere",
+            "for another digest",
+            elsewhere.to_string().into_bytes(),
+        ),
+        forgery(
+            "extra",
+            "with 2 signatures in one envelope",
+            altered(good, |b| {
+                let more = at(b, "/dsseEnvelope/signatures/0").clone();
+                at(b, "/dsseEnvelope/signatures")
+                    .as_array_mut()
+                    .unwrap()
+                    .push(more);
+            }),
+        ),
+        forgery(
+            "attestation",
+            "says nothing about being signed",
+            said(&|s| {
+                s["predicateType"] = json!("https://slsa.dev/provenance/v1");
+            }),
+        ),
+        forgery(
+            "subjects",
+            "about 2 subjects",
+            said(&|s| {
+                let one = s["subject"][0].clone();
+                s["subject"] = json!([{ "digest": { "sha256": "0".repeat(64) } }, one]);
+            }),
+        ),
+        forgery(
+            "sha1",
+            "for another digest",
+            said(&|s| {
+                s["subject"][0]["digest"] = json!({ "sha1": "0".repeat(40) });
+            }),
+        ),
+        forgery(
+            "statement",
+            "with a statement of another type",
+            said(&|s| {
+                s["_type"] = json!("https://in-toto.io/Statement/v2");
+            }),
+        ),
+    ]);
+    all
+}
+
+/// What becomes of a bundle with a certificate.
+pub(super) fn by_certificate(good: &Value, other: &Value, elsewhere: &Value) -> Vec<Forgery> {
+    let forgery = |name, told, bundle| Forgery { name, bundle, told };
+    let entry = |path: &str| format!("{ENTRY}{path}");
+    let mut all = of_any(
+        good,
+        "does not verify with its certificate",
+        "a timestamp that does not hold",
+    );
+    all.extend([
+        forgery(
+            "other-name",
+            "by another identity",
+            other.to_string().into_bytes(),
+        ),
+        forgery(
+            "elsewhere",
+            "for another digest",
+            elsewhere.to_string().into_bytes(),
+        ),
+        forgery(
+            "extra",
+            "cannot be read",
+            altered(good, |b| {
+                let more = at(b, "/dsseEnvelope/signatures/0").clone();
+                at(b, "/dsseEnvelope/signatures")
+                    .as_array_mut()
+                    .unwrap()
+                    .push(more);
+            }),
+        ),
+        forgery(
+            "time",
+            "whose promise does not hold",
+            altered(good, |b| {
+                let time = at(b, &entry("/integratedTime"));
+                let was: i64 = time.as_str().unwrap().parse().unwrap();
+                *time = json!((was - 5).to_string());
+            }),
+        ),
+        forgery(
+            "promise",
+            "whose promise does not hold",
+            altered(good, |b| {
+                flip(at(b, &entry("/inclusionPromise/signedEntryTimestamp")));
+            }),
+        ),
+        forgery(
+            "root",
+            "checkpoint does not hold",
+            altered(good, |b| {
+                flip(at(b, &entry("/inclusionProof/rootHash")));
+            }),
+        ),
+        forgery(
+            "proof",
+            "whose proof does not hold",
+            altered(good, |b| {
+                *at(b, &entry("/inclusionProof/hashes")) = json!([STANDARD.encode([7; 32])]);
+            }),
+        ),
+        forgery(
+            "checkpoint",
+            "checkpoint does not hold",
+            altered(good, |b| {
+                let note = at(b, &entry("/inclusionProof/checkpoint/envelope"));
+                *note = json!(note.as_str().unwrap().replacen(" - ", " - 9", 1));
+            }),
+        ),
+        forgery(
+            "log",
+            "a log that is not trusted",
+            altered(good, |b| {
+                flip(at(b, &entry("/logId/keyId")));
+            }),
+        ),
+        forgery(
+            "no-entry",
+            "without an entry in a log",
+            altered(good, |b| {
+                *at(b, "/verificationMaterial/tlogEntries") = json!([]);
+            }),
+        ),
+        forgery(
+            "body",
+            "does not hold",
+            altered(good, |b| {
+                inside(at(b, &entry("/canonicalizedBody")), |body| {
+                    body["spec"]["payloadHash"]["value"] = json!("0".repeat(64));
+                });
+            }),
+        ),
+        forgery(
+            "certificate",
+            "certificate",
+            altered(good, |b| {
+                let theirs = other.pointer("/verificationMaterial/certificate").unwrap();
+                *at(b, "/verificationMaterial/certificate") = theirs.clone();
+            }),
+        ),
+        forgery(
+            "chain",
+            "certificate",
+            altered(good, |b| {
+                flip(at(b, "/verificationMaterial/certificate/rawBytes"));
+            }),
+        ),
+        forgery(
+            "key-beside",
+            "both a key and a certificate",
+            altered(good, |b| {
+                b["verificationMaterial"]["publicKey"] = json!({ "hint": "AAAA" });
+            }),
+        ),
+    ]);
+    all
+}
