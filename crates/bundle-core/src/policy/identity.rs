@@ -135,9 +135,32 @@ mod tests {
             &CI.replace("main", "m\u{430}in"),
             &CI.replace("main", "ma\u{0069}\u{0307}n"),
             &CI.replace("/web/", "%2Fweb/"),
+            // Zero width, another space, line ends, a NUL, an escape, the other direction, a full-width letter, a tag.
+            &CI.replace("main", "ma\u{200b}in"),
+            &CI.replace("main", "main\u{feff}"),
+            &format!("{CI}\u{a0}"),
+            &format!("{CI}\n"),
+            &format!("{CI}\r"),
+            &format!("{CI}\0"),
+            &format!(" {CI}"),
+            &format!("{CI}\u{202e}"),
+            &CI.replace("main", "\u{ff4d}ain"),
+            &CI.replace("@refs", "\u{e0040}@refs"),
+            &CI.replace("https", "HTTPS"),
+            &CI.replace("github.com", "github.com."),
+            &CI.replace("github.com", "github.com:443"),
             "",
         ] {
             assert!(!exact.matches(other), "{other}");
+        }
+        // Composed and decomposed are two texts, whichever of them the policy has.
+        for (one, other) in [
+            ("\u{e9}", "e\u{301}"),
+            ("\u{212b}", "\u{c5}"),
+            ("\u{fb01}", "fi"),
+        ] {
+            assert!(!Matcher::exact(one).unwrap().matches(other), "{one}");
+            assert!(!Matcher::exact(other).unwrap().matches(one), "{other}");
         }
         // Characters that mean something elsewhere mean themselves here.
         for wildcard in ["*@example.com", ".*", "?", "[a-z]@example.com", "%"] {
@@ -156,6 +179,10 @@ mod tests {
             "xhttps://github.com/example/web",
             "https://github.com/example/web\n",
             "https://github.com/example/web\nhttps://github.com/example/web",
+            "https://github.com/example/web\r",
+            "https://github.com/example/web\u{200b}",
+            "https://github.com/example/w\u{435}b",
+            "HTTPS://github.com/example/web",
         ] {
             assert!(!pattern.matches(other), "{other:?}");
         }
