@@ -13,6 +13,7 @@ mod guest;
 mod harness;
 mod images;
 mod keyless;
+mod login;
 mod page;
 mod plugins;
 mod pod;

@@ -28,7 +28,15 @@ write(folder, url, { ca, log, tsa });
 const json = (body, status = 200, headers = {}) => ({ status, type: 'application/json', body: JSON.stringify(body), headers });
 const bearer = (request) => (request.headers.authorization ?? '').replace(/^Bearer /, '');
 
+const page = (text) => ({ status: 200, type: 'text/html', body: `<!doctype html><p>${text}\n` });
+const form = (body) => new URLSearchParams(body.toString());
+const query = (request) => new URL(request.url, url).searchParams;
+
 const routes = {
+  'GET /login': (body, request) => ({ ...page('Go back.'), status: 302, headers: { location: oidc.login(query(request)) } }),
+  'POST /login/token': (body) => json(oidc.redeem(form(body))),
+  'POST /login/device': (body) => json(oidc.device(form(body))),
+  'GET /login/device/page': (body, request) => (oidc.visit(query(request)), page('Thank you.')),
   'GET /.well-known/openid-configuration': () => json(oidc.configuration),
   'GET /keys': () => json(oidc.keys),
   'POST /token': (body) => ({ status: 200, type: 'text/plain', body: oidc.mint(JSON.parse(body)) }),
@@ -77,7 +85,7 @@ async function answer(request) {
 
 createServer(async (request, response) => {
   const { status, type, body, headers } = await answer(request).catch((error) =>
-    json({ code: 400, message: String(error.message) }, 400),
+    json(error.answer ?? { code: 400, message: String(error.message) }, 400),
   );
   console.log(`${new Date().toISOString()} ${request.method} ${request.url} ${status}${status >= 400 ? ` ${body}` : ''}`);
   response.writeHead(status, { 'content-type': type, ...headers }).end(body);

@@ -83,7 +83,7 @@ pub(crate) struct Keyless {
     /// How to get a token: log in in a browser on this machine, or with a code on any device, or not at all
     #[arg(long, value_name = "FLOW", value_enum, conflicts_with = "key")]
     pub(crate) fulcio_auth_flow: Option<AuthFlow>,
-    /// Where to log in: an OpenID Connect issuer that the certificate authority knows [default: that of the public instance]
+    /// Where to log in: an OpenID Connect issuer that the certificate authority knows. Else it is that of the signing config, or of the public instance
     #[arg(long, value_name = "URL", conflicts_with = "key")]
     pub(crate) oidc_issuer: Option<String>,
     /// As which application; identity tokens have to be for it

@@ -4,23 +4,10 @@
 use super::{Environment, unusable};
 use crate::args::{AuthFlow, Keyless};
 use crate::failure::Outcome;
-use crate::sigstore::{Flow, Login, Opener, TokenSource};
-
-/// The issuer of the public Sigstore instance.
-const ISSUER: &str = "https://oauth2.sigstore.dev/auth";
+use crate::sigstore::{Flow, Opener, TokenSource};
 
 /// Where the token comes from. Nobody is asked to log in who did not say so, or is not there.
 pub(super) fn source(args: &Keyless, environment: &Environment) -> Outcome<TokenSource> {
-    let login = |flow| {
-        TokenSource::Login(Login {
-            issuer: args
-                .oidc_issuer
-                .clone()
-                .unwrap_or_else(|| ISSUER.to_owned()),
-            client: args.oidc_client_id.clone(),
-            flow,
-        })
-    };
     let opener = || Opener::find(environment.graphical);
     let there = environment.token_source();
     Ok(match (&args.identity_token, args.fulcio_auth_flow) {
@@ -29,11 +16,11 @@ pub(super) fn source(args: &Keyless, environment: &Environment) -> Outcome<Token
             return Err(unusable("--fulcio-auth-flow", why).into());
         }
         (Some(given), _) => TokenSource::Given(given.clone().into()),
-        (None, Some(AuthFlow::Normal)) => login(Flow::Browser(opener())),
-        (None, Some(AuthFlow::Device)) => login(Flow::Device),
+        (None, Some(AuthFlow::Normal)) => TokenSource::Login(Flow::Browser(opener())),
+        (None, Some(AuthFlow::Device)) => TokenSource::Login(Flow::Device),
         (None, None) if there.is_none() && environment.is_attended() => match opener() {
-            Some(opener) => login(Flow::Browser(Some(opener))),
-            None => login(Flow::Device),
+            Some(opener) => TokenSource::Login(Flow::Browser(Some(opener))),
+            None => TokenSource::Login(Flow::Device),
         },
         (None, _) => there.unwrap_or(TokenSource::Missing),
     })

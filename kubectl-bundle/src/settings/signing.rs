@@ -146,6 +146,7 @@ fn by(args: args::SignBy, environment: &Environment, registry: &RegistrySettings
         None => By::Certificate(Box::new(sigstore::Settings {
             token: identity::source(&keyless, environment)?,
             audience: keyless.oidc_client_id,
+            issuer: keyless.oidc_issuer,
             config: keyless.signing_config,
             fulcio: keyless.fulcio_url,
             rekor: keyless.rekor_url,

@@ -22,16 +22,19 @@ use crate::{failure, files};
 
 use http::{Ask, Http};
 use places::Places;
+use token::Wanted;
 
-pub(crate) use login::{Flow, Login, Opener};
+pub(crate) use login::{Flow, Opener};
 pub(crate) use token::Source as TokenSource;
 
 /// What signing by certificate needs to know.
 pub(crate) struct Settings {
     /// Where the identity token comes from.
     pub(crate) token: TokenSource,
-    /// Who it has to be for.
+    /// Who it has to be for: the application as which somebody logs in.
     pub(crate) audience: String,
+    /// Where somebody logs in.
+    pub(crate) issuer: Option<String>,
     /// A file that says where the services are.
     pub(crate) config: Option<PathBuf>,
     /// The certificate authority.
@@ -71,7 +74,11 @@ impl Services {
             None => None,
         };
         let http = Http::new(&settings.ca_files)?;
-        let text = settings.token.get(&http, ui, &settings.audience).await?;
+        let wanted = Wanted {
+            audience: &settings.audience,
+            issuer: places.issuer.as_deref(),
+        };
+        let text = settings.token.get(&http, ui, &wanted).await?;
         // Somebody may have taken their time.
         let now = Timestamp::now();
         Ok(Self {

@@ -11,6 +11,7 @@ use crate::failure::{self, Failure, Outcome};
 use crate::files;
 
 const FULCIO: &str = "https://fulcio.sigstore.dev";
+const ISSUER: &str = "https://oauth2.sigstore.dev/auth";
 const REKOR: &str = "https://rekor.sigstore.dev";
 
 /// The addresses of the services.
@@ -19,6 +20,8 @@ pub(super) struct Places {
     pub(super) fulcio: Url,
     pub(super) logs: Vec<(Url, LogVersion)>,
     pub(super) timestamps: Vec<Url>,
+    /// The issuer at which people log in; not known for a certificate authority of one's own unless it is said.
+    pub(super) issuer: Option<String>,
     /// Whether all of them are those of the public instance.
     pub(super) public: bool,
 }
@@ -42,6 +45,12 @@ impl Places {
             (Some(url), _) => url,
             (None, Some(config)) => config.authority(now).map_err(located)?,
             (None, None) => FULCIO,
+        };
+        // A token that the public authority takes is not for another one to see.
+        let issuer = match (&settings.issuer, config) {
+            (Some(url), _) => Some(url.as_str()),
+            (None, Some(config)) => config.issuer(now).map_err(located)?,
+            (None, None) => settings.fulcio.is_none().then_some(ISSUER),
         };
         let logs = match (&settings.rekor, config) {
             (Some(url), _) => {
@@ -82,6 +91,7 @@ impl Places {
         }
         Ok(Self {
             fulcio: folder(fulcio)?,
+            issuer: issuer.map(str::to_owned),
             logs: logs
                 .into_iter()
                 .map(|(url, version)| Ok((folder(url)?, version)))

@@ -8,11 +8,19 @@ use serde::Deserialize;
 use url::Url;
 
 use super::http::{Ask, Http, Shown};
-use super::login::Login;
+use super::login::{Flow, Login};
 use super::secret::Secret;
 use crate::failure::{Failure, Outcome};
 use crate::files;
 use crate::ui::Ui;
+
+/// What is wanted of a token.
+pub(super) struct Wanted<'a> {
+    /// Who it has to be for.
+    pub(super) audience: &'a str,
+    /// Who issues them to people who log in.
+    pub(super) issuer: Option<&'a str>,
+}
 
 /// Where it comes from.
 #[derive(Debug, Clone)]
@@ -40,7 +48,7 @@ pub(crate) enum Source {
         token: Secret,
     },
     /// Somebody who is there.
-    Login(Login),
+    Login(Flow),
     /// Nowhere.
     Missing,
 }
@@ -59,7 +67,12 @@ struct Token {
 
 impl Source {
     /// The text of the token.
-    pub(super) async fn get(self, http: &Http, ui: &mut Ui, audience: &str) -> Outcome<Secret> {
+    pub(super) async fn get(
+        self,
+        http: &Http,
+        ui: &mut Ui,
+        wanted: &Wanted<'_>,
+    ) -> Outcome<Secret> {
         match self {
             Self::Environment(token) => Ok(token),
             Self::File(path) => files::read_text(&path).map(Secret::from),
@@ -76,7 +89,7 @@ impl Source {
                 let who = "the issuer of GitHub Actions";
                 let _progress = ui.progress("getting an identity token");
                 let url = Url::parse(&url).map(|mut url| {
-                    url.query_pairs_mut().append_pair("audience", audience);
+                    url.query_pairs_mut().append_pair("audience", wanted.audience);
                     url
                 });
                 let answer = http
@@ -105,7 +118,7 @@ impl Source {
                     }
                     url
                 });
-                let question = serde_json::json!({ "audience": audience });
+                let question = serde_json::json!({ "audience": wanted.audience });
                 let answer = http
                     .send(Ask {
                         who,
@@ -118,7 +131,21 @@ impl Source {
                 let answer: Token = serde_json::from_slice(&answer).map_err(|_| empty(who))?;
                 Ok(answer.token)
             }
-            Self::Login(login) => Box::pin(login.token(http, ui)).await,
+            Self::Login(flow) => {
+                let issuer = wanted.issuer.ok_or_else(|| {
+                    Finding::error(
+                        codes::usage::BAD_ARGUMENT,
+                        "where to log in for this certificate authority is not known",
+                    )
+                    .hint("name its issuer with --oidc-issuer, or in a --signing-config")
+                })?;
+                let login = Login {
+                    issuer: issuer.to_owned(),
+                    client: wanted.audience.to_owned(),
+                    flow,
+                };
+                Box::pin(login.token(http, ui)).await
+            }
             Self::Missing => Err(Finding::error(
                 codes::trust::TOKEN_REFUSED,
                 "there is neither a key nor an identity token to sign with",

@@ -20,6 +20,8 @@ pub struct SigningConfig {
     #[serde(default)]
     ca_urls: Vec<Service>,
     #[serde(default)]
+    oidc_urls: Vec<Service>,
+    #[serde(default)]
     rekor_tlog_urls: Vec<Service>,
     #[serde(default)]
     rekor_tlog_config: Selection,
@@ -84,6 +86,16 @@ impl SigningConfig {
         let what = "certificate authority";
         let found = choose(&self.ca_urls, &Selection::default(), &[1], what, now)?;
         one(&found, what)
+    }
+
+    /// The issuer at which people log in; none where it names none.
+    pub fn issuer(&self, now: Timestamp) -> Result<Option<&str>, Finding> {
+        if self.oidc_urls.is_empty() {
+            return Ok(None);
+        }
+        let what = "issuer of identity tokens";
+        let found = choose(&self.oidc_urls, &Selection::default(), &[1], what, now)?;
+        one(&found, what).map(Some)
     }
 
     /// The logs, all of the newest version among `versions` of which one is in use.

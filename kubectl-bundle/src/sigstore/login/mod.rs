@@ -35,14 +35,13 @@ pub(crate) enum Flow {
 }
 
 /// Where and how to log in.
-#[derive(Debug, Clone)]
-pub(crate) struct Login {
+pub(super) struct Login {
     /// The issuer.
-    pub(crate) issuer: String,
+    pub(super) issuer: String,
     /// As which application.
-    pub(crate) client: String,
+    pub(super) client: String,
     /// How.
-    pub(crate) flow: Flow,
+    pub(super) flow: Flow,
 }
 
 impl Login {

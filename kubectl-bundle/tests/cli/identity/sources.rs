@@ -193,6 +193,17 @@ fn what_refuses_or_answers_something_else_is_told_and_shows_nothing() {
 }
 
 #[test]
+fn nobody_logs_in_at_the_public_issuer_for_an_authority_of_ones_own() {
+    let scene = Scene::new();
+    let told = scene.sign(&["--fulcio-auth-flow", "device"], &[], None);
+    assert!(
+        told.contains("where to log in for this certificate authority is not known"),
+        "{told}"
+    );
+    assert!(scene.service.asked().is_empty());
+}
+
+#[test]
 fn nobody_is_asked_to_log_in_who_is_not_there() {
     let scene = Scene::new();
     for more in [&[][..], &["--fulcio-auth-flow", "token"]] {

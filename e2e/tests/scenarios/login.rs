@@ -1,0 +1,165 @@
+//! Somebody logs in at an issuer, in a browser or with a code on another device, and signs: real cosign verifies what came of it, and logs in there too.
+//! Issuers that do what is wrong are tried on the command line's own tests.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use e2e::command::Command;
+use e2e::{Output, Registry, Sigstore, Tool, Workbench, bundles, wait};
+
+const WHO: &str = "ana@example.com";
+const LONG: Duration = Duration::from_secs(60);
+
+struct Scene {
+    bench: Workbench,
+    registry: Registry,
+    sigstore: Sigstore,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let bench = Workbench::new().unwrap();
+        Self {
+            registry: bench.registry().await.unwrap(),
+            sigstore: bench.sigstore().await.unwrap(),
+            bench,
+        }
+    }
+
+    async fn pushed(&self, version: &str) -> String {
+        let folder = self.bench.folder().join(version);
+        bundles::greeting(&folder, version, None).unwrap();
+        let reference = self.registry.reference(&format!("greeting:{version}"));
+        let plugin = self.bench.plugin().await.unwrap();
+        let pushed = plugin.args(["push", version, &reference]).output().await;
+        pushed.unwrap().success().unwrap().trim().to_owned()
+    }
+
+    /// A program that signs, in the background.
+    fn start(&self, command: Command, line: &str) -> tokio::task::JoinHandle<Output> {
+        let command = command.args(line.split(' '));
+        tokio::spawn(async move { command.output().await.unwrap() })
+    }
+
+    fn services(&self) -> String {
+        format!(
+            "--signing-config {}",
+            self.sigstore.signing_config().display()
+        )
+    }
+
+    /// That both of us know who signed.
+    async fn verified(&self, pinned: &str) {
+        let line = format!(
+            "verify {pinned} --certificate-identity {WHO} --certificate-oidc-issuer {} --trusted-root {}",
+            self.sigstore.url(),
+            self.sigstore.trusted_root().display()
+        );
+        let plugin = self.bench.plugin().await.unwrap();
+        let verified = plugin.args(line.split(' ')).output().await.unwrap();
+        verified.success().unwrap();
+        let cosign = self.bench.tool(Tool::Cosign3).await.unwrap();
+        let line = format!("{line} --allow-http-registry");
+        let verified = cosign.args(line.split(' ')).output().await.unwrap();
+        verified.success().unwrap();
+    }
+}
+
+/// What stands in a file, once it is there.
+async fn text_of(file: &Path) -> String {
+    wait::until_true(LONG, "the browser is opened", || {
+        let there = file.is_file();
+        async move { Ok(there) }
+    })
+    .await
+    .unwrap();
+    fs_err::read_to_string(file).unwrap()
+}
+
+/// Something in place of xdg-open that notes the address. The folder that it is in, and the note.
+fn opener(bench: &Workbench) -> (PathBuf, PathBuf) {
+    let (folder, note) = (bench.folder().join("bin"), bench.folder().join("address"));
+    fs_err::create_dir(&folder).unwrap();
+    let program = folder.join("xdg-open");
+    let script = format!(
+        "#!/bin/sh\nprintf '%s' \"$1\" > {0}.new && mv {0}.new {0}\n",
+        note.display()
+    );
+    fs_err::write(&program, script).unwrap();
+    fs_err::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    (folder, note)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_logs_in_in_a_browser_signs() {
+    let scene = Scene::new().await;
+    let pinned = scene.pushed("1.0.0").await;
+    let (folder, note) = opener(&scene.bench);
+    let plugin = scene.bench.plugin().await.unwrap();
+    let plugin = plugin
+        .env("PATH", format!("{}:/usr/bin:/bin", folder.display()))
+        .env("DISPLAY", ":0");
+    let line = format!(
+        "sign {pinned} --fulcio-auth-flow normal {} --trusted-root {}",
+        scene.services(),
+        scene.sigstore.trusted_root().display()
+    );
+    let signing = scene.start(plugin, &line);
+    let address = text_of(&note).await;
+    // As a browser does: to the issuer, and from there back to where it was sent from.
+    let browser = reqwest::Client::builder().no_proxy().build().unwrap();
+    let page = browser.get(address).send().await.unwrap();
+    let page = page.text().await.unwrap();
+    assert!(page.contains("You are logged in"), "{page}");
+    let signed = signing.await.unwrap();
+    assert!(
+        signed.stderr.contains(&format!("signed as {WHO}")),
+        "{signed}"
+    );
+    signed.success().unwrap();
+    scene.verified(&pinned).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_types_the_code_on_another_device_signs_with_us_and_with_cosign() {
+    let scene = Scene::new().await;
+    let ours = scene.pushed("1.0.0").await;
+    let plugin = scene.bench.plugin().await.unwrap();
+    let services = scene.services();
+    let root = scene.sigstore.trusted_root();
+    let line = format!(
+        "sign {ours} --fulcio-auth-flow device {services} --trusted-root {}",
+        root.display()
+    );
+    let signing = scene.start(plugin, &line);
+    let theirs = scene.pushed("2.0.0").await;
+    let cosign = scene.bench.tool(Tool::Cosign3).await.unwrap();
+    let line = format!(
+        "sign {theirs} --fulcio-auth-flow device {services} --trusted-root {} --allow-http-registry -y",
+        root.display()
+    );
+    let cosigning = scene.start(cosign, &line);
+    // Somebody who types every code there is.
+    let page = format!("{}/login/device/page?user_code=", scene.sigstore.url());
+    let browser = reqwest::Client::builder().no_proxy().build().unwrap();
+    wait::until_true(LONG, "both have signed", || {
+        let done = signing.is_finished() && cosigning.is_finished();
+        let visit = browser.get(&page).send();
+        async move {
+            visit.await?;
+            Ok(done)
+        }
+    })
+    .await
+    .unwrap();
+    let signed = signing.await.unwrap();
+    assert!(
+        signed.stderr.contains("log in at http://127.0.0.1"),
+        "{signed}"
+    );
+    signed.success().unwrap();
+    cosigning.await.unwrap().success().unwrap();
+    scene.verified(&ours).await;
+    scene.verified(&theirs).await;
+}
