@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _,
-    UnparsedPublicKey,
+    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1,
+    ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
 };
 use bundle_core::policy::{ClassSignatures, Named, Policy};
 use bundle_core::reference::Reference;
@@ -25,9 +25,15 @@ use serde_json::Value;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// What a keyless signature consists of: itself, two certificates, the promise of the certificate log, promise and checkpoint of the log, and a
-/// timestamp with its certificate.
-const CHAIN: usize = 8;
+/// What a keyless signature consists of: itself, the promise of the certificate log, promise and checkpoint of the log, a timestamp and its
+/// certificate, each with P-256; and two certificates with P-384, as those of the public instance.
+const CHAIN: [(usize, Curve); 2] = [(6, Curve::P256), (2, Curve::P384)];
+
+#[derive(Clone, Copy)]
+enum Curve {
+    P256,
+    P384,
+}
 
 /// What is decided: a policy, and an object's reference and proof.
 struct Case {
@@ -43,13 +49,9 @@ fn main() -> Outcome {
     };
     let count: usize = count.parse()?;
     let folder = Path::new(&folder);
-    let bare = bare(count)?;
-    tell("bare-1", &bare);
-    let chain: Vec<Duration> = bare
-        .iter()
-        .map(|took| *took * u32::try_from(CHAIN).unwrap_or(u32::MAX))
-        .collect();
-    tell(&format!("bare-{CHAIN}"), &chain);
+    let one = [(1, Curve::P256)];
+    tell("bare-one", &bare(&one, count)?);
+    tell("bare-chain", &bare(&CHAIN, count)?);
     for name in ["key", "keyless"] {
         let case = read(folder, name)?;
         let mut anew = Vec::with_capacity(count);
@@ -99,16 +101,28 @@ fn decide(case: &Case, memory: &Memory) -> Outcome {
     }
 }
 
-/// One verification of a P-256 signature over as much as a statement has.
-fn bare(count: usize) -> Outcome<Vec<Duration>> {
-    let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING)?;
+/// So many verifications, each over as much as a statement has.
+fn bare(wanted: &[(usize, Curve)], count: usize) -> Outcome<Vec<Duration>> {
     let message = [7; 512];
-    let signature = pair.sign(&SystemRandom::new(), &message)?;
-    let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, pair.public_key().as_ref());
+    let mut signed = Vec::new();
+    for (times, curve) in wanted {
+        let (signing, verifying) = match curve {
+            Curve::P256 => (&ECDSA_P256_SHA256_ASN1_SIGNING, &ECDSA_P256_SHA256_ASN1),
+            Curve::P384 => (&ECDSA_P384_SHA384_ASN1_SIGNING, &ECDSA_P384_SHA384_ASN1),
+        };
+        let pair = EcdsaKeyPair::generate(signing)?;
+        let signature = pair.sign(&SystemRandom::new(), &message)?;
+        let key = UnparsedPublicKey::new(verifying, pair.public_key().as_ref().to_vec());
+        signed.push((*times, key, signature));
+    }
     let mut took = Vec::with_capacity(count);
     for _ in 0..count {
         let began = Instant::now();
-        key.verify(black_box(&message), signature.as_ref())?;
+        for (times, key, signature) in &signed {
+            for _ in 0..*times {
+                key.verify(black_box(&message), signature.as_ref())?;
+            }
+        }
         took.push(began.elapsed());
     }
     Ok(took)
