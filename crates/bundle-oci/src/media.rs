@@ -19,6 +19,8 @@ pub const SIGSTORE_BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json
 pub const SIGSTORE_BUNDLE_PREFIX: &str = "application/vnd.dev.sigstore.bundle";
 /// The payload that cosign 2 signs, as the layers of a `.sig` tag.
 pub const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+/// An attestation by cosign 2: an envelope, whose evidence is in annotations.
+pub const DSSE_ENVELOPE: &str = "application/vnd.dsse.envelope.v1+json";
 /// What cosign 2 calls an image of such layers that it put beside the content as a referrer.
 pub const COSIGN_SIGNATURE: &str = "application/vnd.dev.cosign.artifact.sig.v1+json";
 

@@ -5,7 +5,7 @@ use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::reference::PinnedReference;
 use serde_json::{Map, Value, json};
 
-use crate::dsse;
+use crate::{dsse, strict};
 
 /// Largest predicate that is attested, in bytes: with its envelope and evidence it stays under what is read of one signature.
 pub const MAX_PREDICATE: usize = 700 * 1024;
@@ -134,6 +134,13 @@ impl Predicate {
         };
         let value: Value = serde_json::from_str(text)
             .map_err(|error| refused(format!("it is not JSON ({error})")))?;
+        // As it will be read inside of a statement, one level deeper: what cannot be verified must not be signed.
+        if let Err(why) = strict::read::<Value>(
+            format!(r#"{{"predicate":{text}}}"#).as_bytes(),
+            "it is nested too deeply",
+        ) {
+            return Err(refused(format!("it would be {why}")).into());
+        }
         let Value::Object(object) = &value else {
             let why = "it is JSON, and not an object".to_owned();
             return Err(refused(why).into());

@@ -8,10 +8,14 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sigstore_verify::types::Bundle;
 
+use crate::dsse::Envelope;
 use crate::{certified, dsse, strict};
 
 /// The media type of the payload.
 pub(crate) const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+
+/// The media type of an attestation: an envelope, whose evidence is in annotations.
+pub(crate) const ENVELOPE: &str = "application/vnd.dsse.envelope.v1+json";
 
 pub(crate) const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 pub(crate) const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
@@ -23,6 +27,14 @@ const LONGEST: usize = 256 * 1024;
 
 /// The signature over the payload.
 pub(crate) fn signature(raw: &RawSignature) -> Result<Vec<u8>, Rejection> {
+    check_annotations(raw)?;
+    text(raw, SIGNATURE)
+        .and_then(dsse::decode)
+        .ok_or_else(|| unreadable("it has no signature in its annotations"))
+}
+
+/// There must not be too much of them.
+pub(crate) fn check_annotations(raw: &RawSignature) -> Result<(), Rejection> {
     let length: usize = raw.annotations.values().map(String::len).sum();
     if length > LONGEST {
         return Err(Rejection::TooLarge {
@@ -30,9 +42,7 @@ pub(crate) fn signature(raw: &RawSignature) -> Result<Vec<u8>, Rejection> {
             limit: LONGEST as u64,
         });
     }
-    text(raw, SIGNATURE)
-        .and_then(dsse::decode)
-        .ok_or_else(|| unreadable("it has no signature in its annotations"))
+    Ok(())
 }
 
 /// Whether it was made with a certificate.
@@ -73,8 +83,44 @@ struct Body {
     version: String,
 }
 
-/// The bundle that this would be. In version 0.1 of the form the log's promise is enough, which is all that cosign 2 keeps.
+/// The bundle that a signature would be.
 pub(crate) fn bundle(raw: &RawSignature, signature: &[u8]) -> Result<Bundle, Rejection> {
+    let content = json!({
+        "messageDigest": {
+            "algorithm": "SHA2_256",
+            "digest": dsse::encode(&Sha256::digest(&raw.bytes)),
+        },
+        "signature": dsse::encode(signature),
+    });
+    bundle_of(raw, "messageSignature", &content)
+}
+
+/// The bundle that an attestation would be.
+pub(crate) fn bundle_of_envelope(
+    raw: &RawSignature,
+    envelope: &Envelope,
+) -> Result<Bundle, Rejection> {
+    // cosign 2 has the authority stamp the whole envelope, and bundles the signature in it.
+    if text(raw, TIMESTAMP).is_some() {
+        return Err(unreadable(
+            "an attestation with a timestamp of its envelope, which cannot be verified here",
+        ));
+    }
+    let signatures: Vec<Value> = envelope
+        .signatures
+        .iter()
+        .map(|one| json!({ "sig": one.sig }))
+        .collect();
+    let content = json!({
+        "payload": envelope.payload,
+        "payloadType": envelope.payload_type,
+        "signatures": signatures,
+    });
+    bundle_of(raw, "dsseEnvelope", &content)
+}
+
+/// In version 0.1 of the form the log's promise is enough, which is all that cosign 2 keeps.
+fn bundle_of(raw: &RawSignature, field: &str, content: &Value) -> Result<Bundle, Rejection> {
     let mut certificates = certificates(raw, CERTIFICATE)?;
     if certificates.len() != 1 {
         return Err(unreadable("its certificate is not one certificate"));
@@ -98,13 +144,7 @@ pub(crate) fn bundle(raw: &RawSignature, signature: &[u8]) -> Result<Bundle, Rej
             "tlogEntries": log,
             "timestampVerificationData": {"rfc3161Timestamps": timestamps},
         },
-        "messageSignature": {
-            "messageDigest": {
-                "algorithm": "SHA2_256",
-                "digest": dsse::encode(&Sha256::digest(&raw.bytes)),
-            },
-            "signature": dsse::encode(signature),
-        },
+        field: content,
     });
     certified::read(bundle.to_string().as_bytes())
 }

@@ -57,7 +57,7 @@ pub(crate) fn read(payload: &[u8], digest: &Digest) -> Result<(Meaning, Annotati
     Ok((meaning, texts(subject.annotations.unwrap_or_default())))
 }
 
-/// What a statement says, where [`read`] has read it as an attestation.
+/// What a statement attests, where [`read`] has read it as an attestation.
 pub(crate) fn predicate(payload: &[u8]) -> Option<Value> {
     #[derive(Deserialize)]
     struct Said {

@@ -20,7 +20,7 @@ use sigstore_verify::types::{Artifact, Bundle as FullBundle, Sha256Hash, Signatu
 
 use crate::{
     certified::{self, Held},
-    dsse::{self, Bundle},
+    dsse::{self, Bundle, Envelope},
     keys::PublicKey,
     legacy,
     root::Root,
@@ -152,6 +152,9 @@ impl Against {
                 bytes: raw.bytes.len() as u64,
                 limit: MAX_BYTES as u64,
             });
+        }
+        if raw.artifact_type == legacy::ENVELOPE {
+            return self.legacy_attestation(raw, digest);
         }
         if raw.artifact_type == legacy::SIMPLE_SIGNING {
             let accepted = self.legacy(raw, digest)?;
@@ -296,6 +299,45 @@ impl Against {
             annotations,
             LEGACY,
         ))
+    }
+
+    /// What cosign 2 attests. It keeps no signatures there, so that none is taken for one.
+    fn legacy_attestation(&self, raw: &RawSignature, digest: &Digest) -> Result<Opened, Rejection> {
+        legacy::check_annotations(raw)?;
+        let envelope: Envelope = strict::read(&raw.bytes, "not the JSON of an envelope")?;
+        let (payload, signature) = open(&envelope)?;
+        let message = dsse::pre_authentication(&payload);
+        let by = |key: &&PublicKey| key.verifies(&message, &signature);
+        let accepted = if let Some(key) = self.keys.iter().find(by) {
+            let (meaning, annotations) = statement::read(&payload, digest)?;
+            Accepted {
+                signer: Signer::Key(key.id().clone()),
+                meaning,
+                annotations,
+                signed_at: None,
+                form: LEGACY,
+                checked: vec!["key", "digest"],
+            }
+        } else if !legacy::is_certified(raw) {
+            return Err(Rejection::NoSuchKey);
+        } else if self.roots.is_empty() {
+            return Err(Rejection::Keyless);
+        } else {
+            let bundle = legacy::bundle_of_envelope(raw, &envelope)?;
+            let artifact = match statement::claimed_digest(&payload) {
+                Some(claimed) => Artifact::from_digest(Sha256Hash::new(claimed)),
+                None => ours(digest).ok_or(Rejection::OtherDigest("unreadable".to_owned()))?,
+            };
+            let (held, roots) = self.under_roots(&bundle, &artifact)?;
+            let (meaning, annotations) = statement::read(&payload, digest)?;
+            certified_by(held, roots, meaning, annotations, LEGACY)
+        };
+        if accepted.meaning == Meaning::Signed {
+            return Err(Rejection::Unreadable(
+                "a signature where cosign 2 keeps attestations".to_owned(),
+            ));
+        }
+        Ok(Opened { accepted, payload })
     }
 
     /// The roots under which it holds; what is wrong with it where there is none.

@@ -228,3 +228,68 @@ async fn a_workflow_attests_and_a_policy_asks_for_it() {
     attested.success().unwrap();
     report(&scene, &format!("{who} --attestation spdxjson")).await;
 }
+
+async fn by_cosign_2(program: Program) {
+    let scene = Scene::new(program).await;
+    write_predicates(&scene);
+    let sigstore = scene.bench.sigstore().await.unwrap();
+    let token = sigstore.token_file(&workflow()).await.unwrap();
+    let cosign2 = async |arguments: String| {
+        let cosign = scene.bench.tool(Tool::Cosign2).await.unwrap();
+        sigstore
+            .cosign2_environment()
+            .into_iter()
+            .fold(cosign, |cosign, (name, path)| cosign.env(name, path))
+            .env("COSIGN_PASSWORD", "fixture")
+            .args(arguments.split(' '))
+            .output()
+            .await
+            .unwrap()
+            .success()
+            .unwrap();
+    };
+    cosign2("generate-key-pair".to_owned()).await;
+    let attest = |kind: &str, index: usize| {
+        format!(
+            "attest --type {kind} --predicate {index}.json -y --allow-http-registry {}",
+            scene.pinned
+        )
+    };
+    cosign2(format!(
+        "{} --key cosign.key --tlog-upload=false",
+        attest("spdxjson", 0)
+    ))
+    .await;
+    let url = sigstore.url();
+    cosign2(format!(
+        "{} --fulcio-url {url} --rekor-url {url} --identity-token {}",
+        attest("slsaprovenance1", 2),
+        token.display()
+    ))
+    .await;
+    let who = format!(
+        "--certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER} --trusted-root {}",
+        sigstore.trusted_root().display()
+    );
+    let found = report(&scene, "--key cosign.pub --attestation spdxjson").await;
+    assert_eq!(found["signedBy"][0]["predicate"]["spdxVersion"], "SPDX-2.3");
+    let found = report(&scene, &format!("{who} --attestation slsaprovenance1")).await;
+    assert_eq!(found["signedBy"][0]["identity"]["subject"], WORKFLOW);
+    assert_eq!(found["signedBy"][0]["signedAt"]["source"], "log");
+    for (who, kind) in [("--key cosign.pub", "slsaprovenance1"), (&who, "spdxjson")] {
+        let verify = format!("verify {} {who}", scene.pinned);
+        scene.ours(&verify).await.failure(3).unwrap();
+        let other = format!("{verify} --attestation {kind}");
+        scene.ours(&other).await.failure(3).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cosign_2_attests_we_verify() {
+    by_cosign_2(Program::Distribution).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cosign_2_attests_we_verify_where_there_is_a_referrers_api() {
+    by_cosign_2(Program::Crane).await;
+}

@@ -15,7 +15,11 @@ use crate::blob::Blob;
 use crate::limits::{MANIFEST_BYTES, REFERRERS, SIGNATURE_BYTES};
 use crate::manifest::{Descriptor, Document, Manifest, RawManifest};
 use crate::media;
+use crate::store::names::legacy_tag;
 
+/// How cosign's older tags end: one for signatures, one for attestations.
+const SIGNATURES: &str = "sig";
+const ATTESTATIONS: &str = "att";
 /// Requests under way at once while layers are read.
 const AT_ONCE: usize = 8;
 /// How often the tag is written before others are said to keep overwriting it.
@@ -24,19 +28,27 @@ const TRIES: u32 = 6;
 const SETTLE: Duration = Duration::from_millis(150);
 
 impl Client {
-    /// The signatures under the tag. None where there is no such tag.
+    /// The signatures under one tag, and the attestations under another. None where there are no such tags.
     pub(super) async fn legacy_signatures(
         &self,
         repository: &Repository,
         subject: &Digest,
     ) -> Result<Vec<RawSignature>, Reason> {
-        let Some(manifest) = self.legacy_manifest(repository, subject).await? else {
-            return Ok(Vec::new());
+        let (signatures, attestations) = futures::try_join!(
+            self.legacy_manifest(repository, subject, SIGNATURES),
+            self.legacy_manifest(repository, subject, ATTESTATIONS),
+        )?;
+        let of = |manifest: Option<Manifest>, media_type: &'static str| {
+            let layers = manifest.map(|manifest| manifest.layers);
+            let layers = layers.into_iter().flatten();
+            layers.filter(move |layer| layer.media_type == media_type)
         };
+        // One budget for both: signatures first, which every policy asks for.
         let mut budget = Budget::new();
-        let layers = manifest.layers.into_iter();
-        let layers = layers.filter(|layer| layer.media_type == media::SIMPLE_SIGNING);
-        let slots: Vec<Slot> = layers.filter_map(|layer| budget.take(layer)).collect();
+        let slots: Vec<Slot> = of(signatures, media::SIMPLE_SIGNING)
+            .chain(of(attestations, media::DSSE_ENVELOPE))
+            .filter_map(|layer| budget.take(layer))
+            .collect();
         let mut found = self.layers(repository, slots).await?;
         found.extend(budget.rest());
         Ok(found)
@@ -77,9 +89,11 @@ impl Client {
         subject: &Digest,
         layer: &Descriptor,
     ) -> Result<SignatureStored, Reason> {
-        let tag = legacy_tag(subject);
+        let tag = legacy_tag(subject, SIGNATURES);
         for attempt in 0..=TRIES {
-            let there = self.legacy_manifest(repository, subject).await?;
+            let there = self
+                .legacy_manifest(repository, subject, SIGNATURES)
+                .await?;
             if let Some(manifest) = there.as_ref().filter(|it| it.layers.contains(layer)) {
                 return Ok(SignatureStored {
                     digest: manifest.digest.clone(),
@@ -117,9 +131,11 @@ impl Client {
         &self,
         repository: &Repository,
         subject: &Digest,
+        kind: &str,
     ) -> Result<Option<Manifest>, Reason> {
-        let ask = Ask::get(repository, format!("manifests/{}", legacy_tag(subject)))
-            .accepting(media::ACCEPT_MANIFEST);
+        let tag = legacy_tag(subject, kind);
+        let ask =
+            Ask::get(repository, format!("manifests/{tag}")).accepting(media::ACCEPT_MANIFEST);
         let response = match self.send(&ask).await {
             Ok(response) => response,
             Err(Reason::NotFound) => return Ok(None),
@@ -132,7 +148,7 @@ impl Client {
             .await?;
         Manifest::parse(body, Some(&media_type))
             .map(Some)
-            .map_err(|why| Reason::Malformed(format!("the `.sig` tag cannot be used: {why}")))
+            .map_err(|why| Reason::Malformed(format!("the `.{kind}` tag cannot be used: {why}")))
     }
 
     /// Layers that are signatures, in order, read where they are wanted.
@@ -184,9 +200,4 @@ fn config(layers: &[Descriptor]) -> String {
         "config": {},
     })
     .to_string()
-}
-
-/// The tag that holds the signatures of a digest.
-fn legacy_tag(subject: &Digest) -> String {
-    format!("sha256-{}.sig", subject.hex())
 }

@@ -293,6 +293,7 @@ impl Client {
             // cosign 2 puts its older form here where it is told to.
             layer.media_type.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
                 || layer.media_type == media::SIMPLE_SIGNING
+                || layer.media_type == media::DSSE_ENVELOPE
         });
         Ok(layers)
     }

@@ -3,7 +3,7 @@
 
 mod disk;
 mod graph;
-mod names;
+pub(crate) mod names;
 mod relocate;
 mod send;
 mod sources;

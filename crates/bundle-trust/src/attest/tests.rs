@@ -112,6 +112,17 @@ fn known_kinds_are_looked_at() {
         both.contains("`buildDefinition`") && both.contains("`runDetails`"),
         "{both}"
     );
+    let twice = read("https://example.com/kind", r#"{"a":{"b":1,"b":2}}"#).unwrap_err();
+    assert!(twice.contains("stands twice"), "{twice}");
+    let deep = |depth: usize| {
+        format!(
+            "{}{}",
+            r#"{"a":"#.repeat(depth - 1) + "{",
+            "}".repeat(depth)
+        )
+    };
+    read("https://example.com/kind", &deep(126)).unwrap();
+    assert!(read("https://example.com/kind", &deep(127)).is_err());
     let large = format!(r#"{{"a":"{}"}}"#, "x".repeat(MAX_PREDICATE));
     assert!(read("custom", &large).unwrap_err().contains("bytes"));
 }

@@ -94,3 +94,6 @@ pub(crate) fn all_attested(
         .filter_map(|opened| Some((opened.accepted, statement::predicate(&opened.payload)?)))
         .collect()
 }
+
+#[cfg(test)]
+mod tests;
