@@ -36,12 +36,6 @@ impl Scene {
         pushed.unwrap().success().unwrap().trim().to_owned()
     }
 
-    /// A program that signs, in the background.
-    fn start(&self, command: Command, line: &str) -> tokio::task::JoinHandle<Output> {
-        let command = command.args(line.split(' '));
-        tokio::spawn(async move { command.output().await.unwrap() })
-    }
-
     fn services(&self) -> String {
         format!(
             "--signing-config {}",
@@ -64,6 +58,12 @@ impl Scene {
         let verified = cosign.args(line.split(' ')).output().await.unwrap();
         verified.success().unwrap();
     }
+}
+
+/// A program that signs, in the background.
+fn start(command: Command, line: &str) -> tokio::task::JoinHandle<Output> {
+    let command = command.args(line.split(' '));
+    tokio::spawn(async move { command.output().await.unwrap() })
 }
 
 /// What stands in a file, once it is there.
@@ -105,7 +105,7 @@ async fn whoever_logs_in_in_a_browser_signs() {
         scene.services(),
         scene.sigstore.trusted_root().display()
     );
-    let signing = scene.start(plugin, &line);
+    let signing = start(plugin, &line);
     let address = text_of(&note).await;
     // As a browser does: to the issuer, and from there back to where it was sent from.
     let browser = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -132,14 +132,14 @@ async fn whoever_types_the_code_on_another_device_signs_with_us_and_with_cosign(
         "sign {ours} --fulcio-auth-flow device {services} --trusted-root {}",
         root.display()
     );
-    let signing = scene.start(plugin, &line);
+    let signing = start(plugin, &line);
     let theirs = scene.pushed("2.0.0").await;
     let cosign = scene.bench.tool(Tool::Cosign3).await.unwrap();
     let line = format!(
         "sign {theirs} --fulcio-auth-flow device {services} --trusted-root {} --allow-http-registry -y",
         root.display()
     );
-    let cosigning = scene.start(cosign, &line);
+    let cosigning = start(cosign, &line);
     // Somebody who types every code there is.
     let page = format!("{}/login/device/page?user_code=", scene.sigstore.url());
     let browser = reqwest::Client::builder().no_proxy().build().unwrap();

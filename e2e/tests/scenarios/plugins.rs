@@ -113,6 +113,29 @@ async fn a_plugin_signs_for_us_and_for_cosign_and_each_verifies_the_other() {
             let verified = scene.ours(&format!("verify {pinned} --key {key}")).await;
             verified.success().unwrap();
         }
+
+        // A file, by its digest, and an attestation.
+        fs_err::write(scene.bench.folder().join("file"), version).unwrap();
+        let line = format!("sign file --bundle file.json --force --key {key}");
+        scene.ours(&line).await.success().unwrap();
+        let line = format!(
+            "verify-blob file --bundle file.json --key {key} --insecure-ignore-tlog=true --trusted-root root.json"
+        );
+        scene.cosign(&line).await.success().unwrap();
+        fs_err::write(
+            scene.bench.folder().join("predicate.json"),
+            "{\"tested\": true}",
+        )
+        .unwrap();
+        let line = format!(
+            "attest {pinned} --type https://example.com/tested/v1 --predicate predicate.json --key {key}"
+        );
+        scene.ours(&line).await.success().unwrap();
+        let line = format!(
+            "verify-attestation --type https://example.com/tested/v1 --key {key} {by_cosign} {pinned}"
+        );
+        scene.cosign(&line).await.success().unwrap();
+
         let other = scene.key("other.pem", kind).await;
         let refused = scene.ours(&format!("verify {pinned} --key {other}")).await;
         refused.failure(3).unwrap();

@@ -43,13 +43,26 @@ impl Key {
     }
 }
 
+impl Held {
+    fn ask(&self, what: &Ask<'_>) -> Result<Vec<u8>, Finding> {
+        protocol::ask(&self.key, &self.program, what, Limits::default())
+    }
+}
+
 impl sign::Signer for Held {
     fn public(&self) -> &PublicKey {
         &self.public
     }
 
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Finding> {
-        let ask = Ask::Signature(message);
-        protocol::ask(&self.key, &self.program, &ask, Limits::default())
+        self.ask(&Ask::Signature(message))
+    }
+
+    fn signs_digests(&self) -> bool {
+        self.public.algorithm() != "Ed25519"
+    }
+
+    fn sign_digest(&self, sha256: &[u8]) -> Result<Vec<u8>, Finding> {
+        self.ask(&Ask::SignatureOfDigest(sha256))
     }
 }

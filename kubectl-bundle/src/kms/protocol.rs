@@ -25,6 +25,8 @@ pub(super) enum Ask<'a> {
     PublicKey,
     /// A signature over this message, which the plugin hashes where its algorithm wants that.
     Signature(&'a [u8]),
+    /// A signature over the content that has this sha256.
+    SignatureOfDigest(&'a [u8]),
 }
 
 #[derive(Deserialize)]
@@ -56,7 +58,11 @@ pub(super) fn ask(
 ) -> Result<Vec<u8>, Finding> {
     let (question, message): (_, &[u8]) = match what {
         Ask::PublicKey => (public_key_question(), b""),
-        Ask::Signature(message) => (signature_question(), message),
+        Ask::Signature(message) => (signature_question(json!({})), message),
+        Ask::SignatureOfDigest(sha256) => {
+            let digest = json!({ "digest": STANDARD.encode(sha256), "hashFunc": SHA256 });
+            (signature_question(digest), b"")
+        }
     };
     let deadline = Timestamp::now() + limits.time;
     let arguments = arguments(key, deadline, question).to_string();
@@ -96,7 +102,9 @@ pub(super) fn ask(
     }
     let text = match what {
         Ask::PublicKey => answer.public_key.map(|answer| answer.pem),
-        Ask::Signature(_) => answer.sign_message.map(|answer| answer.signature),
+        Ask::Signature(_) | Ask::SignatureOfDigest(_) => {
+            answer.sign_message.map(|answer| answer.signature)
+        }
     };
     let text = text
         .filter(|text| !text.is_empty())
@@ -129,12 +137,12 @@ fn public_key_question() -> Value {
     })
 }
 
-fn signature_question() -> Value {
+fn signature_question(message: Value) -> Value {
     json!({
         "methodName": "signMessage",
         "signMessage": { "signOptions": {
             "rpcOptions": {},
-            "messageOptions": {},
+            "messageOptions": message,
         } },
     })
 }
@@ -189,7 +197,7 @@ mod tests {
             })
         );
         assert_eq!(
-            asked(signature_question()),
+            asked(signature_question(json!({}))),
             json!({
                 "initOptions": init,
                 "methodName": "signMessage",

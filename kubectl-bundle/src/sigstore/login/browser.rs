@@ -27,8 +27,8 @@ pub(super) async fn token(
     let callback = Callback::listen().await?;
     let redirect = callback.address();
     let url = address(login, place, &redirect, &state, &nonce, &verifier);
-    let opened = opener.is_some_and(|opener| opener.open(&url));
-    ui.ask(if opened {
+    let is_opening = opener.is_some_and(|opener| opener.open(&url));
+    ui.ask(if is_opening {
         format!("log in in the browser that opens now; if none does, go to\n{url}")
     } else {
         format!(

@@ -4,7 +4,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -241,14 +241,14 @@ struct Browser {
 impl Browser {
     /// Starts the program and waits until it opens the browser.
     fn open(context: &Context, service: &Service) -> Self {
-        let opened = context.path().join("opened");
+        let note = context.path().join("opened");
         let script = format!(
             "#!/bin/sh\nprintf '%s' \"$*\" > {0}.new && mv {0}.new {0}\nenv > {0}.env\n",
-            opened.display()
+            note.display()
         );
         let opener = context.write("bin/xdg-open", script);
         std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let _ = std::fs::remove_file(&opened);
+        let _ = std::fs::remove_file(&note);
         let child = sign(context, service, "normal")
             .env(
                 "PATH",
@@ -260,7 +260,7 @@ impl Browser {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let url = Url::parse(&awaited(opened)).unwrap();
+        let url = Url::parse(&awaited(&note)).unwrap();
         Self { child, url }
     }
 
@@ -290,10 +290,10 @@ impl Browser {
     }
 }
 
-fn awaited(path: PathBuf) -> String {
+fn awaited(path: &Path) -> String {
     let end = Instant::now() + Duration::from_secs(30);
     loop {
-        if let Ok(text) = std::fs::read_to_string(&path) {
+        if let Ok(text) = std::fs::read_to_string(path) {
             return text;
         }
         assert!(Instant::now() < end, "{} is not there", path.display());
@@ -362,7 +362,7 @@ fn the_browser_that_brings_our_state_is_heard_and_its_code_redeemed() {
     assert_eq!(redeemed("code"), "secret-code");
     assert_eq!(redeemed("redirect_uri"), redirect);
     assert_ne!(redeemed("code_verifier"), challenge);
-    let environment = awaited(context.path().join("opened.env"));
+    let environment = awaited(&context.path().join("opened.env"));
     assert!(!environment.contains("BUNDLE_PASSWORD"), "{environment}");
 }
 
