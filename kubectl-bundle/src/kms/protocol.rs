@@ -58,10 +58,10 @@ pub(super) fn ask(
 ) -> Result<Vec<u8>, Finding> {
     let (question, message): (_, &[u8]) = match what {
         Ask::PublicKey => (public_key_question(), b""),
-        Ask::Signature(message) => (signature_question(json!({})), message),
+        Ask::Signature(message) => (signature_question(&json!({})), message),
         Ask::SignatureOfDigest(sha256) => {
             let digest = json!({ "digest": STANDARD.encode(sha256), "hashFunc": SHA256 });
-            (signature_question(digest), b"")
+            (signature_question(&digest), b"")
         }
     };
     let deadline = Timestamp::now() + limits.time;
@@ -137,7 +137,7 @@ fn public_key_question() -> Value {
     })
 }
 
-fn signature_question(message: Value) -> Value {
+fn signature_question(message: &Value) -> Value {
     json!({
         "methodName": "signMessage",
         "signMessage": { "signOptions": {
@@ -197,7 +197,7 @@ mod tests {
             })
         );
         assert_eq!(
-            asked(signature_question(json!({}))),
+            asked(signature_question(&json!({}))),
             json!({
                 "initOptions": init,
                 "methodName": "signMessage",
