@@ -2,6 +2,7 @@
 //! Not here: putting the signature beside the content in a registry (bundle-oci).
 
 mod maker;
+mod mistaken;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,7 @@ use crate::{
 };
 
 pub use maker::Maker;
+pub use mistaken::mistaken;
 
 /// The media type of a signature: of its layer, and the artifact type of the manifest that carries it.
 pub const BUNDLE_MEDIA_TYPE: &str = dsse::BUNDLE;

@@ -39,6 +39,15 @@ fn what_is_no_file_to_sign_is_refused() {
     error: `web.tar` is not a reference: it names no registry [BUNDLE-REFERENCE-001]
       hint: this is a file: to mean it, say where its signature is: --bundle web.tar.sigstore.json
     ");
+    // What somebody could have signed as a file, and passed off as the signature of their image.
+    context.write("manifest.json", r#"{"schemaVersion":2,"layers":[]}"#);
+    kb_snapshot!(context, ["sign", "manifest.json", "--bundle", "b.json", "--key", "release.key"], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: manifest.json: a signature over this file could be passed off as one of an image: the file is the manifest of an image [BUNDLE-TRUST-060]
+      hint: sign the image itself: kubectl bundle sign REFERENCE; where did the file come from?
+    ");
     assert!(!context.path().join("b.json").exists());
     kb_snapshot!(context, ["sign", "web.tar", "--bundle", "release.pub", "--key", "release.key"], @r"
     exit code: 1

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_trust::sign::mistaken;
 use serde::Serialize;
 
 use super::Hashed;
@@ -52,6 +53,10 @@ impl SignFile {
             let _progress = ui.progress(&format!("reading {}", self.file.display()));
             Hashed::read(&self.file)?
         };
+        // What is too large to be at hand is too large to be the manifest or payload of anything.
+        if let Some(bytes) = hashed.content().bytes {
+            mistaken(bytes).map_err(|why| why.in_file(self.file.display().to_string()))?;
+        }
         let signer = self.by.open(ui).await?;
         let made = signer
             .sign(ui, Payload::Content, &hashed.content(), &|_| false)
