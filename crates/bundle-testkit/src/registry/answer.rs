@@ -254,6 +254,11 @@ fn manifest(call: &Call<'_>) -> Response {
             return error(status(code), "not for you");
         }
     }
+    if let Some(Fault::Attestations(code)) = fault
+        && call.name.ends_with(".att")
+    {
+        return error(status(code), "not for you");
+    }
     let store = lock(&call.shared.store);
     let Some((media_type, bytes)) = store.manifest(call.repository, call.name) else {
         return error(StatusCode::NOT_FOUND, "manifest unknown");

@@ -37,9 +37,11 @@ pub enum Fault {
         api: u16,
         /// The tag that stands in for it.
         list: u16,
-        /// cosign's older tag, `.sig`.
+        /// cosign's older tags, `.sig` and `.att`.
         older: u16,
     },
+    /// cosign's older tag for attestations, `.att`, answers with this status.
+    Attestations(u16),
     /// What others wrote replaces the list of referrers right after it was written, so many times.
     LostUpdates(u32),
     /// Blobs are to be found at this URL instead.

@@ -23,13 +23,23 @@ fn put_list(registry: &Registry, pinned: &PinnedReference, index: &str) {
 }
 
 fn put_older(registry: &Registry, pinned: &PinnedReference, layers: &[serde_json::Value]) {
+    put_tag(registry, pinned, "sig", layers);
+}
+
+/// One of cosign's older tags.
+fn put_tag(
+    registry: &Registry,
+    pinned: &PinnedReference,
+    kind: &str,
+    layers: &[serde_json::Value],
+) {
     let manifest = json!({
         "schemaVersion": 2,
         "mediaType": media::MANIFEST,
         "config": { "mediaType": media::CONFIG, "digest": Digest::of(b"{}"), "size": 2 },
         "layers": layers,
     });
-    let tag = format!("sha256-{}.sig", pinned.digest().hex());
+    let tag = format!("sha256-{}.{kind}", pinned.digest().hex());
     registry.put_manifest(TEAM, &tag, media::MANIFEST, manifest.to_string().as_bytes());
 }
 
@@ -119,6 +129,31 @@ async fn a_signature_in_one_place_does_not_hide_that_another_was_forbidden() {
     }
     registry.set_fault(None);
     assert_eq!(read(&client().signatures(&pinned).await.unwrap()), 1);
+}
+
+#[tokio::test]
+async fn attestations_that_are_forbidden_are_not_missing_and_none_crowds_signatures_out() {
+    let registry = Registry::honest().await.unwrap();
+    let pinned = pushed(&registry).await;
+    let signature = layer(&registry, media::SIMPLE_SIGNING, b"signature");
+    put_older(&registry, &pinned, &[signature]);
+    for code in [401, 403, 500] {
+        registry.set_fault(Some(Fault::Attestations(code)));
+        assert!(client().signatures(&pinned).await.is_err(), "{code}");
+    }
+    registry.set_fault(None);
+    let many = vec![layer(&registry, media::DSSE_ENVELOPE, b"envelope"); REFERRERS + 10];
+    let foreign = layer(&registry, media::SIMPLE_SIGNING, b"no attestation");
+    put_tag(&registry, &pinned, "att", &[vec![foreign], many].concat());
+    let found = patient().signatures(&pinned).await.unwrap();
+    assert_eq!(found[0].bytes, b"signature");
+    assert_eq!(read(&found), REFERRERS);
+    let told = found.iter().filter(|one| {
+        let limit = REFERRERS;
+        one.unread == Some(Unread::Beyond { limit })
+    });
+    assert_eq!(told.count(), 11);
+    assert!(found.iter().all(|one| one.bytes != b"no attestation"));
 }
 
 #[tokio::test]
