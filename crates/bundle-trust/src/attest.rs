@@ -121,14 +121,17 @@ impl Predicate {
             let message = format!("this cannot be attested as {}: {why}", kind.as_str());
             Finding::error(codes::trust::PREDICATE_REFUSED, message)
         };
-        if bytes.len() > MAX_PREDICATE {
+        let fits = |length: usize| {
+            if length <= MAX_PREDICATE {
+                return Ok(());
+            }
             let why = format!(
-                "it has {} bytes, and at most {MAX_PREDICATE} fit into what is read of one attestation",
-                bytes.len()
+                "it has {length} bytes, and at most {MAX_PREDICATE} fit into what is read of one attestation"
             );
             let hint = "attest something shorter that names it by digest, and push the whole beside it as a referrer";
-            return Err(refused(why).hint(hint).into());
-        }
+            Err(refused(why).hint(hint))
+        };
+        fits(bytes.len())?;
         let Some(text) = std::str::from_utf8(bytes).ok().map(str::trim) else {
             return Err(refused("it is not text".to_owned()).into());
         };
@@ -161,11 +164,10 @@ impl Predicate {
             return Ok(Self { kind, text, value });
         }
         let value = json!({ "Data": text, "Timestamp": now });
-        Ok(Self {
-            kind,
-            text: value.to_string(),
-            value,
-        })
+        // As text within text it is longer.
+        let text = value.to_string();
+        fits(text.len())?;
+        Ok(Self { kind, text, value })
     }
 
     /// Its kind.

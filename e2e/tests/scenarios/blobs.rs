@@ -33,7 +33,11 @@ impl Scene {
     }
 
     async fn try_cosign(&self, arguments: &str) -> Output {
-        let cosign = self.bench.tool(Tool::Cosign3).await.unwrap();
+        self.try_tool(Tool::Cosign3, arguments).await
+    }
+
+    async fn try_tool(&self, tool: Tool, arguments: &str) -> Output {
+        let cosign = self.bench.tool(tool).await.unwrap();
         cosign
             .args(arguments.split(' '))
             .env("COSIGN_PASSWORD", "fixture")
@@ -69,12 +73,21 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
         let refused = scene.try_cosign(&format!("{cosign} other.tar")).await;
         assert!(!refused.is_success(), "{refused}");
 
+        // cosign 2 reads the form where it is told so.
+        let cosign2 = format!("{cosign} --new-bundle-format {FILE}");
+        let verified = scene.try_tool(Tool::Cosign2, &cosign2).await;
+        verified.success().unwrap();
+
         let theirs = format!("{kind}.cosign.json");
         scene
             .cosign(&format!(
                 "sign-blob --key {kind}.key --bundle {theirs} --use-signing-config=false --tlog-upload=false -y {FILE}"
             ))
             .await;
+        // What it signs itself with Ed25519, without a log, cosign 3 does not verify.
+        let own = format!("verify-blob --key {kind}.pub --bundle {theirs} {offline} {FILE}");
+        let own = scene.try_cosign(&own).await;
+        assert_eq!(own.is_success(), kind == "p256", "{own}");
         for bundle in [&bundle, &theirs] {
             let verify = |file: &str| format!("verify {file} --bundle {bundle} --key {kind}.pub");
             let report = scene.ours(&format!("{} -o json", verify(FILE))).await;

@@ -123,6 +123,11 @@ fn known_kinds_are_looked_at() {
     };
     read("https://example.com/kind", &deep(126)).unwrap();
     assert!(read("https://example.com/kind", &deep(127)).is_err());
+    let quoted = format!("[{}\"\"]", "\"\",".repeat(MAX_PREDICATE / 4));
+    let quoted = format!(r#"{{"a":{quoted}}}"#);
+    assert!(quoted.len() < MAX_PREDICATE);
+    read("https://example.com/kind", &quoted).unwrap();
+    assert!(read("custom", &quoted).unwrap_err().contains("bytes"));
     let large = format!(r#"{{"a":"{}"}}"#, "x".repeat(MAX_PREDICATE));
     assert!(read("custom", &large).unwrap_err().contains("bytes"));
 }
