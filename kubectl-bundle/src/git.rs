@@ -125,6 +125,7 @@ fn run(folder: &Path, arguments: &[&str]) -> std::io::Result<Option<String>> {
             command.env_remove(&name);
         }
     }
+    crate::secrets::withhold(&mut command);
     let output = command
         .args(["--no-optional-locks", "--literal-pathspecs"])
         .arg("-C")

@@ -20,6 +20,7 @@ mod path;
 mod place;
 mod registry;
 mod report;
+mod secrets;
 mod settings;
 mod shipping;
 mod signer;

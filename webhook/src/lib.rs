@@ -7,6 +7,7 @@ pub mod args;
 pub mod certs;
 mod chain;
 pub mod cluster;
+mod heavy;
 pub mod lease;
 pub mod logs;
 pub mod metrics;

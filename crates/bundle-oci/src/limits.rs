@@ -5,6 +5,8 @@
 pub const MANIFEST_BYTES: u64 = 4 << 20;
 /// Largest signature bundle that is read, in bytes.
 pub const SIGNATURE_BYTES: u64 = 1 << 20;
+/// Largest manifest of a referrer that is read beside a digest, in bytes. It names one layer or a few.
+pub const REFERRER_BYTES: u64 = 256 << 10;
 /// Most bytes of signatures and their annotations that are read beside one digest, of each of the two places where they may be.
 pub const SIGNATURES_BYTES: u64 = 16 << 20;
 /// Most referrers of one digest that are looked at.

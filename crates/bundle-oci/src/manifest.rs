@@ -36,6 +36,25 @@ pub struct Descriptor {
     pub platform: Option<Platform>,
 }
 
+impl Descriptor {
+    /// What is counted for each annotation beside its texts: a map of many short ones takes more memory than they have bytes.
+    const EACH: usize = 128;
+
+    /// Bytes of memory that its texts take, estimated from above. What it describes is not among them.
+    pub(crate) fn weight(&self) -> u64 {
+        let annotations = self.annotations.iter();
+        let annotations: usize = annotations
+            .map(|(name, text)| name.len() + text.len() + Self::EACH)
+            .sum();
+        let platform = self.platform.as_ref().map_or(0, |platform| {
+            let variant = platform.variant.as_ref().map_or(0, String::len);
+            platform.architecture.len() + platform.os.len() + variant
+        });
+        let kind = self.artifact_type.as_ref().map_or(0, String::len);
+        (self.media_type.len() + kind + platform + annotations + Self::EACH) as u64
+    }
+}
+
 /// `null` for an empty list or map: programs write it that have not thought of the difference.
 fn or_nothing<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where

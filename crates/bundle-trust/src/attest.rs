@@ -5,12 +5,11 @@ use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::reference::PinnedReference;
 use serde_json::{Map, Value, json};
 
+use crate::statement::LONGEST_TYPE;
 use crate::{dsse, strict};
 
 /// Largest predicate that is attested, in bytes: with its envelope and evidence it stays under what is read of one signature.
 pub const MAX_PREDICATE: usize = 700 * 1024;
-/// Longest predicate type, in bytes.
-const LONGEST_TYPE: usize = 512;
 /// cosign's kind for whatever has none: it wraps what it is given.
 const CUSTOM: &str = "https://cosign.sigstore.dev/attestation/v1";
 

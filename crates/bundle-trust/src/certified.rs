@@ -15,6 +15,8 @@ use sigstore_verify::{
 use crate::keys::PublicKey;
 use crate::root::Root;
 
+/// Longest subject and longest issuer of a certificate, in bytes.
+const LONGEST_NAME: usize = 2048;
 /// Most signatures of a checkpoint: the log's own, and those of witnesses.
 const MOST_WITNESSES: usize = 32;
 
@@ -73,6 +75,10 @@ pub(crate) fn verify<'a>(
     };
     if subject.as_str().is_empty() || issuer.is_empty() {
         return Err(fault(Fault::NoIdentity, &"an empty subject or issuer"));
+    }
+    if subject.as_str().len().max(issuer.len()) > LONGEST_NAME {
+        let why = format!("a subject or issuer of more than {LONGEST_NAME} bytes");
+        return Err(fault(Fault::NoIdentity, &why));
     }
     Ok(Held {
         name: IdentityName {

@@ -32,6 +32,9 @@ struct Subject {
     annotations: Option<BTreeMap<String, Value>>,
 }
 
+/// Longest predicate type, in bytes: it is a URI.
+pub(crate) const LONGEST_TYPE: usize = 512;
+
 /// Reads a statement, which must be about our digest alone.
 pub(crate) fn read(payload: &[u8], digest: &Digest) -> Result<(Meaning, Annotations), Rejection> {
     let statement: Statement = strict::read(payload, "no in-toto statement inside")?;
@@ -51,6 +54,8 @@ pub(crate) fn read(payload: &[u8], digest: &Digest) -> Result<(Meaning, Annotati
     }
     let meaning = if signed {
         Meaning::Signed
+    } else if statement.predicate_type.len() > LONGEST_TYPE {
+        return Err(Rejection::StatementType(statement.predicate_type));
     } else {
         Meaning::Attested(statement.predicate_type)
     };

@@ -77,7 +77,9 @@ fn each<'a>(
         None if index >= MAX_SIGNATURES => Err(Rejection::NotExamined {
             limit: MAX_SIGNATURES,
         }),
-        None => against.examine(raw, &Content::named(digest)),
+        None => against
+            .examine(raw, &Content::named(digest))
+            .map_err(Rejection::shortened),
     })
 }
 

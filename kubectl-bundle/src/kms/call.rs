@@ -8,8 +8,6 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Secrets of our own that no plugin needs. What its service asks for stays in the environment: that is where the protocol has it.
-const OURS: [&str; 3] = ["BUNDLE_PASSWORD", "COSIGN_PASSWORD", "SIGSTORE_ID_TOKEN"];
 /// How often it is looked whether a plugin that has said everything has ended.
 const GLANCE: Duration = Duration::from_millis(5);
 /// As much of its complaints as a person reads, in bytes.
@@ -71,9 +69,8 @@ pub(super) fn call(
         } else {
             Stdio::piped()
         });
-    for name in OURS {
-        command.env_remove(name);
-    }
+    // What its service asks for stays in the environment: that is where the protocol has it.
+    crate::secrets::withhold_ours(&mut command);
     #[cfg(unix)]
     if !attended {
         use std::os::unix::process::CommandExt as _;

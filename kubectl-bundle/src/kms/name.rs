@@ -81,12 +81,24 @@ impl Key {
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.name, self.resource)
+        write!(f, "{}://{}", self.name, shown(&self.resource))
+    }
+}
+
+/// A key's name without what may be a PIN or a password: a query, and what stands before an `@`.
+fn shown(resource: &str) -> String {
+    let (plain, query) = match resource.split_once('?') {
+        Some((plain, _)) => (plain, "?…"),
+        None => (resource, ""),
+    };
+    match plain.split_once('@') {
+        Some((before, rest)) if !before.contains('/') => format!("…@{rest}{query}"),
+        _ => format!("{plain}{query}"),
     }
 }
 
 fn unusable(text: &str, why: &str) -> Finding {
-    let shown: String = text.chars().take(80).collect();
+    let shown: String = shown(text).chars().take(80).collect();
     Finding::error(
         codes::usage::BAD_ARGUMENT,
         format!("the key `{shown}` cannot be used: {why}"),
@@ -113,21 +125,33 @@ mod tests {
 
     #[test]
     fn the_resource_is_all_that_follows() {
-        for (text, program, resource) in [
+        for (text, program, resource, shown) in [
             (
                 "my-hsm://slot/1?pin=2",
                 "sigstore-kms-my-hsm",
                 "slot/1?pin=2",
+                "my-hsm://slot/1?…",
             ),
-            ("files:///keys/a.pem", "sigstore-kms-files", "/keys/a.pem"),
-            ("a://b://c", "sigstore-kms-a", "b://c"),
+            (
+                "vault://me:secret@host/key",
+                "sigstore-kms-vault",
+                "me:secret@host/key",
+                "vault://…@host/key",
+            ),
+            (
+                "files:///keys/a@b.pem",
+                "sigstore-kms-files",
+                "/keys/a@b.pem",
+                "files:///keys/a@b.pem",
+            ),
+            ("a://b://c", "sigstore-kms-a", "b://c", "a://b://c"),
         ] {
             let key = Key::parse(text, false).unwrap().unwrap();
             assert_eq!(
                 (key.program().as_str(), key.resource()),
                 (program, resource)
             );
-            assert_eq!(key.to_string(), text);
+            assert_eq!(key.to_string(), shown);
         }
     }
 

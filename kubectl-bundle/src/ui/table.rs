@@ -1,6 +1,8 @@
 //! Columns as kubectl prints them: unboxed, three spaces apart, readable by awk.
 //! Not here: what stands in them.
 
+use super::safe::safe;
+
 /// Rows under a header.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -14,7 +16,7 @@ impl Table {
         }
     }
 
-    /// Adds a row; an empty cell is shown as `<none>`, so that columns can be counted.
+    /// Adds a row, whoever its texts are by; an empty cell is shown as `<none>`, so that columns can be counted.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(
             cells
@@ -23,7 +25,7 @@ impl Table {
                     if cell.is_empty() {
                         "<none>".to_owned()
                     } else {
-                        cell
+                        safe(&cell)
                     }
                 })
                 .collect(),

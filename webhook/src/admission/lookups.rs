@@ -19,6 +19,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::review::UserInfo;
+use crate::heavy;
 
 /// A right, as RBAC has it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -209,12 +210,9 @@ impl Gathered {
                         facts.policies = proof::unexamined(policies, *now);
                     }
                     Ok(looked) => {
-                        let examined = examinations.examine(
-                            &looked.pinned,
-                            &looked.signatures,
-                            policies,
-                            *now,
-                        );
+                        let (pinned, signatures) = (&looked.pinned, &looked.signatures);
+                        let examined =
+                            heavy::run(|| examinations.examine(pinned, signatures, policies, *now));
                         facts.policies = examined.policies;
                         facts.content = ContentFact::Found {
                             pinned: looked.pinned.clone(),

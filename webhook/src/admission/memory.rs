@@ -125,8 +125,9 @@ fn weight(looked: &Looked) -> usize {
             .sum::<usize>()
     };
     let signatures = looked.signatures.iter().flatten();
-    let signatures =
-        signatures.map(|signature| signature.bytes.len() + texts(&signature.annotations) + EACH);
+    let signatures = signatures.map(|signature| {
+        signature.bytes.len() + signature.artifact_type.len() + texts(&signature.annotations) + EACH
+    });
     texts(&looked.annotations) + signatures.sum::<usize>() + EACH
 }
 

@@ -16,6 +16,7 @@ use kube::api::DynamicObject;
 use super::room::Room;
 use super::said;
 use super::trouble::{Retry, Trouble};
+use crate::heavy;
 
 /// Decides on `pinned` under the policies and class as they are now. `bundle` may carry a proof; where that is not enough, the registry is asked.
 pub(super) async fn verify(
@@ -39,13 +40,10 @@ pub(super) async fn verify(
     let needed = policy::needs_signatures(pinned.reference(), policies());
     if needed
         && let Some(carried) = carried(bundle, &pinned)
-        && let Ok(decided) = examinations.decide(
-            pinned.clone(),
-            &Ok(carried),
-            policies(),
-            class.signatures,
-            now,
-        )
+        && let Ok(decided) = heavy::run(|| {
+            let (pinned, carried) = (pinned.clone(), Ok(carried));
+            examinations.decide(pinned, &carried, policies(), class.signatures, now)
+        })
     {
         return Ok(decided);
     }
@@ -57,7 +55,8 @@ pub(super) async fn verify(
     } else {
         Ok(Vec::new())
     };
-    let decided = examinations.decide(pinned, &signatures, policies(), class.signatures, now);
+    let decided =
+        heavy::run(|| examinations.decide(pinned, &signatures, policies(), class.signatures, now));
     decided.map_err(|refusal| {
         // A signature may be pushed later, and a policy may change: neither tells us by itself.
         Trouble::findings(

@@ -1,5 +1,5 @@
 //! Watches the Secrets and ConfigMaps that policies name, one by one and by name: that one has changed is all that is told.
-//! Not here: reading them (policies). The pod may not list them, and a watch shows metadata alone.
+//! Not here: reading them (policies). Metadata alone is asked for; what the pod's rights would show to others is in docs/threat-model.md.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -15,8 +15,7 @@ use super::follow::{Follower, Specs};
 use crate::readiness::Gate;
 use crate::shared::Shared;
 
-/// How often the Secrets and ConfigMaps are read again, should a watch have missed something. They are few and read by name: the pod may not list
-/// Secrets.
+/// How often the Secrets and ConfigMaps are read again, should a watch have missed something. They are few and read by name.
 const NAMED_AGAIN: Duration = Duration::from_secs(15);
 /// After one could not be read.
 const NAMED_SOON: Duration = Duration::from_secs(2);

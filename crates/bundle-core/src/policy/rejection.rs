@@ -129,6 +129,38 @@ pub enum Rejection {
     OtherDigest(String),
 }
 
+impl Rejection {
+    /// The same with the beginning of foreign texts instead of all of them: rejections are remembered, and a signature may be a MiB of text.
+    #[must_use]
+    pub fn shortened(self) -> Self {
+        const KEPT: usize = 200;
+        let cut = |text: String| text.chars().take(KEPT).collect::<String>();
+        let cut_id = |key: KeyId| KeyId::new(key.as_str().chars().take(KEPT).collect::<String>());
+        match self {
+            Self::Unreadable(text) => Self::Unreadable(cut(text)),
+            Self::OtherForm(text) => Self::OtherForm(cut(text)),
+            Self::Certificate { fault, why } => Self::Certificate {
+                fault,
+                why: cut(why),
+            },
+            Self::PayloadType(text) => Self::PayloadType(cut(text)),
+            Self::OtherKey(hint) => Self::OtherKey(cut_id(hint)),
+            Self::Forged(hint) => Self::Forged(cut_id(hint)),
+            Self::StatementType(text) => Self::StatementType(cut(text)),
+            Self::PayloadKind(text) => Self::PayloadKind(cut(text)),
+            Self::OtherDigest(text) => Self::OtherDigest(cut(text)),
+            Self::TooLarge { .. }
+            | Self::NotExamined { .. }
+            | Self::Crowded { .. }
+            | Self::Keyless
+            | Self::TooMuchEvidence(_)
+            | Self::SignatureCount(_)
+            | Self::NoSuchKey
+            | Self::SubjectCount(_) => self,
+        }
+    }
+}
+
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

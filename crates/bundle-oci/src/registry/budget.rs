@@ -44,16 +44,11 @@ impl Budget {
             self.beyond(1);
             return None;
         }
-        self.signatures -= 1;
         if layer.size > SIGNATURE_BYTES {
-            let (bytes, limit) = (layer.size, SIGNATURE_BYTES);
-            return Some(Slot::Left(unread(Unread::TooLarge { bytes, limit })));
+            return self.too_large(layer.size, SIGNATURE_BYTES);
         }
-        let annotations = layer.annotations.iter();
-        let annotations: usize = annotations
-            .map(|(name, text)| name.len() + text.len())
-            .sum();
-        match self.bytes.checked_sub(layer.size + annotations as u64) {
+        self.signatures -= 1;
+        match self.bytes.checked_sub(layer.size + layer.weight()) {
             Some(left) => {
                 self.bytes = left;
                 Some(Slot::Wanted(layer))
@@ -62,6 +57,16 @@ impl Budget {
                 limit: SIGNATURES_BYTES,
             }))),
         }
+    }
+
+    /// What becomes of a manifest of signatures that is larger than those are that anybody writes; `None` if it is one of too many.
+    pub(super) fn too_large(&mut self, bytes: u64, limit: u64) -> Option<Slot> {
+        if self.signatures == 0 {
+            self.beyond(1);
+            return None;
+        }
+        self.signatures -= 1;
+        Some(Slot::Left(unread(Unread::TooLarge { bytes, limit })))
     }
 
     /// Notes that so many more are there.

@@ -167,6 +167,16 @@ impl Client {
         repository: &Repository,
         name: &str,
     ) -> Result<RawManifest, Reason> {
+        self.get_raw_within(repository, name, MANIFEST_BYTES).await
+    }
+
+    /// The same, where it has at most `limit` bytes.
+    pub(super) async fn get_raw_within(
+        &self,
+        repository: &Repository,
+        name: &str,
+        limit: u64,
+    ) -> Result<RawManifest, Reason> {
         let ask =
             Ask::get(repository, format!("manifests/{name}")).accepting(media::ACCEPT_MANIFEST);
         let response = self.send(&ask).await?;
@@ -176,10 +186,7 @@ impl Client {
             Ok(digest) => Some(digest),
             Err(_) => said_digest(&response)?,
         };
-        let bytes = self
-            .pools
-            .body(response, MANIFEST_BYTES, "the manifest")
-            .await?;
+        let bytes = self.pools.body(response, limit, "the manifest").await?;
         let found = Digest::of(&bytes);
         match expected {
             Some(expected) if expected != found => Err(Reason::DigestMismatch { expected, found }),

@@ -73,7 +73,20 @@ impl Client {
         repository: &Repository,
         digest: &Digest,
     ) -> Result<Manifest, Reason> {
-        let raw = self.get_raw(repository, digest.as_str()).await?;
+        self.get_manifest_within(repository, digest, MANIFEST_BYTES)
+            .await
+    }
+
+    /// The same, where it has at most `limit` bytes.
+    pub(super) async fn get_manifest_within(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        limit: u64,
+    ) -> Result<Manifest, Reason> {
+        let raw = self
+            .get_raw_within(repository, digest.as_str(), limit)
+            .await?;
         if media::is_index(&raw.media_type) {
             return Err(Reason::WrongMediaType {
                 found: "an index of several images".to_owned(),

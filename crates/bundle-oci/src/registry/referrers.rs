@@ -18,7 +18,9 @@ use super::read::media_type;
 use super::transport::{Ask, Target};
 use super::{Client, Reason, RegistryError, Repository};
 use crate::blob::Blob;
-use crate::limits::{MANIFEST_BYTES, REFERRER_PAGES, REFERRERS, SIGNATURE_BYTES, SIGNATURES_BYTES};
+use crate::limits::{
+    MANIFEST_BYTES, REFERRER_BYTES, REFERRER_PAGES, REFERRERS, SIGNATURE_BYTES, SIGNATURES_BYTES,
+};
 use crate::manifest::{Descriptor, Document, Index, Manifest, RawManifest, write};
 use crate::media;
 
@@ -52,6 +54,15 @@ impl Default for Listed {
             ended: true,
         }
     }
+}
+
+/// What a referrer holds.
+#[derive(Debug)]
+enum Held {
+    /// Layers that say they are signatures.
+    Layers(Vec<Descriptor>),
+    /// It has so many bytes that it was not read.
+    TooLarge(u64),
 }
 
 /// Where a signature was put.
@@ -99,8 +110,15 @@ impl Client {
                         .buffered(AT_ONCE)
                 );
                 // In order, as they come: what is too much of one manifest is forgotten before the next is looked at.
-                while let Some(layers) = manifests.try_next().await? {
-                    slots.extend(layers.into_iter().filter_map(|layer| budget.take(layer)));
+                while let Some(held) = manifests.try_next().await? {
+                    match held {
+                        Held::Layers(layers) => {
+                            slots.extend(layers.into_iter().filter_map(|layer| budget.take(layer)));
+                        }
+                        Held::TooLarge(bytes) => {
+                            slots.extend(budget.too_large(bytes, REFERRER_BYTES));
+                        }
+                    }
                 }
                 let mut found = self.layers(repository, slots).await?;
                 found.extend(legacy);
@@ -221,7 +239,7 @@ impl Client {
             let index = self.index(response).await?;
             let from = listed.entries.len();
             listed.entries.extend(index.descriptors());
-            room = room.saturating_sub(listed.entries[from..].iter().map(weight).sum());
+            room = room.saturating_sub(listed.entries[from..].iter().map(Descriptor::weight).sum());
             match next {
                 None => return Ok(Some(listed)),
                 Some(_) if listed.entries.len() > most => return Ok(Some(listed)),
@@ -271,14 +289,20 @@ impl Client {
         repository: &Repository,
         subject: &Digest,
         entry: Descriptor,
-    ) -> Result<Vec<Descriptor>, Reason> {
+    ) -> Result<Held, Reason> {
         if media::is_index(&entry.media_type) {
-            return Ok(Vec::new());
+            return Ok(Held::Layers(Vec::new()));
         }
-        let manifest = match self.get_manifest(repository, &entry.digest).await {
+        let asked = self
+            .get_manifest_within(repository, &entry.digest, REFERRER_BYTES)
+            .await;
+        let manifest = match asked {
             Ok(manifest) => manifest,
             // Deleted, and the list has not heard of it.
-            Err(Reason::NotFound) => return Ok(Vec::new()),
+            Err(Reason::NotFound) => return Ok(Held::Layers(Vec::new())),
+            Err(Reason::TooLarge { limit, .. }) => {
+                return Ok(Held::TooLarge(entry.size.max(limit + 1)));
+            }
             Err(reason) => return Err(reason),
         };
         let about_us = manifest
@@ -286,7 +310,7 @@ impl Client {
             .as_ref()
             .is_some_and(|named| named.digest == *subject);
         if !about_us {
-            return Ok(Vec::new());
+            return Ok(Held::Layers(Vec::new()));
         }
         let mut layers = manifest.layers;
         layers.retain(|layer| {
@@ -295,7 +319,7 @@ impl Client {
                 || layer.media_type == media::SIMPLE_SIGNING
                 || layer.media_type == media::DSSE_ENVELOPE
         });
-        Ok(layers)
+        Ok(Held::Layers(layers))
     }
 
     /// Adds an entry to the list under the tag. There is no compare-and-swap in a registry: it is read again after writing, until it holds ours.
@@ -333,16 +357,6 @@ impl Client {
         }
         Err(Reason::SignatureLost { tag })
     }
-}
-
-/// How many bytes of text an entry keeps.
-fn weight(entry: &Descriptor) -> u64 {
-    let kind = entry.artifact_type.as_deref().unwrap_or_default().len();
-    let annotations = entry.annotations.iter();
-    let annotations: usize = annotations
-        .map(|(name, text)| name.len() + text.len())
-        .sum();
-    (entry.media_type.len() + kind + annotations) as u64
 }
 
 /// The tag under which referrers are listed where there is no API for it.

@@ -5,7 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bundle_core::policy::{
-    ClassSignatures, Policy, RawSignature, Rejection, SignatureFound, Unavailable, Unread,
+    ClassSignatures, Meaning, Policy, RawSignature, Rejection, SignatureFound, Signer, Unavailable,
+    Unread,
 };
 use bundle_core::reference::{Digest, PinnedReference};
 use jiff::{SignedDuration, Timestamp};
@@ -126,10 +127,7 @@ impl Memory {
         let cell = self.cell(key, against.now);
         let examination =
             cell.get_or_init(|| Examination::make(signatures, digest, against, against.now));
-        self.settle(key, &cell, || {
-            let each = examination.found.iter().zip(signatures);
-            each.map(|(found, raw)| weight(found, raw)).sum()
-        });
+        self.settle(key, &cell, || examination.found.iter().map(weight).sum());
         examination.found.clone()
     }
 
@@ -192,16 +190,27 @@ fn may_heal(found: &SignatureFound) -> bool {
     matches!(found.0, Err(Rejection::Certificate { .. }))
 }
 
-fn weight(found: &SignatureFound, raw: &RawSignature) -> usize {
+fn weight(found: &SignatureFound) -> usize {
     EACH + match &found.0 {
         Ok(accepted) => {
             let texts = accepted.annotations.iter();
-            texts
+            let texts: usize = texts
                 .map(|(key, value)| key.len() + value.len() + EACH / 4)
-                .sum()
+                .sum();
+            let signer = match &accepted.signer {
+                Signer::Key(key) => key.as_str().len(),
+                Signer::Identity { name, roots } => {
+                    name.subject.len() + name.issuer.len() + roots.len() * EACH
+                }
+            };
+            let meaning = match &accepted.meaning {
+                Meaning::Signed => 0,
+                Meaning::Attested(predicate_type) => predicate_type.len(),
+            };
+            texts + signer + meaning
         }
-        // Its words may be those of the signature.
-        Err(_) => raw.bytes.len(),
+        // The beginning of its words may be kept.
+        Err(_) => EACH,
     }
 }
 

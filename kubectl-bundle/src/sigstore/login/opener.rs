@@ -6,14 +6,6 @@ use std::process::{Command, Stdio};
 
 use url::Url;
 
-/// Secrets that no browser needs.
-const OURS: [&str; 4] = [
-    "BUNDLE_PASSWORD",
-    "COSIGN_PASSWORD",
-    "SIGSTORE_ID_TOKEN",
-    "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
-];
-
 /// A program, and what comes before the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Opener {
@@ -48,9 +40,7 @@ impl Opener {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        for name in OURS {
-            command.env_remove(name);
-        }
+        crate::secrets::withhold(&mut command);
         command.spawn().is_ok_and(|mut child| {
             std::thread::spawn(move || child.wait());
             true

@@ -223,7 +223,7 @@ async fn one_referrer_with_many_large_layers_is_read_as_far_as_the_bytes_go() {
     let pinned = pushed(&registry).await;
     let large = layer(&registry, media::SIGSTORE_BUNDLE, &vec![b' '; 1 << 20]);
     for number in 0..2 {
-        let mut layers = vec![large.clone(); 5_000];
+        let mut layers = vec![large.clone(); 1_000];
         layers[0]["annotations"] = json!({ "number": number.to_string() });
         put_referrer(&registry, &pinned, &layers);
     }
@@ -240,6 +240,33 @@ async fn one_referrer_with_many_large_layers_is_read_as_far_as_the_bytes_go() {
         limit: SIGNATURES_BYTES,
     };
     assert!(found.iter().any(|one| one.unread == Some(crowded)));
+}
+
+#[tokio::test]
+async fn what_is_said_of_a_layer_counts_as_well_as_the_layer() {
+    let registry = Registry::honest().await.unwrap();
+    let pinned = pushed(&registry).await;
+    // Nobody's manifest of a signature is as large as this one.
+    let mut spoken = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
+    let length = usize::try_from(REFERRER_BYTES).unwrap();
+    spoken["mediaType"] = json!(format!("{}{}", media::SIGSTORE_BUNDLE, "x".repeat(length)));
+    put_referrer(&registry, &pinned, &[spoken]);
+    // Of many that are just small enough, as many are kept as fit.
+    let mut wordy = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
+    wordy["artifactType"] = json!("x".repeat(length / 2));
+    for number in 0..200 {
+        wordy["annotations"] = json!({ "number": number.to_string() });
+        put_referrer(&registry, &pinned, &[wordy.clone()]);
+    }
+    let found = patient().signatures(&pinned).await.unwrap();
+    let large = |one: &&RawSignature| matches!(one.unread, Some(Unread::TooLarge { limit, .. }) if limit == REFERRER_BYTES);
+    assert_eq!(found.iter().filter(large).count(), 1);
+    let kept = read(&found) * (length / 2);
+    assert!(kept > 0 && kept as u64 <= SIGNATURES_BYTES, "{kept}");
+    let crowded = Some(Unread::Crowded {
+        limit: SIGNATURES_BYTES,
+    });
+    assert!(found.iter().any(|one| one.unread == crowded));
 }
 
 #[tokio::test]
