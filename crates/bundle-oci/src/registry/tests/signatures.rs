@@ -5,7 +5,7 @@ use bundle_core::policy::{RawSignature, Unread};
 use serde_json::json;
 
 use super::*;
-use crate::limits::{REFERRERS, SIGNATURES_BYTES};
+use crate::limits::{REFERRER_BYTES, REFERRERS, SIGNATURES_BYTES};
 use crate::media;
 
 const TEAM: &str = "team/web";
