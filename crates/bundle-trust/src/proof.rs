@@ -15,11 +15,7 @@ use bundle_core::{
 };
 use jiff::Timestamp;
 
-use crate::{
-    keys::PublicKey,
-    root::Root,
-    verify::{self, Against},
-};
+use crate::{keys::PublicKey, root::Root, verify::Against};
 
 pub use memory::Memory;
 
@@ -72,8 +68,7 @@ pub fn decide<'a>(
     class: ClassSignatures,
     now: Timestamp,
 ) -> Result<Decided<PinnedReference>, Refusal> {
-    let examined = examine(&reference, signatures, policies, now);
-    conclude_examined(reference, &examined, class)
+    Memory::default().decide(reference, signatures, policies, class, now)
 }
 
 /// Only for examinations that were made here: whoever could bring their own could make a `Verified<T>` of anything.
@@ -96,7 +91,7 @@ pub struct Examined<'a> {
     pub found: Result<Vec<SignatureFound>, Unavailable>,
 }
 
-/// Examines the signatures of an image with the keys of the policies that are about it. [`decide`] does this itself; the judge of admission
+/// Examines the signatures of an image with the keys of the policies that are about it, remembering nothing. [`decide`] does this itself; the judge of admission
 /// (`bundle_core::review`) is given the result.
 pub fn examine<'a>(
     reference: &PinnedReference,
@@ -104,12 +99,7 @@ pub fn examine<'a>(
     policies: impl IntoIterator<Item = &'a Policy>,
     now: Timestamp,
 ) -> Examined<'a> {
-    let (policies, against) = Loader::load(reference, policies, now);
-    let found = match signatures {
-        Ok(signatures) => Ok(verify::examine(signatures, reference.digest(), &against)),
-        Err(why) => Err(why.clone()),
-    };
-    Examined { policies, found }
+    Memory::default().examine(reference, signatures, policies, now)
 }
 
 /// Policies, for an image of which nothing could be seen: enough to say whether one asks for its signatures.

@@ -53,6 +53,43 @@ async fn create(cluster: &Cluster, object: &Value) -> Output {
         .unwrap()
 }
 
+/// How many lines more the registry has logged after so many reviews of this object under other names, all at once.
+async fn requests(cluster: &Cluster, object: &Value, count: usize) -> usize {
+    let lines = || cluster.registry(0).unwrap().log().unwrap().lines().count();
+    let client = cluster.client().await.unwrap();
+    let before = lines();
+    let creates = (0..count).map(|number| {
+        let mut object = object.clone();
+        object["metadata"]["name"] = format!("many-{number}").into();
+        let path = "/apis/core.rukpak.io/v1alpha1/bundledeployments?dryRun=All";
+        let request = http::Request::post(path)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(object.to_string().into_bytes())
+            .unwrap();
+        client.request::<Value>(request)
+    });
+    for answer in futures::future::join_all(creates).await {
+        answer.unwrap();
+    }
+    // A line is written a moment after its answer: what was asked before this question stands above it.
+    let host = cluster.registry(0).unwrap().host();
+    let marker = format!("/v2/marker-{before}/tags/list");
+    let asking = reqwest::Client::builder().no_proxy().build().unwrap();
+    asking
+        .get(format!("http://{host}{marker}"))
+        .send()
+        .await
+        .unwrap();
+    wait::until_true(LONG, "the registry has logged everything", || async {
+        Ok(cluster.registry(0)?.log()?.contains(&marker))
+    })
+    .await
+    .unwrap();
+    let log = cluster.registry(0).unwrap().log().unwrap();
+    let since = log.lines().skip(before);
+    since.take_while(|line| !line.contains(&marker)).count()
+}
+
 /// Only what this key has signed, of all that is in this registry.
 fn policy(host: &str, key: &str) -> Value {
     json!({
@@ -99,6 +136,22 @@ async fn while_the_registry_lives_a_proof_spares_asking_it() {
     })
     .await
     .unwrap();
+
+    // Many who come at the same time make the registry no more work than one does; examinations are not shared between different content.
+    let others = [
+        publish(&cluster, "1.1.0", Some("release")).await,
+        publish(&cluster, "1.2.0", Some("release")).await,
+    ];
+    let [alone, crowd] = [(&others[0], 1), (&others[1], 100)].map(async |(pinned, count)| {
+        let object = described(&cluster, pinned, "").await;
+        requests(&cluster, &object, count).await
+    });
+    let (alone, crowd) = (alone.await, crowd.await);
+    assert!(alone > 0, "the registry was not asked");
+    assert!(
+        crowd <= 2 * alone,
+        "{crowd} lines for a hundred, {alone} for one"
+    );
 
     // While the registry lives, it is not asked.
     let before = cluster.registry(0).unwrap().log().unwrap();
