@@ -4,3 +4,4 @@
 mod login;
 mod service;
 mod sources;
+mod terminal;

@@ -1,0 +1,82 @@
+//! At a terminal, which util-linux' `script` makes: somebody is asked there, and nowhere else.
+#![cfg(target_os = "linux")]
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::service::Service;
+use crate::context::Context;
+
+/// What is said at a terminal on which somebody types `typed`.
+fn at_terminal(
+    context: &Context,
+    arguments: &[&str],
+    more: &[(&str, &str)],
+    typed: &str,
+) -> String {
+    let program = context.command(arguments);
+    let line: Vec<_> = std::iter::once(program.get_program())
+        .chain(program.get_args())
+        .map(|word| word.to_str().unwrap())
+        .collect();
+    let typed = context.write("typed", typed);
+    let output = Command::new("script")
+        .args(["-qec", &line.join(" "), "/dev/null"])
+        .env_clear()
+        .env("HOME", context.path().join("home"))
+        .env(
+            "PATH",
+            format!("{}/bin:/usr/bin:/bin", context.path().display()),
+        )
+        .env("NO_COLOR", "1")
+        .envs(more.iter().copied())
+        .current_dir(context.path())
+        .stdin(Stdio::from(std::fs::File::open(typed).unwrap()))
+        .output()
+        .map_err(|error| format!("`script` of util-linux (Debian: bsdutils) is needed: {error}"))
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn somebody_logs_in_at_a_terminal_and_not_in_a_job() {
+    let mut context = Context::new();
+    let service = Service::start(&mut context);
+    let (discovery, url) = (service.discovery(), service.url.clone());
+    service.answer(move |asked| match asked.path.as_str() {
+        "/.well-known/openid-configuration" => (200, discovery.clone()),
+        _ => (400, Value::Null),
+    });
+    let digest = "0".repeat(64);
+    let reference = format!("127.0.0.1:1/team/web@sha256:{digest}");
+    let line = ["sign", &reference, "--oidc-issuer", &url];
+    let told = at_terminal(&context, &line, &[("CI", "true")], "");
+    assert!(
+        told.contains("there is neither a key nor an identity token"),
+        "{told}"
+    );
+    assert!(service.asked().is_empty());
+    // Where no window can be shown, with a code.
+    let told = at_terminal(&context, &line, &[], "");
+    assert!(
+        told.contains("the issuer of identity tokens at 127.0.0.1 refuses: 400"),
+        "{told}"
+    );
+    assert_eq!(service.asked().last().unwrap().path, "/device");
+}
+
+#[test]
+fn a_plugin_may_ask_for_a_pin_there() {
+    let context = Context::new();
+    let script = "#!/bin/sh\nprintf 'PIN: ' > /dev/tty; read pin < /dev/tty; printf '{\"errorMessage\":\"%s is wrong\"}' \"$pin\"\n";
+    let path = context.write("bin/sigstore-kms-test", script);
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let line = ["keys", "public", "--key", "test://slot/1"];
+    let told = at_terminal(&context, &line, &[], "1234\n");
+    assert!(
+        told.contains("refuses test://slot/1: 1234 is wrong"),
+        "{told}"
+    );
+}
