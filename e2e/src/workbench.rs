@@ -10,7 +10,7 @@ use crate::command::Command;
 use crate::island::Island;
 use crate::janitor::Janitor;
 use crate::registry::{Registry, Terms};
-use crate::sigstore::{Sigstore, TiledLog};
+use crate::sigstore::{Sigstore, TiledLog, TufRepository};
 use crate::token_server::TokenServer;
 use crate::tools::{self, Tool};
 use crate::{programs, registry};
@@ -100,6 +100,15 @@ impl Workbench {
     /// A log of tiles (Rekor v2) beside `sigstore`, with a trust root and a signing configuration that name both.
     pub async fn tiled_log(&self, sigstore: &Sigstore) -> Result<TiledLog> {
         TiledLog::start(sigstore, &self.root, &self.janitor).await
+    }
+
+    /// A TUF repository with the trust root and the signing configuration of `sigstore`, good for years.
+    pub async fn tuf_repository(&self, sigstore: &Sigstore) -> Result<TufRepository> {
+        let mut repository = TufRepository::start(&self.root.join("data")).await?;
+        repository.target("trusted_root.json", &sigstore.trusted_root());
+        repository.target("signing_config.v0.2.json", &sigstore.signing_config());
+        repository.write()?;
+        Ok(repository)
     }
 
     /// One of the tools of others, in a clean environment.

@@ -44,6 +44,11 @@ impl Root {
         Self::from_text(SIGSTORE_PRODUCTION_TRUSTED_ROOT)
     }
 
+    /// The text of [`Self::public`].
+    pub fn public_text() -> &'static str {
+        SIGSTORE_PRODUCTION_TRUSTED_ROOT
+    }
+
     /// That of the public instance where Sigstore tries things out; nothing of a product is signed under it.
     pub fn staging() -> Result<Arc<Self>, Finding> {
         Self::from_text(SIGSTORE_STAGING_TRUSTED_ROOT)

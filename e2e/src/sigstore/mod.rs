@@ -3,6 +3,7 @@
 
 mod fixtures;
 mod tiles;
+mod tuf;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,6 +18,7 @@ use crate::{ports, tools, wait};
 
 pub use fixtures::write as write_fixtures;
 pub use tiles::TiledLog;
+pub use tuf::{Manner, TufRepository};
 
 const NAME: &str = "sigstore";
 const START: Duration = Duration::from_secs(20);

@@ -35,6 +35,8 @@ pub enum Tool {
     KmsPlugin,
     /// The transparency log of tiles (Rekor v2), keeping its tiles in a folder: `rekor-tiles serve`.
     RekorTiles,
+    /// Writes one state of a TUF repository with go-tuf: `tuf-repository < STATE.json`.
+    TufRepository,
 }
 
 /// One line of the table.
@@ -49,7 +51,7 @@ struct Entry {
 
 impl Tool {
     /// All of them, the ones that a cluster needs first.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::KubeApiserver,
         Self::Kubectl,
         Self::KubeControllerManager,
@@ -64,6 +66,7 @@ impl Tool {
         Self::Helm3,
         Self::KmsPlugin,
         Self::RekorTiles,
+        Self::TufRepository,
     ];
 
     const fn entry(self) -> Entry {
@@ -124,6 +127,12 @@ impl Tool {
                 "sigstore-kms-files",
                 "kms-plugin",
                 "e2e.test/tools/kms-plugin",
+                20,
+            ),
+            Self::TufRepository => (
+                "tuf-repository",
+                "tuf-repository",
+                "e2e.test/tools/tuf-repository",
                 20,
             ),
             // The newest that Go 1.26 builds.

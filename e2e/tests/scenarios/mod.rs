@@ -28,4 +28,5 @@ mod story;
 mod tenant;
 mod tiles;
 mod transfer;
+mod trust;
 mod workflow;

@@ -16,6 +16,7 @@ mod output;
 mod push;
 mod shipping;
 mod sign;
+mod trust;
 mod unpack;
 mod verify;
 mod version;
@@ -37,6 +38,7 @@ pub(crate) use output::{Data, Object, Wide};
 pub(crate) use push::Push;
 pub(crate) use shipping::{Along, Copy, Load, Pull, Save};
 pub(crate) use sign::{AuthFlow, Keyless, Sign, SignBy, SignatureForm};
+pub(crate) use trust::{Reach, Trust, TrustInit, TrustShow, TrustUpdate, TrustVerb};
 pub(crate) use unpack::Unpack;
 pub(crate) use verify::{Policy, PolicyTest, PolicyVerb, TrustRoot, Verify};
 pub(crate) use version::Version;
@@ -93,6 +95,8 @@ pub(crate) enum Verb {
     Verify(Verify),
     /// Try SignaturePolicies before they are in force
     Policy(Policy),
+    /// Get trust roots from a TUF repository
+    Trust(Trust),
     /// Install a bundle, or upgrade to it
     Deploy(Deploy),
     /// Create a Bundle without installing it

@@ -77,10 +77,10 @@ pub(crate) struct Verify {
 /// Whose certificates and logs count.
 #[derive(Debug, Args)]
 pub(crate) struct TrustRoot {
-    /// The trusted_root.json of a Sigstore instance, instead of the public one that is built in
+    /// The trusted_root.json of a Sigstore instance, instead of that of `trust init` or the public one that is built in
     #[arg(long, value_name = "FILE")]
     pub(crate) trusted_root: Option<PathBuf>,
-    /// Ask no log and no trust root repository. This is always so: the evidence beside the signature has to be enough
+    /// Do not ask the TUF repository of `trust init`. Logs are never asked: the evidence beside the signature has to be enough
     #[arg(long)]
     pub(crate) offline: bool,
 }

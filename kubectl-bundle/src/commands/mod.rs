@@ -22,6 +22,7 @@ pub(crate) mod push;
 pub(crate) mod save;
 pub(crate) mod sign;
 pub(crate) mod status;
+pub(crate) mod trust;
 pub(crate) mod unpack;
 pub(crate) mod verify;
 pub(crate) mod version;
@@ -73,6 +74,14 @@ pub(crate) enum Command {
     VerifyFile(blob::verify::VerifyFile),
     /// `policy test`
     PolicyTest(policy::test::PolicyTest),
+    /// `trust init`
+    TrustInit(trust::init::Init),
+    /// `trust update`
+    TrustUpdate(trust::update::Update),
+    /// `trust show`
+    TrustShow(trust::show::Show),
+    /// `trust reset`
+    TrustReset(trust::reset::Reset),
     /// `deploy`
     Deploy(deploy::Deploy),
     /// `create`
@@ -112,8 +121,12 @@ impl Command {
             Self::SignFile(command) => in_runtime(command.run(ui)),
             Self::Attest(command) => in_runtime(command.run(ui)),
             Self::Verify(command) => in_runtime(command.run(ui)),
-            Self::VerifyFile(command) => command.run(ui),
+            Self::VerifyFile(command) => in_runtime(command.run(ui)),
             Self::PolicyTest(command) => in_runtime(command.run(ui)),
+            Self::TrustInit(command) => in_runtime(command.run(ui)),
+            Self::TrustUpdate(command) => in_runtime(command.run(ui)),
+            Self::TrustShow(command) => in_runtime(command.run(ui)),
+            Self::TrustReset(command) => command.run(ui),
             Self::Deploy(command) => in_runtime(command.run(ui)),
             Self::Create(command) => in_runtime(command.run(ui)),
             Self::Check(command) => in_runtime(command.run(ui)),

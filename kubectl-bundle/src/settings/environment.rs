@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::password::Source;
 use crate::registry::Files;
 use crate::sigstore::TokenSource;
+use crate::sigstore::root::Folders;
 
 /// Where a cluster may put an identity token, as cosign has it.
 const TOKEN_FILE: &str = "/var/run/sigstore/cosign/oidc-token";
@@ -45,6 +46,8 @@ pub(crate) struct Environment {
     credentials: [Option<PathBuf>; 3],
     /// `XDG_CONFIG_HOME`.
     config: Option<PathBuf>,
+    /// `XDG_CACHE_HOME`.
+    cache: Option<PathBuf>,
     /// `CONTAINERS_REGISTRIES_CONF`.
     registries_conf: Option<PathBuf>,
     /// `SOURCE_DATE_EPOCH`: the one time that a build may write.
@@ -111,6 +114,7 @@ impl Environment {
             credentials: ["DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR"]
                 .map(|name| filled(name).map(PathBuf::from)),
             config: filled("XDG_CONFIG_HOME").map(PathBuf::from),
+            cache: filled("XDG_CACHE_HOME").map(PathBuf::from),
             registries_conf: filled("CONTAINERS_REGISTRIES_CONF").map(PathBuf::from),
             source_date: filled("SOURCE_DATE_EPOCH")
                 .map(|text| text.to_string_lossy().into_owned()),
@@ -153,8 +157,21 @@ impl Environment {
 
     /// Where podman keeps what one user has set.
     fn containers(&self) -> Option<PathBuf> {
+        Some(self.config_folder()?.join("containers"))
+    }
+
+    fn config_folder(&self) -> Option<PathBuf> {
         let home = || self.home.as_ref().map(|home| home.join(".config"));
-        Some(self.config.clone().or_else(home)?.join("containers"))
+        self.config.clone().or_else(home)
+    }
+
+    /// Where it is kept which TUF repository is trusted, and what it said.
+    pub(crate) fn trust_folders(&self) -> Option<Folders> {
+        let home = || self.home.as_ref().map(|home| home.join(".cache"));
+        Some(Folders {
+            config: self.config_folder()?,
+            cache: self.cache.clone().or_else(home)?,
+        })
     }
 
     /// The folders in which podman and docker keep certificates by registry, the user's own first.

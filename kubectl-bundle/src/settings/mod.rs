@@ -15,7 +15,7 @@ mod writing;
 
 use bundle_core::diagnostic::{Finding, codes};
 
-use crate::args::{Keys, KeysVerb, Policy, PolicyVerb, Verb};
+use crate::args::{Keys, KeysVerb, Policy, PolicyVerb, Trust, TrustVerb, Verb};
 use crate::commands::Command;
 use crate::failure::Outcome;
 
@@ -52,6 +52,12 @@ pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command>
         Verb::Policy(Policy {
             verb: PolicyVerb::Test(args),
         }) => Command::PolicyTest(trust::policy_test(args, environment)?),
+        Verb::Trust(Trust { verb }) => match verb {
+            TrustVerb::Init(args) => Command::TrustInit(trust::init(args, environment)),
+            TrustVerb::Update(args) => Command::TrustUpdate(trust::update(args, environment)),
+            TrustVerb::Show(args) => Command::TrustShow(trust::show(args, environment)),
+            TrustVerb::Reset => Command::TrustReset(trust::reset(environment)),
+        },
         Verb::Deploy(args) => Command::Deploy(writing::deploy(args, environment)?),
         Verb::Create(args) => Command::Create(writing::create(args, environment)?),
         Verb::Check(args) => Command::Check(verbs::check(args, environment)?),

@@ -17,6 +17,7 @@ use crate::kms::Place;
 use crate::registry::RegistrySettings;
 use crate::signer::{By, Secret};
 use crate::sigstore;
+use crate::sigstore::root::WantedRoot;
 
 pub(super) fn generate(
     args: args::Generate,
@@ -152,7 +153,12 @@ fn by(args: args::SignBy, environment: &Environment, registry: &RegistrySettings
             rekor: keyless.rekor_url,
             rekor_version: keyless.rekor_version.and_then(LogVersion::of),
             timestamps: keyless.timestamp_server_url,
-            trusted_root: keyless.trusted_root,
+            root: WantedRoot {
+                file: keyless.trusted_root,
+                offline: false,
+                folders: environment.trust_folders(),
+                ca_files: registry.ca_files.clone(),
+            },
             ca_files: registry.ca_files.clone(),
         })),
     })

@@ -1,6 +1,8 @@
 //! What `verify` and `policy test` are to do.
 //! Not here: reading keys, policies and trust roots (commands).
 
+use std::path::PathBuf;
+
 use bundle_core::policy::{Identity, Matcher};
 
 use bundle_trust::attest::PredicateType;
@@ -10,10 +12,12 @@ use crate::args;
 use crate::commands::Command;
 use crate::commands::blob::verify::VerifyFile;
 use crate::commands::policy::test::PolicyTest;
+use crate::commands::trust::{init, reset, show, update};
 use crate::commands::verify::wanted::Wanted;
 use crate::commands::verify::{Against, Verify};
 use crate::failure::Outcome;
 use crate::kms::Place;
+use crate::sigstore::root::WantedRoot;
 
 pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<Command> {
     let subject = matcher(
@@ -47,25 +51,27 @@ pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<C
         .map(|kind| PredicateType::parse(kind))
         .collect::<Result<_, _>>()
         .map_err(|why| unusable("--attestation", &why))?;
+    let settings = registry::settings(args.registry, environment)?;
     let against = match (args.bundle, against) {
         (Some(bundle), Against::Signer(wanted)) => {
             return Ok(Command::VerifyFile(VerifyFile {
                 file: args.reference.into(),
                 bundle,
                 wanted,
-                trusted_root: root(args.root),
+                root: root(args.root, environment, &settings.ca_files),
                 format: args.output.map(Into::into),
             }));
         }
         (_, against) => against,
     };
     let reference = registry::reference_or_file(&args.reference)?;
+    let registry = settings.of(&reference);
     Ok(Command::Verify(Verify {
         kinds,
         against,
-        trusted_root: root(args.root),
+        root: root(args.root, environment, &registry.ca_files),
         format: args.output.map(Into::into),
-        registry: registry::settings(args.registry, environment)?.of(&reference),
+        registry,
         reference,
     }))
 }
@@ -74,22 +80,68 @@ pub(super) fn policy_test(
     args: args::PolicyTest,
     environment: &Environment,
 ) -> Outcome<PolicyTest> {
+    let registry = registry::settings(args.registry, environment)?;
     Ok(PolicyTest {
         file: args.file,
         image: registry::reference(&args.image)?,
-        trusted_root: root(args.root),
+        root: root(args.root, environment, &registry.ca_files),
         format: args.output.map(Into::into),
-        registry: registry::settings(args.registry, environment)?,
+        registry,
     })
 }
 
-/// Nothing is ever asked but the registry, so that `--offline` changes nothing.
-fn root(args: args::TrustRoot) -> Option<std::path::PathBuf> {
-    let args::TrustRoot {
-        trusted_root,
-        offline: _,
-    } = args;
-    trusted_root
+fn root(args: args::TrustRoot, environment: &Environment, ca_files: &[PathBuf]) -> WantedRoot {
+    WantedRoot {
+        file: args.trusted_root,
+        offline: args.offline,
+        folders: environment.trust_folders(),
+        ca_files: ca_files.to_vec(),
+    }
+}
+
+/// Whatever was initialised, reached so.
+fn initialised(reach: args::Reach, environment: &Environment) -> WantedRoot {
+    WantedRoot {
+        file: None,
+        offline: false,
+        folders: environment.trust_folders(),
+        ca_files: reach.ca_file,
+    }
+}
+
+pub(super) fn init(args: args::TrustInit, environment: &Environment) -> init::Init {
+    init::Init {
+        repository: args.mirror.zip(args.root),
+        wanted: initialised(args.reach, environment),
+        format: args.output.map(Into::into),
+    }
+}
+
+pub(super) fn update(args: args::TrustUpdate, environment: &Environment) -> update::Update {
+    update::Update {
+        wanted: initialised(args.reach, environment),
+        format: args.output.map(Into::into),
+    }
+}
+
+pub(super) fn show(args: args::TrustShow, environment: &Environment) -> show::Show {
+    show::Show {
+        wanted: WantedRoot {
+            offline: args.offline,
+            ..initialised(args.reach, environment)
+        },
+        text: args.root_file,
+        format: args.output.map(Into::into),
+    }
+}
+
+pub(super) fn reset(environment: &Environment) -> reset::Reset {
+    let reach = args::Reach {
+        ca_file: Vec::new(),
+    };
+    reset::Reset {
+        wanted: initialised(reach, environment),
+    }
 }
 
 type Flag = (&'static str, Option<String>);

@@ -108,6 +108,15 @@ impl Http {
         })
     }
 
+    /// The client for this address.
+    pub(super) fn client(&self, url: &Url) -> &reqwest::Client {
+        if is_loopback(url) {
+            &self.direct
+        } else {
+            &self.proxied
+        }
+    }
+
     /// The answer, which is not a refusal.
     pub(super) async fn send(&self, ask: Ask) -> Outcome<Vec<u8>> {
         let answer = self.exchange(ask).await?;
@@ -147,11 +156,7 @@ impl Http {
             .hint("give an https address; http is for loopback alone")
             .into());
         }
-        let client = if loopback {
-            &self.direct
-        } else {
-            &self.proxied
-        };
+        let client = self.client(&url);
         let mut request = if ask.content.is_empty() {
             client.get(url.clone())
         } else {

@@ -4,6 +4,7 @@
 mod http;
 mod login;
 mod places;
+pub(crate) mod root;
 mod secret;
 mod token;
 
@@ -16,12 +17,12 @@ use bundle_trust::keyless::{
 use bundle_trust::root::Root;
 use jiff::Timestamp;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::ui::Ui;
-use crate::{failure, files};
 
 use http::{Ask, Http};
 use places::Places;
+use root::Origin;
 use token::Wanted;
 
 pub(crate) use login::{Flow, Opener};
@@ -46,7 +47,7 @@ pub(crate) struct Settings {
     /// The timestamp authority.
     pub(crate) timestamps: Option<String>,
     /// Under which root what is made has to hold.
-    pub(crate) trusted_root: Option<PathBuf>,
+    pub(crate) root: root::WantedRoot,
     /// Authorities to trust beside the system's.
     pub(crate) ca_files: Vec<PathBuf>,
 }
@@ -64,14 +65,11 @@ impl Services {
     /// Reads the files, and gets the token. Nothing is made yet.
     pub(crate) async fn open(settings: Settings, ui: &mut Ui) -> Outcome<Self> {
         let now = Timestamp::now();
-        let places = Places::read(&settings, now)?;
-        let root = match &settings.trusted_root {
-            Some(path) => Some(
-                Root::from_text(&files::read_text(path)?)
-                    .map_err(|finding| Failure::from(failure::in_file(finding, path)))?,
-            ),
-            None if places.public => Some(Root::public()?),
-            None => None,
+        let chosen = settings.root.open(ui).await?;
+        let places = Places::read(&settings, chosen.signing_config.as_deref(), now)?;
+        let root = match chosen.origin {
+            Origin::BuiltIn if !places.public => None,
+            _ => Some(chosen.root),
         };
         let http = Http::new(&settings.ca_files)?;
         let wanted = Wanted {

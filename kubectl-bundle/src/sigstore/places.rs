@@ -27,20 +27,25 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn read(settings: &Settings, now: Timestamp) -> Outcome<Self> {
-        let config = match &settings.config {
-            None => None,
-            Some(path) => Some((
-                SigningConfig::parse(&files::read(path)?)
-                    .map_err(|finding| failure::in_file(finding, path))?,
-                path,
-            )),
-        };
-        let located = |finding: Finding| match &config {
-            Some((_, path)) => failure::in_file(finding, path),
+    /// `instance` is the signing config of the Sigstore instance, which counts where nothing is said.
+    pub(super) fn read(
+        settings: &Settings,
+        instance: Option<&[u8]>,
+        now: Timestamp,
+    ) -> Outcome<Self> {
+        let located = |finding: Finding| match &settings.config {
+            Some(path) => failure::in_file(finding, path),
             None => finding,
         };
-        let config = config.as_ref().map(|(config, _)| config);
+        let named =
+            settings.fulcio.is_some() || settings.rekor.is_some() || settings.timestamps.is_some();
+        let config = match (&settings.config, instance) {
+            (Some(path), _) => Some(SigningConfig::parse(&files::read(path)?)),
+            (None, Some(text)) if !named => Some(SigningConfig::parse(text)),
+            (None, _) => None,
+        };
+        let config = config.transpose().map_err(located)?;
+        let config = config.as_ref();
         let fulcio = match (&settings.fulcio, config) {
             (Some(url), _) => url,
             (None, Some(config)) => config.authority(now).map_err(located)?,
@@ -97,10 +102,7 @@ impl Places {
                 .map(|(url, version)| Ok((folder(url)?, version)))
                 .collect::<Outcome<_>>()?,
             timestamps: timestamps.into_iter().map(parse).collect::<Outcome<_>>()?,
-            public: config.is_none()
-                && settings.fulcio.is_none()
-                && settings.rekor.is_none()
-                && settings.timestamps.is_none(),
+            public: config.is_none() && !named,
         })
     }
 }

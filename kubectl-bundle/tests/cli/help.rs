@@ -27,6 +27,7 @@ fn help_names_every_verb_and_exit_code() {
       attest      Attest something about a bundle in a registry
       verify      Verify who signed a bundle
       policy      Try SignaturePolicies before they are in force
+      trust       Get trust roots from a TUF repository
       deploy      Install a bundle, or upgrade to it
       create      Create a Bundle without installing it
       check       Say what admission would say about files

@@ -12,6 +12,7 @@ use crate::commands::verify::signer::{self, Signer};
 use crate::commands::verify::wanted::Wanted;
 use crate::failure::Outcome;
 use crate::files;
+use crate::sigstore::root::{Origin, WantedRoot};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
@@ -23,8 +24,8 @@ pub(crate) struct VerifyFile {
     pub(crate) bundle: PathBuf,
     /// Whose signature is asked for.
     pub(crate) wanted: Wanted,
-    /// The trust root instead of the public one.
-    pub(crate) trusted_root: Option<PathBuf>,
+    /// The trust root.
+    pub(crate) root: WantedRoot,
     /// How to print.
     pub(crate) format: Option<Format>,
 }
@@ -36,14 +37,19 @@ struct Report {
     digest: String,
     verified: bool,
     signed_by: Vec<Signer>,
+    /// Under which trust root; absent where keys decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trust_root: Option<Origin>,
     findings: Findings,
 }
 
 impl VerifyFile {
     /// Reads keys, bundle and file, decides, and prints who signed.
-    pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let now = Timestamp::now();
-        let ready = self.wanted.read(self.trusted_root.as_deref(), now)?;
+        let by_keys = matches!(self.wanted, Wanted::Keys(_));
+        let root = self.wanted.root(self.root, ui).await?;
+        let ready = self.wanted.read(&root, now)?;
         let bundle = files::read(&self.bundle)?;
         let hashed = {
             let _progress = ui.progress(&format!("reading {}", self.file.display()));
@@ -58,6 +64,7 @@ impl VerifyFile {
             digest: hashed.digest.to_string(),
             verified: !signed_by.is_empty(),
             signed_by,
+            trust_root: (!by_keys).then(|| root.origin.clone()),
             findings: findings.clone(),
         };
         let structured = ui.structured(self.format, &report)?;
@@ -73,6 +80,9 @@ impl VerifyFile {
             "verified {} ({}); checked: {checked}",
             report.file, report.digest
         ));
+        if let Some(origin) = report.trust_root {
+            ui.note(format!("trust root: {origin}"));
+        }
         Ok(())
     }
 }

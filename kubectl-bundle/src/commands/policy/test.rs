@@ -10,9 +10,10 @@ use bundle_trust::proof::{self, Refusal};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::commands::verify::{self, documents, signer::Signer};
+use crate::commands::verify::{documents, signer::Signer};
 use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
+use crate::sigstore::root::WantedRoot;
 use crate::ui::format::Format;
 use crate::ui::{Table, Ui};
 
@@ -22,8 +23,8 @@ pub(crate) struct PolicyTest {
     pub(crate) file: PathBuf,
     /// The bundle.
     pub(crate) image: Reference,
-    /// The trust root instead of the public one.
-    pub(crate) trusted_root: Option<PathBuf>,
+    /// The trust root of policies without one.
+    pub(crate) root: WantedRoot,
     /// How to print.
     pub(crate) format: Option<Format>,
     /// How to talk to registries.
@@ -53,8 +54,8 @@ struct Row {
 impl PolicyTest {
     /// Reads the policies, fetches signatures, and prints what each policy and all together decide.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        let root = verify::root_text(self.trusted_root.as_deref())?;
-        let policies = documents::read(std::slice::from_ref(&self.file), root.as_deref())?;
+        let root = self.root.open(ui).await?;
+        let policies = documents::read(std::slice::from_ref(&self.file), root.given())?;
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.image).await?;
         let signatures = registry::signatures(ui, &client, &pinned).await;

@@ -6,7 +6,7 @@ mod rules;
 pub(crate) mod signer;
 pub(crate) mod wanted;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bundle_core::diagnostic::Findings;
 use bundle_core::reference::Reference;
@@ -15,8 +15,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::failure::Outcome;
-use crate::files;
 use crate::registry::{self, RegistrySettings};
+use crate::sigstore::root::{Origin, WantedRoot};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
@@ -40,8 +40,8 @@ pub(crate) struct Verify {
     pub(crate) against: Against,
     /// The kinds of attestation that must be there, instead of a signature; if none, a signature.
     pub(crate) kinds: Vec<PredicateType>,
-    /// The trust root instead of the public one.
-    pub(crate) trusted_root: Option<PathBuf>,
+    /// The trust root.
+    pub(crate) root: WantedRoot,
     /// How to print.
     pub(crate) format: Option<Format>,
     /// How to talk to registries.
@@ -56,19 +56,22 @@ struct Report {
     verified: bool,
     signatures_found: usize,
     signed_by: Vec<Signer>,
+    /// Under which trust root; absent where keys decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trust_root: Option<Origin>,
     findings: Findings,
-}
-
-/// The text of a trust root in a file, if one is named.
-pub(crate) fn root_text(path: Option<&Path>) -> Outcome<Option<String>> {
-    path.map(files::read_text).transpose()
 }
 
 impl Verify {
     /// Reads keys or policies, fetches signatures, decides, and prints who signed.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let now = Timestamp::now();
-        let rules = Rules::read(self.against, self.trusted_root.as_deref(), now)?;
+        let by_keys = matches!(self.against, Against::Signer(Wanted::Keys(_)));
+        let root = match &self.against {
+            Against::Signer(wanted) => wanted.root(self.root, ui).await?,
+            Against::Policies(_) => self.root.open(ui).await?,
+        };
+        let rules = Rules::read(self.against, &root, now)?;
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.reference).await?;
         let signatures = registry::signatures(ui, &client, &pinned).await;
@@ -84,6 +87,7 @@ impl Verify {
             verified: !failed,
             signatures_found: found,
             signed_by,
+            trust_root: (!by_keys).then(|| root.origin.clone()),
             findings: findings.clone(),
         };
         let structured = ui.structured(self.format, &report)?;
@@ -105,6 +109,9 @@ impl Verify {
             "verified {}: {found} signature(s) found; checked: {checked}",
             pinned.without_tag()
         ));
+        if !by_keys {
+            ui.note(format!("trust root: {}", root.origin));
+        }
         if !self.kinds.is_empty() {
             ui.note(
                 "an attestation is no signature: whether it is signed was not asked".to_owned(),

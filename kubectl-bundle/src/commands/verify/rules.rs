@@ -1,8 +1,6 @@
 //! What `verify` holds signatures against: keys, an identity, or policies from files, and what each makes of them.
 //! Not here: the decision itself (bundle-trust), or fetching signatures.
 
-use std::path::Path;
-
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::policy::{ClassSignatures, Policy, RawSignature, Unavailable};
 use bundle_core::reference::PinnedReference;
@@ -14,6 +12,7 @@ use super::signer::Signer;
 use super::wanted::Ready;
 use super::{Against, documents};
 use crate::failure::Outcome;
+use crate::sigstore::root::Chosen;
 
 /// What was read of the files.
 pub(super) enum Rules {
@@ -25,17 +24,10 @@ pub(super) enum Rules {
 
 impl Rules {
     /// Reads the files.
-    pub(super) fn read(
-        against: Against,
-        trusted_root: Option<&Path>,
-        now: Timestamp,
-    ) -> Outcome<Self> {
+    pub(super) fn read(against: Against, root: &Chosen, now: Timestamp) -> Outcome<Self> {
         Ok(match against {
-            Against::Signer(wanted) => Self::Signer(wanted.read(trusted_root, now)?),
-            Against::Policies(paths) => {
-                let root = super::root_text(trusted_root)?;
-                Self::Policies(documents::read(&paths, root.as_deref())?)
-            }
+            Against::Signer(wanted) => Self::Signer(wanted.read(root, now)?),
+            Against::Policies(paths) => Self::Policies(documents::read(&paths, root.given())?),
         })
     }
 }

@@ -1,20 +1,20 @@
 //! Whose signature is asked for: any of some keys, or an identity; and what they have signed or attested.
 //! Not here: policies (rules), and the decision itself (bundle-trust).
 
-use std::path::Path;
 use std::sync::Arc;
 
 use bundle_core::diagnostic::{Finding, Findings};
 use bundle_core::policy::{self, Accepted, Identity, KeyId, RawSignature, Who};
 use bundle_core::reference::PinnedReference;
 use bundle_trust::attest::PredicateType;
-use bundle_trust::root::Root;
 use bundle_trust::verify::{self, Content};
 use jiff::Timestamp;
 
 use super::signer::Signer;
-use crate::failure::{self, Failure, Outcome};
+use crate::failure::Outcome;
 use crate::kms::Place;
+use crate::sigstore::root::{Chosen, WantedRoot};
+use crate::ui::Ui;
 
 /// Whose signature is asked for.
 pub(crate) enum Wanted {
@@ -33,14 +33,22 @@ pub(crate) struct Ready {
 }
 
 impl Wanted {
-    /// Reads keys and trust root; with keys, the root only says when.
-    pub(crate) fn read(self, trusted_root: Option<&Path>, now: Timestamp) -> Outcome<Ready> {
-        let root = root(trusted_root)?;
+    /// The trust root for it; with keys, it only says when.
+    pub(crate) async fn root(&self, root: WantedRoot, ui: &mut Ui) -> Outcome<Chosen> {
+        match self {
+            Self::Keys(_) => root.open_for_times(ui).await,
+            Self::Identity(_) => root.open(ui).await,
+        }
+    }
+
+    /// Reads the keys.
+    pub(crate) fn read(self, root: &Chosen, now: Timestamp) -> Outcome<Ready> {
+        let root = &root.root;
         let mut ready = Ready {
             who: Vec::new(),
             against: verify::Against {
                 keys: Vec::new(),
-                roots: vec![Arc::clone(&root)],
+                roots: vec![Arc::clone(root)],
                 now,
             },
             places: Vec::new(),
@@ -64,19 +72,6 @@ impl Wanted {
         }
         Ok(ready)
     }
-}
-
-fn root(trusted_root: Option<&Path>) -> Outcome<Arc<Root>> {
-    let root = match super::root_text(trusted_root)? {
-        Some(text) => Root::from_text(&text),
-        None => Root::public(),
-    };
-    root.map_err(|finding| {
-        Failure::from(match trusted_root {
-            Some(path) => failure::in_file(finding, path),
-            None => finding,
-        })
-    })
 }
 
 impl Ready {

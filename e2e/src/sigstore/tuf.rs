@@ -1,0 +1,170 @@
+//! A TUF repository of our own on loopback, written by go-tuf role by role as a test says, so that each of them can be stale, old, or signed by the wrong key.
+//! Clients that ask it are the scenario's.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::tools::{self, Tool};
+
+/// Longest question that is read.
+const LIMIT: usize = 16 << 10;
+
+/// How the mirror answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Manner {
+    /// With the files.
+    Plain,
+    /// Not at all: it hangs up.
+    Dead,
+    /// That it cannot.
+    Broken,
+    /// With the files, and the one whose name ends so without end.
+    Endless(&'static str),
+}
+
+/// The repository; its server ends when dropped.
+pub struct TufRepository {
+    folder: PathBuf,
+    program: PathBuf,
+    address: SocketAddr,
+    /// What is written next: for each of `root`, `timestamp`, `snapshot` and `targets` its `version`, `expires`, `keys`, `threshold` and `signers`.
+    pub state: Value,
+    manner: Arc<Mutex<Manner>>,
+    task: JoinHandle<()>,
+}
+
+impl TufRepository {
+    /// An empty one, in this folder, that is good for years once it is written.
+    pub async fn start(folder: &Path) -> Result<Self> {
+        let program = tools::path_async(Tool::TufRepository, None).await?;
+        let folder = tempfile::Builder::new()
+            .prefix("tuf-")
+            .tempdir_in(folder)?
+            .keep();
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let address = listener.local_addr()?;
+        let manner = Arc::new(Mutex::new(Manner::Plain));
+        let (out, how) = (folder.join("repository"), Arc::clone(&manner));
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let now = how.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                // A client that goes away ends its own answer alone.
+                let (out, answering) = (out.clone(), now);
+                tokio::spawn(async move { answer(stream, &out, &answering).await.is_ok() });
+            }
+        });
+        let role = |name: &str| json!({"version": 1, "expires": "2090-01-01T00:00:00Z", "keys": [name], "threshold": 1, "signers": [name]});
+        Ok(Self {
+            state: json!({
+                "keys": folder.join("keys"),
+                "out": folder.join("repository"),
+                "root": role("root"),
+                "timestamp": role("timestamp"),
+                "snapshot": role("snapshot"),
+                "targets": role("targets"),
+                "files": {},
+            }),
+            folder,
+            program,
+            address,
+            manner,
+            task,
+        })
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The first `root.json`, in which trust begins.
+    pub fn root(&self) -> PathBuf {
+        self.folder.join("repository").join("1.root.json")
+    }
+
+    /// From now on, it answers so.
+    pub fn answer(&self, manner: Manner) {
+        *self.manner.lock().unwrap_or_else(PoisonError::into_inner) = manner;
+    }
+
+    /// Names a target, and the file that holds it.
+    pub fn target(&mut self, name: &str, file: &Path) {
+        self.state["files"][name] = json!(file);
+    }
+
+    /// Writes the repository as `state` says. What was there stays where it has another name.
+    pub fn write(&self) -> Result<()> {
+        let mut child = Command::new(&self.program)
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut stdin = child.stdin.take().context("no standard input")?;
+        stdin.write_all(self.state.to_string().as_bytes())?;
+        drop(stdin);
+        let done = child.wait_with_output()?;
+        if !done.status.success() {
+            bail!("tuf-repository: {}", String::from_utf8_lossy(&done.stderr));
+        }
+        Ok(())
+    }
+
+    /// The same after a change of `state`.
+    pub fn rewrite(&mut self, change: impl FnOnce(&mut Value)) -> Result<()> {
+        change(&mut self.state);
+        self.write()
+    }
+}
+
+impl Drop for TufRepository {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn answer(mut stream: TcpStream, folder: &Path, manner: &Manner) -> Result<()> {
+    let mut read = Vec::new();
+    while !read.ends_with(b"\r\n\r\n") && read.len() < LIMIT {
+        if stream.read_buf(&mut read).await? == 0 {
+            return Ok(());
+        }
+    }
+    let text = String::from_utf8_lossy(&read);
+    let path = text
+        .split(' ')
+        .nth(1)
+        .unwrap_or("/")
+        .trim_start_matches('/');
+    if *manner == Manner::Dead {
+        return Ok(());
+    }
+    let (status, body) = match fs_err::read(folder.join(path)) {
+        _ if *manner == Manner::Broken => ("503 Service Unavailable", Vec::new()),
+        Ok(body) => ("200 OK", body),
+        Err(_) => ("404 Not Found", Vec::new()),
+    };
+    if let Manner::Endless(name) = manner
+        && path.ends_with(name)
+    {
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n")
+            .await?;
+        loop {
+            stream.write_all(&[b' '; 4096]).await?;
+        }
+    }
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    Ok(stream.write_all(&body).await?)
+}

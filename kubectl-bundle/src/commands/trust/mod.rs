@@ -1,0 +1,25 @@
+//! `trust`: which TUF repository says whose signatures count.
+//! Not here: asking it, and what is kept of it (sigstore::root).
+
+pub(crate) mod init;
+mod report;
+pub(crate) mod reset;
+pub(crate) mod show;
+pub(crate) mod update;
+
+use bundle_core::diagnostic::{Finding, codes};
+
+use crate::failure::Outcome;
+use crate::sigstore::root::{Folders, WantedRoot};
+
+/// Where it is kept which repository is trusted.
+fn folders(wanted: &WantedRoot) -> Outcome<&Folders> {
+    wanted.folders.as_ref().ok_or_else(|| {
+        Finding::error(
+            codes::usage::FILE_UNWRITABLE,
+            "there is no folder to keep it in",
+        )
+        .hint("set HOME, or XDG_CONFIG_HOME and XDG_CACHE_HOME")
+        .into()
+    })
+}

@@ -1,0 +1,41 @@
+//! A trust root as the verbs of `trust` print it.
+//! Not here: where it comes from (sigstore::root).
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::failure::Outcome;
+use crate::sigstore::root::{Chosen, Origin};
+use crate::ui::format::Format;
+use crate::ui::{Table, Ui};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report<'a> {
+    #[serde(flatten)]
+    origin: &'a Origin,
+    /// The sha256 of its text.
+    digest: String,
+    /// Until when something could be signed under it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signs_until: Option<Timestamp>,
+    /// Whether a signing config came with it.
+    signing_config: bool,
+}
+
+/// Prints where it comes from, and what it is.
+pub(super) fn print(ui: &mut Ui, format: Option<Format>, chosen: &Chosen) -> Outcome {
+    let report = Report {
+        origin: &chosen.origin,
+        digest: chosen.root.id().to_string(),
+        signs_until: chosen.root.valid_until(),
+        signing_config: chosen.signing_config.is_some(),
+    };
+    if ui.structured(format, &report)? {
+        return Ok(());
+    }
+    let mut table = Table::new(["TRUST ROOT", "DIGEST", "SIGNING CONFIG"]);
+    let config = if report.signing_config { "yes" } else { "no" };
+    table.row([report.origin.to_string(), report.digest, config.to_owned()]);
+    ui.text(&table.render())
+}

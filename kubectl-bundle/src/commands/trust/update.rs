@@ -1,0 +1,38 @@
+//! `trust update`: the TUF repository is asked, however long ago that was done.
+//! Not here: asking it (sigstore::root).
+
+use bundle_core::diagnostic::{Finding, codes};
+
+use super::{folders, report};
+use crate::failure::Outcome;
+use crate::sigstore::root::WantedRoot;
+use crate::ui::Ui;
+use crate::ui::format::Format;
+
+/// What `trust update` needs to know.
+pub(crate) struct Update {
+    /// Where it is kept, and how it is reached.
+    pub(crate) wanted: WantedRoot,
+    /// How to print.
+    pub(crate) format: Option<Format>,
+}
+
+impl Update {
+    /// Asks it.
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
+        let folders = folders(&self.wanted)?;
+        let Some(instance) = folders.instance()? else {
+            return Err(Finding::error(
+                codes::usage::BAD_ARGUMENT,
+                "there is no TUF repository to ask: the trust root is the one that is built in",
+            )
+            .hint("kubectl bundle trust init")
+            .into());
+        };
+        let chosen = {
+            let _progress = ui.progress("asking the TUF repository");
+            self.wanted.update(&instance, folders).await?
+        };
+        report::print(ui, self.format, &chosen)
+    }
+}

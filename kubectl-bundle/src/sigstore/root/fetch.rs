@@ -1,0 +1,150 @@
+//! Files of a TUF repository over HTTP: bounded in time and size, without redirects.
+//! Not here: what is in them, all of which is signed (sigstore-tuf).
+
+use std::fmt;
+use std::sync::Arc;
+
+use reqwest::StatusCode;
+use sigstore_tuf::transport::FetchFuture;
+use sigstore_tuf::{Error, Repository};
+use url::Url;
+
+use crate::sigstore::http::Http;
+
+/// A repository at an address.
+pub(super) struct Mirror {
+    http: Arc<Http>,
+    base: Url,
+}
+
+/// Why a file did not come.
+#[derive(Debug)]
+pub(super) enum Unfetched {
+    /// The mirror did not answer, or not in time.
+    Silent(reqwest::Error),
+    /// It answered that it cannot.
+    Status(StatusCode),
+    /// It sends more than such a file may hold.
+    Endless {
+        /// The most that is read.
+        limit: u64,
+    },
+}
+
+impl fmt::Display for Unfetched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Silent(error) if error.is_timeout() => f.write_str("no answer in time"),
+            Self::Silent(error) => error.fmt(f),
+            Self::Status(status) => write!(f, "it answers {status}"),
+            Self::Endless { limit } => write!(f, "it sends more than {limit} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for Unfetched {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Silent(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl Mirror {
+    /// `base` ends with a slash.
+    pub(super) fn new(http: Arc<Http>, base: Url) -> Self {
+        Self { http, base }
+    }
+
+    async fn get(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, Error> {
+        let url = self
+            .base
+            .join(path)
+            .map_err(|error| Error::transport_with_source(format!("{path}: no address"), error))?;
+        self.bounded(url, limit)
+            .await
+            .map_err(|why| Error::transport_with_source(path.to_owned(), why))
+    }
+
+    async fn bounded(&self, url: Url, limit: u64) -> Result<Option<Vec<u8>>, Unfetched> {
+        let silent = |error: reqwest::Error| Unfetched::Silent(error.without_url());
+        let client = self.http.client(&url);
+        let mut response = client.get(url).send().await.map_err(silent)?;
+        match response.status() {
+            // Stores of objects say so of what is not there.
+            StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => return Ok(None),
+            status if !status.is_success() => return Err(Unfetched::Status(status)),
+            _ => {}
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(silent)? {
+            if (body.len() + chunk.len()) as u64 > limit {
+                return Err(Unfetched::Endless { limit });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Some(body))
+    }
+}
+
+impl Repository for Mirror {
+    fn fetch_metadata<'a>(&'a self, name: &'a str, max_length: u64) -> FetchFuture<'a> {
+        Box::pin(self.get(name, max_length))
+    }
+
+    fn fetch_target<'a>(&'a self, path: &'a str, max_length: u64) -> FetchFuture<'a> {
+        Box::pin(async move { self.get(&format!("targets/{path}"), max_length).await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What comes of a mirror that writes `begin`, and then a byte now and then. The clock runs as fast as everybody waits.
+    fn from_a_mirror_that_begins(begin: &'static str) -> String {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let error = runtime.block_on(async {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+            let base = format!("http://{}/", listener.local_addr().unwrap());
+            tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.write_all(begin.as_bytes()).await.unwrap();
+                loop {
+                    tokio::time::sleep(Duration::from_secs(10)).await;
+                    if !begin.is_empty() && stream.write_all(b" ").await.is_err() {
+                        return;
+                    }
+                }
+            });
+            let http = Arc::new(Http::new(&[]).unwrap());
+            let mirror = Mirror::new(http, base.parse().unwrap());
+            mirror.get("timestamp.json", 16_384).await.unwrap_err()
+        });
+        let Error::Transport {
+            source: Some(source),
+            ..
+        } = error
+        else {
+            panic!("{error}");
+        };
+        source.to_string()
+    }
+
+    #[test]
+    fn a_mirror_that_is_silent_or_slow_is_given_up() {
+        assert_eq!(from_a_mirror_that_begins(""), "no answer in time");
+        let slow = "HTTP/1.1 200 OK\r\ncontent-length: 9000\r\n\r\n";
+        assert_eq!(from_a_mirror_that_begins(slow), "no answer in time");
+    }
+}

@@ -1,0 +1,230 @@
+//! Trust material out of a TUF repository: from what is kept, or asked for anew, and every way in which that can fail.
+//! Not here: the rules of TUF themselves (sigstore-tuf), files (store) and requests (fetch).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_trust::root;
+use jiff::Timestamp;
+use sigstore_tuf::metadata::Role as _;
+use sigstore_tuf::{Error, Repository, StoreRepository, Updater, UpdaterConfig};
+use url::Url;
+
+use super::fetch::{Mirror, Unfetched};
+use super::store::{Instance, Kept};
+use crate::failure::{Failure, Outcome};
+use crate::sigstore::http::Http;
+
+/// How long all questions of one refresh together may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The trust root among the targets of a repository.
+const ROOT: &str = "trusted_root.json";
+/// The signing config, which not every repository has.
+const CONFIG: &str = "signing_config.v0.2.json";
+
+/// What a repository says.
+pub(super) struct Material {
+    pub(super) root: String,
+    pub(super) config: Option<Vec<u8>>,
+    /// The version of the repository's own root.
+    pub(super) version: u64,
+    /// Until when all of its metadata is good.
+    pub(super) until: Timestamp,
+}
+
+/// A repository, what is kept of it, and the time.
+pub(super) struct Source<'a> {
+    pub(super) instance: &'a Instance,
+    pub(super) kept: Kept,
+    pub(super) now: Timestamp,
+}
+
+impl Source<'_> {
+    /// What is kept, if it holds now.
+    pub(super) async fn from_kept(&self) -> Result<Material, Error> {
+        let store = self.kept.store();
+        self.read(StoreRepository::new(store)).await
+    }
+
+    /// What the repository says now; it is kept.
+    pub(super) async fn ask(&self, http: Arc<Http>) -> Outcome<Material> {
+        let base = address(&self.instance.mirror)?;
+        let asked = tokio::time::timeout(PATIENCE, self.read(Mirror::new(http, base)));
+        let material = match asked.await {
+            Ok(Ok(material)) => material,
+            Ok(Err(error)) => return Err(self.finding(&error)),
+            Err(_) => {
+                let seconds = PATIENCE.as_secs();
+                let why = format!("it did not say all within {seconds} s");
+                return Err(self.silent(&why).into());
+            }
+        };
+        self.kept.set_asked(self.now)?;
+        Ok(material)
+    }
+
+    async fn read(&self, repository: impl Repository + 'static) -> Result<Material, Error> {
+        let mut config = UpdaterConfig::default();
+        config.snapshot_max_length = root::LONGEST as u64;
+        config.targets_max_length = root::LONGEST as u64;
+        config.target_max_length = root::LONGEST as u64;
+        let mut updater = Updater::new(repository, self.instance.root.as_bytes())?
+            .with_config(config)
+            .with_store(self.kept.store());
+        updater.refresh(self.now).await?;
+        let text = updater.get_target(ROOT, self.now).await?;
+        let text =
+            String::from_utf8(text).map_err(|_| Error::Malformed(format!("{ROOT} is not text")))?;
+        let config = match updater.get_target(CONFIG, self.now).await {
+            Ok(config) => Some(config),
+            Err(Error::TargetNotFound(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let trusted = updater.trusted();
+        let ends = [
+            Some(trusted.root().expires()),
+            trusted.timestamp().map(|role| role.expires()),
+            trusted.snapshot().map(|role| role.expires()),
+            trusted.targets_role("targets").map(|role| role.expires()),
+        ];
+        Ok(Material {
+            root: text,
+            config,
+            version: trusted.root().version,
+            until: ends.into_iter().flatten().min().unwrap_or(self.now),
+        })
+    }
+
+    /// What is wrong, where the repository was asked.
+    fn finding(&self, error: &Error) -> Failure {
+        let host = self.host();
+        let finding = match error {
+            Error::Expired { role, expires } => Finding::error(
+                codes::trust::REPOSITORY_EXPIRED,
+                format!("what the TUF repository at {host} says of {role} has expired, on {expires}"),
+            )
+            .hint("whoever runs it has to sign it anew; if it is a mirror, it may hold back what is newer"),
+            Error::Rollback { role, trusted, new } => Finding::error(
+                codes::trust::REPOSITORY_ROLLED_BACK,
+                format!("the TUF repository at {host} goes back: {role} is of version {new}, and was of version {trusted}"),
+            )
+            .hint("nothing of it is used; this is an old copy, or an attack"),
+            Error::BadRootVersion { trusted, new } => Finding::error(
+                codes::trust::REPOSITORY_ROLLED_BACK,
+                format!("the TUF repository at {host} calls version {new} of its root the one that follows version {trusted}"),
+            )
+            .hint("nothing of it is used; this is an old copy, or an attack"),
+            Error::TargetNotFound(name) => Finding::error(
+                codes::trust::REPOSITORY_FORGED,
+                format!("the TUF repository at {host} holds no {name}"),
+            )
+            .hint("is this the repository of a Sigstore instance?"),
+            Error::Io { .. } => Finding::error(
+                codes::usage::FILE_UNWRITABLE,
+                "what a TUF repository says cannot be kept",
+            ),
+            Error::Transport { source, .. } => match unfetched(source.as_deref()) {
+                Some(Unfetched::Endless { .. }) => self.forged(),
+                Some(_) => self.silent("it cannot be read now"),
+                None => self.silent("something of it is missing"),
+            },
+            _ => self.forged(),
+        };
+        Failure::caused(finding, error)
+    }
+
+    fn forged(&self) -> Finding {
+        let host = self.host();
+        Finding::error(
+            codes::trust::REPOSITORY_FORGED,
+            format!("what the TUF repository at {host} says does not hold"),
+        )
+        .hint("nothing of it is used; is the --root of `trust init` that of this repository?")
+    }
+
+    fn silent(&self, why: &str) -> Finding {
+        Finding::error(
+            codes::trust::REPOSITORY_UNREACHABLE,
+            format!(
+                "the TUF repository at {} does not answer: {why}",
+                self.host()
+            ),
+        )
+        .hint("try again; until then, --trusted-root FILE names a root that you have")
+    }
+
+    /// What is wrong with what is kept, where nobody is asked.
+    pub(super) fn unusable(&self, error: &Error) -> Failure {
+        let finding = match error {
+            Error::Expired { role, expires } => {
+                let age = self.age().map_or_else(String::new, |age| {
+                    format!("; the repository was last asked {age} ago")
+                });
+                Finding::error(
+                    codes::trust::REPOSITORY_EXPIRED,
+                    format!("what is kept of the TUF repository at {} has expired: {role}, on {expires}{age}", self.host()),
+                )
+                .hint("kubectl bundle trust update, where there is a network")
+            }
+            _ => Finding::error(
+                codes::trust::REPOSITORY_NOT_KEPT,
+                format!(
+                    "nothing that can be used is kept of the TUF repository at {}",
+                    self.host()
+                ),
+            )
+            .hint("kubectl bundle trust update, where there is a network"),
+        };
+        Failure::caused(finding, error)
+    }
+
+    /// A warning: what is kept is used, since the repository does not answer.
+    pub(super) fn told(&self) -> Finding {
+        let age = self.age().unwrap_or_else(|| "an unknown time".to_owned());
+        Finding::warning(
+            codes::trust::REPOSITORY_UNREACHABLE,
+            format!(
+                "the TUF repository at {} does not answer; what it said {age} ago is used",
+                self.host()
+            ),
+        )
+    }
+
+    /// How long ago the repository was last asked, in words.
+    fn age(&self) -> Option<String> {
+        let seconds = (self.now - self.kept.asked()?).get_seconds().max(0);
+        Some(match seconds {
+            ..7200 => format!("{} min", seconds / 60),
+            7200..172_800 => format!("{} h", seconds / 3600),
+            _ => format!("{} d", seconds / 86_400),
+        })
+    }
+
+    fn host(&self) -> String {
+        Url::parse(&self.instance.mirror)
+            .ok()
+            .and_then(|url| url.host_str().map(ToOwned::to_owned))
+            .unwrap_or_else(|| self.instance.mirror.clone())
+    }
+}
+
+fn unfetched<'a>(
+    source: Option<&'a (dyn std::error::Error + Send + Sync + 'static)>,
+) -> Option<&'a Unfetched> {
+    source?.downcast_ref()
+}
+
+/// The address of a repository, as one to which paths are added. What comes from it is signed, so that it may do without TLS.
+pub(super) fn address(mirror: &str) -> Outcome<Url> {
+    let url = Url::parse(&format!("{}/", mirror.trim_end_matches('/'))).ok();
+    url.filter(|url| matches!(url.scheme(), "https" | "http") && url.has_host())
+        .ok_or_else(|| {
+            Finding::error(
+                codes::usage::BAD_ARGUMENT,
+                format!("`{mirror}` is not the address of a TUF repository"),
+            )
+            .hint("write https://HOST/PATH")
+            .into()
+        })
+}

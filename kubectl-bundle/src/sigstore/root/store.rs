@@ -1,0 +1,142 @@
+//! What is kept of a TUF repository between two runs: who it is and where trust in it begins (the user's configuration), and what was fetched (a cache).
+//! Not here: fetching, and whether it still holds (repository).
+
+use std::path::{Path, PathBuf};
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::reference::Digest;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sigstore_trust_root::SigstoreInstance;
+use sigstore_tuf::FileStore;
+
+use crate::failure::{self, Failure, Outcome};
+use crate::files;
+
+const NAME: &str = "kubectl-bundle";
+/// The file that says which repository is trusted.
+const INSTANCE: &str = "trust.json";
+/// The file beside the fetched ones that says when the repository was last asked.
+const ASKED: &str = "asked.json";
+
+/// The folders of a user's configuration and caches.
+#[derive(Debug, Clone)]
+pub(crate) struct Folders {
+    /// `$XDG_CONFIG_HOME`, else `~/.config`.
+    pub(crate) config: PathBuf,
+    /// `$XDG_CACHE_HOME`, else `~/.cache`.
+    pub(crate) cache: PathBuf,
+}
+
+/// A TUF repository, and the metadata in which trust in it begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Instance {
+    /// Its address.
+    pub(crate) mirror: String,
+    /// The text of its `root.json`.
+    pub(crate) root: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Asked {
+    at: Timestamp,
+}
+
+impl Instance {
+    /// The public one; where trust in it begins is built in.
+    pub(crate) fn public() -> Self {
+        let public = SigstoreInstance::PublicGood;
+        Self {
+            mirror: public.tuf_url().to_owned(),
+            root: String::from_utf8_lossy(public.tuf_root()).into_owned(),
+        }
+    }
+}
+
+impl Folders {
+    fn instance_file(&self) -> PathBuf {
+        self.config.join(NAME).join(INSTANCE)
+    }
+
+    /// The repository that `trust init` was told of, if it was. A file that cannot be read is an error: another root in its stead would be nobody's choice.
+    pub(crate) fn instance(&self) -> Outcome<Option<Instance>> {
+        let path = self.instance_file();
+        if fs_err::symlink_metadata(&path).is_err() {
+            return Ok(None);
+        }
+        serde_json::from_slice(&files::read(&path)?)
+            .map(Some)
+            .map_err(|error| {
+                let finding = Finding::error(
+                    codes::trust::REPOSITORY_NOT_KEPT,
+                    "what `trust init` wrote cannot be read",
+                )
+                .hint("run `kubectl bundle trust reset`, and `trust init` again");
+                Failure::caused(failure::in_file(finding, &path), &error)
+            })
+    }
+
+    /// From now on, this one.
+    pub(super) fn keep(&self, instance: &Instance) -> Outcome {
+        let path = self.instance_file();
+        let text =
+            serde_json::to_vec(instance).map_err(|error| Failure::caused(unkept(&path), &error))?;
+        files::replace(&path, &text, |there| {
+            serde_json::from_slice::<Instance>(there).is_ok()
+        })
+    }
+
+    /// Back to the root that is built in. True if there was another.
+    pub(crate) fn forget(&self) -> Outcome<bool> {
+        let path = self.instance_file();
+        match fs_err::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Failure::caused(unkept(&path), &error)),
+        }
+    }
+
+    /// What was fetched of this repository from this beginning.
+    pub(super) fn kept(&self, instance: &Instance) -> Kept {
+        let name = Digest::of(format!("{}\n{}", instance.mirror, instance.root).as_bytes());
+        let name: String = name.hex().chars().take(32).collect();
+        Kept(self.cache.join(NAME).join("tuf").join(name))
+    }
+}
+
+/// A folder of what was fetched of a repository.
+#[derive(Debug, Clone)]
+pub(super) struct Kept(PathBuf);
+
+impl Kept {
+    pub(super) fn store(&self) -> FileStore {
+        FileStore::new(&self.0)
+    }
+
+    /// Takes away what was fetched of a repository that is not trusted after all.
+    pub(super) fn clear(&self) {
+        // Where nothing was fetched there is nothing to take away, and what stays proves nothing.
+        let _ = fs_err::remove_dir_all(&self.0);
+    }
+
+    /// When the repository was last asked with success; `None` where that is not known.
+    pub(super) fn asked(&self) -> Option<Timestamp> {
+        let bytes = fs_err::read(self.0.join(ASKED)).ok()?;
+        let asked: Asked = serde_json::from_slice(&bytes).ok()?;
+        Some(asked.at)
+    }
+
+    /// It was asked now.
+    pub(super) fn set_asked(&self, at: Timestamp) -> Outcome {
+        let path = self.0.join(ASKED);
+        let text = serde_json::to_vec(&Asked { at })
+            .map_err(|error| Failure::caused(unkept(&path), &error))?;
+        files::replace(&path, &text, |_| true)
+    }
+}
+
+fn unkept(path: &Path) -> Finding {
+    let finding = Finding::error(codes::usage::FILE_UNWRITABLE, "the file cannot be written");
+    failure::in_file(finding, path)
+}
