@@ -145,7 +145,7 @@ impl WantedRoot {
             instance: &instance,
             now: Timestamp::now(),
         };
-        let kept = source.from_kept().await;
+        let kept = source.what_is_kept().await;
         let material = if self.offline {
             kept.map_err(|error| source.unusable(&error))?
         } else {

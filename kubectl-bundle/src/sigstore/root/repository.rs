@@ -7,12 +7,12 @@ use std::time::Duration;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_trust::root;
 use jiff::Timestamp;
-use sigstore_tuf::metadata::Role as _;
+use sigstore_tuf::metadata::Role;
 use sigstore_tuf::{Error, Repository, StoreRepository, Updater, UpdaterConfig};
 use url::Url;
 
 use super::fetch::{Mirror, Unfetched};
-use super::store::{Instance, Kept};
+use super::store::{Draft, Instance, Kept};
 use crate::failure::{Failure, Outcome};
 use crate::sigstore::http::Http;
 
@@ -42,15 +42,18 @@ pub(super) struct Source<'a> {
 
 impl Source<'_> {
     /// What is kept, if it holds now.
-    pub(super) async fn from_kept(&self) -> Result<Material, Error> {
-        let store = self.kept.store();
-        self.read(StoreRepository::new(store)).await
+    pub(super) async fn what_is_kept(&self) -> Result<Material, Error> {
+        let draft = self.kept.draft();
+        self.read(StoreRepository::new(Arc::clone(&draft)), draft)
+            .await
     }
 
     /// What the repository says now; it is kept.
     pub(super) async fn ask(&self, http: Arc<Http>) -> Outcome<Material> {
         let base = address(&self.instance.mirror)?;
-        let asked = tokio::time::timeout(PATIENCE, self.read(Mirror::new(http, base)));
+        let draft = self.kept.draft();
+        let mirror = Mirror::new(http, base);
+        let asked = tokio::time::timeout(PATIENCE, self.read(mirror, Arc::clone(&draft)));
         let material = match asked.await {
             Ok(Ok(material)) => material,
             Ok(Err(error)) => return Err(self.finding(&error)),
@@ -60,18 +63,23 @@ impl Source<'_> {
                 return Err(self.silent(&why).into());
             }
         };
+        draft.keep().map_err(|error| self.finding(&error))?;
         self.kept.set_asked(self.now)?;
         Ok(material)
     }
 
-    async fn read(&self, repository: impl Repository + 'static) -> Result<Material, Error> {
+    async fn read(
+        &self,
+        repository: impl Repository + 'static,
+        draft: Arc<Draft>,
+    ) -> Result<Material, Error> {
         let mut config = UpdaterConfig::default();
         config.snapshot_max_length = root::LONGEST as u64;
         config.targets_max_length = root::LONGEST as u64;
         config.target_max_length = root::LONGEST as u64;
         let mut updater = Updater::new(repository, self.instance.root.as_bytes())?
             .with_config(config)
-            .with_store(self.kept.store());
+            .with_store(draft);
         updater.refresh(self.now).await?;
         let text = updater.get_target(ROOT, self.now).await?;
         let text =
@@ -84,9 +92,9 @@ impl Source<'_> {
         let trusted = updater.trusted();
         let ends = [
             Some(trusted.root().expires()),
-            trusted.timestamp().map(|role| role.expires()),
-            trusted.snapshot().map(|role| role.expires()),
-            trusted.targets_role("targets").map(|role| role.expires()),
+            trusted.timestamp().map(Role::expires),
+            trusted.snapshot().map(Role::expires),
+            trusted.targets_role("targets").map(Role::expires),
         ];
         Ok(Material {
             root: text,

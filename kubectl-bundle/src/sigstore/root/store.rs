@@ -1,14 +1,16 @@
 //! What is kept of a TUF repository between two runs: who it is and where trust in it begins (the user's configuration), and what was fetched (a cache).
 //! Not here: fetching, and whether it still holds (repository).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Digest;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sigstore_trust_root::SigstoreInstance;
-use sigstore_tuf::FileStore;
+use sigstore_tuf::{Error, FileStore, MetadataStore};
 
 use crate::failure::{self, Failure, Outcome};
 use crate::files;
@@ -110,8 +112,12 @@ impl Folders {
 pub(super) struct Kept(PathBuf);
 
 impl Kept {
-    pub(super) fn store(&self) -> FileStore {
-        FileStore::new(&self.0)
+    /// What is kept, and what a refresh would change of it.
+    pub(super) fn draft(&self) -> Arc<Draft> {
+        Arc::new(Draft {
+            kept: FileStore::new(&self.0),
+            changes: Mutex::default(),
+        })
     }
 
     /// Takes away what was fetched of a repository that is not trusted after all.
@@ -133,6 +139,44 @@ impl Kept {
         let text = serde_json::to_vec(&Asked { at })
             .map_err(|error| Failure::caused(unkept(&path), &error))?;
         files::replace(&path, &text, |_| true)
+    }
+}
+
+/// What is kept, and changes to it that count for this refresh alone until it has ended well. A refresh that is refused half way would else leave a newer
+/// timestamp beside an older snapshot, which then no longer says below which versions nothing may go.
+pub(super) struct Draft {
+    kept: FileStore,
+    changes: Mutex<BTreeMap<String, Vec<u8>>>,
+}
+
+impl Draft {
+    /// Keeps the changes: file by file, the timestamp, which points to all others, last.
+    pub(super) fn keep(&self) -> Result<(), Error> {
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Copies by version (`7.snapshot.json`) are for mirrors; here they would only become more.
+        let lasting = |name: &&String| !name.starts_with(|first: char| first.is_ascii_digit());
+        let mut names: Vec<&String> = changes.keys().filter(lasting).collect();
+        names.sort_by_key(|name| *name == "timestamp.json");
+        for name in names {
+            self.kept.store(name, &changes[name])?;
+        }
+        Ok(())
+    }
+}
+
+impl MetadataStore for Draft {
+    fn load(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        match changes.get(name) {
+            Some(bytes) => Ok(Some(bytes.clone())),
+            None => self.kept.load(name),
+        }
+    }
+
+    fn store(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.insert(name.to_owned(), bytes.to_vec());
+        Ok(())
     }
 }
 
