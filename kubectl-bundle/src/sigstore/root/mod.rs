@@ -173,13 +173,11 @@ impl WantedRoot {
         if self.file.is_some() {
             return self.open(ui).await;
         }
-        match self.open(ui).await {
-            Ok(chosen) => Ok(chosen),
-            Err(_) => {
-                ui.note("the trust root that is built in says when it was signed: what is kept of the TUF repository cannot be used");
-                Chosen::built_in()
-            }
+        if let Ok(chosen) = self.open(ui).await {
+            return Ok(chosen);
         }
+        ui.note("the trust root that is built in says when it was signed: what is kept of the TUF repository cannot be used");
+        Chosen::built_in()
     }
 
     /// Asks the repository now.
