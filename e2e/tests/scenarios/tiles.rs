@@ -108,10 +108,10 @@ async fn both_ways(program: Program) {
     for (identity, issuer) in [(WORKFLOW, WORKFLOW_ISSUER), (ANA, PERSON_ISSUER)] {
         let report = scene.report(identity, issuer).await;
         assert_eq!(report["signaturesFound"], 2, "{report}");
-        let signer = &report["signedBy"][0];
-        assert_eq!(signer["identity"]["subject"], identity);
-        assert_eq!(signer["signedAt"]["source"], "timestamp-authority");
-        let checked = signer["checked"].to_string();
+        let by = &report["signedBy"][0];
+        assert_eq!(by["identity"]["subject"], identity);
+        assert_eq!(by["signedAt"]["source"], "timestamp-authority");
+        let checked = by["checked"].to_string();
         assert!(checked.contains("log proof") && checked.contains("timestamp"));
         assert!(!checked.contains("log promise"), "{checked}");
         let arguments = format!(
