@@ -129,6 +129,12 @@ fn an_issuer_that_fails_on_the_way_to_a_code_is_told_apart() {
             change(&begun, json!({"expires_in": 0})),
             "the code was not used in time [BUNDLE-TRUST-041]",
         ),
+        // Asked again, and not for ever.
+        (
+            "/token",
+            (503, Value::Null),
+            "is not able to answer now (503 Service Unavailable)",
+        ),
         (
             "/token",
             (400, json!({"error": "access_denied"})),
