@@ -305,6 +305,50 @@ fn tells_a_registry_that_is_down() {
 }
 
 #[test]
+fn where_signatures_may_not_be_seen_nobody_says_that_there_are_none() {
+    let mut context = signer();
+    let registry = context.registry();
+    let web = registry.reference("team/web:1.4.0");
+    context.stdout(&["push", "web", &web]);
+    let key = std::fs::read_to_string(context.path().join("bundle.pub")).unwrap();
+    let key = key.trim_end().replace('\n', "\n        ");
+    context.write(
+        "policy.yaml",
+        format!(
+            "apiVersion: core.rukpak.io/v1alpha1\nkind: SignaturePolicy\nmetadata: {{name: releases}}\nspec:\n  images: [{{glob: \"**\"}}]\n  authorities:\n  - key:\n      data: |\n        {key}\n"
+        ),
+    );
+    for (api, list, older) in [(403, 404, 404), (404, 401, 404), (404, 404, 403)] {
+        registry.set_fault(Some(Fault::Places { api, list, older }));
+        for asked in [
+            ["verify", &web, "--policy", "policy.yaml"].as_slice(),
+            &["policy", "test", "policy.yaml", "--image", &web],
+            &["verify", &web, "--key", "bundle.pub"],
+        ] {
+            let said = context.run(asked);
+            let by_policy = said.starts_with("exit code: 4\n") && said.contains("BUNDLE-TRUST-");
+            let by_key = said.starts_with("exit code: 1\n") || said.starts_with("exit code: 4\n");
+            assert!(
+                if asked.contains(&"--key") {
+                    by_key
+                } else {
+                    by_policy
+                },
+                "{said}"
+            );
+            assert!(said.contains("refuses access"), "{said}");
+            assert!(
+                !said.contains("BUNDLE-TRUST-001") && !said.contains("holds no"),
+                "{said}"
+            );
+        }
+    }
+    registry.set_fault(None);
+    let unsigned = context.run(&["verify", &web, "--policy", "policy.yaml"]);
+    assert!(unsigned.contains("BUNDLE-TRUST-001"), "{unsigned}");
+}
+
+#[test]
 fn tells_registries_that_lie_stall_and_break() {
     let mut context = Context::new().with_bundle();
     let registry = context.registry();
