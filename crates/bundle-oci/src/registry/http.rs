@@ -30,6 +30,8 @@ pub(super) struct Pools {
     deadlines: Deadlines,
     proxied: OnceLock<reqwest::Client>,
     direct: OnceLock<reqwest::Client>,
+    /// For what is on this machine and speaks no TLS: without any authorities, which are half of the time that a look at such a registry takes.
+    plain: OnceLock<reqwest::Client>,
     /// Where public and private registries lead.
     away: [OnceLock<reqwest::Client>; 2],
     /// Hosts that references name, in contrast to those that registries name.
@@ -41,6 +43,13 @@ pub(super) struct Pools {
 impl fmt::Debug for Pools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pools").finish_non_exhaustive()
+    }
+}
+
+fn install_provider() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Somebody else may be quicker, with the same provider: there is only one in the tree.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     }
 }
 
@@ -57,6 +66,7 @@ impl Pools {
             deadlines: options.deadlines,
             proxied: OnceLock::new(),
             direct: OnceLock::new(),
+            plain: OnceLock::new(),
             away: [OnceLock::new(), OnceLock::new()],
             registries: Mutex::default(),
             own: Mutex::default(),
@@ -80,15 +90,20 @@ impl Pools {
         if let Some(own) = self.own(url, loopback, Reach::Local)? {
             return Ok(own);
         }
-        let pool = if loopback {
-            &self.direct
-        } else {
-            &self.proxied
+        let plain = loopback && url.scheme() == "http";
+        let pool = match (plain, loopback) {
+            (true, _) => &self.plain,
+            (false, true) => &self.direct,
+            (false, false) => &self.proxied,
         };
         if let Some(client) = pool.get() {
             return Ok(client.clone());
         }
-        let made = self.make(loopback, Reach::Local, &[], None)?;
+        let made = if plain {
+            self.make_plain()?
+        } else {
+            self.make(loopback, Reach::Local, &[], None)?
+        };
         Ok(pool.get_or_init(|| made).clone())
     }
 
@@ -145,6 +160,24 @@ impl Pools {
         Ok(made)
     }
 
+    /// What all clients have in common. Redirects are followed by us, each with the client for where it leads.
+    fn builder(&self) -> reqwest::ClientBuilder {
+        reqwest::Client::builder()
+            .user_agent(&self.user_agent)
+            .connect_timeout(self.deadlines.connect)
+            .pool_idle_timeout(Duration::from_secs(60))
+            .pool_max_idle_per_host(8)
+            .redirect(redirect::Policy::none())
+    }
+
+    /// A client that could not speak TLS to anybody: it trusts no authority.
+    fn make_plain(&self) -> Result<reqwest::Client, Reason> {
+        install_provider();
+        let builder = self.builder().no_proxy().tls_certs_only([]);
+        let made = builder.build();
+        made.map_err(|error| Reason::Settings(in_words(innermost(&error))))
+    }
+
     fn make(
         &self,
         loopback: bool,
@@ -152,17 +185,9 @@ impl Pools {
         authorities: &[Certificate],
         identity: Option<&Identity>,
     ) -> Result<reqwest::Client, Reason> {
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Somebody else may be quicker, with the same provider: there is only one in the tree.
-            let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        }
+        install_provider();
         let builder = || {
-            let mut builder = reqwest::Client::builder()
-                .user_agent(&self.user_agent)
-                .connect_timeout(self.deadlines.connect)
-                .pool_idle_timeout(Duration::from_secs(60))
-                .pool_max_idle_per_host(8)
-                .redirect(redirect::Policy::none());
+            let mut builder = self.builder();
             if loopback {
                 builder = builder.no_proxy();
             }
