@@ -103,13 +103,15 @@ impl Verify {
         } else {
             "ATTESTED BY"
         };
+        // With keys alone, the root had no say.
+        let certified = report.signed_by.iter().any(|one| one.identity.is_some());
         let checked = signer::checked(&report.signed_by);
         ui.text(&signer::table(by, report.signed_by).render())?;
         ui.note(format!(
             "verified {}: {found} signature(s) found; checked: {checked}",
             pinned.without_tag()
         ));
-        if !by_keys {
+        if certified {
             ui.note(format!("trust root: {}", root.origin));
         }
         if !self.kinds.is_empty() {
