@@ -2,7 +2,7 @@
 //! Not here: signing it (sign, keyless) and reading attestations (verify).
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
-use bundle_core::reference::PinnedReference;
+use bundle_core::reference::Digest;
 use serde_json::{Map, Value, json};
 
 use crate::statement::LONGEST_TYPE;
@@ -194,12 +194,9 @@ fn lacks(object: &Map<String, Value>, (field, begins): (&str, Option<&str>)) -> 
     }
 }
 
-/// A statement that says `predicate` of a digest.
-pub fn statement(reference: &PinnedReference, predicate: &Predicate) -> Vec<u8> {
-    let subject = json!([{
-        "name": reference.reference().name(),
-        "digest": { "sha256": reference.digest().hex() },
-    }]);
+/// A statement that says `predicate` of a digest. The name is what its signer calls it, and no part of what is decided.
+pub fn statement(name: &str, digest: &Digest, predicate: &Predicate) -> Vec<u8> {
+    let subject = json!([{ "name": name, "digest": { "sha256": digest.hex() } }]);
     // Written piece by piece, so that the predicate is signed as its author wrote it; it has been read as one JSON object.
     format!(
         r#"{{"_type":{},"subject":{subject},"predicateType":{},"predicate":{}}}"#,

@@ -33,7 +33,7 @@ pub const MAX_BYTES: usize = 1024 * 1024;
 pub const MAX_SIGNATURES: usize = 256;
 
 pub(crate) use attested::all_attested;
-pub use attested::{Attestation, attested};
+pub use attested::{Attestation, attested, blob_attested};
 pub(crate) use blob::examine_one;
 pub use blob::{Content, blob, blob_of_any_kind};
 

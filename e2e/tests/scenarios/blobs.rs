@@ -143,6 +143,54 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
     scene
         .refused(&verify, "attests https://example.com/kind")
         .await;
+
+    // Asked for as one, it counts; and cosign takes ours.
+    for key in ["p256", "ed25519"] {
+        let arguments = format!(
+            "attest {FILE} --bundle {key}.attested.json --predicate predicate.json --type https://example.com/kind --key {key}.key"
+        );
+        scene.ours(&arguments).await.success().unwrap();
+        scene
+            .cosign(&format!(
+                "verify-blob-attestation --key {key}.pub --bundle {key}.attested.json --type https://example.com/kind --insecure-ignore-tlog=true --trusted-root empty.json {FILE}"
+            ))
+            .await;
+    }
+    for (bundle, kind, file, why) in [
+        ("attested", "https://example.com/kind", FILE, None),
+        ("p256.attested", "https://example.com/kind", FILE, None),
+        (
+            "p256.attested",
+            "https://example.com/kind",
+            "other.tar",
+            Some("for another digest"),
+        ),
+        (
+            "p256.attested",
+            "spdxjson",
+            FILE,
+            Some("that attests https://example.com/kind"),
+        ),
+        (
+            "p256.sigstore",
+            "https://example.com/kind",
+            FILE,
+            Some("that attests nothing"),
+        ),
+        (
+            "ed25519.attested",
+            "https://example.com/kind",
+            FILE,
+            Some("by another key"),
+        ),
+    ] {
+        let verify =
+            format!("verify {file} --bundle {bundle}.json --attestation {kind} --key p256.pub");
+        match why {
+            None => drop(scene.ours(&verify).await.success().unwrap()),
+            Some(why) => scene.refused(&verify, why).await,
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

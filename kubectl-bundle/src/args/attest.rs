@@ -21,12 +21,21 @@ Examples:
   # Without a key, by the identity of the CI job
   kubectl bundle attest registry.example.com/team/web:1.4.0 --type slsaprovenance1 --predicate provenance.json
 
+  # A saved archive, or any file
+  kubectl bundle attest web.tar --bundle web.tar.sigstore.json --type custom --predicate scan.json --key release.key
+
   # A kind of one's own
   kubectl bundle attest registry.example.com/team/web:1.4.0 --type https://example.com/approval/v1 --predicate - --key release.key")]
 pub(crate) struct Attest {
-    /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST
-    #[arg(value_name = "REF")]
+    /// The bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST; with --bundle, a file
+    #[arg(value_name = "REF|FILE")]
     pub(crate) reference: String,
+    /// Attest something about a file, and put the attestation into this one (FILE.sigstore.json)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) bundle: Option<PathBuf>,
+    /// Replace the file of --bundle if it exists
+    #[arg(long, requires = "bundle")]
+    pub(crate) force: bool,
     /// What is attested: a JSON object in a file, or - for standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) predicate: PathBuf,

@@ -40,7 +40,7 @@ pub(crate) struct Verify {
     #[arg(value_name = "REF|FILE")]
     pub(crate) reference: String,
     /// Verify a file by the signature in this one, as `sign --bundle` or `cosign sign-blob` wrote it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "attestation"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "policy")]
     pub(crate) bundle: Option<PathBuf>,
     /// A public key that must have signed: a file, or NAME://RESOURCE for one that the program sigstore-kms-NAME on PATH holds; repeated: any of them
     #[arg(long, value_name = "KEY")]

@@ -1,8 +1,9 @@
 //! `attest`: a predicate about the digest of a bundle is signed, and goes beside it.
 //! Not here: who signs (signer), what a predicate looks like (bundle-trust), and where a registry keeps attestations (bundle-oci).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use bundle_core::diagnostic::Findings;
 use bundle_core::reference::Reference;
 use bundle_trust::attest::{self, Predicate, PredicateType};
 use bundle_trust::verify::Content;
@@ -43,18 +44,21 @@ struct Report {
     unchanged: bool,
 }
 
+/// A predicate in a file.
+pub(super) fn read(path: &Path, kind: PredicateType) -> Outcome<Predicate> {
+    let bytes = files::read(path)?;
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let file = path.display().to_string();
+    Predicate::read(kind, &bytes, &now).map_err(|findings| {
+        let located = findings.0.into_iter().map(|one| one.in_file(&file));
+        Findings(located.collect()).into()
+    })
+}
+
 impl Attest {
     /// Reads the predicate, opens the key or gets the token, resolves, signs, stores, and prints the pinned reference.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        let bytes = files::read(&self.predicate)?;
-        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let file = self.predicate.display().to_string();
-        let predicate = Predicate::read(self.kind, &bytes, &now).map_err(|mut findings| {
-            for finding in &mut findings.0 {
-                *finding = finding.clone().in_file(&file);
-            }
-            findings
-        })?;
+        let predicate = read(&self.predicate, self.kind)?;
         let signer = self.by.open(ui).await?;
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.reference).await?;
@@ -65,7 +69,11 @@ impl Attest {
                 .await
                 .map_err(|error| error.finding())?
         };
-        let payload = Payload::Statement(attest::statement(&pinned, &predicate));
+        let payload = Payload::Statement(attest::statement(
+            &pinned.reference().name(),
+            pinned.digest(),
+            &predicate,
+        ));
         let made = signer
             .sign(ui, payload, &Content::named(pinned.digest()), &|maker| {
                 maker.has_attested(&there, pinned.digest(), &predicate)

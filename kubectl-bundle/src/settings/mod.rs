@@ -47,7 +47,7 @@ pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command>
             verb: KeysVerb::Export(args),
         }) => Command::KeysExport(signing::export(args, environment)),
         Verb::Sign(args) => signing::sign(args, environment)?,
-        Verb::Attest(args) => Command::Attest(signing::attest(args, environment)?),
+        Verb::Attest(args) => signing::attest(args, environment)?,
         Verb::Verify(args) => trust::verify(args, environment)?,
         Verb::Policy(Policy {
             verb: PolicyVerb::Test(args),

@@ -79,6 +79,7 @@ pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<Comma
             file: args.reference.into(),
             bundle,
             force: args.force,
+            predicate: None,
             by: by(args.by, environment, &registry)?,
             format: args.output.map(Into::into),
         }));
@@ -103,23 +104,34 @@ pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<Comma
     }))
 }
 
-pub(super) fn attest(args: args::Attest, environment: &Environment) -> Outcome<attest::Attest> {
+pub(super) fn attest(args: args::Attest, environment: &Environment) -> Outcome<Command> {
     let kind = PredicateType::parse(&args.kind).map_err(|why| unusable("--type", &why))?;
     let stdin = args.by.password_stdin || args.by.keyless.identity_token.as_deref() == Some("-");
     if stdin && args.predicate == Path::new("-") {
         let why = "standard input cannot be the predicate and a secret at once";
         return Err(unusable("--predicate", why).into());
     }
-    let reference = registry::reference(&args.reference)?;
+    if let Some(bundle) = args.bundle {
+        let registry = registry::settings(args.registry, environment)?;
+        return Ok(Command::SignFile(SignFile {
+            file: args.reference.into(),
+            bundle,
+            force: args.force,
+            predicate: Some((args.predicate, kind)),
+            by: by(args.by, environment, &registry)?,
+            format: args.output.map(Into::into),
+        }));
+    }
+    let reference = registry::reference_or_file(&args.reference)?;
     let registry = registry::settings(args.registry, environment)?.of(&reference);
-    Ok(attest::Attest {
+    Ok(Command::Attest(attest::Attest {
         predicate: args.predicate,
         kind,
         by: by(args.by, environment, &registry)?,
         format: args.output.map(Into::into),
         registry,
         reference,
-    })
+    }))
 }
 
 /// cosign 2's form keeps a log's promise, which Rekor v1 alone gives.

@@ -58,6 +58,7 @@ pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<C
                 file: args.reference.into(),
                 bundle,
                 wanted,
+                kinds,
                 root: root(args.root, environment, &settings.ca_files),
                 format: args.output.map(Into::into),
             }));

@@ -32,6 +32,18 @@ fn what_is_no_file_to_sign_is_refused() {
     error: empty: the file is empty [BUNDLE-USAGE-002]
       hint: is this the file that you meant?
     ");
+    // A device without an end, and a file that gives more than it says it has.
+    #[cfg(target_os = "linux")]
+    for (file, why) in [
+        ("/dev/zero", "a pipe or a device"),
+        ("/proc/version", "changed while it was read"),
+    ] {
+        let refused = context.run(&["sign", file, "--bundle", "b.json", "--key", "release.key"]);
+        assert!(
+            refused.contains("BUNDLE-USAGE-002") && refused.contains(why),
+            "{file}: {refused}"
+        );
+    }
     kb_snapshot!(context, ["sign", "web.tar", "--key", "release.key"], @r"
     exit code: 2
     ----- stdout -----

@@ -139,7 +139,12 @@ fn a_predicate_is_signed_as_it_was_written() {
     let digest = format!("sha256:{}", "0".repeat(64));
     let reference: Reference = "registry.example.com/team/web:1.0.0".parse().unwrap();
     let pinned = reference.pin(digest.parse().unwrap());
-    let statement = String::from_utf8(statement(&pinned, &predicate)).unwrap();
+    let statement = String::from_utf8(statement(
+        &pinned.reference().name(),
+        pinned.digest(),
+        &predicate,
+    ))
+    .unwrap();
     assert!(
         statement.ends_with(&format!(r#""predicate":{text}}}"#)),
         "{statement}"

@@ -8,7 +8,7 @@ use bundle_core::policy::{
 use bundle_core::reference::{Digest, PinnedReference};
 use serde_json::Value;
 
-use super::{Against, described, each};
+use super::{Against, Content, described, each};
 use crate::attest::PredicateType;
 use crate::statement;
 
@@ -80,6 +80,54 @@ pub fn attested(
     } else {
         Err(Findings(missing))
     }
+}
+
+/// For `verify FILE --bundle --attestation`: the attestation in the bundle, if it is of the one kind that is asked for.
+pub fn blob_attested(
+    bundle: Vec<u8>,
+    content: &Content<'_>,
+    wanted: &[Who],
+    kinds: &[PredicateType],
+    against: &Against,
+) -> Result<Attestation, Finding> {
+    let raw = RawSignature {
+        bytes: bundle,
+        ..RawSignature::default()
+    };
+    let is_wanted = |accepted: &Accepted| wanted.iter().any(|who| who.is(accepted));
+    let why = match against.examine(&raw, content) {
+        Ok(opened) if !is_wanted(&opened.accepted) => {
+            format!("by another {}", opened.accepted.signer)
+        }
+        Ok(opened) => match (
+            &opened.accepted.meaning,
+            statement::predicate(&opened.payload),
+        ) {
+            (Meaning::Attested(kind), Some(predicate))
+                if kinds.iter().all(|wanted| wanted.as_str() == kind) =>
+            {
+                return Ok(Attestation {
+                    predicate_type: kind.clone(),
+                    accepted: opened.accepted,
+                    predicate,
+                });
+            }
+            (Meaning::Attested(kind), _) => format!("that attests {kind}"),
+            (Meaning::Signed, _) => "that attests nothing".to_owned(),
+        },
+        Err(rejection) => rejection.to_string(),
+    };
+    let names: Vec<String> = wanted.iter().map(described).collect();
+    let kinds: Vec<&str> = kinds.iter().map(PredicateType::as_str).collect();
+    Err(Finding::error(
+        codes::trust::UNATTESTED,
+        format!(
+            "there is no attestation of {} by the given {}: the bundle is one {why}",
+            kinds.join(", "),
+            names.join(", ")
+        ),
+    )
+    .about(content.digest.to_string()))
 }
 
 /// Every attestation that holds against `against`, and what it says.

@@ -4,10 +4,12 @@
 use std::path::PathBuf;
 
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_trust::attest::{PredicateType, statement};
 use bundle_trust::sign::mistaken;
 use serde::Serialize;
 
 use super::Hashed;
+use crate::commands::attest;
 use crate::failure::Outcome;
 use crate::files;
 use crate::signer::{By, Payload, Who};
@@ -22,6 +24,8 @@ pub(crate) struct SignFile {
     pub(crate) bundle: PathBuf,
     /// Whether a file that is there is replaced.
     pub(crate) force: bool,
+    /// What is attested of it, if it is not signed: a file, and what kind it is.
+    pub(crate) predicate: Option<(PathBuf, PredicateType)>,
     /// Who signs.
     pub(crate) by: By,
     /// How to print.
@@ -53,18 +57,36 @@ impl SignFile {
             let _progress = ui.progress(&format!("reading {}", self.file.display()));
             Hashed::read(&self.file)?
         };
-        // What is too large to be at hand is too large to be the manifest or payload of anything.
-        if let Some(bytes) = hashed.content().bytes {
-            mistaken(bytes).map_err(|why| why.in_file(self.file.display().to_string()))?;
-        }
+        let payload = match self.predicate {
+            Some((path, kind)) => {
+                let name = self.file.file_name().unwrap_or(self.file.as_os_str());
+                let predicate = attest::read(&path, kind)?;
+                Payload::Statement(statement(
+                    &name.to_string_lossy(),
+                    &hashed.digest,
+                    &predicate,
+                ))
+            }
+            None => {
+                // What is too large to be at hand is too large to be the manifest or payload of anything.
+                if let Some(bytes) = hashed.content().bytes {
+                    mistaken(bytes).map_err(|why| why.in_file(self.file.display().to_string()))?;
+                }
+                Payload::Content
+            }
+        };
+        let done = match &payload {
+            Payload::Content => "signed",
+            _ => "attested",
+        };
         let signer = self.by.open(ui).await?;
         let made = signer
-            .sign(ui, Payload::Content, &hashed.content(), &|_| false)
+            .sign(ui, payload, &hashed.content(), &|_| false)
             .await?;
         if let Some(signature) = made.signature {
             files::create_all(&[(self.bundle.clone(), signature.bytes)], self.force)?;
         }
-        ui.note(format!("signed {} {}", self.file.display(), made.who.text));
+        ui.note(format!("{done} {} {}", self.file.display(), made.who.text));
         let report = Report {
             file: self.file.display().to_string(),
             digest: hashed.digest.to_string(),

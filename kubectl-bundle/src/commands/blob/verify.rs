@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use bundle_core::diagnostic::Findings;
+use bundle_trust::attest::PredicateType;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -24,6 +25,8 @@ pub(crate) struct VerifyFile {
     pub(crate) bundle: PathBuf,
     /// Whose signature is asked for.
     pub(crate) wanted: Wanted,
+    /// The kinds of attestation that it must be, instead of a signature; if none, a signature.
+    pub(crate) kinds: Vec<PredicateType>,
     /// The trust root.
     pub(crate) root: WantedRoot,
     /// How to print.
@@ -55,7 +58,7 @@ impl VerifyFile {
             let _progress = ui.progress(&format!("reading {}", self.file.display()));
             Hashed::read(&self.file)?
         };
-        let (signed_by, findings) = match ready.of_file(bundle, &hashed.content()) {
+        let (signed_by, findings) = match ready.of_file(&self.kinds, bundle, &hashed.content()) {
             Ok(signer) => (vec![signer], Findings::default()),
             Err(finding) => (Vec::new(), finding.into()),
         };
@@ -74,8 +77,13 @@ impl VerifyFile {
         if structured {
             return Ok(());
         }
+        let by = if self.kinds.is_empty() {
+            "SIGNED BY"
+        } else {
+            "ATTESTED BY"
+        };
         let checked = signer::checked(&report.signed_by);
-        ui.text(&signer::table("SIGNED BY", report.signed_by).render())?;
+        ui.text(&signer::table(by, report.signed_by).render())?;
         ui.note(format!(
             "verified {} ({}); checked: {checked}",
             report.file, report.digest

@@ -96,14 +96,19 @@ impl Ready {
             .collect())
     }
 
-    /// Who of them has signed a file.
+    /// Who of them has signed a file, or attested this kind of it.
     pub(crate) fn of_file(
         &self,
+        kinds: &[PredicateType],
         bundle: Vec<u8>,
         content: &Content<'_>,
     ) -> Result<Signer, Finding> {
-        let accepted = verify::blob(bundle, content, &self.who, &self.against)?;
-        Ok(Signer::found(self.name(&accepted), accepted))
+        if kinds.is_empty() {
+            let accepted = verify::blob(bundle, content, &self.who, &self.against)?;
+            return Ok(Signer::found(self.name(&accepted), accepted));
+        }
+        let one = verify::blob_attested(bundle, content, &self.who, kinds, &self.against)?;
+        Ok(Signer::attested(self.name(&one.accepted), one))
     }
 
     /// Where the key is, or the identity's issuer.
