@@ -255,7 +255,7 @@ fn manifest(call: &Call<'_>) -> Response {
         }
     }
     if let Some(Fault::Attestations(code)) = fault
-        && call.name.ends_with(".att")
+        && matches!(call.name.split_once('.'), Some((_, "att")))
     {
         return error(status(code), "not for you");
     }

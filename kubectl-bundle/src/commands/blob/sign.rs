@@ -57,23 +57,20 @@ impl SignFile {
             let _progress = ui.progress(&format!("reading {}", self.file.display()));
             Hashed::read(&self.file)?
         };
-        let payload = match self.predicate {
-            Some((path, kind)) => {
-                let name = self.file.file_name().unwrap_or(self.file.as_os_str());
-                let predicate = attest::read(&path, kind)?;
-                Payload::Statement(statement(
-                    &name.to_string_lossy(),
-                    &hashed.digest,
-                    &predicate,
-                ))
+        let payload = if let Some((path, kind)) = self.predicate {
+            let name = self.file.file_name().unwrap_or(self.file.as_os_str());
+            let predicate = attest::read(&path, kind)?;
+            Payload::Statement(statement(
+                &name.to_string_lossy(),
+                &hashed.digest,
+                &predicate,
+            ))
+        } else {
+            // What is too large to be at hand is too large to be the manifest or payload of anything.
+            if let Some(bytes) = hashed.content().bytes {
+                mistaken(bytes).map_err(|why| why.in_file(self.file.display().to_string()))?;
             }
-            None => {
-                // What is too large to be at hand is too large to be the manifest or payload of anything.
-                if let Some(bytes) = hashed.content().bytes {
-                    mistaken(bytes).map_err(|why| why.in_file(self.file.display().to_string()))?;
-                }
-                Payload::Content
-            }
+            Payload::Content
         };
         let done = match &payload {
             Payload::Content => "signed",
