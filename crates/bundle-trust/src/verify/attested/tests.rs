@@ -73,10 +73,11 @@ fn what_an_older_cosign_attests_counts_for_its_kind_alone() {
     }
 }
 
+type Change = fn(&mut Value);
+
 #[test]
 fn what_is_altered_attests_nothing() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
-    type Change = fn(&mut Value);
     let nothing: Change = |_| {};
     let rows: [(Change, Change, &str); 9] = [
         (
