@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 
 const PAST: &str = "2020-01-01T00:00:00Z";
 
+/// A change of a repository's state.
+type Change = Box<dyn Fn(&mut Value)>;
+
 struct Scene {
     bench: Workbench,
     sigstore: Sigstore,
@@ -218,7 +221,7 @@ async fn what_is_wrong_with_a_repository_is_told_and_changes_nothing() {
                 state[newer]["version"] = json!(6);
             }
             state[role][field] = value.clone();
-        }) as Box<dyn Fn(&mut Value)>
+        }) as Change
     };
     let root_2 = |more: &'static [(&'static str, &'static str)]| {
         Box::new(move |state: &mut Value| {
@@ -227,9 +230,9 @@ async fn what_is_wrong_with_a_repository_is_told_and_changes_nothing() {
                 state["root"][*field] = serde_json::from_str(value).unwrap();
             }
             state["timestamp"]["version"] = json!(6);
-        }) as Box<dyn Fn(&mut Value)>
+        }) as Change
     };
-    let cases: Vec<(&str, Box<dyn Fn(&mut Value)>, i32, &str, &str)> = vec![
+    let cases: Vec<(&str, Change, i32, &str, &str)> = vec![
         (
             "a timestamp that has ended",
             set("timestamp", "expires", json!(PAST)),
