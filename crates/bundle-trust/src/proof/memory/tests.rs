@@ -235,12 +235,13 @@ fn the_oldest_goes_where_it_is_too_much() {
     let memory = Memory::default();
     let policies = [by_key(&key)];
     let large = |number: usize| -> Found {
-        Ok(vec![RawSignature {
-            bytes: format!("{number}{}", "x".repeat(1_000_000)).into(),
+        let one = RawSignature {
+            bytes: number.to_string().into(),
             ..RawSignature::default()
-        }])
+        };
+        Ok(vec![one; verify::MAX_SIGNATURES])
     };
-    for number in 0..20 {
+    for number in 0..40 {
         lets_in(&memory, &large(number), &policies, NOW);
         let known = memory.known();
         assert!(known.weight <= WEIGHT);
@@ -248,11 +249,11 @@ fn the_oldest_goes_where_it_is_too_much() {
         let weights: usize = known.entries.values().map(|entry| entry.weight).sum();
         assert_eq!(known.weight, weights);
     }
-    assert_eq!(memory.made(), 20);
-    lets_in(&memory, &large(19), &policies, NOW);
-    assert_eq!(memory.made(), 20);
+    assert_eq!(memory.made(), 40);
+    lets_in(&memory, &large(39), &policies, NOW);
+    assert_eq!(memory.made(), 40);
     lets_in(&memory, &large(0), &policies, NOW);
-    assert_eq!(memory.made(), 21);
+    assert_eq!(memory.made(), 41);
 }
 
 #[test]
