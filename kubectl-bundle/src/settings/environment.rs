@@ -168,10 +168,13 @@ impl Environment {
     /// Where it is kept which TUF repository is trusted, and what it said.
     pub(crate) fn trust_folders(&self) -> Option<Folders> {
         let home = || self.home.as_ref().map(|home| home.join(".cache"));
-        Some(Folders {
+        let folders = Folders {
             config: self.config_folder()?,
             cache: self.cache.clone().or_else(home)?,
-        })
+        };
+        // What lies in the folder one stands in is content, and says nothing about whom to trust.
+        let absolute = folders.config.is_absolute() && folders.cache.is_absolute();
+        absolute.then_some(folders)
     }
 
     /// The folders in which podman and docker keep certificates by registry, the user's own first.

@@ -66,7 +66,13 @@ impl Services {
     pub(crate) async fn open(settings: Settings, ui: &mut Ui) -> Outcome<Self> {
         let now = Timestamp::now();
         let chosen = settings.root.open(ui).await?;
-        let places = Places::read(&settings, chosen.signing_config.as_deref(), now)?;
+        let places = Places::read(&settings, &chosen, now)?;
+        if places.public && matches!(settings.token, TokenSource::Login(_)) {
+            ui.note(
+                "whoever logs in now is named in public logs for good, with the digest that is signed"
+                    .to_owned(),
+            );
+        }
         let root = match chosen.origin {
             Origin::BuiltIn if !places.public => None,
             _ => Some(chosen.root),

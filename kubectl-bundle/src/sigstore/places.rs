@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use url::Url;
 
 use super::Settings;
+use super::root::Chosen;
 use crate::failure::{self, Failure, Outcome};
 use crate::files;
 
@@ -27,25 +28,24 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// `instance` is the signing config of the Sigstore instance, which counts where nothing is said.
-    pub(super) fn read(
-        settings: &Settings,
-        instance: Option<&[u8]>,
-        now: Timestamp,
-    ) -> Outcome<Self> {
+    /// The signing config beside the trust root counts where nothing is said, and the public instance only where the root is its own.
+    pub(super) fn read(settings: &Settings, root: &Chosen, now: Timestamp) -> Outcome<Self> {
         let located = |finding: Finding| match &settings.config {
             Some(path) => failure::in_file(finding, path),
             None => finding,
         };
         let named =
             settings.fulcio.is_some() || settings.rekor.is_some() || settings.timestamps.is_some();
-        let config = match (&settings.config, instance) {
+        let config = match (&settings.config, &root.signing_config) {
             (Some(path), _) => Some(SigningConfig::parse(&files::read(path)?)),
-            (None, Some(text)) if !named => Some(SigningConfig::parse(text)),
-            (None, _) => None,
+            (None, Some(text)) => Some(SigningConfig::parse(text)),
+            (None, None) => None,
         };
         let config = config.transpose().map_err(located)?;
         let config = config.as_ref();
+        if config.is_none() {
+            no_strangers(settings, root)?;
+        }
         let fulcio = match (&settings.fulcio, config) {
             (Some(url), _) => url,
             (None, Some(config)) => config.authority(now).map_err(located)?,
@@ -107,6 +107,37 @@ impl Places {
     }
 }
 
+/// An identity token is shown to no authority, and a signature entered in no log, that nobody meant: one of them alone, or a root of one's own, says
+/// that it is not the public instance that is meant.
+fn no_strangers(settings: &Settings, root: &Chosen) -> Outcome {
+    let missing = match (&settings.fulcio, &settings.rekor) {
+        (Some(_), Some(_)) => return Ok(()),
+        (None, None) if is_public(&root.text) => return Ok(()),
+        (Some(_), None) => {
+            "the transparency log is not named, and it is not taken to be the public one, since the certificate authority is another"
+        }
+        (None, Some(_)) => {
+            "the certificate authority is not named, and it is not taken to be the public one, since the transparency log is another"
+        }
+        (None, None) => {
+            "the trust root is not that of the public instance, and where the services are that sign under it is not said"
+        }
+    };
+    Err(Finding::error(codes::usage::BAD_ARGUMENT, missing)
+        .hint("name both with --fulcio-url and --rekor-url, or give a --signing-config")
+        .into())
+}
+
+/// Whether this is a trust root of the public instance.
+fn is_public(root: &str) -> bool {
+    let root: serde_json::Value = serde_json::from_str(root).unwrap_or_default();
+    let authorities = root["certificateAuthorities"].as_array();
+    authorities.into_iter().flatten().any(|authority| {
+        let url = authority["uri"].as_str().unwrap_or_default();
+        url.trim_end_matches('/') == FULCIO
+    })
+}
+
 fn parse(text: &str) -> Outcome<Url> {
     Url::parse(text).map_err(|error| {
         let finding = Finding::error(
@@ -120,4 +151,20 @@ fn parse(text: &str) -> Outcome<Url> {
 /// An address to which paths are added.
 fn folder(text: &str) -> Outcome<Url> {
     parse(&format!("{}/", text.trim_end_matches('/')))
+}
+
+#[cfg(test)]
+mod tests {
+    use bundle_trust::root::Root;
+
+    use super::*;
+
+    #[test]
+    fn the_public_root_is_known_and_no_other_is_taken_for_it() {
+        assert!(is_public(Root::public_text()));
+        let other = Root::public_text().replace("fulcio.sigstore.dev", "fulcio.example.com");
+        for root in [&other, "{}", "", "[]", r#"{"certificateAuthorities":[{}]}"#] {
+            assert!(!is_public(root), "{root}");
+        }
+    }
 }

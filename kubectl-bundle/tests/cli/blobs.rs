@@ -68,6 +68,21 @@ fn what_is_no_file_to_sign_is_refused() {
     error: release.pub: the file exists already [BUNDLE-USAGE-003]
       hint: nothing was signed; --force overwrites it
     ");
+    kb_snapshot!(context, ["sign", "web.tar", "--bundle", "./web.tar", "--force", "--key", "release.key"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: ./web.tar: its signature would take the place of the file itself [BUNDLE-USAGE-003]
+      hint: nothing was signed; name another file with --bundle
+    ");
+    // Half of a Sigstore is not completed with the public one, whose log everybody reads.
+    kb_snapshot!(context, ["sign", "web.tar", "--bundle", "b.json", "--identity-token", "x", "--fulcio-url", "https://fulcio.example.com"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: the transparency log is not named, and it is not taken to be the public one, since the certificate authority is another [BUNDLE-USAGE-001]
+      hint: name both with --fulcio-url and --rekor-url, or give a --signing-config
+    ");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `sign FILE --bundle`: a file is signed, and the signature goes into a file beside it.
 //! Not here: who signs (signer) and cryptography (bundle-trust).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_trust::attest::{PredicateType, statement};
@@ -52,6 +52,16 @@ impl SignFile {
                     .hint("nothing was signed; --force overwrites it")
                     .into(),
             );
+        }
+        let whole = |path: &Path| fs_err::canonicalize(path).ok();
+        if whole(&self.bundle).is_some_and(|bundle| whole(&self.file) == Some(bundle)) {
+            return Err(Finding::error(
+                codes::usage::FILE_UNWRITABLE,
+                "its signature would take the place of the file itself",
+            )
+            .in_file(self.bundle.display().to_string())
+            .hint("nothing was signed; name another file with --bundle")
+            .into());
         }
         let hashed = {
             let _progress = ui.progress(&format!("reading {}", self.file.display()));

@@ -64,8 +64,16 @@ impl Folders {
     /// The repository that `trust init` was told of, if it was. A file that cannot be read is an error: another root in its stead would be nobody's choice.
     pub(crate) fn instance(&self) -> Outcome<Option<Instance>> {
         let path = self.instance_file();
-        if fs_err::symlink_metadata(&path).is_err() {
-            return Ok(None);
+        match fs_err::symlink_metadata(&path) {
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                let finding = Finding::error(
+                    codes::trust::REPOSITORY_NOT_KEPT,
+                    "whether `trust init` was told of a repository cannot be seen",
+                );
+                return Err(Failure::caused(failure::in_file(finding, &path), &error));
+            }
         }
         serde_json::from_slice(&files::read(&path)?)
             .map(Some)
