@@ -149,7 +149,7 @@ async fn cosign_and_we_verify_each_others_attestations() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn attestations_are_kept_where_there_is_a_referrers_api() {
-    by_key(Program::Crane).await;
+    by_key(Program::WithReferrers).await;
 }
 
 /// A policy that asks the workflow for a signature and, beside it, an attestation.
@@ -291,5 +291,5 @@ async fn what_cosign_2_attests_we_verify() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cosign_2_attests_we_verify_where_there_is_a_referrers_api() {
-    by_cosign_2(Program::Crane).await;
+    by_cosign_2(Program::WithReferrers).await;
 }

@@ -165,7 +165,7 @@ async fn keys_sign_in_both_forms_and_cosign_2_and_3_verify() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_sign_in_both_forms_where_there_is_a_referrers_api() {
-    by_key(Program::Crane).await;
+    by_key(Program::WithReferrers).await;
 }
 
 /// How `sign` is told of a sigstore.
@@ -260,7 +260,7 @@ async fn tokens_sign_in_both_forms_and_cosign_2_and_3_verify() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_sign_in_both_forms_where_there_is_a_referrers_api() {
-    by_certificate(Program::Crane).await;
+    by_certificate(Program::WithReferrers).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

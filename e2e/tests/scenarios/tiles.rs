@@ -248,7 +248,7 @@ async fn what_goes_wrong_with_rekor_2_is_told_and_leaves_nothing() {
         (
             format!("{by_flags} --rekor-version 2"),
             2,
-            "where Rekor v2 is, is not known",
+            "the transparency log is not named",
         ),
         (
             format!("{services} --rekor-version 2 --format legacy"),
