@@ -67,7 +67,7 @@ impl Services {
         let now = Timestamp::now();
         let chosen = settings.root.open(ui).await?;
         let places = Places::read(&settings, &chosen, now)?;
-        if places.public && matches!(settings.token, TokenSource::Login(_)) {
+        if places.are_seen_by_all() && matches!(settings.token, TokenSource::Login(_)) {
             ui.note(
                 "whoever logs in now is named in public logs for good, with the digest that is signed"
                     .to_owned(),

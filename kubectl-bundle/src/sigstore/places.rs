@@ -23,12 +23,20 @@ pub(super) struct Places {
     pub(super) timestamps: Vec<Url>,
     /// The issuer at which people log in; not known for a certificate authority of one's own unless it is said.
     pub(super) issuer: Option<String>,
-    /// Whether all of them are those of the public instance.
+    /// Whether all of them are those of the public instance, which nobody named.
     pub(super) public: bool,
 }
 
 impl Places {
-    /// The signing config beside the trust root counts where nothing is said, and the public instance only where the root is its own.
+    /// Whether whoever signs is named where all can read it.
+    pub(super) fn are_seen_by_all(&self) -> bool {
+        let logs = self.logs.iter().map(|(log, _)| log);
+        logs.chain([&self.fulcio]).any(is_of_all)
+    }
+}
+
+impl Places {
+    /// The signing config beside the trust root counts where neither authority nor log is said, and the public instance only where the root is its own.
     pub(super) fn read(settings: &Settings, root: &Chosen, now: Timestamp) -> Outcome<Self> {
         let located = |finding: Finding| match &settings.config {
             Some(path) => failure::in_file(finding, path),
@@ -38,8 +46,10 @@ impl Places {
             settings.fulcio.is_some() || settings.rekor.is_some() || settings.timestamps.is_some();
         let config = match (&settings.config, &root.signing_config) {
             (Some(path), _) => Some(SigningConfig::parse(&files::read(path)?)),
-            (None, Some(text)) => Some(SigningConfig::parse(text)),
-            (None, None) => None,
+            (None, Some(text)) if settings.fulcio.is_none() && settings.rekor.is_none() => {
+                Some(SigningConfig::parse(text))
+            }
+            (None, _) => None,
         };
         let config = config.transpose().map_err(located)?;
         let config = config.as_ref();
@@ -107,6 +117,15 @@ impl Places {
     }
 }
 
+/// Whether anybody may look at what is entered there, or asked of it.
+fn is_of_all(service: &Url) -> bool {
+    let host = service.host_str().unwrap_or_default();
+    ["sigstore.dev", "sigstage.dev"].iter().any(|domain| {
+        host.strip_suffix(domain)
+            .is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    })
+}
+
 /// An identity token is shown to no authority, and a signature entered in no log, that nobody meant: one of them alone, or a root of one's own, says
 /// that it is not the public instance that is meant.
 fn no_strangers(settings: &Settings, root: &Chosen) -> Outcome {
@@ -158,6 +177,79 @@ mod tests {
     use bundle_trust::root::Root;
 
     use super::*;
+    use crate::sigstore::TokenSource;
+    use crate::sigstore::root::{Origin, WantedRoot};
+
+    const OWN: &str = "https://sigstore.example.com";
+
+    fn read(fulcio: Option<&str>, rekor: Option<&str>, root: &Chosen) -> Outcome<Places> {
+        let settings = Settings {
+            token: TokenSource::Missing,
+            audience: "sigstore".to_owned(),
+            issuer: None,
+            config: None,
+            fulcio: fulcio.map(str::to_owned),
+            rekor: rekor.map(str::to_owned),
+            rekor_version: None,
+            timestamps: None,
+            root: WantedRoot {
+                file: None,
+                offline: true,
+                folders: None,
+                ca_files: Vec::new(),
+            },
+            ca_files: Vec::new(),
+        };
+        Places::read(&settings, root, Timestamp::now())
+    }
+
+    fn root(text: &str, signing_config: Option<Vec<u8>>) -> Chosen {
+        Chosen {
+            text: text.to_owned(),
+            root: Root::public().unwrap(),
+            origin: Origin::BuiltIn,
+            signing_config,
+        }
+    }
+
+    /// A signing config as the public instance has one.
+    fn config() -> Vec<u8> {
+        let service = |url: &str| {
+            serde_json::json!([{
+                "url": url, "majorApiVersion": 1, "operator": "sigstore.dev",
+                "validFor": {"start": "2024-01-01T00:00:00Z"},
+            }])
+        };
+        let config = serde_json::json!({
+            "mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json",
+            "caUrls": service(FULCIO),
+            "oidcUrls": service(ISSUER),
+            "rekorTlogUrls": service(REKOR),
+            "rekorTlogConfig": {"selector": "ANY"},
+            "tsaUrls": [],
+            "tsaConfig": {"selector": "ANY"},
+        });
+        config.to_string().into_bytes()
+    }
+
+    #[test]
+    fn services_of_ones_own_are_not_completed_with_others() {
+        let public = Root::public_text();
+        for beside in [None, Some(config())] {
+            let root = root(public, beside);
+            read(Some(OWN), None, &root).unwrap_err();
+            read(None, Some(OWN), &root).unwrap_err();
+            let own = read(Some(OWN), Some(OWN), &root).unwrap();
+            assert_eq!(own.issuer, None);
+            assert!(!own.are_seen_by_all());
+            let theirs = read(None, None, &root).unwrap();
+            assert_eq!(theirs.issuer.as_deref(), Some(ISSUER));
+            assert!(theirs.are_seen_by_all());
+        }
+        let private = root("{}", None);
+        read(None, None, &private).unwrap_err();
+        read(Some(OWN), Some(OWN), &private).unwrap();
+    }
 
     #[test]
     fn the_public_root_is_known_and_no_other_is_taken_for_it() {

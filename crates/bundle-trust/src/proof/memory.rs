@@ -64,7 +64,7 @@ impl Examination {
         let found = verify::examine(signatures, digest, against);
         let roots = against.roots.iter().filter_map(|root| root.valid_until());
         let mut until = roots.min().unwrap_or(Timestamp::MAX);
-        if found.iter().any(may_heal) {
+        if found.iter().any(|one| may_heal(one, against.roots.len())) {
             until = until.min(now.saturating_add(HEALS).unwrap_or(now));
         }
         Self {
@@ -186,8 +186,15 @@ impl Known {
     }
 }
 
-fn may_heal(found: &SignatureFound) -> bool {
-    matches!(found.0, Err(Rejection::Certificate { .. }))
+/// Whether more may hold of it later, under one of that many roots.
+fn may_heal(found: &SignatureFound, roots: usize) -> bool {
+    match &found.0 {
+        Err(rejection) => matches!(rejection, Rejection::Certificate { .. }),
+        Ok(accepted) => match &accepted.signer {
+            Signer::Key(_) => false,
+            Signer::Identity { roots: held, .. } => held.len() < roots,
+        },
+    }
 }
 
 fn weight(found: &SignatureFound) -> usize {

@@ -226,13 +226,23 @@ fn unfetched<'a>(
 /// The address of a repository, as one to which paths are added. What comes from it is signed, so that it may do without TLS.
 pub(super) fn address(mirror: &str) -> Outcome<Url> {
     let url = Url::parse(&format!("{}/", mirror.trim_end_matches('/'))).ok();
-    url.filter(|url| matches!(url.scheme(), "https" | "http") && url.has_host())
-        .ok_or_else(|| {
-            Finding::error(
-                codes::usage::BAD_ARGUMENT,
-                format!("`{mirror}` is not the address of a TUF repository"),
-            )
-            .hint("write https://HOST/PATH")
-            .into()
-        })
+    let Some(url) = url.filter(|url| matches!(url.scheme(), "https" | "http") && url.has_host())
+    else {
+        return Err(Finding::error(
+            codes::usage::BAD_ARGUMENT,
+            format!("`{mirror}` is not the address of a TUF repository"),
+        )
+        .hint("write https://HOST/PATH")
+        .into());
+    };
+    // It is kept, and shown whenever a root is.
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Finding::error(
+            codes::usage::BAD_ARGUMENT,
+            "the address of a TUF repository is no place for a user and a password",
+        )
+        .hint("what it says is signed and for everybody: write https://HOST/PATH")
+        .into());
+    }
+    Ok(url)
 }

@@ -148,9 +148,8 @@ async fn require(cluster: &Cluster, key: &PrivateKey) -> Result<()> {
     wait::until_true(POLICY_KNOWN, "the policy is known", || {
         let object = admission::bundle(0, &unsigned);
         async move {
-            Ok(admission::create(cluster.client().await?, object)
-                .await
-                .is_err())
+            let created = admission::create(cluster.client().await?, object).await;
+            Ok(created.is_err_and(|error| format!("{error:#}").contains("BUNDLE-TRUST-")))
         }
     })
     .await
