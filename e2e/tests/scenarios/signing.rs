@@ -155,6 +155,12 @@ async fn by_key(program: Program) {
     for key in ["p256.pub", "ed25519.pub"] {
         let claims = scene.cosign3_verifies(key).await.success().unwrap();
         assert!(claims.contains("1.0.0"), "{key}: {claims}");
+        let arguments = format!(
+            "verify --key {key} --new-bundle-format --insecure-ignore-tlog=true --trusted-root empty.json --allow-http-registry {}",
+            scene.pinned
+        );
+        let claims = scene.cosign(Tool::Cosign2, &arguments).await;
+        claims.success().unwrap();
     }
 }
 
@@ -228,6 +234,15 @@ async fn by_certificate(program: Program) {
     assert!(claims.success().unwrap().contains("1.0.0"));
     let refused = cosign2(offline("eve@example.com", WORKFLOW_ISSUER)).await;
     assert!(!refused.is_success(), "{refused}");
+    for (identity, verified) in [(WORKFLOW, true), ("eve@example.com", false)] {
+        let arguments = format!(
+            "{} --trusted-root {}",
+            verify(identity, WORKFLOW_ISSUER),
+            root.display()
+        );
+        let told = scene.cosign(Tool::Cosign3, &arguments).await;
+        assert_eq!(told.is_success(), verified, "{told}");
+    }
 
     for _ in 0..2 {
         scene.sign(&services(&sigstore, &token)).await;
@@ -250,6 +265,9 @@ async fn by_certificate(program: Program) {
         );
         let claims = scene.cosign(Tool::Cosign3, &arguments).await;
         assert!(claims.success().unwrap().contains("1.0.0"));
+        let arguments = format!("{arguments} --new-bundle-format");
+        let claims = scene.cosign(Tool::Cosign2, &arguments).await;
+        claims.success().unwrap();
     }
 }
 
