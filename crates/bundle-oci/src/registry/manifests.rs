@@ -167,16 +167,21 @@ impl Client {
         repository: &Repository,
         name: &str,
     ) -> Result<RawManifest, Reason> {
-        self.get_raw_within(repository, name, MANIFEST_BYTES).await
+        let read = self.get_raw_within(repository, name, MANIFEST_BYTES);
+        read.await?.ok_or_else(|| Reason::TooLarge {
+            what: "the manifest".to_owned(),
+            limit: MANIFEST_BYTES,
+        })
     }
 
-    /// The same, where it has at most `limit` bytes.
+    /// The same, where it has at most `limit` bytes; `None` if it has more. That is said of the manifest alone, not of what is asked on the way
+    /// to it, such as a token.
     pub(super) async fn get_raw_within(
         &self,
         repository: &Repository,
         name: &str,
         limit: u64,
-    ) -> Result<RawManifest, Reason> {
+    ) -> Result<Option<RawManifest>, Reason> {
         let ask =
             Ask::get(repository, format!("manifests/{name}")).accepting(media::ACCEPT_MANIFEST);
         let response = self.send(&ask).await?;
@@ -186,15 +191,19 @@ impl Client {
             Ok(digest) => Some(digest),
             Err(_) => said_digest(&response)?,
         };
-        let bytes = self.pools.body(response, limit, "the manifest").await?;
+        let bytes = match self.pools.body(response, limit, "the manifest").await {
+            Ok(bytes) => bytes,
+            Err(Reason::TooLarge { .. }) => return Ok(None),
+            Err(reason) => return Err(reason),
+        };
         let found = Digest::of(&bytes);
         match expected {
             Some(expected) if expected != found => Err(Reason::DigestMismatch { expected, found }),
-            _ => Ok(RawManifest {
+            _ => Ok(Some(RawManifest {
                 digest: found,
                 media_type,
                 bytes,
-            }),
+            })),
         }
     }
 

@@ -10,7 +10,7 @@ use super::transport::Ask;
 use super::{Client, Reason, RegistryError, Repository};
 use crate::hash::Hasher;
 use crate::limits::MANIFEST_BYTES;
-use crate::manifest::{Descriptor, Manifest};
+use crate::manifest::{Descriptor, Manifest, RawManifest};
 use crate::media;
 
 /// The digest that a registry says a manifest has.
@@ -73,28 +73,18 @@ impl Client {
         repository: &Repository,
         digest: &Digest,
     ) -> Result<Manifest, Reason> {
-        self.get_manifest_within(repository, digest, MANIFEST_BYTES)
-            .await
+        single(self.get_raw(repository, digest.as_str()).await?)
     }
 
-    /// The same, where it has at most `limit` bytes.
+    /// The same, where it has at most `limit` bytes; `None` if it has more.
     pub(super) async fn get_manifest_within(
         &self,
         repository: &Repository,
         digest: &Digest,
         limit: u64,
-    ) -> Result<Manifest, Reason> {
-        let raw = self
-            .get_raw_within(repository, digest.as_str(), limit)
-            .await?;
-        if media::is_index(&raw.media_type) {
-            return Err(Reason::WrongMediaType {
-                found: "an index of several images".to_owned(),
-                wanted: "one image manifest",
-            });
-        }
-        Manifest::parse(raw.bytes, Some(&raw.media_type))
-            .map_err(|why| Reason::Malformed(format!("the manifest cannot be used: {why}")))
+    ) -> Result<Option<Manifest>, Reason> {
+        let raw = self.get_raw_within(repository, digest.as_str(), limit);
+        raw.await?.map(single).transpose()
     }
 
     /// A small blob, whole and checked.
@@ -118,6 +108,18 @@ impl Client {
         }
         Ok(all.freeze())
     }
+}
+
+/// A manifest that has to be that of one image.
+fn single(raw: RawManifest) -> Result<Manifest, Reason> {
+    if media::is_index(&raw.media_type) {
+        return Err(Reason::WrongMediaType {
+            found: "an index of several images".to_owned(),
+            wanted: "one image manifest",
+        });
+    }
+    Manifest::parse(raw.bytes, Some(&raw.media_type))
+        .map_err(|why| Reason::Malformed(format!("the manifest cannot be used: {why}")))
 }
 
 /// The media type of an answer, without parameters.

@@ -297,12 +297,10 @@ impl Client {
             .get_manifest_within(repository, &entry.digest, REFERRER_BYTES)
             .await;
         let manifest = match asked {
-            Ok(manifest) => manifest,
+            Ok(Some(manifest)) => manifest,
+            Ok(None) => return Ok(Held::TooLarge(entry.size.max(REFERRER_BYTES + 1))),
             // Deleted, and the list has not heard of it.
             Err(Reason::NotFound) => return Ok(Held::Layers(Vec::new())),
-            Err(Reason::TooLarge { limit, .. }) => {
-                return Ok(Held::TooLarge(entry.size.max(limit + 1)));
-            }
             Err(reason) => return Err(reason),
         };
         let about_us = manifest
