@@ -15,6 +15,9 @@ use crate::failure::{Failure, Outcome};
 use crate::password::Source;
 use crate::ui::Ui;
 
+/// Whatever is read is examined.
+const _: () = assert!(bundle_oci::limits::REFERRERS <= bundle_trust::verify::MAX_SIGNATURES);
+
 /// How to talk to registries.
 #[derive(Debug, Clone)]
 pub(crate) struct RegistrySettings {

@@ -7,9 +7,10 @@ pub const MANIFEST_BYTES: u64 = 4 << 20;
 pub const SIGNATURE_BYTES: u64 = 1 << 20;
 /// Largest manifest of a referrer that is read beside a digest, in bytes. It names one layer or a few.
 pub const REFERRER_BYTES: u64 = 256 << 10;
-/// Most bytes of signatures and their annotations that are read beside one digest, of each of the two places where they may be.
+/// Most bytes of signatures and their annotations that are read beside one digest, of all places where they may be.
 pub const SIGNATURES_BYTES: u64 = 16 << 20;
-/// Most referrers of one digest that are looked at.
+/// Most referrers of one digest that are looked at, and most signatures beside it that are read, of all places. `bundle_trust::verify::MAX_SIGNATURES`
+/// is the same number, so that whatever is read is examined.
 pub const REFERRERS: usize = 256;
 /// Most pages of a referrers list that are followed.
 pub const REFERRER_PAGES: usize = 32;

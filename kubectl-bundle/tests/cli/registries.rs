@@ -1,5 +1,6 @@
 //! Registries: what is pushed, signed and verified, and what is said when one is at fault.
 
+use bundle_core::reference::Digest;
 use bundle_testkit::registry::Fault;
 
 use crate::context::Context;
@@ -112,6 +113,43 @@ fn pushes_once_signs_and_verifies() {
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
     "#);
+}
+
+#[test]
+fn what_is_signed_is_found_among_a_thousand_attestations() {
+    let mut context = signer();
+    let registry = context.registry();
+    let web = registry.reference("team/web:1.4.0");
+    let pushed = context.stdout(&["push", "web", &web]);
+    let (_, subject) = pushed.trim().split_once('@').unwrap();
+    let bundle = "application/vnd.dev.sigstore.bundle.v0.3+json";
+    let manifest = "application/vnd.oci.image.manifest.v1+json";
+    let blob = registry.put_blob("team/web", "{}");
+    for number in 0..1_000 {
+        let text = serde_json::json!({
+            "schemaVersion": 2,
+            "mediaType": manifest,
+            "artifactType": bundle,
+            "config": { "mediaType": "application/vnd.oci.empty.v1+json", "digest": blob, "size": 2 },
+            "layers": [{ "mediaType": bundle, "digest": blob, "size": 2 }],
+            "subject": { "mediaType": manifest, "digest": subject, "size": 1 },
+            "annotations": {
+                "dev.sigstore.bundle.predicateType": "https://slsa.dev/provenance/v1",
+                "number": number.to_string(),
+            },
+        })
+        .to_string();
+        let digest = Digest::of(text.as_bytes());
+        registry.put_manifest("team/web", digest.as_str(), manifest, text.as_bytes());
+    }
+    let sign = ["sign", &web, "--key", "bundle.key"];
+    context.stdout(&sign);
+    let again = context.run(&sign);
+    assert!(
+        again.contains("nothing to do: it is signed already"),
+        "{again}"
+    );
+    context.stdout(&["verify", &web, "--key", "bundle.pub"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use bundle_core::policy::RawSignature;
 use bundle_core::reference::{Digest, PinnedReference};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
-use super::budget::{Budget, Slot};
+use super::budget::{Place, Slot};
 use super::transport::Ask;
 use super::{Client, Reason, RegistryError, Repository, SignatureStored};
 use crate::blob::Blob;
@@ -28,12 +28,12 @@ const TRIES: u32 = 6;
 const SETTLE: Duration = Duration::from_millis(150);
 
 impl Client {
-    /// The signatures under one tag, and the attestations under another. None where there are no such tags.
-    pub(super) async fn legacy_signatures(
+    /// The signatures under one tag, and the attestations under another, not read. None where there are no such tags.
+    pub(super) async fn legacy_places(
         &self,
         repository: &Repository,
         subject: &Digest,
-    ) -> Result<Vec<RawSignature>, Reason> {
+    ) -> Result<[Place; 2], Reason> {
         let (signatures, attestations) = futures::try_join!(
             self.legacy_manifest(repository, subject, SIGNATURES),
             self.legacy_manifest(repository, subject, ATTESTATIONS),
@@ -41,17 +41,12 @@ impl Client {
         let of = |manifest: Option<Manifest>, media_type: &'static str| {
             let layers = manifest.map(|manifest| manifest.layers);
             let layers = layers.into_iter().flatten();
-            layers.filter(move |layer| layer.media_type == media_type)
+            Place::of(layers.filter(|layer| layer.media_type == media_type))
         };
-        // One budget for both: signatures first, which every policy asks for.
-        let mut budget = Budget::new();
-        let slots: Vec<Slot> = of(signatures, media::SIMPLE_SIGNING)
-            .chain(of(attestations, media::DSSE_ENVELOPE))
-            .filter_map(|layer| budget.take(layer))
-            .collect();
-        let mut found = self.layers(repository, slots).await?;
-        found.extend(budget.rest());
-        Ok(found)
+        Ok([
+            of(signatures, media::SIMPLE_SIGNING),
+            of(attestations, media::DSSE_ENVELOPE),
+        ])
     }
 
     /// Puts a payload and the annotations that sign it under cosign 2's tag, beside what is there.

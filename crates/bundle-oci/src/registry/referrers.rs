@@ -12,7 +12,7 @@ use reqwest::Method;
 use reqwest::header::LINK;
 use url::Url;
 
-use super::budget::{Budget, Slot};
+use super::budget::{Budget, Slot, share};
 use super::challenge::next_page;
 use super::read::media_type;
 use super::transport::{Ask, Target};
@@ -76,7 +76,8 @@ pub struct SignatureStored {
 
 impl Client {
     /// Every signature beside the content, referrers before cosign's older tag, not looked at. An empty list means that the registry was asked,
-    /// answered, and has none; everything else is an error. At most [`REFERRERS`] are read: what is beyond is in the list without its bytes.
+    /// answered, and has none; everything else is an error. At most [`REFERRERS`] are read, of all places together, in which each place has its
+    /// share: what is beyond is in the list without its bytes.
     pub async fn signatures(
         &self,
         pinned: &PinnedReference,
@@ -88,20 +89,16 @@ impl Client {
             self.deadlines.call,
             Box::pin(async move {
                 let subject = pinned.digest();
-                let (listed, legacy) = futures::try_join!(
+                let (listed, [signatures, attestations]) = futures::try_join!(
                     self.listed(repository, subject, LISTED),
-                    self.legacy_signatures(repository, subject),
+                    self.legacy_places(repository, subject),
                 )?;
                 let mut budget = Budget::new();
                 // A list without an end: what there is beyond what was listed is not known, but that there is more.
                 budget.beyond(usize::from(!listed.ended));
                 let mut listed = listed.entries;
-                // Those that say they are signatures first, since not all may be read; those that do not may be ones all the same.
-                listed.sort_by_key(|entry| {
-                    let named = entry.artifact_type.as_deref().unwrap_or_default();
-                    !named.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
-                        && named != media::COSIGN_SIGNATURE
-                });
+                // Since not all may be read. Sorting keeps the order of equals.
+                listed.sort_by_key(rank);
                 budget.beyond(listed.len().saturating_sub(REFERRERS));
                 let mut slots: Vec<Slot> = Vec::new();
                 let mut manifests = std::pin::pin!(
@@ -120,9 +117,9 @@ impl Client {
                         }
                     }
                 }
+                let (slots, rest) = share([budget.place(slots), signatures, attestations]);
                 let mut found = self.layers(repository, slots).await?;
-                found.extend(legacy);
-                found.extend(budget.rest());
+                found.extend(rest.rest());
                 Ok(found)
             }),
         )
@@ -204,12 +201,8 @@ impl Client {
             self.tagged_list(repository, subject),
         )?;
         let mut listed = api.unwrap_or_default();
-        let mut known: HashSet<Digest> = HashSet::new();
-        let others = list.iter().flat_map(Index::descriptors);
-        listed.entries.extend(others);
-        listed
-            .entries
-            .retain(|entry| known.insert(entry.digest.clone()));
+        let tagged = list.iter().flat_map(Index::descriptors);
+        listed.entries = by_turns(listed.entries, tagged);
         Ok(listed)
     }
 
@@ -357,6 +350,39 @@ impl Client {
     }
 }
 
+/// One of the API, one of the list under the tag, so that neither crowds the other out. What both name is as the API says: somebody writes that list.
+fn by_turns(
+    mut api: Vec<Descriptor>,
+    tagged: impl IntoIterator<Item = Descriptor>,
+) -> Vec<Descriptor> {
+    let mut known: HashSet<Digest> = HashSet::new();
+    api.retain(|entry| known.insert(entry.digest.clone()));
+    let new = |entry: &Descriptor| known.insert(entry.digest.clone());
+    let mut others = tagged.into_iter().filter(new);
+    let mut all = Vec::new();
+    for entry in api {
+        all.push(entry);
+        all.extend(others.next());
+    }
+    all.extend(others);
+    all
+}
+
+/// What is read first. cosign 3 calls signatures and attestations the same, and tells them apart by an annotation, which registries list with them.
+/// Lists that others write under a tag may have it not (cosign's before go-containerregistry 0.22): whatever is in those may be a signature.
+/// Nobody is believed here: what says something else than it is comes earlier or later, and is judged all the same.
+fn rank(entry: &Descriptor) -> u8 {
+    let named = entry.artifact_type.as_deref().unwrap_or_default();
+    let predicate = entry.annotations.get(PREDICATE).map(String::as_str);
+    match predicate {
+        Some(SIGNED) => 0,
+        None if named == media::COSIGN_SIGNATURE => 0,
+        None if named.starts_with(media::SIGSTORE_BUNDLE_PREFIX) => 1,
+        None => 2,
+        Some(_) => 3,
+    }
+}
+
 /// The tag under which referrers are listed where there is no API for it.
 fn list_tag(subject: &Digest) -> String {
     format!("sha256-{}", subject.hex())
@@ -393,5 +419,22 @@ pub(super) fn next_url(response: &reqwest::Response) -> Result<Option<Url>, Reas
             to: super::http::authority(&next),
             why: "for a page of its own list",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_lists_take_turns() {
+        let named = |text: &str| Descriptor::of(media::MANIFEST, text.as_bytes());
+        let mut otherwise = named("c");
+        otherwise.media_type = media::INDEX.to_owned();
+        let three = ["a", "b", "c"].map(named);
+        let turns = by_turns(three.to_vec(), [otherwise, named("x"), named("y")]);
+        assert_eq!(turns, ["a", "x", "b", "y", "c"].map(named));
+        let turns = by_turns(Vec::new(), three.clone());
+        assert_eq!(turns, three);
     }
 }

@@ -182,7 +182,15 @@ fn token(shared: &Shared, query: &Query, authorization: Option<&str>) -> Respons
         return error(StatusCode::UNAUTHORIZED, "wrong name or password");
     }
     let scope = query.get("scope").unwrap_or_default();
-    json!({ "token": STANDARD.encode(scope), "expires_in": 300 })
+    let mut expires_in = 300;
+    if let Some(Fault::HugeTokens { after }) = &mut *lock(&shared.fault) {
+        let Some(left) = after.checked_sub(1) else {
+            return " ".repeat(1 << 20).into_response();
+        };
+        *after = left;
+        expires_in = 1;
+    }
+    json!({ "token": STANDARD.encode(scope), "expires_in": expires_in })
         .to_string()
         .into_response()
 }

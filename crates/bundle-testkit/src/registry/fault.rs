@@ -42,6 +42,11 @@ pub enum Fault {
     },
     /// cosign's older tag for attestations, `.att`, answers with this status.
     Attestations(u16),
+    /// Tokens are good for a second, and after so many of them the token service answers with more than a token can have.
+    HugeTokens {
+        /// How many good ones are left.
+        after: u32,
+    },
     /// What others wrote replaces the list of referrers right after it was written, so many times.
     LostUpdates(u32),
     /// Blobs are to be found at this URL instead.
