@@ -35,17 +35,24 @@ impl Source {
             Self::Given(password) => Ok(password.clone()),
             Self::Stdin => {
                 let mut line = Zeroizing::new(String::new());
-                std::io::stdin()
+                let read = std::io::stdin()
                     .lock()
                     .read_line(&mut line)
                     .map_err(|error| {
                         Failure::caused(no_password("standard input cannot be read"), &error)
                     })?;
+                // An empty line is an empty password; no line is none.
+                if read == 0 {
+                    return Err(
+                        no_password("standard input ended before there was a password").into(),
+                    );
+                }
                 let end = line.trim_end_matches(['\n', '\r']).len();
                 line.truncate(end);
                 Ok(line)
             }
-            Self::Prompt if std::io::stdin().is_terminal() => {
+            // Asked on the terminal itself: standard input may be what brings a key. Whether somebody sees the question, either tells.
+            Self::Prompt if std::io::stdin().is_terminal() || std::io::stderr().is_terminal() => {
                 rpassword::prompt_password(format!("{prompt}: "))
                     .map(Zeroizing::new)
                     .map_err(|error| {

@@ -69,7 +69,7 @@ pub(crate) struct PublicHalf {
 /// Make a key pair out of a private key as OpenSSL and others write it: PREFIX.key (encrypted under a password, mode 0600) and PREFIX.pub.
 ///
 /// The key is ECDSA P-256 or Ed25519, as PKCS#8 or (P-256) SEC 1 have it, and not encrypted. The new password comes from where that of
-/// `keys generate` does. Files that exist are never overwritten.
+/// `keys generate` does; with --key - it is asked for on the terminal itself. Files that exist are never overwritten.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -56,6 +56,26 @@ fn a_password_must_come_from_somewhere() {
 }
 
 #[test]
+fn no_line_is_no_password_and_an_empty_line_is_an_empty_one() {
+    let context = Context::new();
+    kb_snapshot!(context, ["keys", "generate", "--password-stdin"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: standard input ended before there was a password [BUNDLE-USAGE-004]
+      hint: set BUNDLE_PASSWORD or COSIGN_PASSWORD, or give it on standard input with --password-stdin
+    ");
+    assert!(!context.path().join("bundle.key").exists());
+    let line = context.write("line", "\n");
+    let mut command = context.command(&["keys", "generate", "--password-stdin"]);
+    command.stdin(std::fs::File::open(line).unwrap());
+    let done = context.finish(&mut command);
+    assert!(done.contains("exit code: 0"), "{done}");
+    let context = context.with("BUNDLE_PASSWORD", "");
+    context.stdout(&["keys", "public", "--key", "bundle.key"]);
+}
+
+#[test]
 fn a_place_that_is_not_there_is_named() {
     let context = Context::new().with("COSIGN_PASSWORD", "");
     kb_snapshot!(context, ["keys", "generate", "--output-key-prefix", "no/such/release"], @r"

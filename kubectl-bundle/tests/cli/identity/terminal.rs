@@ -16,11 +16,21 @@ fn at_terminal(
     more: &[(&str, &str)],
     typed: &str,
 ) -> String {
+    in_shell(context, "", arguments, more, typed)
+}
+
+/// The same with words of a shell before the program's.
+fn in_shell(
+    context: &Context,
+    before: &str,
+    arguments: &[&str],
+    more: &[(&str, &str)],
+    typed: &str,
+) -> String {
     let program = context.command(arguments);
-    let line: Vec<_> = std::iter::once(program.get_program())
-        .chain(program.get_args())
-        .map(|word| word.to_str().unwrap())
-        .collect();
+    let words = std::iter::once(program.get_program()).chain(program.get_args());
+    let words = words.map(|word| word.to_str().unwrap());
+    let line: Vec<_> = std::iter::once(before).chain(words).collect();
     let typed = context.write("typed", typed);
     let output = Command::new("script")
         .args(["-qec", &line.join(" "), "/dev/null"])
@@ -79,4 +89,44 @@ fn a_plugin_may_ask_for_a_pin_there() {
         told.contains("refuses test://slot/1: 1234 is wrong"),
         "{told}"
     );
+}
+
+/// Standard input is what brings the key, so the question goes to the terminal itself.
+#[test]
+fn a_password_is_asked_for_there_while_a_key_comes_through_a_pipe() {
+    let context = Context::new().with("BUNDLE_PASSWORD", "secret");
+    context.stdout(&["keys", "generate", "--output-key-prefix", "release"]);
+    let export = [
+        "keys",
+        "export",
+        "--key",
+        "release.key",
+        "-o",
+        "release.pem",
+    ];
+    context.stdout(&[&export[..], &["--unencrypted-private-key"]].concat());
+    let import = [
+        "keys",
+        "import",
+        "--key",
+        "-",
+        "--output-key-prefix",
+        "again",
+    ];
+    let told = in_shell(
+        &context,
+        "cat release.pem |",
+        &import,
+        &[],
+        "typed\ntyped\n",
+    );
+    assert!(
+        told.contains("Password for the private key: ")
+            && told.contains("private key written to again.key"),
+        "{told}"
+    );
+    let typed = context.with("BUNDLE_PASSWORD", "typed");
+    let public = typed.stdout(&["keys", "public", "--key", "again.key"]);
+    let expected = std::fs::read_to_string(typed.path().join("release.pub")).unwrap();
+    assert_eq!(public.trim(), expected.trim());
 }
