@@ -91,6 +91,11 @@ impl VerifyFile {
         if let Some(origin) = report.trust_root {
             ui.note(format!("trust root: {origin}"));
         }
+        if !self.kinds.is_empty() {
+            ui.note(
+                "an attestation is no signature: whether it is signed was not asked".to_owned(),
+            );
+        }
         Ok(())
     }
 }
