@@ -20,7 +20,7 @@ use crate::{
 };
 
 pub use maker::Maker;
-pub use mistaken::mistaken;
+pub use mistaken::{mistaken, mistaken_attested};
 
 /// The media type of a signature: of its layer, and the artifact type of the manifest that carries it.
 pub const BUNDLE_MEDIA_TYPE: &str = dsse::BUNDLE;

@@ -33,7 +33,7 @@ pub(crate) struct Attest {
     /// Attest something about a file, and put the attestation into this one (FILE.sigstore.json)
     #[arg(long, value_name = "FILE")]
     pub(crate) bundle: Option<PathBuf>,
-    /// Replace the file of --bundle if it exists
+    /// Replace the file of --bundle if it exists and is a Sigstore bundle
     #[arg(long, requires = "bundle")]
     pub(crate) force: bool,
     /// What is attested: a JSON object in a file, or - for standard input

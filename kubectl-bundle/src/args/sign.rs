@@ -42,7 +42,7 @@ pub(crate) struct Sign {
     /// Sign a file, and put its signature into this one (FILE.sigstore.json)
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub(crate) bundle: Option<PathBuf>,
-    /// Replace the file of --bundle if it exists
+    /// Replace the file of --bundle if it exists and is a Sigstore bundle
     #[arg(long, requires = "bundle")]
     pub(crate) force: bool,
     /// Who signs.

@@ -57,8 +57,16 @@ fn what_is_no_file_to_sign_is_refused() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: manifest.json: a signature over this file could be passed off as one of an image: the file is the manifest of an image [BUNDLE-TRUST-060]
-      hint: sign the image itself: kubectl bundle sign REFERENCE; where did the file come from?
+    error: manifest.json: a signature over this file could be passed off as one of an image: the file is the manifest of an image, or could be read as that [BUNDLE-TRUST-060]
+      hint: sign the image itself: kubectl bundle sign REFERENCE; or an archive that the file is in; where did the file come from?
+    ");
+    context.write("predicate.json", "{}");
+    kb_snapshot!(context, ["attest", "manifest.json", "--bundle", "b.json", "--type", "https://example.com/kind", "--predicate", "predicate.json", "--key", "release.key"], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: manifest.json: an attestation of this file would count for an image: the file is the manifest of an image, or could be read as that [BUNDLE-TRUST-060]
+      hint: attest the image itself: kubectl bundle attest REFERENCE; or an archive that the file is in; where did the file come from?
     ");
     assert!(!context.path().join("b.json").exists());
     kb_snapshot!(context, ["sign", "web.tar", "--bundle", "release.pub", "--key", "release.key"], @r"
@@ -83,6 +91,84 @@ fn what_is_no_file_to_sign_is_refused() {
     error: the transparency log is not named, and it is not taken to be the public one, since the certificate authority is another [BUNDLE-USAGE-001]
       hint: name both with --fulcio-url and --rekor-url, or give a --signing-config
     ");
+}
+
+/// cosign reads payloads of 128 MiB, which is more than is held in memory of other files.
+#[test]
+fn a_payload_is_no_file_to_sign_however_large_it_is() {
+    let context = Context::new().with("BUNDLE_PASSWORD", "secret");
+    context.stdout(&["keys", "generate", "--output-key-prefix", "release"]);
+    let room = 33 << 20;
+    let object = |name: &str| format!("{{\"x\":\"{}\",\"{name}\":{{}}}}", "x".repeat(room));
+    let envelope = format!(
+        "DSSEv1 28 application/vnd.in-toto+json {}",
+        " ".repeat(room)
+    );
+    for (content, refused) in [
+        (object("critical"), true),
+        (envelope, true),
+        (object("name"), false),
+    ] {
+        context.write("large", content);
+        let told = context.run(&[
+            "sign",
+            "large",
+            "--bundle",
+            "b.json",
+            "--key",
+            "release.key",
+        ]);
+        assert_eq!(told.contains("BUNDLE-TRUST-060"), refused, "{told}");
+        assert_eq!(context.path().join("b.json").exists(), !refused);
+    }
+}
+
+#[test]
+fn only_bundles_are_replaced() {
+    let context = Context::new().with("BUNDLE_PASSWORD", "secret");
+    context.stdout(&["keys", "generate", "--output-key-prefix", "release"]);
+    context.write("web.tar", "content");
+    context.write("predicate.json", "{}");
+    let read = |file: &str| std::fs::read(context.path().join(file)).unwrap();
+    let sign = ["sign", "web.tar", "--force", "--key", "release.key"];
+    let kind = "https://example.com/kind";
+    let attest = ["attest", "web.tar", "--force", "--key", "release.key"];
+    let attest = [
+        &attest[..],
+        &["--type", kind, "--predicate", "predicate.json"],
+    ]
+    .concat();
+    for there in ["release.key", "predicate.json"] {
+        let before = read(there);
+        for line in [&sign[..], &attest] {
+            let refused = context.run(&[line, &["--bundle", there]].concat());
+            let why = format!("error: {there}: the file exists, and is no Sigstore bundle");
+            assert!(
+                refused.contains(&why) && refused.contains("nothing was signed"),
+                "{refused}"
+            );
+        }
+        assert_eq!(read(there), before);
+    }
+    // What is not there, and what is a bundle.
+    context.stdout(&[&sign[..], &["--bundle", "b.json"]].concat());
+    let before = read("b.json");
+    context.stdout(&[&attest[..], &["--bundle", "b.json"]].concat());
+    assert_ne!(read("b.json"), before);
+    let verify = [
+        "verify",
+        "web.tar",
+        "--bundle",
+        "b.json",
+        "--key",
+        "release.pub",
+    ];
+    let verified = context.run(&[&verify[..], &["--attestation", kind]].concat());
+    let note = "an attestation is no signature: whether it is signed was not asked";
+    assert!(
+        verified.contains("exit code: 0") && verified.contains(note),
+        "{verified}"
+    );
 }
 
 #[test]

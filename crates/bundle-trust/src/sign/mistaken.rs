@@ -1,45 +1,154 @@
-//! Files whose plain signature would pass for the signature of an image: whoever hands in such a file to be signed would have more signed than a file.
+//! Files whose plain signature, or whose attestation, would pass for one of an image: whoever hands in such a file has more signed than a file.
 //! Not here: signing them (maker), and what is verified (verify), which cannot tell one from the other.
 
-use bundle_core::diagnostic::{Finding, codes};
-use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt;
 
-use crate::verify::MAX_BYTES;
+use bundle_core::diagnostic::{Finding, codes};
+use serde::Deserialize;
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 /// How everything begins that is signed in an envelope.
 const ENVELOPE: &[u8] = b"DSSEv1 ";
-/// Longest manifest that a registry takes, in bytes; a payload is shorter than [`MAX_BYTES`] to be read at all.
-const LONGEST: usize = 4 << 20;
+/// The byte order mark of UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+/// What stands at the top of what is signed for an image, as [`Name`] has it.
+const NAMES: [&str; 8] = [
+    "blobs",
+    "config",
+    "critical",
+    "fslayers",
+    "layers",
+    "manifests",
+    "mediatype",
+    "schemaversion",
+];
 
 /// An error if a signature over exactly this content says something about an image as well.
+///
+/// However large the content is: registries take manifests of 4 MiB, but payloads are layers, of which cosign reads 128 MiB. Of larger content the
+/// beginning will do, since what is cut is judged by what stood before.
 pub fn mistaken(content: &[u8]) -> Result<(), Finding> {
-    let Some(what) = passes_for(content) else {
+    let top = Top::of(content);
+    let what = if content.starts_with(ENVELOPE) {
+        "what is signed inside of an envelope"
+    } else if top.is_manifest() {
+        "the manifest of an image"
+    } else if top.is_payload() {
+        "what cosign 2 signs for an image"
+    } else {
         return Ok(());
     };
     Err(Finding::error(
         codes::trust::MISTAKEN,
         format!(
-            "a signature over this file could be passed off as one of an image: the file is {what}"
+            "a signature over this file could be passed off as one of an image: the file is {what}, or could be read as that"
         ),
     )
-    .hint("sign the image itself: kubectl bundle sign REFERENCE; where did the file come from?"))
+    .hint(
+        "sign the image itself: kubectl bundle sign REFERENCE; or an archive that the file is in; where did the file come from?",
+    ))
 }
 
-fn passes_for(content: &[u8]) -> Option<&'static str> {
-    if content.starts_with(ENVELOPE) {
-        return Some("what is signed inside of an envelope");
+/// The same for an attestation, which names the digest of the content: it is about an image if the content is its manifest.
+pub fn mistaken_attested(content: &[u8]) -> Result<(), Finding> {
+    if !Top::of(content).is_manifest() {
+        return Ok(());
     }
-    if content.len() > LONGEST.max(MAX_BYTES) {
-        return None;
+    Err(Finding::error(
+        codes::trust::MISTAKEN,
+        "an attestation of this file would count for an image: the file is the manifest of an image, or could be read as that",
+    )
+    .hint(
+        "attest the image itself: kubectl bundle attest REFERENCE; or an archive that the file is in; where did the file come from?",
+    ))
+}
+
+/// What stands at the top of a JSON object, read as the readers of manifests do, all of them at once: only names count, in any case, as often as they
+/// stand there, whatever their values are, and whatever comes after the object. So what one of them takes for a manifest is one here.
+#[derive(Default)]
+struct Top {
+    names: BTreeSet<&'static str>,
+    /// Whether it calls itself an image, or something that cannot be read.
+    is_image: bool,
+}
+
+impl Top {
+    fn of(content: &[u8]) -> Self {
+        let content = content.trim_ascii_start();
+        let content = content.strip_prefix(MARK).unwrap_or(content);
+        let mut top = Self::default();
+        // Where it ends in an error, what stood before it counts: others may read on.
+        let _ = serde_json::Deserializer::from_slice(content).deserialize_map(&mut top);
+        top
     }
-    let document: Value = serde_json::from_slice(content).ok()?;
-    if document["critical"]["image"].is_object() {
-        return Some("what cosign 2 signs for an image");
+
+    fn is_manifest(&self) -> bool {
+        let has = |name: &str| self.names.contains(name);
+        self.is_image
+            || ["layers", "manifests", "fslayers"].into_iter().any(has)
+            || has("schemaversion") && (has("config") || has("blobs"))
+            || has("mediatype") && has("blobs")
     }
-    let version = &document["schemaVersion"];
-    let parts = ["layers", "manifests", "fsLayers", "blobs"];
-    let lists = parts.iter().any(|part| document[part].is_array());
-    (!version.is_null() && lists).then_some("the manifest of an image")
+
+    fn is_payload(&self) -> bool {
+        self.names.contains("critical")
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Top {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = map.next_key()? {
+            if let Some(known) = NAMES.into_iter().find(|known| *known == name) {
+                self.names.insert(known);
+            }
+            if name == "mediatype" {
+                let before = std::mem::replace(&mut self.is_image, true);
+                let Name(kind) = map.next_value()?;
+                self.is_image = before || is_of_image(&kind);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_of_image(media_type: &str) -> bool {
+    ["application/vnd.oci.", "application/vnd.docker."]
+        .iter()
+        .any(|prefix| media_type.starts_with(prefix))
+}
+
+/// A text in small letters, as Go compares the names of fields: it takes two letters that are not ASCII for `s` and `k`. Text that is no Unicode does not
+/// end the reading.
+struct Name(String);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_bytes(Fold)
+    }
+}
+
+struct Fold;
+
+impl Visitor<'_> for Fold {
+    type Value = Name;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Name, E> {
+        let text = String::from_utf8_lossy(bytes);
+        Ok(Name(text.replace('\u{17f}', "s").to_lowercase()))
+    }
 }
 
 #[cfg(test)]
@@ -66,22 +175,88 @@ mod tests {
             (file.as_slice(), "inside of an envelope"),
             (older.as_slice(), "cosign 2"),
             (manifest.as_bytes(), "manifest"),
-            (br#" {"schemaVersion":2,"manifests":[]}"#, "manifest"),
         ] {
             let finding = mistaken(content).unwrap_err();
             assert_eq!(finding.code, codes::trust::MISTAKEN);
             assert!(finding.message.contains(told), "{finding}");
         }
+        mistaken_attested(manifest.as_bytes()).unwrap_err();
+        // What they say is not the digest of an image.
+        mistaken_attested(&file).unwrap();
+        mistaken_attested(&older).unwrap();
+    }
+
+    #[test]
+    fn what_any_reader_takes_for_a_manifest_is_one() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        let long = " ".repeat(5 << 20);
+        let fields = r#""schemaVersion":2,"config":{},"layers":[]"#;
+        let mut found = vec![
+            r#"{"schemaVersion":2,"manifests":[]}"#.to_owned(),
+            r#"{"schemaVersion":1,"fsLayers":[]}"#.to_owned(),
+            r#"{"schemaVersion":2,"config":{}}"#.to_owned(),
+            r#"{"layers":[]}"#.to_owned(),
+            r#"{"layers":null}"#.to_owned(),
+            r#"{"SCHEMAVERSION":2,"Layers":[]}"#.to_owned(),
+            r#"{"Manifests":[]}"#.to_owned(),
+            "{\"manife\u{17f}ts\":[]}".to_owned(),
+            r#"{"l\u0061yers":[]}"#.to_owned(),
+            r#"{"mediaType":"application/vnd.oci.image.index.v1+json"}"#.to_owned(),
+            r#"{"mediaType":"application/vnd.docker.distribution.manifest.v2+json"}"#.to_owned(),
+            r#"{"MediaType":1,"schemaVersion":2,"layers":[]}"#.to_owned(),
+            r#"{"mediaType":"application/vnd.example.artifact+json","blobs":[]}"#.to_owned(),
+            format!("{{{fields},\"x\":{long}1}}"),
+            format!("{long}{{{fields}}}"),
+            format!("\u{feff} {{{fields}}}"),
+            format!("\n\t {{{fields}}} and more"),
+            // Cut, or what nobody reads to its end.
+            format!("{{{fields}"),
+            format!("{{{fields},\"x\":'1'}}"),
+        ];
+        for odd in ["1e999", r#""\ud800""#, "1, \"\\ud800\": 2", &deep] {
+            found.push(format!("{{\"x\":{odd},{fields}}}"));
+            found.push(format!("{{{fields},\"x\":{odd}}}"));
+            found.push(format!("{{\"SchemaVersion\":{odd},{fields}}}"));
+        }
+        for text in &found {
+            let start: String = text.chars().take(80).collect();
+            assert!(mistaken(text.as_bytes()).is_err(), "{start}");
+            assert!(mistaken_attested(text.as_bytes()).is_err(), "{start}");
+        }
+        let no_text = [b"{\"\xff\":\"\xff\",", fields.as_bytes(), b"}"].concat();
+        assert!(mistaken(&no_text).is_err());
+        for text in [
+            r#"{"critical":{"image":{}},"critical":{}}"#,
+            r#"{"Critical":{"image":{}}}"#,
+            r#"{"critical":{},"optional":1e999}"#,
+        ] {
+            assert!(mistaken(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ordinary_files_are_signed() {
         for content in [
             b"a file".as_slice(),
             b"",
+            b"{",
             b"DSSE",
-            br#"{"critical":true}"#,
+            b"\x1f\x8b\x08\0\0\0\0\0\0\xff{\"layers\":[]}",
+            b"bundle.yaml\0\0\0\0\0\0\x00 644\0{\"layers\":[]}",
+            b"schemaVersion: 2\nlayers: []\n",
+            b"apiVersion: v1\nkind: ConfigMap\ndata: {critical: \"{}\"}\n",
+            br#"[{"Config":"x.json","RepoTags":[],"Layers":[]}]"#,
+            br#"{"bomFormat":"CycloneDX","specVersion":"1.6","components":[{"layers":[]}]}"#,
+            br#"{"spdxVersion":"SPDX-2.3","packages":[]}"#,
+            br#"{"name":"web","version":"1.0.0","config":{"port":"8080"},"dependencies":{}}"#,
+            br#"{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json"}"#,
+            br#"{"architecture":"amd64","config":{},"rootfs":{"diff_ids":[]}}"#,
             br#"{"schemaVersion":2}"#,
-            br#"{"layers":[]}"#,
             &vec![b'['; 10_000],
         ] {
-            mistaken(content).unwrap();
+            let text = String::from_utf8_lossy(content);
+            assert!(mistaken(content).is_ok(), "{text}");
+            assert!(mistaken_attested(content).is_ok(), "{text}");
         }
     }
 

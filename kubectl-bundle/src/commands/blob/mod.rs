@@ -18,6 +18,8 @@ use crate::files;
 
 /// Largest file that is kept in memory, for keys that sign content instead of its digest.
 const KEPT: u64 = 32 << 20;
+/// Largest text that is kept, to be looked at: the largest payload that cosign reads.
+const LOOKED_AT: u64 = 128 << 20;
 /// Bytes read at once.
 const PIECE: usize = 1 << 20;
 
@@ -25,7 +27,16 @@ const PIECE: usize = 1 << 20;
 pub(super) struct Hashed {
     /// Its sha256.
     pub(super) digest: Digest,
-    bytes: Option<Vec<u8>>,
+    /// All of it, or of larger ones the beginning.
+    bytes: Vec<u8>,
+    length: u64,
+}
+
+/// Whether a file that begins so is kept whole.
+fn is_kept(length: u64, beginning: &[u8]) -> bool {
+    let text = beginning.trim_ascii_start();
+    let json = text.is_empty() || text.starts_with(b"{") || text.starts_with(b"\xef\xbb\xbf");
+    length <= if json { LOOKED_AT } else { KEPT }
 }
 
 impl Hashed {
@@ -45,7 +56,8 @@ impl Hashed {
         }
         let mut file = fs_err::File::open(path).map_err(unreadable)?;
         let before = file.metadata().map_err(unreadable)?;
-        let mut kept = (before.len() <= KEPT).then(Vec::new);
+        let mut bytes = Vec::new();
+        let mut kept = true;
         let mut hasher = Hasher::new();
         let mut piece = vec![0; PIECE];
         let mut length = 0_u64;
@@ -61,8 +73,9 @@ impl Hashed {
                 break;
             }
             hasher.update(&piece[..read]);
-            if let Some(kept) = &mut kept {
-                kept.extend_from_slice(&piece[..read]);
+            if kept {
+                bytes.extend_from_slice(&piece[..read]);
+                kept = is_kept(before.len(), &bytes);
             }
         }
         let after = file.metadata().map_err(unreadable)?;
@@ -77,7 +90,8 @@ impl Hashed {
         }
         Ok(Self {
             digest: hasher.finish(),
-            bytes: kept,
+            bytes,
+            length,
         })
     }
 
@@ -85,8 +99,13 @@ impl Hashed {
     pub(super) fn content(&self) -> Content<'_> {
         Content {
             digest: &self.digest,
-            bytes: self.bytes.as_deref(),
+            bytes: (self.length <= KEPT).then_some(self.bytes.as_slice()),
         }
+    }
+
+    /// What tells of which kind it is: all of it where that could be signed for an image, else its beginning.
+    pub(super) fn looked_at(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

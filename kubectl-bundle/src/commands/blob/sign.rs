@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_oci::media;
 use bundle_trust::attest::{PredicateType, statement};
-use bundle_trust::sign::mistaken;
-use serde::Serialize;
+use bundle_trust::sign::{mistaken, mistaken_attested};
+use serde::{Deserialize, Serialize};
 
 use super::Hashed;
 use crate::commands::attest;
@@ -41,32 +42,63 @@ struct Report {
     who: Who,
 }
 
+/// Whether this is what `--force` replaces.
+fn is_bundle(bytes: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Kind {
+        media_type: String,
+    }
+    let kind = serde_json::from_slice::<Kind>(bytes);
+    kind.is_ok_and(|kind| kind.media_type.starts_with(media::SIGSTORE_BUNDLE_PREFIX))
+}
+
 impl SignFile {
-    /// Hashes the file, opens the key or gets the token, signs, writes, and prints where the signature is.
-    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        // Before anything is entered in a log; writing checks again.
-        if !self.force && fs_err::symlink_metadata(&self.bundle).is_ok() {
-            return Err(
-                Finding::error(codes::usage::FILE_UNWRITABLE, "the file exists already")
-                    .in_file(self.bundle.display().to_string())
-                    .hint("nothing was signed; --force overwrites it")
-                    .into(),
-            );
+    /// That there is room for the signature, asked before anything is entered in a log; writing checks again.
+    fn check_room(&self) -> Outcome {
+        let refused = |why: &str, hint: &str| {
+            Err(Finding::error(codes::usage::FILE_UNWRITABLE, why)
+                .in_file(self.bundle.display().to_string())
+                .hint(format!("nothing was signed; {hint}"))
+                .into())
+        };
+        if fs_err::symlink_metadata(&self.bundle).is_err() {
+            return Ok(());
+        }
+        if !self.force {
+            return refused("the file exists already", "--force overwrites it");
         }
         let whole = |path: &Path| fs_err::canonicalize(path).ok();
         if whole(&self.bundle).is_some_and(|bundle| whole(&self.file) == Some(bundle)) {
-            return Err(Finding::error(
-                codes::usage::FILE_UNWRITABLE,
-                "its signature would take the place of the file itself",
-            )
-            .in_file(self.bundle.display().to_string())
-            .hint("nothing was signed; name another file with --bundle")
-            .into());
+            let why = "its signature would take the place of the file itself";
+            return refused(why, "name another file with --bundle");
         }
+        // A link to nothing is replaced. A pipe is not opened: that would wait for somebody to write.
+        let ours = match fs_err::metadata(&self.bundle) {
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+            Ok(there) => there.is_file() && is_bundle(&files::read(&self.bundle)?),
+        };
+        if !ours {
+            let why = "the file exists, and is no Sigstore bundle";
+            let hint = "--force replaces bundles alone: name another file with --bundle";
+            return refused(why, hint);
+        }
+        Ok(())
+    }
+
+    /// Hashes the file, opens the key or gets the token, signs, writes, and prints where the signature is.
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
+        self.check_room()?;
         let hashed = {
             let _progress = ui.progress(&format!("reading {}", self.file.display()));
             Hashed::read(&self.file)?
         };
+        let bytes = hashed.looked_at();
+        let mistaken = match &self.predicate {
+            Some(_) => mistaken_attested(bytes),
+            None => mistaken(bytes),
+        };
+        mistaken.map_err(|why| why.in_file(self.file.display().to_string()))?;
         let payload = if let Some((path, kind)) = self.predicate {
             let name = self.file.file_name().unwrap_or(self.file.as_os_str());
             let predicate = attest::read(&path, kind)?;
@@ -76,10 +108,6 @@ impl SignFile {
                 &predicate,
             ))
         } else {
-            // What is too large to be at hand is too large to be the manifest or payload of anything.
-            if let Some(bytes) = hashed.content().bytes {
-                mistaken(bytes).map_err(|why| why.in_file(self.file.display().to_string()))?;
-            }
             Payload::Content
         };
         let done = match &payload {
@@ -91,7 +119,11 @@ impl SignFile {
             .sign(ui, payload, &hashed.content(), &|_| false)
             .await?;
         if let Some(signature) = made.signature {
-            files::create_all(&[(self.bundle.clone(), signature.bytes)], self.force)?;
+            if self.force {
+                files::replace(&self.bundle, &signature.bytes, is_bundle)?;
+            } else {
+                files::create_all(&[(self.bundle.clone(), signature.bytes)], false)?;
+            }
         }
         ui.note(format!("{done} {} {}", self.file.display(), made.who.text));
         let report = Report {
