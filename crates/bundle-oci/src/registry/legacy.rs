@@ -2,13 +2,14 @@
 //! They are read, and written among those that are there. Not here: whether one is any good (bundle_trust), and referrers (referrers).
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use bundle_core::policy::RawSignature;
 use bundle_core::reference::{Digest, PinnedReference};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::budget::{Place, Slot};
+use super::contended::{TRIES, settle};
+use super::referrers::AT_ONCE;
 use super::transport::Ask;
 use super::{Client, Reason, RegistryError, Repository, SignatureStored};
 use crate::blob::Blob;
@@ -20,12 +21,6 @@ use crate::store::names::legacy_tag;
 /// How cosign's older tags end: one for signatures, one for attestations.
 const SIGNATURES: &str = "sig";
 const ATTESTATIONS: &str = "att";
-/// Requests under way at once while layers are read.
-const AT_ONCE: usize = 8;
-/// How often the tag is written before others are said to keep overwriting it.
-const TRIES: u32 = 6;
-/// How long after writing the tag is read again: long enough for another writer who read it before us.
-const SETTLE: Duration = Duration::from_millis(150);
 
 impl Client {
     /// The signatures under one tag, and the attestations under another, not read. None where there are no such tags.
@@ -77,7 +72,7 @@ impl Client {
         .await
     }
 
-    /// Adds a layer to the image under the tag. There is no compare-and-swap in a registry: it is read again after writing, until it holds ours.
+    /// Adds a layer to the image under the tag.
     async fn add_layer(
         &self,
         repository: &Repository,
@@ -114,9 +109,7 @@ impl Client {
             document.annotations = annotations;
             let manifest = RawManifest::from(&Manifest::written(&document));
             self.put_manifest(repository, &tag, &manifest).await?;
-            // Writers that collide wait unequally long, so that one of them is last.
-            let own = u32::from(manifest.digest.hex().as_bytes()[attempt as usize]) % 16;
-            tokio::time::sleep(SETTLE + Duration::from_millis(10) * own * attempt).await;
+            settle(&manifest.digest, attempt).await;
         }
         Err(Reason::SignatureLost { tag })
     }

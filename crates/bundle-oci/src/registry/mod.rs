@@ -9,6 +9,7 @@
 mod auth;
 mod budget;
 mod challenge;
+mod contended;
 mod download;
 mod endpoint;
 mod error;

@@ -2,7 +2,6 @@
 //! Not here: whether a signature is any good (bundle_trust), and cosign's older `.sig` tags (legacy).
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use bundle_core::policy::RawSignature;
 use bundle_core::reference::{Digest, PinnedReference};
@@ -14,6 +13,7 @@ use url::Url;
 
 use super::budget::{Budget, Slot, share};
 use super::challenge::next_page;
+use super::contended::{TRIES, settle};
 use super::read::media_type;
 use super::transport::{Ask, Target};
 use super::{Client, Reason, RegistryError, Repository};
@@ -24,14 +24,10 @@ use crate::limits::{
 use crate::manifest::{Descriptor, Document, Index, Manifest, RawManifest, write};
 use crate::media;
 
-/// Requests under way at once while referrers are read.
-const AT_ONCE: usize = 8;
+/// Requests under way at once while referrers or layers are read.
+pub(super) const AT_ONCE: usize = 8;
 /// Most entries that are listed: those beyond what is read are only counted.
 const LISTED: usize = 10_000;
-/// How often the list under the tag is written before others are said to keep overwriting it.
-const TRIES: u32 = 6;
-/// How long after writing the list is read again: long enough for another writer who read it before us.
-const SETTLE: Duration = Duration::from_millis(150);
 
 /// How cosign says what its bundles hold.
 const CONTENT: (&str, &str) = ("dev.sigstore.bundle.content", "dsse-envelope");
@@ -313,7 +309,7 @@ impl Client {
         Ok(Held::Layers(layers))
     }
 
-    /// Adds an entry to the list under the tag. There is no compare-and-swap in a registry: it is read again after writing, until it holds ours.
+    /// Adds an entry to the list under the tag.
     pub(super) async fn add_to_list(
         &self,
         repository: &Repository,
@@ -323,13 +319,16 @@ impl Client {
         let tag = list_tag(subject);
         let entry =
             serde_json::to_value(referrer).map_err(|error| Reason::Malformed(error.to_string()))?;
-        for attempt in 0..TRIES {
+        for attempt in 0..=TRIES {
             let mut index = self
                 .tagged_list(repository, subject)
                 .await?
                 .unwrap_or_else(Index::empty);
             if index.names(&referrer.digest) {
                 return Ok(tag);
+            }
+            if attempt == TRIES {
+                break;
             }
             index.manifests.push(entry.clone());
             let ask = Ask {
@@ -338,13 +337,7 @@ impl Client {
                 ..Ask::get(repository, format!("manifests/{tag}")).writing()
             };
             self.send(&ask).await?;
-            // Writers that collide wait unequally long, so that one of them is last.
-            let own = u32::from(referrer.digest.hex().as_bytes()[attempt as usize]) % 16;
-            tokio::time::sleep(SETTLE + Duration::from_millis(10) * own * attempt).await;
-        }
-        let listed = self.tagged_list(repository, subject).await?;
-        if listed.is_some_and(|index| index.names(&referrer.digest)) {
-            return Ok(tag);
+            settle(&referrer.digest, attempt).await;
         }
         Err(Reason::SignatureLost { tag })
     }

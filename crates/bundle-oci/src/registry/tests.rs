@@ -526,6 +526,23 @@ async fn the_list_is_written_again_until_it_holds_ours() {
 }
 
 #[tokio::test]
+async fn the_older_tag_is_written_again_until_it_holds_ours() {
+    let registry = Registry::honest().await.unwrap();
+    let pinned = pushed(&registry).await;
+    let client = client();
+    for (text, lost) in [("one", 0), ("two", 1), ("two", 0)] {
+        registry.set_fault(Some(Fault::LostUpdates(lost)));
+        let push = client.push_legacy_signature(&pinned, text.into(), BTreeMap::new());
+        push.await.unwrap();
+    }
+    assert_eq!(client.signatures(&pinned).await.unwrap().len(), 2);
+    registry.set_fault(Some(Fault::LostUpdates(99)));
+    let push = client.push_legacy_signature(&pinned, "three".into(), BTreeMap::new());
+    let code = push.await.unwrap_err().finding().code;
+    assert_eq!(code, codes::registry::SIGNATURE_LOST);
+}
+
+#[tokio::test]
 async fn referrers_of_others_and_of_other_kinds_are_no_signatures() {
     let registry = Registry::start(Settings {
         referrers_api: false,
