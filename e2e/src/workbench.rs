@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::certs::Authority;
-use crate::command::Command;
+use crate::command::{Command, Output};
 use crate::island::Island;
 use crate::janitor::Janitor;
 use crate::registry::{Registry, Terms};
@@ -14,6 +14,9 @@ use crate::sigstore::{Sigstore, TiledLog, TufRepository};
 use crate::token_server::TokenServer;
 use crate::tools::{self, Tool};
 use crate::{programs, registry};
+
+/// Of every key that a scenario makes.
+const PASSWORD: &str = "fixture";
 
 /// The folder; it vanishes with the value. A scenario that panics leaves its logs and says where.
 pub struct Workbench {
@@ -120,6 +123,20 @@ impl Workbench {
     /// `kubectl-bundle`, in a clean environment.
     pub async fn plugin(&self) -> Result<Command> {
         Ok(self.clean(Command::new(&programs::get().await?.plugin)))
+    }
+
+    /// What `kubectl-bundle` says to this line; keys have the password that [`Self::cosign`] knows too.
+    pub async fn ours(&self, line: &str) -> Result<Output> {
+        let plugin = self.plugin().await?;
+        let plugin = plugin.env("BUNDLE_PASSWORD", PASSWORD);
+        plugin.args(line.split(' ')).output().await
+    }
+
+    /// What one of the cosigns says to this line.
+    pub async fn cosign(&self, tool: Tool, line: &str) -> Result<Output> {
+        let cosign = self.tool(tool).await?;
+        let cosign = cosign.env("COSIGN_PASSWORD", PASSWORD);
+        cosign.args(line.split(' ')).output().await
     }
 
     /// `command` with the folder's own home and Docker configuration, and of our environment only the search path.

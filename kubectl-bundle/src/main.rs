@@ -17,6 +17,7 @@ mod lock;
 mod packing;
 mod password;
 mod path;
+mod pipe;
 mod place;
 mod registry;
 mod report;

@@ -23,13 +23,7 @@ impl Scene {
     }
 
     async fn ours(&self, arguments: &str) -> Output {
-        let plugin = self.bench.plugin().await.unwrap();
-        plugin
-            .args(arguments.split(' '))
-            .env("BUNDLE_PASSWORD", "fixture")
-            .output()
-            .await
-            .unwrap()
+        self.bench.ours(arguments).await.unwrap()
     }
 
     async fn try_cosign(&self, arguments: &str) -> Output {
@@ -37,13 +31,7 @@ impl Scene {
     }
 
     async fn try_tool(&self, tool: Tool, arguments: &str) -> Output {
-        let cosign = self.bench.tool(tool).await.unwrap();
-        cosign
-            .args(arguments.split(' '))
-            .env("COSIGN_PASSWORD", "fixture")
-            .output()
-            .await
-            .unwrap()
+        self.bench.cosign(tool, arguments).await.unwrap()
     }
 
     async fn cosign(&self, arguments: &str) {

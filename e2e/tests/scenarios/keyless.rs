@@ -58,13 +58,7 @@ impl Scene {
     }
 
     async fn ours(&self, arguments: &str) -> Output {
-        let plugin = self.bench.plugin().await.unwrap();
-        plugin
-            .args(arguments.split(' '))
-            .env("BUNDLE_PASSWORD", "fixture")
-            .output()
-            .await
-            .unwrap()
+        self.bench.ours(arguments).await.unwrap()
     }
 
     async fn verify(&self, pinned: &str, identity: &str, issuer: &str, more: &str) -> Output {

@@ -51,23 +51,11 @@ impl Scene {
     }
 
     pub(super) async fn ours(&self, arguments: &str) -> Output {
-        let plugin = self.bench.plugin().await.unwrap();
-        plugin
-            .args(arguments.split(' '))
-            .env("BUNDLE_PASSWORD", "fixture")
-            .output()
-            .await
-            .unwrap()
+        self.bench.ours(arguments).await.unwrap()
     }
 
     pub(super) async fn cosign(&self, tool: Tool, arguments: &str) -> Output {
-        let cosign = self.bench.tool(tool).await.unwrap();
-        cosign
-            .args(arguments.split(' '))
-            .env("COSIGN_PASSWORD", "fixture")
-            .output()
-            .await
-            .unwrap()
+        self.bench.cosign(tool, arguments).await.unwrap()
     }
 
     pub(super) async fn sign(&self, arguments: &str) -> String {

@@ -1,15 +1,14 @@
 //! A program of others that renders content: found on PATH, within a time and an amount of output, and never left running.
 //! Not here: what its output means (chart, kustomize).
 
-use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use bundle_core::diagnostic::{Finding, codes};
 
 use crate::failure::{Failure, Outcome};
+use crate::pipe;
 
 /// Longer than any rendering takes.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -55,10 +54,10 @@ pub(super) fn run(name: &str, mut command: Command, install: &str) -> Outcome<Ve
 fn watch(name: &str, child: &mut Child) -> Outcome<Vec<u8>> {
     let (said, heard) = mpsc::channel();
     if let Some(stdout) = child.stdout.take() {
-        listen(stdout, OUTPUT, said.clone(), true);
+        pipe::read(stdout, OUTPUT, said.clone(), true);
     }
     if let Some(stderr) = child.stderr.take() {
-        listen(stderr, COMPLAINTS, said, false);
+        pipe::read(stderr, COMPLAINTS, said, false);
     }
     let end = Instant::now() + DEADLINE;
     let late = || {
@@ -100,25 +99,6 @@ fn watch(name: &str, child: &mut Child) -> Outcome<Vec<u8>> {
         &format!("ended with {status}"),
         String::from_utf8_lossy(&complaints).trim(),
     ))
-}
-
-/// Reads a pipe to its end or beyond its limit, on a thread of its own: a full pipe would stop the program.
-fn listen(
-    pipe: impl Read + Send + 'static,
-    limit: u64,
-    said: mpsc::Sender<(Vec<u8>, bool)>,
-    is_output: bool,
-) {
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let mut pipe = pipe.take(limit + 1);
-        // What was read until an error is all that there is.
-        let _ = pipe.read_to_end(&mut bytes);
-        if !is_output {
-            let _ = std::io::copy(&mut pipe.into_inner(), &mut std::io::sink());
-        }
-        let _ = said.send((bytes, is_output));
-    });
 }
 
 fn failed(name: &str, why: &str, complaints: &str) -> Failure {

@@ -1,12 +1,14 @@
 //! One call of a plugin: what it gets, for how long it may run, and how much it may write.
 //! Not here: what is asked and answered (protocol).
 
-use std::io::{self, Read, Write as _};
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::pipe;
 
 /// How often it is looked whether a plugin that has said everything has ended.
 const GLANCE: Duration = Duration::from_millis(5);
@@ -94,11 +96,11 @@ fn listen(child: &mut Child, message: &[u8], limits: Limits) -> Result<Said, Tro
     let (tell, heard) = mpsc::channel();
     let mut open = 0;
     if let Some(stdout) = child.stdout.take() {
-        read(stdout, limits.output, tell.clone(), true);
+        pipe::read(stdout, limits.output, tell.clone(), true);
         open += 1;
     }
     if let Some(stderr) = child.stderr.take() {
-        read(stderr, COMPLAINTS, tell, false);
+        pipe::read(stderr, COMPLAINTS, tell, false);
         open += 1;
     }
     let (mut output, mut complaints) = (Vec::new(), Vec::new());
@@ -124,25 +126,6 @@ fn listen(child: &mut Child, message: &[u8], limits: Limits) -> Result<Said, Tro
         complaints: String::from_utf8_lossy(&complaints).trim().to_owned(),
         status,
     })
-}
-
-/// Reads a pipe to its end or beyond its limit; of stderr the rest is read and forgotten.
-fn read(
-    pipe: impl Read + Send + 'static,
-    limit: u64,
-    tell: mpsc::Sender<(Vec<u8>, bool)>,
-    is_output: bool,
-) {
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let mut pipe = pipe.take(limit + 1);
-        // What was read until an error is all that there is.
-        let _ = pipe.read_to_end(&mut bytes);
-        if !is_output {
-            let _ = io::copy(&mut pipe.into_inner(), &mut io::sink());
-        }
-        let _ = tell.send((bytes, is_output));
-    });
 }
 
 /// Ends it, and with it what it has started, as far as it is in its group. It has not been waited for, so its number is still its own.
