@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use bundle_core::diagnostic::{Outcome, all_codes};
+use bundle_core::plan::health::kinds::{KINDS, KindRule};
 use clap::Args;
 
 /// Write or check.
@@ -73,11 +74,44 @@ fn files() -> Result<BTreeMap<PathBuf, String>> {
         );
     }
     files.insert("docs/diagnostics.md".into(), diagnostics());
+    files.insert("docs/health.md".into(), health());
     files.insert(
         "docs/bundle.schema.json".into(),
         serde_json::to_string_pretty(&bundle_core::package::schema())? + "\n",
     );
     Ok(files)
+}
+
+fn health() -> String {
+    let mut text = String::from(
+        "<!-- Written by `cargo xtask gen` from crates/bundle-core/src/plan/health/kinds.rs. -->\n\
+         # Health of installed objects\n\n\
+         The condition `Healthy` of a BundleDeployment is `True` when every installed object is ready. The rules are those of\n\
+         [kstatus](https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus), which Flux and kpt use too.\n\n\
+         For every object: one that is being deleted is not ready. Nor is one whose `status.observedGeneration` differs from\n\
+         `metadata.generation`, or whose condition `Reconciling` is `True`. One whose condition `Stalled` is `True` has failed.\n\n\
+         A custom resource is ready if it has no condition `Ready`, or if that condition is `True`. A kind of Kubernetes that\n\
+         is not in the table is ready as soon as it exists.\n\n\
+         | Kind | Ready | Failed |\n|---|---|---|\n",
+    );
+    let name = |entry: &KindRule| match entry.group {
+        "" => format!("`{}`", entry.kind),
+        group => format!("`{}.{group}`", entry.kind),
+    };
+    for entry in KINDS {
+        let failed = if entry.failed.is_empty() {
+            "never"
+        } else {
+            entry.failed
+        };
+        let _ = writeln!(text, "| {} | {} | {failed} |", name(entry), entry.ready);
+    }
+    text.push_str("\n## Where other tools judge otherwise\n\n");
+    for entry in KINDS.iter().filter(|entry| !entry.differs.is_empty()) {
+        let _ = writeln!(text, "- {}: {}", name(entry), entry.differs);
+    }
+    text.push_str("- `Workflow.argoproj.io`: Argo CD has a rule of its own for it. Here it is a custom resource like any other.\n");
+    text
 }
 
 fn diagnostics() -> String {

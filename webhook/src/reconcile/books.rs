@@ -316,7 +316,7 @@ fn is_of(key: &str, kind: &str, namespace: Option<&str>) -> bool {
 
 fn tells_health(key: &str) -> bool {
     let kind = group_kind(key);
-    health::is_told(&kind.group, &kind.kind)
+    health::has_health(&kind.group, &kind.kind)
 }
 
 #[cfg(test)]

@@ -1,0 +1,58 @@
+//! The health of installed objects: kstatus's rules for the built-in kinds, its conventions for custom resources.
+//!
+//! The rules are those of kstatus (`sigs.k8s.io/cli-utils/pkg/kstatus/status`), which Flux and kpt use too. Where a kind is judged
+//! otherwise, its entry in [`kinds::KINDS`] says so and why; `docs/health.md` is generated from that table.
+
+pub mod kinds;
+mod pod;
+mod rules;
+mod workload;
+
+use serde_json::Value;
+
+/// The health of one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// The object is up, or its kind has nothing to wait for.
+    Ready,
+    /// The object is not up yet; the text says what is missing.
+    Waiting(String),
+    /// The object's controller has given up; the text is the controller's own where it gives one.
+    Failed(String),
+}
+
+impl Health {
+    fn waiting(why: impl Into<String>) -> Self {
+        Self::Waiting(why.into())
+    }
+}
+
+/// Returns whether objects of this kind can be anything but ready. Only those are read when they change.
+pub fn has_health(group: &str, kind: &str) -> bool {
+    match kinds::find(group, kind) {
+        Some(known) => known.rule.is_some(),
+        // Groups of Kubernetes itself have no dot or end in k8s.io; any other kind is a custom resource.
+        None => group.contains('.') && !group.ends_with(".k8s.io"),
+    }
+}
+
+/// Returns the health of `object`. `group` and `kind` are arguments because objects read as metadata lack them.
+pub fn health(group: &str, kind: &str, object: &Value) -> Health {
+    if object.pointer("/metadata/deletionTimestamp").is_some() {
+        return Health::waiting("is being deleted");
+    }
+    let rule = match kinds::find(group, kind) {
+        Some(known) => known.rule,
+        None => Some(rules::ready_condition as kinds::Rule),
+    };
+    let Some(rule) = rule else {
+        return Health::Ready;
+    };
+    match rules::generic(object) {
+        Health::Ready => rule(object),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! The properties that all objects share, and the rules of kinds other than workloads.
+
+use serde_json::Value;
+
+use super::Health;
+
+/// The condition of that type in `status.conditions`.
+pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object["status"]["conditions"]
+        .as_array()?
+        .iter()
+        .find(|condition| condition["type"] == kind)
+}
+
+/// Whether the condition of that type has this status.
+pub(super) fn condition_is(object: &Value, kind: &str, status: &str) -> bool {
+    condition(object, kind).is_some_and(|condition| condition["status"] == status)
+}
+
+/// Reason and message of a condition, as far as it has them.
+pub(super) fn reason_and_message(condition: &Value) -> String {
+    let text = |key: &str| condition[key].as_str().unwrap_or_default();
+    match (text("reason"), text("message")) {
+        ("", message) => message.to_owned(),
+        (reason, "") => reason.to_owned(),
+        (reason, message) => format!("{reason}: {message}"),
+    }
+}
+
+/// The properties of every object: its latest generation is observed, and neither `Reconciling` nor `Stalled` is `True`.
+pub(super) fn generic(object: &Value) -> Health {
+    let generation = object
+        .pointer("/metadata/generation")
+        .and_then(Value::as_i64);
+    let observed = object["status"]["observedGeneration"].as_i64();
+    if let (Some(generation), Some(observed)) = (generation, observed)
+        && observed != generation
+    {
+        return Health::waiting(format!(
+            "its controller has seen generation {observed} of {generation}"
+        ));
+    }
+    let conditions = object["status"]["conditions"].as_array();
+    for condition in conditions.into_iter().flatten() {
+        if condition["status"] != "True" {
+            continue;
+        }
+        match condition["type"].as_str() {
+            Some("Reconciling") => return Health::waiting(reason_and_message(condition)),
+            Some("Stalled") => return Health::Failed(reason_and_message(condition)),
+            _ => {}
+        }
+    }
+    Health::Ready
+}
+
+/// The convention for custom resources: `Ready`, if there is one, is `True`.
+pub(super) fn ready_condition(object: &Value) -> Health {
+    match condition(object, "Ready") {
+        Some(_) => must_be_true(object, "Ready"),
+        None => Health::Ready,
+    }
+}
+
+/// The condition of that type must exist and be `True`.
+pub(super) fn must_be_true(object: &Value, kind: &str) -> Health {
+    match condition(object, kind) {
+        Some(condition) if condition["status"] == "True" => Health::Ready,
+        Some(condition) => {
+            Health::waiting(format!("not {kind}: {}", reason_and_message(condition)))
+        }
+        None => Health::waiting(format!("not {kind} yet")),
+    }
+}
+
+/// The controller must have seen the object: the generic check is lenient where `observedGeneration` is missing.
+pub(super) fn observed(object: &Value) -> Health {
+    if object["status"]["observedGeneration"].is_null() {
+        Health::waiting("its controller has not seen it yet")
+    } else {
+        Health::Ready
+    }
+}
+
+pub(super) fn namespace(object: &Value) -> Health {
+    phase_must_be(object, "Active")
+}
+
+pub(super) fn claim(object: &Value) -> Health {
+    if object["status"]["phase"] == "Lost" {
+        return Health::Failed("its phase is Lost: the volume that it was bound to is gone".into());
+    }
+    phase_must_be(object, "Bound")
+}
+
+fn phase_must_be(object: &Value, wanted: &str) -> Health {
+    match object["status"]["phase"].as_str() {
+        Some(phase) if phase == wanted => Health::Ready,
+        Some(phase) => Health::waiting(format!("its phase is {phase}")),
+        None => Health::waiting(format!("it is not {wanted} yet")),
+    }
+}
+
+pub(super) fn service(object: &Value) -> Health {
+    let spec = &object["spec"];
+    let address = spec["clusterIP"].as_str().unwrap_or_default();
+    if spec["type"] == "LoadBalancer" && address.is_empty() {
+        Health::waiting("it has no cluster IP yet")
+    } else {
+        Health::Ready
+    }
+}
+
+pub(super) fn definition(object: &Value) -> Health {
+    if let Some(names) =
+        condition(object, "NamesAccepted").filter(|names| names["status"] == "False")
+    {
+        return Health::Failed(reason_and_message(names));
+    }
+    match condition(object, "Established") {
+        Some(established)
+            if established["status"] == "False" && established["reason"] != "Installing" =>
+        {
+            Health::Failed(reason_and_message(established))
+        }
+        _ => must_be_true(object, "Established"),
+    }
+}
+
+pub(super) fn api_service(object: &Value) -> Health {
+    must_be_true(object, "Available")
+}

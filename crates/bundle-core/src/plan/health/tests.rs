@@ -1,0 +1,553 @@
+//! Rows of kind, object and expected health. The cases follow the branches of kstatus.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Group, kind, object, and `ready` or the text that the message contains; `failed: …` where the object must count as failed.
+type Row = (&'static str, &'static str, Value, &'static str);
+
+fn assert_rows(rows: &[Row]) {
+    for (group, kind, object, expected) in rows {
+        let found = match health(group, kind, object) {
+            Health::Ready => "ready".to_owned(),
+            Health::Waiting(why) => why,
+            Health::Failed(why) => format!("failed: {why}"),
+        };
+        assert!(
+            found.contains(expected),
+            "{kind} {object}: expected `{expected}`, found `{found}`"
+        );
+        assert_eq!(found == "ready", *expected == "ready", "{kind} {object}");
+        assert_eq!(
+            found.starts_with("failed"),
+            expected.starts_with("failed"),
+            "{kind} {object}"
+        );
+    }
+}
+
+fn condition(kind: &str, status: &str, reason: &str) -> Value {
+    json!({ "type": kind, "status": status, "reason": reason, "message": "words" })
+}
+
+/// An object of generation 1 whose controller has seen it.
+fn observed(spec: &Value, status: Value) -> Value {
+    let mut status = status;
+    status["observedGeneration"] = 1.into();
+    json!({ "metadata": { "generation": 1 }, "spec": spec, "status": status })
+}
+
+/// A Deployment of two replicas that is up, with changes to its status.
+fn deployment(changes: &Value) -> Value {
+    let mut status = json!({
+        "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,
+        "conditions": [
+            condition("Progressing", "True", "NewReplicaSetAvailable"),
+            condition("Available", "True", "MinimumReplicasAvailable"),
+        ],
+    });
+    for (field, value) in changes.as_object().cloned().unwrap_or_default() {
+        status[field] = value;
+    }
+    observed(
+        &json!({ "replicas": 2, "progressDeadlineSeconds": 600 }),
+        status,
+    )
+}
+
+fn deployment_with(conditions: &[Value]) -> Value {
+    deployment(&json!({ "conditions": conditions }))
+}
+
+#[test]
+fn deployments_follow_kstatus() {
+    let available = condition("Available", "True", "MinimumReplicasAvailable");
+    let rows = [
+        (deployment(&json!({})), "ready"),
+        (json!({ "spec": {} }), "has not seen it yet"),
+        (
+            deployment(&json!({ "replicas": 1 })),
+            "1 of 2 replicas exist",
+        ),
+        (
+            deployment(&json!({ "updatedReplicas": 1 })),
+            "1 of 2 replicas are updated",
+        ),
+        (
+            deployment(&json!({ "replicas": 3 })),
+            "1 replicas are still to be terminated",
+        ),
+        (
+            deployment(&json!({ "availableReplicas": 1 })),
+            "1 of 2 replicas are available",
+        ),
+        (
+            deployment(&json!({ "readyReplicas": 1 })),
+            "1 of 2 replicas are ready",
+        ),
+        (
+            deployment_with(&[
+                condition("Progressing", "False", "FailedCreate"),
+                available.clone(),
+            ]),
+            "the new ReplicaSet is not available: FailedCreate: words",
+        ),
+        (
+            deployment_with(std::slice::from_ref(&available)),
+            "is not available yet",
+        ),
+        (
+            deployment_with(&[
+                condition("Progressing", "True", "NewReplicaSetAvailable"),
+                condition("Available", "False", "MinimumReplicasUnavailable"),
+            ]),
+            "not available: MinimumReplicasUnavailable",
+        ),
+        (
+            deployment_with(&[condition(
+                "Progressing",
+                "False",
+                "ProgressDeadlineExceeded",
+            )]),
+            "failed: ProgressDeadlineExceeded",
+        ),
+        // Scaled to nothing, its controller still reports both conditions.
+        (
+            observed(
+                &json!({ "replicas": 0 }),
+                json!({ "conditions": [available] }),
+            ),
+            "ready",
+        ),
+    ];
+    assert_rows(&rows.map(|(object, expected)| ("apps", "Deployment", object, expected)));
+}
+
+#[test]
+fn stateful_sets_follow_kstatus() {
+    let set = |spec: Value, changes: Value| {
+        let mut status = json!({
+            "replicas": 2, "readyReplicas": 2, "currentReplicas": 2, "updatedReplicas": 2,
+            "currentRevision": "a", "updateRevision": "a",
+        });
+        for (field, value) in changes.as_object().cloned().unwrap_or_default() {
+            status[field] = value;
+        }
+        let mut spec = spec;
+        spec["replicas"] = 2.into();
+        observed(&spec, status)
+    };
+    let partition =
+        |from: i64| json!({ "updateStrategy": { "rollingUpdate": { "partition": from } } });
+    let rows = [
+        (set(json!({}), json!({})), "ready"),
+        (
+            set(json!({}), json!({ "replicas": 1 })),
+            "1 of 2 replicas exist",
+        ),
+        (
+            set(json!({}), json!({ "readyReplicas": 1 })),
+            "1 of 2 replicas are ready",
+        ),
+        (
+            set(json!({}), json!({ "replicas": 3 })),
+            "1 replicas are still to be terminated",
+        ),
+        (
+            set(
+                json!({}),
+                json!({ "updateRevision": "b", "updatedReplicas": 1 }),
+            ),
+            "1 of 2 replicas are of the new revision",
+        ),
+        (
+            set(json!({}), json!({ "currentReplicas": 1 })),
+            "1 of 2 replicas are of the current",
+        ),
+        // Default of the API server: no partition.
+        (
+            set(
+                partition(0),
+                json!({ "updateRevision": "b", "updatedReplicas": 1 }),
+            ),
+            "1 of 2 replicas are updated",
+        ),
+        (
+            set(
+                partition(1),
+                json!({ "updateRevision": "b", "updatedReplicas": 1 }),
+            ),
+            "ready",
+        ),
+        (
+            set(
+                partition(1),
+                json!({ "updateRevision": "b", "updatedReplicas": 0 }),
+            ),
+            "0 of 1 replicas are updated",
+        ),
+        (
+            set(
+                json!({ "updateStrategy": { "type": "OnDelete" } }),
+                json!({ "readyReplicas": 0 }),
+            ),
+            "ready",
+        ),
+        (
+            json!({ "spec": { "updateStrategy": { "type": "OnDelete" } } }),
+            "has not seen it yet",
+        ),
+    ];
+    assert_rows(&rows.map(|(object, expected)| ("apps", "StatefulSet", object, expected)));
+}
+
+#[test]
+fn daemon_sets_and_replica_sets_follow_kstatus() {
+    let daemon = |spec: Value, changes: Value| {
+        let mut status = json!({
+            "desiredNumberScheduled": 2, "currentNumberScheduled": 2, "updatedNumberScheduled": 2,
+            "numberAvailable": 2, "numberReady": 2,
+        });
+        for (field, value) in changes.as_object().cloned().unwrap_or_default() {
+            status[field] = value;
+        }
+        ("apps", "DaemonSet", observed(&spec, status))
+    };
+    let replicas = |changes: Value| {
+        let mut status = json!({
+            "replicas": 1, "fullyLabeledReplicas": 1, "availableReplicas": 1, "readyReplicas": 1,
+        });
+        for (field, value) in changes.as_object().cloned().unwrap_or_default() {
+            status[field] = value;
+        }
+        ("apps", "ReplicaSet", observed(&json!({}), status))
+    };
+    let rows = [
+        (daemon(json!({}), json!({})), "ready"),
+        (
+            daemon(json!({}), json!({ "desiredNumberScheduled": null })),
+            "not counted the nodes",
+        ),
+        (
+            daemon(json!({}), json!({ "currentNumberScheduled": 1 })),
+            "1 of 2 pods are scheduled",
+        ),
+        (
+            daemon(json!({}), json!({ "updatedNumberScheduled": 1 })),
+            "1 of 2 pods are updated",
+        ),
+        (
+            daemon(json!({}), json!({ "numberAvailable": 1 })),
+            "1 of 2 pods are available",
+        ),
+        (
+            daemon(json!({}), json!({ "numberReady": 1 })),
+            "1 of 2 pods are ready",
+        ),
+        (
+            daemon(
+                json!({ "updateStrategy": { "type": "OnDelete" } }),
+                json!({ "updatedNumberScheduled": 0 }),
+            ),
+            "ready",
+        ),
+        (replicas(json!({})), "ready"),
+        (
+            replicas(json!({ "fullyLabeledReplicas": 0 })),
+            "0 of 1 replicas are labelled",
+        ),
+        (
+            replicas(json!({ "availableReplicas": 0 })),
+            "0 of 1 replicas are available",
+        ),
+        (
+            replicas(json!({ "readyReplicas": 0 })),
+            "0 of 1 replicas are ready",
+        ),
+        (
+            replicas(json!({ "replicas": 2 })),
+            "1 replicas are still to be terminated",
+        ),
+        (
+            replicas(
+                json!({ "conditions": [condition("ReplicaFailure", "True", "FailedCreate")] }),
+            ),
+            "pods cannot be created: FailedCreate: words",
+        ),
+    ];
+    assert_rows(&rows.map(|((group, kind, object), expected)| (group, kind, object, expected)));
+}
+
+#[test]
+fn jobs_follow_kstatus() {
+    let job = |status: Value| json!({ "status": status });
+    let with = |kind: &str| job(json!({ "conditions": [condition(kind, "True", "Because")] }));
+    let rows = [
+        (job(json!({})), "it has not started"),
+        (job(json!({ "startTime": "2026-01-01T00:00:00Z" })), "ready"),
+        (with("Complete"), "ready"),
+        (with("Suspended"), "ready"),
+        (with("Failed"), "failed: Because: words"),
+    ];
+    assert_rows(&rows.map(|(object, expected)| ("batch", "Job", object, expected)));
+}
+
+#[test]
+fn pods_tell_why_they_do_not_run() {
+    let pod = |status: Value| json!({ "status": status });
+    let waiting = |list: &str, reason: &str| {
+        let container = json!({ "name": "c", "state": { "waiting": { "reason": reason, "message": "words" } } });
+        let mut status = json!({ "phase": "Pending" });
+        status[list] = json!([container]);
+        pod(status)
+    };
+    let rows = [
+        (
+            pod(json!({ "phase": "Running", "conditions": [condition("Ready", "True", "")] })),
+            "ready",
+        ),
+        (pod(json!({ "phase": "Succeeded" })), "ready"),
+        (pod(json!({})), "not Ready yet"),
+        (
+            pod(json!({ "phase": "Failed", "reason": "Evicted", "message": "no memory" })),
+            "failed: Evicted: no memory",
+        ),
+        (
+            pod(json!({ "phase": "Failed", "containerStatuses": [
+                { "name": "c", "state": { "terminated": { "exitCode": 3 } } },
+            ] })),
+            "failed: container c failed with exit code 3",
+        ),
+        (
+            pod(json!({ "phase": "Failed" })),
+            "failed: its phase is Failed",
+        ),
+        (
+            waiting("containerStatuses", "ImagePullBackOff"),
+            "failed: container c: ImagePullBackOff",
+        ),
+        (
+            waiting("containerStatuses", "ErrImagePull"),
+            "failed: container c: ErrImagePull",
+        ),
+        (
+            waiting("containerStatuses", "CrashLoopBackOff"),
+            "failed: container c: CrashLoopBackOff",
+        ),
+        (
+            waiting("initContainerStatuses", "CreateContainerConfigError"),
+            "failed: container c: CreateContainerConfigError: words",
+        ),
+        (
+            waiting("containerStatuses", "ContainerCreating"),
+            "not Ready yet",
+        ),
+        (
+            pod(json!({ "phase": "Pending", "conditions": [
+                { "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available" },
+            ] })),
+            "Unschedulable: 0/1 nodes are available",
+        ),
+    ];
+    assert_rows(&rows.map(|(object, expected)| ("", "Pod", object, expected)));
+}
+
+#[test]
+fn other_kinds_follow_their_conditions_and_phases() {
+    let with = |condition: Value| json!({ "status": { "conditions": [condition] } });
+    let crd = "CustomResourceDefinition";
+    let extensions = "apiextensions.k8s.io";
+    assert_rows(&[
+        (
+            extensions,
+            crd,
+            with(condition("Established", "True", "Initial")),
+            "ready",
+        ),
+        (extensions, crd, json!({}), "not Established yet"),
+        (
+            extensions,
+            crd,
+            with(condition("Established", "False", "Installing")),
+            "Installing",
+        ),
+        (
+            extensions,
+            crd,
+            with(condition("Established", "False", "Broken")),
+            "failed: Broken",
+        ),
+        (
+            extensions,
+            crd,
+            with(condition("NamesAccepted", "False", "ListKindConflict")),
+            "failed: ListKindConflict",
+        ),
+        (
+            "",
+            "Namespace",
+            json!({ "status": { "phase": "Active" } }),
+            "ready",
+        ),
+        (
+            "",
+            "Namespace",
+            json!({ "metadata": { "deletionTimestamp": "t" }, "status": { "phase": "Active" } }),
+            "is being deleted",
+        ),
+        (
+            "",
+            "PersistentVolumeClaim",
+            json!({ "status": { "phase": "Bound" } }),
+            "ready",
+        ),
+        (
+            "",
+            "PersistentVolumeClaim",
+            json!({ "status": { "phase": "Pending" } }),
+            "phase is Pending",
+        ),
+        (
+            "",
+            "PersistentVolumeClaim",
+            json!({ "status": { "phase": "Lost" } }),
+            "failed: its phase is Lost",
+        ),
+        (
+            "",
+            "Service",
+            json!({ "spec": { "type": "LoadBalancer" } }),
+            "no cluster IP",
+        ),
+        (
+            "",
+            "Service",
+            json!({ "spec": { "type": "LoadBalancer", "clusterIP": "10.0.0.1" } }),
+            "ready",
+        ),
+        ("", "Service", json!({ "spec": {} }), "ready"),
+        (
+            "apiregistration.k8s.io",
+            "APIService",
+            with(condition("Available", "True", "")),
+            "ready",
+        ),
+        (
+            "apiregistration.k8s.io",
+            "APIService",
+            with(condition("Available", "False", "MissingEndpoints")),
+            "not Available: MissingEndpoints",
+        ),
+        (
+            "policy",
+            "PodDisruptionBudget",
+            json!({}),
+            "has not seen it yet",
+        ),
+        (
+            "policy",
+            "PodDisruptionBudget",
+            observed(&json!({}), json!({})),
+            "ready",
+        ),
+        ("", "ConfigMap", json!({}), "ready"),
+        ("batch", "CronJob", json!({}), "ready"),
+    ]);
+}
+
+#[test]
+fn custom_resources_follow_the_conventions() {
+    let with = |condition: Value| json!({ "status": { "conditions": [condition] } });
+    let group = "example.com";
+    assert_rows(&[
+        (group, "Widget", json!({}), "ready"),
+        (
+            group,
+            "Widget",
+            with(condition("Ready", "True", "")),
+            "ready",
+        ),
+        (
+            group,
+            "Widget",
+            with(condition("Ready", "False", "Soon")),
+            "not Ready: Soon: words",
+        ),
+        (
+            group,
+            "Widget",
+            with(condition("Ready", "Unknown", "Soon")),
+            "not Ready: Soon",
+        ),
+        (
+            group,
+            "Widget",
+            with(condition("Stalled", "True", "Broken")),
+            "failed: Broken",
+        ),
+        (
+            group,
+            "Widget",
+            with(condition("Reconciling", "True", "Busy")),
+            "Busy: words",
+        ),
+        (
+            group,
+            "Widget",
+            with(condition("Stalled", "False", "")),
+            "ready",
+        ),
+        (
+            group,
+            "Widget",
+            json!({ "metadata": { "generation": 2 }, "status": { "observedGeneration": 1 } }),
+            "has seen generation 1 of 2",
+        ),
+        (
+            group,
+            "Widget",
+            json!({ "status": "odd", "metadata": 3 }),
+            "ready",
+        ),
+    ]);
+}
+
+#[test]
+fn the_conventions_hold_for_built_in_kinds_with_a_rule_too() {
+    let mut object = deployment(&json!({}));
+    object["status"]["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .push(condition("Stalled", "True", "Broken"));
+    assert_rows(&[("apps", "Deployment", object, "failed: Broken")]);
+}
+
+#[test]
+fn kinds_that_are_always_ready_are_never_read() {
+    for (group, kind, expected) in [
+        ("", "ConfigMap", false),
+        ("", "Secret", false),
+        ("rbac.authorization.k8s.io", "Role", false),
+        ("networking.k8s.io", "Ingress", false),
+        ("autoscaling", "HorizontalPodAutoscaler", false),
+        ("batch", "CronJob", false),
+        ("apps", "ControllerRevision", false),
+        ("apps", "Deployment", true),
+        ("", "Namespace", true),
+        ("policy", "PodDisruptionBudget", true),
+        ("example.com", "Widget", true),
+        ("cert-manager.io", "Certificate", true),
+    ] {
+        assert_eq!(has_health(group, kind), expected, "{kind}");
+    }
+}
+
+#[test]
+fn each_kind_stands_in_the_table_once() {
+    let mut seen = std::collections::BTreeSet::new();
+    for entry in kinds::KINDS {
+        assert!(seen.insert((entry.group, entry.kind)), "{}", entry.kind);
+        assert!(!entry.ready.is_empty());
+    }
+}
