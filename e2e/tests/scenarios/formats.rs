@@ -173,6 +173,42 @@ async fn a_chart_is_checked_as_helm_renders_it_and_is_the_same_from_its_archive(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_chart_for_older_versions_is_rendered_for_the_newest_of_them() {
+    let desk = Desk::new();
+    let config_map = |name: &str| {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: web}}\n")
+    };
+    let template = format!(
+        "{}{{{{- if eq .Capabilities.KubeVersion.Version \"v1.25.0\" }}}}\n---\n{}{{{{- end }}}}\n",
+        config_map("always"),
+        config_map("on-1-25"),
+    );
+    for (range, version, objects) in [
+        (">=1.20.0-0 <1.26.0-0", "v1.4.0", 2),
+        ("=> 1.20, =< 1.25", "1.4.0", 2),
+        ("~> 1.24", "1.4.0", 1),
+    ] {
+        let chart =
+            format!("apiVersion: v2\nname: web\nversion: {version}\nkubeVersion: '{range}'\n");
+        write(
+            desk.folder.path(),
+            &[
+                ("web/Chart.yaml", &chart),
+                ("web/templates/web.yaml", &template),
+            ],
+        );
+        let built = desk
+            .ours(&["build", "web", "--format", "json", "--dry-run"])
+            .await
+            .success()
+            .unwrap();
+        let built: serde_json::Value = serde_json::from_str(&built).unwrap();
+        assert_eq!(built["objects"], objects, "{range}: {built}");
+        assert_eq!(built["version"], "1.4.0");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_kustomization_is_what_kubectl_makes_of_it() {
     let desk = Desk::new();
     let web = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";

@@ -6,6 +6,7 @@ use std::process::Command;
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::format::{Files, helm};
 use bundle_core::package::Package;
+use bundle_core::version::apis;
 
 use super::program;
 use crate::failure::{Failure, Outcome};
@@ -40,9 +41,12 @@ pub(super) fn render(files: &Files, package: &Package) -> Outcome<Vec<u8>> {
         .arg(&package.name)
         .arg(chart.join(&folder))
         .args(["--include-crds", "--skip-tests", "--namespace", "default"]);
-    let kubernetes = package.kubernetes.as_ref();
-    if let Some(baseline) = kubernetes.and_then(|kubernetes| kubernetes.baseline) {
-        command.arg("--kube-version").arg(baseline.to_string());
+    // Without it, helm renders for a version of its own choice, and refuses a chart for older ones.
+    let kubernetes = package.kubernetes.clone().unwrap_or_default();
+    if let Some([major, minor, patch]) = kubernetes.render_version(apis::OLDEST, apis::newest()) {
+        command
+            .arg("--kube-version")
+            .arg(format!("{major}.{minor}.{patch}"));
     }
     for api in package.requires.iter().flat_map(|requires| &requires.apis) {
         command.arg("--api-versions").arg(api);

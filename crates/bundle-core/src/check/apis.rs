@@ -15,8 +15,6 @@ use crate::{
     },
 };
 
-/// Definitions are objects of apiextensions.k8s.io/v1, and 1.16 was the first to have it: ranges that are open downwards mean no older ones.
-const OLDEST: u64 = 16;
 /// Since 1.24 a beta API is off unless an administrator turns it on.
 const BETA_IS_OFF: Minor = Minor(1, 24);
 
@@ -100,7 +98,7 @@ impl Supported {
                 .is_some_and(|range| range.overlaps([newest.0, newest.1 + 1, 0], [u64::MAX; 3]));
         Self {
             said: Some(kubernetes.to_string()),
-            minors: (OLDEST..=newest.1)
+            minors: (apis::OLDEST.1..=newest.1)
                 .map(|minor| Minor(1, minor))
                 .filter(|minor| has(*minor))
                 .collect(),

@@ -9,7 +9,7 @@ use super::Files;
 use crate::{
     diagnostic::{Finding, Findings, codes},
     package::{About, Format, Link, Maintainer, Package},
-    version::{Kubernetes, Range},
+    version::{Kubernetes, helm},
     yaml,
 };
 
@@ -152,8 +152,8 @@ impl Chart {
         let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         Ok(Package {
             description: filled(&line(&self.description)),
-            // helm's ranges are a little richer than ours: what cannot be read is left to the author.
-            kubernetes: Range::parse(&self.kube_version)
+            // One that cannot be read is a warning of the content: `unreadable_range`.
+            kubernetes: helm::range(&self.kube_version)
                 .ok()
                 .map(|supported| Kubernetes {
                     supported: Some(supported),
@@ -177,8 +177,28 @@ impl Chart {
                 url: filled(&self.home),
                 ..About::default()
             },
-            ..Package::new(&self.name, &self.version, Format::HelmV3)?
+            ..Package::new(&self.name, self.bare_version(), Format::HelmV3)?
         })
+    }
+
+    /// The version without the `v` that Helm permits before it.
+    fn bare_version(&self) -> &str {
+        match self.version.strip_prefix(['v', 'V']) {
+            Some(bare) if bare.starts_with(|c: char| c.is_ascii_digit()) => bare,
+            _ => &self.version,
+        }
+    }
+
+    /// A warning if `kubeVersion` cannot be read: nothing then says on which servers the chart may be installed.
+    pub(super) fn unreadable_range(&self) -> Option<Finding> {
+        let text = self.kube_version.trim();
+        let error = helm::range(text).err().filter(|_| !text.is_empty())?;
+        Some(
+            Finding::warning(codes::format::BAD_RANGE, error.message)
+                .in_file(CHART)
+                .at_field("kubeVersion")
+                .hint("state the range in kubernetes.supported of bundle.yaml"),
+        )
     }
 }
 
@@ -299,6 +319,42 @@ mod tests {
                 "Chart.yaml file is missing"
             );
         }
+    }
+
+    #[test]
+    fn versions_and_kubernetes_ranges_are_read_as_helm_reads_them() {
+        let chart = |version: &str, kubernetes: &str| Chart {
+            name: "web".to_owned(),
+            version: version.to_owned(),
+            kube_version: kubernetes.to_owned(),
+            ..Chart::default()
+        };
+        for (version, read) in [
+            ("1.4.0", "1.4.0"),
+            ("v1.4.0", "1.4.0"),
+            ("v1.4.0-rc.1", "1.4.0-rc.1"),
+        ] {
+            let package = chart(version, "").package().unwrap();
+            assert_eq!(package.version.to_string(), read);
+        }
+        for version in ["1.4", "v", "vv1.4.0", "latest"] {
+            assert!(chart(version, "").package().is_err(), "{version}");
+        }
+        let supported = |kubernetes: &str| {
+            let read = chart("1.0.0", kubernetes);
+            assert_eq!(read.unreadable_range(), None, "{kubernetes}");
+            read.package().unwrap().kubernetes.unwrap().to_string()
+        };
+        assert_eq!(supported("~> 1.30"), "~1.30");
+        assert_eq!(supported("=> 1.30"), ">=1.30");
+        let unreadable = chart("1.0.0", "one");
+        assert_eq!(unreadable.package().unwrap().kubernetes, None);
+        let warning = unreadable.unreadable_range().unwrap().to_string();
+        assert!(
+            warning.starts_with("Chart.yaml: kubeVersion: `one` is not"),
+            "{warning}"
+        );
+        assert_eq!(chart("1.0.0", " ").unreadable_range(), None);
     }
 
     #[test]

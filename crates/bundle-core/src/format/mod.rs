@@ -64,8 +64,13 @@ fn read_with(files: &Files, rendered: Option<&[u8]>) -> Result<Content, Findings
         Format::PlainV0 => plain::read(files, &mut findings),
         Format::RegistryV1 => registry::read(files, &mut findings),
         Format::HelmV3 => {
-            if let Err(errors) = helm::read(files) {
-                findings.0.extend(errors.0);
+            match helm::read(files) {
+                // The range of bundle.yaml counts where there is one.
+                Ok((chart, _)) if package.as_ref().is_none_or(|own| own.kubernetes.is_none()) => {
+                    findings.0.extend(chart.unreadable_range());
+                }
+                Ok(_) => {}
+                Err(errors) => findings.0.extend(errors.0),
             }
             if let Some(text) = rendered {
                 rendered::read(text, &mut findings)

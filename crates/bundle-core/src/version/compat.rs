@@ -47,6 +47,20 @@ impl Kubernetes {
         }
     }
 
+    /// The version to render templates for: the baseline, else the newest minor that is supported, at the first patch that is.
+    /// `None` if no minor between `oldest` and `newest` is supported.
+    pub fn render_version(&self, oldest: Minor, newest: Minor) -> Option<[u64; 3]> {
+        if let Some(Minor(major, minor)) = self.baseline {
+            return Some([major, minor, 0]);
+        }
+        let Some(supported) = &self.supported else {
+            return Some([newest.0, newest.1, 0]);
+        };
+        (oldest.1..=newest.1).rev().find_map(|minor| {
+            supported.first_within([newest.0, minor, 0], [newest.0, minor + 1, 0])
+        })
+    }
+
     fn is_older_than(&self, server: &ServerVersion) -> bool {
         match (&self.supported, self.baseline) {
             (Some(range), _) => range.is_below(server.numbers()),
@@ -150,6 +164,27 @@ mod tests {
             "{newer}"
         );
         assert!(made_for(None, None).supports(&ServerVersion::parse("v9.9").unwrap()));
+    }
+
+    #[test]
+    fn templates_are_rendered_for_the_newest_supported_version() {
+        let (oldest, newest) = (Minor(1, 16), Minor(1, 37));
+        for (baseline, supported, expected) in [
+            (Some("1.33"), Some(">=1.31"), Some([1, 33, 0])),
+            (None, None, Some([1, 37, 0])),
+            (None, Some(">=1.31"), Some([1, 37, 0])),
+            (None, Some("<1.26"), Some([1, 25, 0])),
+            (None, Some(">=1.20 <=1.25.4"), Some([1, 25, 0])),
+            (None, Some("=1.24.7"), Some([1, 24, 7])),
+            (None, Some("<1.10"), None),
+        ] {
+            let kubernetes = made_for(baseline, supported);
+            assert_eq!(
+                kubernetes.render_version(oldest, newest),
+                expected,
+                "{supported:?}"
+            );
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 pub mod apis;
 mod compat;
+pub mod helm;
 mod range;
 mod server;
 

@@ -63,6 +63,14 @@ impl Range {
             .any(|(from, to)| *from <= version && version < *to)
     }
 
+    /// The lowest version of `[from, to)` that is in it.
+    pub fn first_within(&self, from: [u64; 3], to: [u64; 3]) -> Option<[u64; 3]> {
+        self.spans
+            .iter()
+            .map(|(start, end)| ((*start).max(from), (*end).min(to)))
+            .find_map(|(start, end)| (start < end).then_some(start))
+    }
+
     /// Whether any version of `[from, to)` is in it.
     pub fn overlaps(&self, from: [u64; 3], to: [u64; 3]) -> bool {
         self.spans.iter().any(|(a, b)| *a < to && from < *b)

@@ -30,7 +30,7 @@ impl ServerVersion {
             rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))
                 .unwrap_or(rest.len()),
         );
-        if !(tail.is_empty() || tail.starts_with(['-', '+'])) {
+        if !(tail.is_empty() || tail.starts_with(['-', '+', '_'])) {
             return Err(cannot());
         }
         let numbers: Vec<u64> = core
@@ -130,6 +130,7 @@ mod tests {
             ("v1.30.2-eks-1552ad0", [1, 30, 2]),
             ("v1.29.3-gke.1282000", [1, 29, 3]),
             ("v1.31.4+k3s1", [1, 31, 4]),
+            ("v1.30.1_coreos.0", [1, 30, 1]),
             ("v1.32.0-rc.1", [1, 32, 0]),
             ("1.29+", [1, 29, 0]),
             ("1.29", [1, 29, 0]),
@@ -152,7 +153,7 @@ mod tests {
             "1.2.3.4",
             "v1.+3",
             "1.99999999999999999999",
-            "1.30_2",
+            "1.30~2",
         ] {
             assert!(ServerVersion::parse(text).is_err(), "{text}");
         }

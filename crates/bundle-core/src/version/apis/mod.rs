@@ -80,6 +80,9 @@ pub fn api(group: &str, version: &str, kind: &str) -> Option<&'static Api> {
         .map(|(_, _, api)| api)
 }
 
+/// The oldest minor version that checks count: the first with apiextensions.k8s.io/v1. A range that is open downwards means no older one.
+pub const OLDEST: Minor = Minor(1, 16);
+
 /// The newest minor version that the table knows.
 pub fn newest() -> Minor {
     let first = SERVED.lines().next().unwrap_or_default();
