@@ -5,6 +5,7 @@ pub mod check;
 pub mod diagnostic;
 pub mod format;
 pub mod images;
+pub mod json;
 pub mod object;
 pub mod package;
 pub mod plan;

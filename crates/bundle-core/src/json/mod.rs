@@ -1,0 +1,78 @@
+//! JSON that reads the same to everybody, for everything on which trust depends: an object at the top, each key once at any depth, text that is Unicode,
+//! nothing after the end, and bounded in depth and in number of values before anything is allocated for them.
+//!
+//! Structs are read from objects alone, never by position from lists, and a key that differs from a field's name by case alone is refused, since Go's
+//! reader takes it for that field. Which unknown keys are refused as well is for each type to say (`deny_unknown_fields`).
+//!
+//! Not here: what any of it means, and writing.
+
+mod tree;
+mod typed;
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Most values (texts, numbers, lists, objects) in one document. A list of components of 700 KiB, the longest that is signed, has about 50,000.
+pub const MOST_VALUES: usize = 131_072;
+/// Deepest nesting of lists and objects.
+pub const DEEPEST: usize = 64;
+
+/// Why a text is not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JsonError {
+    /// It is not JSON, or more than JSON: where and why.
+    Malformed(String),
+    /// A key stands twice in one object.
+    Repeated,
+    /// It is JSON, and not an object.
+    NotAnObject,
+    /// More values than are read.
+    TooManyValues,
+    /// Nested deeper than is read.
+    TooDeep,
+    /// An object of another shape than is expected: which field, and why.
+    Shape(String),
+}
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(why) => write!(f, "it is not JSON: {why}"),
+            Self::Repeated => f.write_str("a key stands twice in its JSON"),
+            Self::NotAnObject => f.write_str("its JSON is not an object"),
+            Self::TooManyValues => write!(f, "its JSON has more than {MOST_VALUES} values"),
+            Self::TooDeep => write!(f, "its JSON is nested deeper than {DEEPEST} levels"),
+            Self::Shape(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for JsonError {}
+
+/// Reads a typed object. Types that are read here have no `flatten` and no `untagged`: serde reads what is inside of those by its own rules.
+pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
+    typed(object(bytes)?)
+}
+
+/// Reads an object of any shape.
+pub fn object(bytes: &[u8]) -> Result<Value, JsonError> {
+    match tree::read(bytes)? {
+        object @ Value::Object(_) => Ok(object),
+        _ => Err(JsonError::NotAnObject),
+    }
+}
+
+/// The typed object that a value is, by the same rules as [`read`].
+pub fn typed<T: DeserializeOwned>(value: Value) -> Result<T, JsonError> {
+    T::deserialize(typed::Strict(value)).map_err(|error| JsonError::Shape(error.to_string()))
+}
+
+/// The name as Go's `encoding/json` compares it: without case, and with two letters that are not ASCII taken for `s` and `k`.
+pub fn folded(name: &str) -> String {
+    name.replace('\u{17f}', "s").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests;
