@@ -76,7 +76,7 @@ fn main() -> Outcome {
 
 fn read(folder: &Path, name: &str) -> Outcome<Case> {
     let text = std::fs::read_to_string(folder.join(format!("{name}.json")))?;
-    let case: Value = serde_json::from_str(&text)?;
+    let case: Value = text.parse()?;
     let text = |field: &str| case[field].as_str().unwrap_or_default().to_owned();
     let root = BTreeMap::from([("root".to_owned(), Named::Found(text("root")))]);
     Ok(Case {

@@ -2,11 +2,12 @@
 //! Not here: signing it (sign, keyless) and reading attestations (verify).
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::json::JsonError;
 use bundle_core::reference::Digest;
 use serde_json::{Map, Value, json};
 
 use crate::statement::LONGEST_TYPE;
-use crate::{dsse, strict};
+use crate::{dsse, json};
 
 /// Largest predicate that is attested, in bytes: with its envelope and evidence it stays under what is read of one signature.
 pub const MAX_PREDICATE: usize = 700 * 1024;
@@ -134,23 +135,22 @@ impl Predicate {
         let Some(text) = std::str::from_utf8(bytes).ok().map(str::trim) else {
             return Err(refused("it is not text".to_owned()).into());
         };
-        let value: Value = serde_json::from_str(text)
-            .map_err(|error| refused(format!("it is not JSON ({error})")))?;
-        // As it will be read inside of a statement, one level deeper: what cannot be verified must not be signed.
-        if let Err(why) = strict::read::<Value>(
-            format!(r#"{{"predicate":{text}}}"#).as_bytes(),
-            "it is nested too deeply",
-        ) {
-            return Err(refused(format!("it would be {why}")).into());
-        }
-        let Value::Object(object) = &value else {
-            let why = "it is JSON, and not an object".to_owned();
-            return Err(refused(why).into());
+        let unverifiable = |error: &JsonError| {
+            let why = json::rejection(error, "it is nested too deeply");
+            refused(format!("it would be {why}"))
         };
+        let object = bundle_core::json::object(text.as_bytes()).map_err(|error| match &error {
+            JsonError::Malformed(why) => refused(format!("it is not JSON ({why})")),
+            JsonError::NotAnObject => refused("it is JSON, and not an object".to_owned()),
+            _ => unverifiable(&error),
+        })?;
+        // As it will be read inside of a statement, one level deeper: what cannot be verified must not be signed.
+        bundle_core::json::object(format!(r#"{{"predicate":{text}}}"#).as_bytes())
+            .map_err(|error| unverifiable(&error))?;
         let missing: Vec<Finding> = kind
             .shape()
             .iter()
-            .filter_map(|wanted| lacks(object, *wanted))
+            .filter_map(|wanted| lacks(&object, *wanted))
             .map(|why| {
                 refused(why).hint("is it of the kind that --type says? What is signed wrongly cannot be taken back")
             })
@@ -160,6 +160,7 @@ impl Predicate {
         }
         if kind.as_str() != CUSTOM {
             let text = text.to_owned();
+            let value = Value::Object(object);
             return Ok(Self { kind, text, value });
         }
         let value = json!({ "Data": text, "Timestamp": now });

@@ -13,6 +13,8 @@ use bundle_core::{
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde::{Deserialize, Serialize};
 
+use crate::json;
+
 /// The longest annotation that is written or read, in bytes. All annotations of an object together may have 256 KiB.
 pub const LIMIT: usize = 64 << 10;
 /// The most that it may unpack to: signatures are text that shrinks tenfold at best.
@@ -133,7 +135,7 @@ pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
         )));
     }
     let document: Document =
-        serde_json::from_slice(&unpacked).map_err(|error| unusable(error.to_string()))?;
+        bundle_core::json::read(&unpacked).map_err(|error| unusable(json::printable(error)))?;
     if document.signatures.len() > SIGNATURES {
         return Err(too_large(&format!(
             "it carries {} signatures, and at most {SIGNATURES} are read",

@@ -2,23 +2,24 @@
 //! cryptography; this bounds what it is given, asks for everything that cosign asks for and a little more, and names what does not hold.
 //! Not here: what the payload says (statement) and whether the identity is wanted (bundle-core::policy).
 
+mod logs;
+
 use bundle_core::policy::{Fault, IdentityName, MOST_EVIDENCE, Rejection, SignedAt, TimeSource};
 use jiff::Timestamp;
 use sigstore_verify::bundle::Error as ShapeError;
 use sigstore_verify::types::bundle::VerificationMaterialContent;
-use sigstore_verify::types::{Artifact, Bundle, DerPublicKey, TransparencyLogEntry};
+use sigstore_verify::types::{Artifact, Bundle, DerPublicKey};
 use sigstore_verify::{
     CertificateError, Error, PublicKeyVerificationPolicy, TimestampError, TransparencyLogError,
     VerificationPolicy, VerificationResult,
 };
 
+use crate::bundle::Bundle as Form;
 use crate::keys::PublicKey;
 use crate::root::Root;
 
 /// Longest subject and longest issuer of a certificate, in bytes.
 const LONGEST_NAME: usize = 2048;
-/// Most signatures of a checkpoint: the log's own, and those of witnesses.
-const MOST_WITNESSES: usize = 32;
 
 /// What holds about a signature under one root.
 pub(crate) struct Held {
@@ -27,11 +28,14 @@ pub(crate) struct Held {
     pub(crate) checked: Vec<&'static str>,
 }
 
-/// Reads a bundle of certificate and evidence; both must be few.
-pub(crate) fn read(bytes: &[u8]) -> Result<Bundle, Rejection> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|_| Rejection::Unreadable("not the JSON of a bundle".to_owned()))?;
-    let bundle = Bundle::from_json(text).map_err(|error| fault(Fault::Unreadable, &error))?;
+/// The bundle as the verifier has it, written from what was read here, so that both read the same. Certificate and evidence must be few.
+pub(crate) fn read(form: &Form) -> Result<Bundle, Rejection> {
+    let text = serde_json::to_string(form).map_err(|error| fault(Fault::Unreadable, &error))?;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the text is written from what the strict reader has read"
+    )]
+    let bundle = Bundle::from_json(&text).map_err(|error| fault(Fault::Unreadable, &error))?;
     let evidence = evidence(&bundle);
     if evidence > MOST_EVIDENCE {
         return Err(Rejection::TooMuchEvidence(evidence));
@@ -56,7 +60,7 @@ pub(crate) fn verify<'a>(
     root: &Root,
     now: Timestamp,
 ) -> Result<Held, Rejection> {
-    check_entries(bundle, root)?;
+    logs::check(bundle, root)?;
     // Whose certificate it is, is decided afterwards, by what the policies ask for.
     let everything = VerificationPolicy::any_identity();
     let result = root
@@ -70,6 +74,7 @@ pub(crate) fn verify<'a>(
     if let Some(late) = result.verified_timestamps().iter().find(|at| **at > now) {
         return Err(fault(Fault::Future, late));
     }
+    logs::check_windows(bundle, root, result.verified_timestamps())?;
     let (Some(subject), Some(issuer)) = (result.identity(), result.issuer()) else {
         return Err(fault(Fault::NoIdentity, &"no subject or no issuer"));
     };
@@ -93,71 +98,20 @@ pub(crate) fn verify<'a>(
 /// When a signature by a key was made, if the log or an authority of `root` says so. The key needs no such evidence, so evidence that does not hold
 /// only means that the time is not known.
 pub(crate) fn time_of_key<'a>(
-    bytes: &[u8],
+    bundle: &Bundle,
     artifact: impl Into<Artifact<'a>>,
     key: &PublicKey,
     root: &Root,
     now: Timestamp,
 ) -> Option<SignedAt> {
-    let bundle = read(bytes).ok()?;
-    check_entries(&bundle, root).ok()?;
+    logs::check(bundle, root).ok()?;
     let policy = PublicKeyVerificationPolicy::new(DerPublicKey::new(key.der().to_vec()));
-    let result = root.verifier.verify(artifact, &bundle, &policy).ok()?;
+    let result = root.verifier.verify(artifact, bundle, &policy).ok()?;
     if result.verified_timestamps().iter().any(|at| *at > now) {
         return None;
     }
+    logs::check_windows(bundle, root, result.verified_timestamps()).ok()?;
     signed_at(&result)
-}
-
-/// What sigstore-verify leaves open: an entry of Rekor v2 has no promise that covers its log's name, and an entry without proof and promise proves
-/// nothing and is passed over.
-fn check_entries(bundle: &Bundle, root: &Root) -> Result<(), Rejection> {
-    let entries = &bundle.verification_material.tlog_entries;
-    if entries.is_empty() {
-        return Err(fault(Fault::NoLog, &"it has no log entry"));
-    }
-    for entry in entries {
-        let log = entry.log_id.key_id.as_bytes();
-        if !root.has_log(log) {
-            return Err(fault(Fault::UnknownLog, &entry.log_id.key_id));
-        }
-        if entry.inclusion_proof.is_none() && entry.inclusion_promise.is_none() {
-            return Err(fault(
-                Fault::NoLog,
-                &"its entry has no proof and no promise",
-            ));
-        }
-        let signatures = checkpoint_signatures(entry);
-        if signatures > MOST_WITNESSES {
-            let why = format!(
-                "it has {signatures} signatures, where at most {MOST_WITNESSES} are looked at"
-            );
-            return Err(fault(Fault::Checkpoint, &why));
-        }
-        if !checkpoint_is_of(entry, log) {
-            return Err(fault(Fault::Checkpoint, &"it is of another log"));
-        }
-    }
-    Ok(())
-}
-
-/// How many signatures stand under the checkpoint. Each that claims to be by a log is tried, so whoever writes a bundle could ask for thousands.
-fn checkpoint_signatures(entry: &TransparencyLogEntry) -> usize {
-    let proof = entry.inclusion_proof.as_ref();
-    let checkpoint = proof.and_then(|proof| proof.checkpoint.checkpoint());
-    checkpoint.map_or(0, |checkpoint| checkpoint.signatures().len())
-}
-
-/// Whether the checkpoint, if there is one, carries a signature that names this log.
-fn checkpoint_is_of(entry: &TransparencyLogEntry, log: &[u8]) -> bool {
-    let Some(proof) = &entry.inclusion_proof else {
-        return true;
-    };
-    let Some(checkpoint) = proof.checkpoint.checkpoint() else {
-        return false;
-    };
-    let mut signatures = checkpoint.signatures().iter();
-    signatures.any(|signature| log.starts_with(signature.key_id.as_bytes()))
 }
 
 fn signed_at(result: &VerificationResult) -> Option<SignedAt> {

@@ -40,61 +40,9 @@ pub(crate) fn decode_url(text: &str) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()
 }
 
-/// A bundle, as far as it is read here. Unknown fields (log entries, timestamps) are passed over: with a key, they prove nothing that is asked
-/// (`certified` reads them).
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Bundle {
-    #[serde(default)]
-    pub(crate) media_type: String,
-    #[serde(default)]
-    pub(crate) verification_material: Material,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) dsse_envelope: Option<Envelope>,
-    #[serde(skip_serializing)]
-    pub(crate) message_signature: Option<MessageSignature>,
-}
-
-/// A signature over the content itself, without an envelope.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct MessageSignature {
-    #[serde(default)]
-    pub(crate) message_digest: Option<MessageDigest>,
-    pub(crate) signature: String,
-}
-
-/// What a message signature says it is over; cosign leaves both empty for Ed25519.
-#[derive(Debug, Deserialize)]
-pub(crate) struct MessageDigest {
-    #[serde(default)]
-    pub(crate) algorithm: String,
-    #[serde(default)]
-    pub(crate) digest: String,
-}
-
-/// Who is said to have signed.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Material {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) public_key: Option<KeyHint>,
-    #[serde(skip_serializing)]
-    pub(crate) certificate: Option<serde::de::IgnoredAny>,
-    #[serde(skip_serializing)]
-    pub(crate) x509_certificate_chain: Option<serde::de::IgnoredAny>,
-}
-
-/// The name of a key.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct KeyHint {
-    #[serde(default)]
-    pub(crate) hint: String,
-}
-
 /// A DSSE envelope.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Envelope {
     pub(crate) payload: String,
     pub(crate) payload_type: String,
@@ -104,6 +52,20 @@ pub(crate) struct Envelope {
 
 /// One signature of an envelope.
 #[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct EnvelopeSignature {
     pub(crate) sig: String,
+    /// What its maker calls the key; a name, and no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    keyid: Option<String>,
+}
+
+impl EnvelopeSignature {
+    /// One that calls its key nothing.
+    pub(crate) fn new(signature: &[u8]) -> Self {
+        Self {
+            sig: encode(signature),
+            keyid: None,
+        }
+    }
 }

@@ -74,7 +74,7 @@ impl Token {
             return Err(unreadable("it is not a JWT"));
         };
         let claims: Claims = dsse::decode_url(claims)
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .and_then(|bytes| bundle_core::json::read(&bytes).ok())
             .ok_or_else(|| unreadable("its claims cannot be read"))?;
         if claims.exp <= now {
             return Err(unreadable("it has expired"));
@@ -163,7 +163,7 @@ impl Ephemeral {
 
     fn certificates(&self, answer: &[u8]) -> Result<Certificates, Finding> {
         let wrong = |why: &str| unusable("the certificate authority", why);
-        let issued: Issued = serde_json::from_slice(answer)
+        let issued: Issued = bundle_core::json::read(answer)
             .map_err(|_| wrong("it is not the JSON of a certificate"))?;
         let Some(issued) = issued.signed_certificate_embedded_sct else {
             return Err(wrong(

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sigstore_verify::types::Bundle;
 
+use crate::bundle::Bundle as Form;
 use crate::dsse::Envelope;
-use crate::{certified, dsse, strict};
+use crate::{certified, der, dsse, json};
 
 /// The media type of the payload.
 pub(crate) const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
@@ -52,13 +53,14 @@ pub(crate) fn is_certified(raw: &RawSignature) -> bool {
 
 /// What cosign writes of the log's answer.
 #[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
 struct LogBundle {
     signed_entry_timestamp: String,
     payload: LogPayload,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct LogPayload {
     body: String,
     #[serde(rename = "integratedTime")]
@@ -70,6 +72,7 @@ struct LogPayload {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Timestamped {
     #[serde(rename = "SignedRFC3161Timestamp")]
     timestamp: String,
@@ -125,7 +128,13 @@ fn bundle_of(raw: &RawSignature, field: &str, content: &Value) -> Result<Bundle,
     if certificates.len() != 1 {
         return Err(unreadable("its certificate is not one certificate"));
     }
-    certificates.extend(self::certificates(raw, CHAIN)?);
+    // cosign writes the whole chain with its root, which only a trust root may name.
+    let chain = self::certificates(raw, CHAIN)?;
+    certificates.extend(chain.into_iter().filter(|der| !der::is_self_issued(der)));
+    let certificates: Vec<Value> = certificates
+        .iter()
+        .map(|der| json!({"rawBytes": dsse::encode(der)}))
+        .collect();
     let log: Vec<Value> = match text(raw, LOG) {
         None => Vec::new(),
         Some(text) => vec![entry(text)?],
@@ -133,7 +142,7 @@ fn bundle_of(raw: &RawSignature, field: &str, content: &Value) -> Result<Bundle,
     let timestamps: Vec<Value> = match text(raw, TIMESTAMP) {
         None => Vec::new(),
         Some(text) => {
-            let found: Timestamped = strict::read(text.as_bytes(), "its timestamp is damaged")?;
+            let found: Timestamped = json::read(text.as_bytes(), "its timestamp is damaged")?;
             vec![json!({"signedTimestamp": found.timestamp})]
         }
     };
@@ -146,15 +155,17 @@ fn bundle_of(raw: &RawSignature, field: &str, content: &Value) -> Result<Bundle,
         },
         field: content,
     });
-    certified::read(bundle.to_string().as_bytes())
+    let (form, version) = Form::read(bundle.to_string().as_bytes())?;
+    form.check_certified(version)?;
+    certified::read(&form)
 }
 
 fn entry(text: &str) -> Result<Value, Rejection> {
     const DAMAGED: &str = "its log entry is damaged";
     let damaged = || unreadable(DAMAGED);
-    let log: LogBundle = strict::read(text.as_bytes(), DAMAGED)?;
+    let log: LogBundle = json::read(text.as_bytes(), DAMAGED)?;
     let body = dsse::decode(&log.payload.body).ok_or_else(damaged)?;
-    let body: Body = strict::read(&body, DAMAGED)?;
+    let body: Body = json::read(&body, DAMAGED)?;
     let id = bytes_of(&log.payload.log_id).ok_or_else(damaged)?;
     Ok(json!({
         "logIndex": log.payload.log_index.to_string(),
@@ -174,17 +185,17 @@ pub(crate) fn bytes_of(text: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-fn certificates(raw: &RawSignature, annotation: &str) -> Result<Vec<Value>, Rejection> {
+fn certificates(raw: &RawSignature, annotation: &str) -> Result<Vec<Vec<u8>>, Rejection> {
     let Some(text) = text(raw, annotation) else {
         return Ok(Vec::new());
     };
     let blocks =
         pem::parse_many(text).map_err(|_| unreadable("its certificates are not PEM text"))?;
     blocks
-        .iter()
+        .into_iter()
         .map(|block| {
             if block.tag() == "CERTIFICATE" {
-                Ok(json!({"rawBytes": dsse::encode(block.contents())}))
+                Ok(block.into_contents())
             } else {
                 Err(unreadable("something else stands among its certificates"))
             }

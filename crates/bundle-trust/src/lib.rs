@@ -1,10 +1,21 @@
 //! Keys, signatures and proof of who signed what; nothing else can make a `Verified<T>`.
 //! Not here: fetching signatures from a registry (bundle-oci) and which policy applies (bundle-core).
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests read what they made themselves"
+    )
+)]
+
 pub mod attest;
+mod bundle;
 pub mod carried;
 mod certified;
+mod der;
 mod dsse;
+mod json;
 pub mod keyless;
 pub mod keys;
 mod legacy;
@@ -12,7 +23,6 @@ pub mod proof;
 pub mod root;
 pub mod sign;
 mod statement;
-mod strict;
 pub mod verify;
 
 pub use proof::Verified;

@@ -1,6 +1,8 @@
 //! Trust roots: whose certificates, logs and timestamps count. The public Sigstore instance is built in; others are read from text.
 //! Not here: reading files, ConfigMaps or TUF repositories, and what is verified under a root (certified).
 
+mod shape;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -10,9 +12,9 @@ use bundle_core::policy::RootId;
 use bundle_core::reference::Digest;
 use jiff::{SignedDuration, Timestamp};
 use sigstore_verify::Verifier;
-use sigstore_verify::crypto::parse_certificate_info;
+use sigstore_verify::crypto::{VerificationKey, parse_certificate_info};
 use sigstore_verify::trust_root::{
-    SIGSTORE_PRODUCTION_TRUSTED_ROOT, SIGSTORE_STAGING_TRUSTED_ROOT, TrustedRoot,
+    SIGSTORE_PRODUCTION_TRUSTED_ROOT, SIGSTORE_STAGING_TRUSTED_ROOT,
 };
 
 /// Longest text of a root, in bytes.
@@ -26,16 +28,51 @@ const KEPT: usize = 32;
 pub struct Root {
     id: RootId,
     pub(crate) verifier: Verifier,
-    logs: Vec<Vec<u8>>,
+    logs: Vec<Log>,
     authorities: Vec<Window>,
-    log_windows: Vec<Window>,
+}
+
+/// A transparency log of a root.
+pub(crate) struct Log {
+    /// The hash by which entries and checkpoints name it.
+    pub(crate) id: Vec<u8>,
+    /// What it signs with.
+    pub(crate) key: VerificationKey,
+    /// When it is trusted.
+    pub(crate) window: Window,
+    /// Its address.
+    address: String,
+}
+
+impl Log {
+    /// Whether it goes by this name in its checkpoints: its address without the scheme, or the host alone.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        let address = self.address.split_once("://");
+        let address = address.map_or(self.address.as_str(), |(_, address)| address);
+        let address = address.trim_end_matches('/');
+        let Some(rest) = address.strip_prefix(name) else {
+            return false;
+        };
+        let port = rest.split('/').next().unwrap_or_default();
+        let is_port = port
+            .strip_prefix(':')
+            .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|c| c.is_ascii_digit()));
+        !name.is_empty() && (rest.is_empty() || is_port && port.len() == rest.len())
+    }
 }
 
 /// From when until when something counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Window {
+pub(crate) struct Window {
     from: Timestamp,
     until: Timestamp,
+}
+
+impl Window {
+    /// Whether it counts at that time; both ends belong to it.
+    pub(crate) fn holds(&self, time: Timestamp) -> bool {
+        self.from <= time && time <= self.until
+    }
 }
 
 impl Root {
@@ -80,8 +117,8 @@ impl Root {
     }
 
     fn parse(id: RootId, text: &str) -> Result<Self, Finding> {
-        let root = TrustedRoot::from_json(text)
-            .map_err(|error| unreadable(&format!("it is not the JSON of one: {error}")))?;
+        let root = shape::read(text)
+            .map_err(|why| unreadable(&format!("it is not the JSON of one: {why}")))?;
         let known = root
             .media_type
             .starts_with("application/vnd.dev.sigstore.trustedroot");
@@ -122,20 +159,21 @@ impl Root {
             }
             authorities.push(window);
         }
+        let mut logs = Vec::new();
+        for log in &root.tlogs {
+            logs.push(Log {
+                id: log.log_id.key_id.as_bytes().to_vec(),
+                key: VerificationKey::from_spki(&log.public_key.raw_bytes)
+                    .map_err(|error| unreadable(&error.to_string()))?,
+                window: range(log.public_key.valid_for),
+                address: log.base_url.clone(),
+            });
+        }
         Ok(Self {
             id,
             verifier,
-            logs: root
-                .tlogs
-                .iter()
-                .map(|log| log.log_id.key_id.as_bytes().to_vec())
-                .collect(),
+            logs,
             authorities,
-            log_windows: root
-                .tlogs
-                .iter()
-                .map(|log| range(log.public_key.valid_for))
-                .collect(),
         })
     }
 
@@ -146,14 +184,14 @@ impl Root {
 
     /// Until when something could be signed under it; `None` without end.
     pub fn valid_until(&self) -> Option<Timestamp> {
-        let last = |windows: &[Window]| windows.iter().map(|window| window.until).max();
-        let until = last(&self.authorities)?.min(last(&self.log_windows)?);
+        let until = self.authorities.iter().map(|window| window.until).max()?;
+        let until = until.min(self.log_windows().map(|window| window.until).max()?);
         (until < Timestamp::MAX).then_some(until)
     }
 
     /// The next time after `now` at which something of it begins to count or ends.
     pub fn changes_after(&self, now: Timestamp) -> Option<Timestamp> {
-        let windows = self.authorities.iter().chain(&self.log_windows);
+        let windows = self.authorities.iter().chain(self.log_windows());
         // The end itself still counts.
         let ends = |window: &Window| window.until.saturating_add(SignedDuration::from_nanos(1));
         windows
@@ -165,11 +203,8 @@ impl Root {
 
     /// An error if nothing could be signed under it now: it has expired, or is not valid yet.
     pub fn check(&self, now: Timestamp) -> Result<(), Finding> {
-        let valid = |windows: &[Window]| {
-            let mut windows = windows.iter();
-            windows.any(|window| window.from <= now && now <= window.until)
-        };
-        if valid(&self.authorities) && valid(&self.log_windows) {
+        let authority = self.authorities.iter().any(|window| window.holds(now));
+        if authority && self.log_windows().any(|window| window.holds(now)) {
             return Ok(());
         }
         let when = match self.valid_until() {
@@ -183,9 +218,13 @@ impl Root {
         .hint("get a fresh trusted_root.json from whoever runs the Sigstore instance"))
     }
 
-    /// Whether that is one of its logs.
-    pub(crate) fn has_log(&self, id: &[u8]) -> bool {
-        self.logs.iter().any(|log| log == id)
+    fn log_windows(&self) -> impl Iterator<Item = &Window> {
+        self.logs.iter().map(|log| &log.window)
+    }
+
+    /// Its log of this name.
+    pub(crate) fn log(&self, id: &[u8]) -> Option<&Log> {
+        self.logs.iter().find(|log| log.id == id)
     }
 }
 
@@ -253,6 +292,68 @@ mod tests {
         for text in ["", "{}", "[]", &"x".repeat(LONGEST + 1)] {
             assert!(Root::from_text(text).is_err());
         }
+    }
+
+    type Change = (&'static str, fn(&mut Value));
+
+    #[test]
+    fn rejects_roots_that_readers_disagree_about() {
+        let whole: Value = serde_json::from_str(OURS).unwrap();
+        let names = [
+            "mediaType",
+            "tlogs",
+            "certificateAuthorities",
+            "ctlogs",
+            "timestampAuthorities",
+        ];
+        let list: Vec<Value> = names.map(|name| whole[name].clone()).to_vec();
+        let mut held = Vec::new();
+        if Root::from_text(&json!(list).to_string()).is_ok() {
+            held.push("a list");
+        }
+        let changes: [Change; 7] = [
+            ("a log as a list", |root| {
+                let log = root["tlogs"][0].clone();
+                let names = ["baseUrl", "hashAlgorithm", "publicKey", "logId"];
+                root["tlogs"] = json!([names.map(|name| log[name].clone())]);
+            }),
+            ("a window as a list", |root| {
+                root["tlogs"][0]["publicKey"]["validFor"] = json!(["2020-01-01T00:00:00Z", null]);
+            }),
+            ("an end in capitals", |root| {
+                root["tlogs"][0]["publicKey"]["validFor"]["End"] = json!("2021-01-01T00:00:00Z");
+            }),
+            ("logs in capitals", |root| root["TLogs"] = json!([])),
+            ("a key with a restriction that nobody knows", |root| {
+                root["tlogs"][0]["publicKey"]["onlyFor"] = json!("x");
+            }),
+            (
+                "an authority with a restriction that nobody knows",
+                |root| {
+                    root["certificateAuthorities"][0]["revoked"] = json!(true);
+                },
+            ),
+            ("the names of protobuf", |root| {
+                root["tlogs"][0]["public_key"] = json!({});
+            }),
+        ];
+        for (name, change) in changes {
+            if changed(change).is_ok() {
+                held.push(name);
+            }
+        }
+        let twice = OURS.replacen('{', r#"{"x":{"a":1,"a":2},"#, 1);
+        if Root::from_text(&twice).is_ok() {
+            held.push("a key twice in what nobody reads");
+        }
+        assert_eq!(held, Vec::<&str>::new());
+        // What later versions of the format add is read over at the top, and known where it says whom it is about.
+        changed(|root| root["more"] = json!([])).unwrap();
+        changed(|root| {
+            root["tlogs"][0]["operator"] = json!("sigstore.dev");
+            root["tlogs"][0]["checkpointKeyId"] = root["tlogs"][0]["logId"].clone();
+        })
+        .unwrap();
     }
 
     #[test]

@@ -13,6 +13,7 @@ use bundle_core::{
 use serde_json::{Value, json};
 
 use crate::{
+    bundle::{Bundle, Material},
     dsse,
     keys::{PrivateKey, PublicKey},
     legacy, statement,
@@ -178,20 +179,13 @@ pub fn blob(signer: &dyn Signer, content: &Content<'_>) -> Result<Vec<u8>, Findi
 /// A Sigstore bundle v0.3 around a statement.
 pub fn bundle(signer: &dyn Signer, payload: &[u8]) -> Result<Vec<u8>, Finding> {
     let signature = held(signer, &dsse::pre_authentication(payload))?;
-    serde_json::to_vec(&dsse::Bundle {
+    serde_json::to_vec(&Bundle {
         media_type: dsse::BUNDLE.to_owned(),
-        verification_material: dsse::Material {
-            public_key: Some(dsse::KeyHint {
-                hint: signer.public().id().to_string(),
-            }),
-            ..dsse::Material::default()
-        },
+        verification_material: Material::by_key(signer.public().id().as_str()),
         dsse_envelope: Some(dsse::Envelope {
             payload: dsse::encode(payload),
             payload_type: dsse::PAYLOAD.to_owned(),
-            signatures: vec![dsse::EnvelopeSignature {
-                sig: dsse::encode(&signature),
-            }],
+            signatures: vec![dsse::EnvelopeSignature::new(&signature)],
         }),
         message_signature: None,
     })

@@ -8,7 +8,7 @@ use bundle_core::reference::Digest;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{dsse, strict};
+use crate::{dsse, json};
 
 /// What `critical.type` says in a signature by cosign 2.
 pub(crate) const SIMPLE: &str = "cosign container image signature";
@@ -37,7 +37,7 @@ pub(crate) const LONGEST_TYPE: usize = 512;
 
 /// Reads a statement, which must be about our digest alone.
 pub(crate) fn read(payload: &[u8], digest: &Digest) -> Result<(Meaning, Annotations), Rejection> {
-    let statement: Statement = strict::read(payload, "no in-toto statement inside")?;
+    let statement: Statement = json::read(payload, "no in-toto statement inside")?;
     let signed = statement.predicate_type == dsse::SIGNED;
     if statement.kind != dsse::STATEMENT && (signed || statement.kind != dsse::STATEMENT_OLD) {
         return Err(Rejection::StatementType(statement.kind));
@@ -68,13 +68,13 @@ pub(crate) fn predicate(payload: &[u8]) -> Option<Value> {
     struct Said {
         predicate: Value,
     }
-    let said: Said = serde_json::from_slice(payload).ok()?;
+    let said: Said = json::read(payload, "no in-toto statement inside").ok()?;
     Some(said.predicate)
 }
 
 /// The sha256 that a statement's first subject names. Nothing is decided by it: it is handed to the verifier, and [`read`] judges afterwards.
 pub(crate) fn claimed_digest(payload: &[u8]) -> Option<[u8; 32]> {
-    let statement: Statement = serde_json::from_slice(payload).ok()?;
+    let statement: Statement = json::read(payload, "no in-toto statement inside").ok()?;
     let hex = statement.subject.first()?.digest.get("sha256")?;
     let mut bytes = [0; 32];
     let digits = hex.as_bytes();
@@ -88,7 +88,9 @@ pub(crate) fn claimed_digest(payload: &[u8]) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
+/// The format says that whoever does not know a field of `critical` refuses the signature, and that there is nothing beside its two parts.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Simple {
     critical: Critical,
     #[serde(default)]
@@ -96,13 +98,25 @@ struct Simple {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Critical {
+    #[serde(default, rename = "identity")]
+    _identity: Option<SimpleIdentity>,
     image: Image,
     #[serde(rename = "type")]
     kind: String,
 }
 
+/// What its signer called it.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SimpleIdentity {
+    #[serde(default, rename = "docker-reference")]
+    _reference: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Image {
     #[serde(rename = "docker-manifest-digest")]
     digest: String,
@@ -111,7 +125,7 @@ struct Image {
 /// Reads cosign 2's payload, which must be about our digest. The name in it (`critical.identity`) is what the signer called it, and no part of what
 /// is decided: content is signed, wherever it is copied to.
 pub(crate) fn read_simple(payload: &[u8], digest: &Digest) -> Result<Annotations, Rejection> {
-    let simple: Simple = strict::read(payload, "no simple signing payload inside")?;
+    let simple: Simple = json::read(payload, "no simple signing payload inside")?;
     if simple.critical.kind != SIMPLE {
         return Err(Rejection::PayloadKind(simple.critical.kind));
     }

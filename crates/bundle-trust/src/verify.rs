@@ -19,12 +19,14 @@ use jiff::Timestamp;
 use sigstore_verify::types::{Artifact, Bundle as FullBundle, Sha256Hash, SignatureContent};
 
 use crate::{
+    bundle::Bundle,
     certified::{self, Held},
-    dsse::{self, Bundle, Envelope},
+    dsse::{self, Envelope},
+    json,
     keys::PublicKey,
     legacy,
     root::Root,
-    statement, strict,
+    statement,
 };
 
 /// Most bytes of one signature that are read.
@@ -164,10 +166,7 @@ impl Against {
             return Ok(Opened { accepted, payload });
         }
         let unreadable = |why: &str| Rejection::Unreadable(why.to_owned());
-        let bundle: Bundle = strict::read(&raw.bytes, "not the JSON of a bundle")?;
-        if bundle.media_type != dsse::BUNDLE && bundle.media_type != dsse::BUNDLE_OLD_SPELLING {
-            return Err(Rejection::OtherForm(bundle.media_type));
-        }
+        let (bundle, version) = Bundle::read(&raw.bytes)?;
         if bundle.dsse_envelope.is_some() && bundle.message_signature.is_some() {
             return Err(unreadable(
                 "it has both a DSSE envelope and a message signature",
@@ -178,54 +177,56 @@ impl Against {
         match (&material.public_key, certified) {
             (Some(key), false) => {
                 let hint = KeyId::new(&key.hint);
-                self.by_key(&raw.bytes, &bundle, hint, content)
+                self.by_key(&bundle, &hint, content)
             }
             (None, true) if self.roots.is_empty() => Err(Rejection::Keyless),
-            (None, true) => self.by_certificate(&raw.bytes, digest),
+            (None, true) => {
+                bundle.check_certified(version)?;
+                self.by_certificate(&bundle, digest)
+            }
             (Some(_), true) => Err(unreadable("it names both a key and a certificate")),
             (None, false) => Err(unreadable("it names neither a key nor a certificate")),
         }
     }
 
+    /// By the one key that fits. Its name in the bundle is a hint: it says which key to try first, and none that fits is refused for it.
     fn by_key(
         &self,
-        bytes: &[u8],
         bundle: &Bundle,
-        hint: KeyId,
+        hint: &KeyId,
         content: &Content<'_>,
     ) -> Result<Opened, Rejection> {
         let digest = content.digest;
-        let key = |hint: &KeyId| self.keys.iter().find(|key| key.id() == hint);
-        let (meaning, annotations, payload) =
+        let (key, meaning, annotations, payload) =
             match (&bundle.dsse_envelope, &bundle.message_signature) {
                 (Some(envelope), None) => {
                     let (payload, signature) = open(envelope)?;
-                    let Some(key) = key(&hint) else {
-                        return Err(Rejection::OtherKey(hint));
-                    };
-                    if !key.verifies(&dsse::pre_authentication(&payload), &signature) {
-                        return Err(Rejection::Forged(hint));
-                    }
+                    let message = dsse::pre_authentication(&payload);
+                    let key = self.fitting(hint, |key| {
+                        if key.verifies(&message, &signature) {
+                            Ok(())
+                        } else {
+                            Err(Rejection::Forged(key.id().clone()))
+                        }
+                    })?;
                     let (meaning, annotations) = statement::read(&payload, digest)?;
-                    (meaning, annotations, payload)
+                    (key, meaning, annotations, payload)
                 }
                 (None, Some(message)) => {
-                    let Some(key) = key(&hint) else {
-                        return Err(Rejection::OtherKey(hint));
-                    };
-                    blob::check(message, key, content)?;
-                    (Meaning::Signed, statement::Annotations::new(), Vec::new())
+                    let key = self.fitting(hint, |key| blob::check(message, key, content))?;
+                    let annotations = statement::Annotations::new();
+                    (key, Meaning::Signed, annotations, Vec::new())
                 }
                 // Both at once were refused before.
                 (Some(_), Some(_)) | (None, None) => {
                     return Err(Rejection::Unreadable("it has no DSSE envelope".to_owned()));
                 }
             };
-        let signed_at = key(&hint).and_then(|key| self.time_of_key(bytes, key, digest));
+        let signed_at = self.time_of_key(bundle, key, digest);
         let mut checked = vec!["key", "digest"];
         checked.extend(signed_at.is_some().then_some("log or timestamp"));
         let accepted = Accepted {
-            signer: Signer::Key(hint),
+            signer: Signer::Key(key.id().clone()),
             meaning,
             annotations,
             signed_at,
@@ -235,13 +236,39 @@ impl Against {
         Ok(Opened { accepted, payload })
     }
 
-    fn time_of_key(&self, bytes: &[u8], key: &PublicKey, digest: &Digest) -> Option<SignedAt> {
-        let mut roots = self.roots.iter();
-        roots.find_map(|root| certified::time_of_key(bytes, ours(digest)?, key, root, self.now))
+    /// The first key under which `check` holds, beginning with the one that `hint` names; where none does, what the hint is worth saying of.
+    fn fitting(
+        &self,
+        hint: &KeyId,
+        check: impl Fn(&PublicKey) -> Result<(), Rejection>,
+    ) -> Result<&PublicKey, Rejection> {
+        let is_named = |key: &&PublicKey| key.id() == hint;
+        let named = self.keys.iter().find(is_named);
+        let mut told = match named.map(|key| (key, check(key))) {
+            Some((key, Ok(()))) => return Ok(key),
+            Some((_, Err(rejection))) => rejection,
+            None if hint.as_str().is_empty() => Rejection::NoSuchKey,
+            None => Rejection::OtherKey(hint.clone()),
+        };
+        for key in self.keys.iter().filter(|key| !is_named(key)) {
+            match check(key) {
+                Ok(()) => return Ok(key),
+                // The signature is by this key, or says itself that it is over something else.
+                Err(rejection @ Rejection::OtherDigest(_)) => told = rejection,
+                Err(_) => {}
+            }
+        }
+        Err(told)
     }
 
-    fn by_certificate(&self, bytes: &[u8], digest: &Digest) -> Result<Opened, Rejection> {
-        let bundle = certified::read(bytes)?;
+    fn time_of_key(&self, bundle: &Bundle, key: &PublicKey, digest: &Digest) -> Option<SignedAt> {
+        let bundle = certified::read(bundle).ok()?;
+        let mut roots = self.roots.iter();
+        roots.find_map(|root| certified::time_of_key(&bundle, ours(digest)?, key, root, self.now))
+    }
+
+    fn by_certificate(&self, bundle: &Bundle, digest: &Digest) -> Result<Opened, Rejection> {
+        let bundle = certified::read(bundle)?;
         let claimed = match &bundle.content {
             SignatureContent::DsseEnvelope(envelope) => {
                 if envelope.payload_type != dsse::PAYLOAD {
@@ -306,7 +333,7 @@ impl Against {
     /// What cosign 2 attests. It keeps no signatures there, so that none is taken for one.
     fn legacy_attestation(&self, raw: &RawSignature, digest: &Digest) -> Result<Opened, Rejection> {
         legacy::check_annotations(raw)?;
-        let envelope: Envelope = strict::read(&raw.bytes, "not the JSON of an envelope")?;
+        let envelope: Envelope = json::read(&raw.bytes, "not the JSON of an envelope")?;
         let (payload, signature) = open(&envelope)?;
         let message = dsse::pre_authentication(&payload);
         let by = |key: &&PublicKey| key.verifies(&message, &signature);
@@ -435,6 +462,12 @@ mod forged_tests;
 #[cfg(test)]
 mod keyless_tests;
 #[cfg(test)]
+mod log_tests;
+#[cfg(test)]
+mod reading_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tiled_tests;
+#[cfg(test)]
+mod version_tests;

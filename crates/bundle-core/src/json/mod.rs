@@ -12,17 +12,18 @@ mod typed;
 use std::fmt;
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-/// Most values (texts, numbers, lists, objects) in one document. A list of components of 700 KiB, the longest that is signed, has about 50,000.
-pub const MOST_VALUES: usize = 131_072;
-/// Deepest nesting of lists and objects.
-pub const DEEPEST: usize = 64;
+/// Most values (texts, numbers, lists, objects) in one document, which then take about 10 MB. A list of components of 700 KiB, the longest that is signed,
+/// has about 50,000.
+pub const MOST_VALUES: usize = 262_144;
+/// Deepest nesting of lists and objects, which is the limit of the parser.
+pub const DEEPEST: usize = 127;
 
 /// Why a text is not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JsonError {
-    /// It is not JSON, or more than JSON: where and why.
+    /// It is not JSON, more than JSON, or nested deeper than [`DEEPEST`]: where and why.
     Malformed(String),
     /// A key stands twice in one object.
     Repeated,
@@ -30,8 +31,6 @@ pub enum JsonError {
     NotAnObject,
     /// More values than are read.
     TooManyValues,
-    /// Nested deeper than is read.
-    TooDeep,
     /// An object of another shape than is expected: which field, and why.
     Shape(String),
 }
@@ -43,7 +42,6 @@ impl fmt::Display for JsonError {
             Self::Repeated => f.write_str("a key stands twice in its JSON"),
             Self::NotAnObject => f.write_str("its JSON is not an object"),
             Self::TooManyValues => write!(f, "its JSON has more than {MOST_VALUES} values"),
-            Self::TooDeep => write!(f, "its JSON is nested deeper than {DEEPEST} levels"),
             Self::Shape(why) => f.write_str(why),
         }
     }
@@ -53,13 +51,13 @@ impl std::error::Error for JsonError {}
 
 /// Reads a typed object. Types that are read here have no `flatten` and no `untagged`: serde reads what is inside of those by its own rules.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
-    typed(object(bytes)?)
+    typed(Value::Object(object(bytes)?))
 }
 
 /// Reads an object of any shape.
-pub fn object(bytes: &[u8]) -> Result<Value, JsonError> {
+pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, JsonError> {
     match tree::read(bytes)? {
-        object @ Value::Object(_) => Ok(object),
+        Value::Object(object) => Ok(object),
         _ => Err(JsonError::NotAnObject),
     }
 }

@@ -56,7 +56,8 @@ fn reads_objects_of_the_expected_shape() {
     assert_eq!(read.names.len(), 2);
     assert_eq!(read.anything, value["anything"]);
     assert_eq!(read.kind, Some(Kind::Any));
-    assert_eq!(object(value.to_string().as_bytes()).unwrap(), value);
+    let object = object(value.to_string().as_bytes()).unwrap();
+    assert_eq!(Value::Object(object), value);
     let null = outer(&json!({"mediaType": "x", "inner": null})).unwrap();
     assert_eq!(null.inner, None);
 }
@@ -120,8 +121,9 @@ fn bounds_depth_and_values_before_they_are_held() {
         object(format!("{{\"a\":{open}{close}}}").as_bytes())
     };
     nested(DEEPEST - 1).unwrap();
-    assert_eq!(nested(DEEPEST), Err(JsonError::TooDeep));
-    assert_eq!(nested(100_000), Err(JsonError::TooDeep));
+    for deeper in [DEEPEST, 100_000] {
+        assert!(matches!(nested(deeper), Err(JsonError::Malformed(_))));
+    }
     let many = |count: usize| object(format!("{{\"a\":[{}0]}}", "0,".repeat(count)).as_bytes());
     many(MOST_VALUES - 3).unwrap();
     assert_eq!(many(MOST_VALUES - 2), Err(JsonError::TooManyValues));

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::{DEEPEST, JsonError, MOST_VALUES};
+use super::{JsonError, MOST_VALUES};
 
 /// What may still be read, and why reading ended.
 struct Limits {
@@ -22,11 +22,10 @@ impl Limits {
     }
 }
 
-/// One value, so many levels below the top.
+/// One value.
 #[derive(Clone, Copy)]
 struct Seed<'a> {
     limits: &'a Limits,
-    depth: usize,
 }
 
 pub(super) fn read(bytes: &[u8]) -> Result<Value, JsonError> {
@@ -35,10 +34,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Value, JsonError> {
         refusal: Cell::new(None),
     };
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let seed = Seed {
-        limits: &limits,
-        depth: 0,
-    };
+    let seed = Seed { limits: &limits };
     let read = seed
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value));
@@ -57,18 +53,6 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
         };
         self.limits.values.set(left);
         deserializer.deserialize_any(self)
-    }
-}
-
-impl Seed<'_> {
-    fn below<E: Error>(self) -> Result<Self, E> {
-        if self.depth == DEEPEST {
-            return Err(self.limits.refuse(JsonError::TooDeep));
-        }
-        Ok(Self {
-            depth: self.depth + 1,
-            ..self
-        })
     }
 }
 
@@ -108,19 +92,17 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
-        let below = self.below()?;
         let mut values = Vec::new();
-        while let Some(value) = list.next_element_seed(below)? {
+        while let Some(value) = list.next_element_seed(self)? {
             values.push(value);
         }
         Ok(Value::Array(values))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let below = self.below()?;
         let mut object = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
-            let value = entries.next_value_seed(below)?;
+            let value = entries.next_value_seed(self)?;
             if object.insert(key, value).is_some() {
                 return Err(self.limits.refuse(JsonError::Repeated));
             }

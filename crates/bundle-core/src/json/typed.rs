@@ -1,9 +1,7 @@
 //! Values as typed objects: structs from objects alone.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{
-    Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor,
-};
+use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::{Error, Value};
 

@@ -213,7 +213,7 @@ impl Signed {
 
     fn tiled(&self, answer: &[u8]) -> Result<Entry, Finding> {
         let wrong = |why: &str| unusable("the transparency log", why);
-        let entry: Tiled = serde_json::from_slice(answer)
+        let entry: Tiled = bundle_core::json::read(answer)
             .map_err(|_| wrong("it is not the JSON of an entry with proof and checkpoint"))?;
         let proof = &entry.inclusion_proof;
         if proof.hashes.len() > MOST_HASHES
@@ -230,7 +230,7 @@ impl Signed {
             return Err(wrong("the entry is of another kind than what was entered"));
         }
         let body: Value = dsse::decode(&entry.canonicalized_body)
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .and_then(|bytes| bundle_core::json::read(&bytes).ok())
             .ok_or_else(|| wrong("the entry cannot be read"))?;
         let record = &body["spec"]["hashedRekordV002"];
         let expected = json!({ "algorithm": "SHA2_256", "digest": dsse::encode(&self.digest()) });
@@ -245,7 +245,7 @@ impl Entry {
     /// Reads the answer of Rekor v1, which holds one entry under its name.
     fn promised(answer: &[u8]) -> Result<Self, Finding> {
         let wrong = |why: &str| unusable("the transparency log", why);
-        let entries: BTreeMap<String, Promised> = serde_json::from_slice(answer)
+        let entries: BTreeMap<String, Promised> = bundle_core::json::read(answer)
             .map_err(|_| wrong("it is not the JSON of an entry with promise and proof"))?;
         let mut entries = entries.into_values();
         match (entries.next(), entries.next()) {
@@ -286,7 +286,7 @@ impl Promised {
     fn in_bundle(&self) -> Result<Value, Finding> {
         let wrong = |why: &str| unusable("the transparency log", why);
         let kind: Body = dsse::decode(&self.body)
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .and_then(|bytes| bundle_core::json::read(&bytes).ok())
             .ok_or_else(|| wrong("the entry cannot be read"))?;
         let base64 = |text: &str| {
             legacy::bytes_of(text)

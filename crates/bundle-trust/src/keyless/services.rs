@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::LogVersion;
 
 /// What a signing config calls itself, before the format's own version.
-const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.signingconfig.v0.2";
+pub(super) const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.signingconfig.v0.2";
 /// Most services of a kind that are asked for one signature; a bundle with more evidence would be read by nobody.
 const MOST: usize = 4;
 
@@ -72,7 +72,7 @@ enum Selector {
 impl SigningConfig {
     /// Reads one.
     pub fn parse(text: &[u8]) -> Result<Self, Finding> {
-        let config: Self = serde_json::from_slice(text)
+        let config: Self = bundle_core::json::read(text)
             .map_err(|error| unusable(&format!("it is not the JSON of one: {error}")))?;
         if config.media_type.starts_with(MEDIA_TYPE) {
             Ok(config)

@@ -45,6 +45,45 @@ fn tokens_are_for_us_and_in_time() {
 }
 
 #[test]
+fn rejects_answers_that_are_lists() {
+    let mut held = Vec::new();
+    let claims = json!([
+        "https://accounts.example.com",
+        "1234",
+        "sigstore",
+        2000,
+        null,
+        null
+    ]);
+    let repeated = r#"{"iss":"a","sub":"b","aud":"sigstore","exp":2000,"x":{"y":1,"y":2}}"#;
+    for text in [claims.to_string(), repeated.to_owned()] {
+        let text = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(&text));
+        if Token::parse(&text, "sigstore", 0).is_ok() {
+            held.push("claims");
+        }
+    }
+    let mut listed = answer();
+    listed["logId"] = json!(["AAAA"]);
+    let listed = listed.to_string();
+    if signed().entered(LogVersion::Two, listed.as_bytes()).is_ok() {
+        held.push("an entry of tiles");
+    }
+    let config = json!([super::services::MEDIA_TYPE, [], [], [], {}, [], {}]);
+    if super::SigningConfig::parse(config.to_string().as_bytes()).is_ok() {
+        held.push("a signing config");
+    }
+    let proof = json!(["log", [], 0, "AAAA", 1]);
+    let one = json!({"id": ["e30=", 1, "AAAA", 1, ["AAAA", proof]]});
+    if signed()
+        .entered(LogVersion::One, one.to_string().as_bytes())
+        .is_ok()
+    {
+        held.push("an entry");
+    }
+    assert_eq!(held, Vec::<&str>::new());
+}
+
+#[test]
 fn answers_of_services_are_not_trusted() {
     let other = include_str!("../../testdata/keyless/person.bundle.json");
     let other: Value = serde_json::from_str(other).unwrap();

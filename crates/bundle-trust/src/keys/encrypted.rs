@@ -55,7 +55,7 @@ pub(super) enum Unopened {
 /// The decrypted bytes.
 pub(super) fn open(json: &[u8], password: &Password) -> Result<Zeroizing<Vec<u8>>, Unopened> {
     use Unopened::Unreadable;
-    let file: File = serde_json::from_slice(json)
+    let file: File = bundle_core::json::read(json)
         .map_err(|_| Unreadable("the encrypted part is not the JSON that cosign writes"))?;
     if file.kdf.name != "scrypt" || file.cipher.name != "nacl/secretbox" {
         return Err(Unreadable(

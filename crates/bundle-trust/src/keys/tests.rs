@@ -49,6 +49,31 @@ fn opens_a_key_of_real_cosign() {
 }
 
 #[test]
+fn rejects_key_files_whose_fields_are_given_by_position() {
+    let pem = pem::parse(include_str!("../../testdata/cosign.key")).unwrap();
+    let file: serde_json::Value = serde_json::from_slice(pem.contents()).unwrap();
+    let (kdf, cipher) = (&file["kdf"], &file["cipher"]);
+    let params = &kdf["params"];
+    for listed in [
+        serde_json::json!([kdf, cipher, file["ciphertext"]]),
+        serde_json::json!({
+            "kdf": [kdf["name"], params, kdf["salt"]],
+            "cipher": cipher,
+            "ciphertext": file["ciphertext"],
+        }),
+        serde_json::json!({
+            "kdf": kdf,
+            "cipher": [cipher["name"], cipher["nonce"]],
+            "ciphertext": file["ciphertext"],
+        }),
+    ] {
+        let text = pem_text(pem.tag(), listed.to_string().as_bytes());
+        let refused = load_private(&text, &password("fixture")).unwrap_err();
+        assert!(refused.to_string().contains("not the JSON"), "{refused}");
+    }
+}
+
+#[test]
 fn keys_are_the_same_whatever_their_line_ends() {
     let pem = include_str!("../../testdata/cosign.pub");
     let crlf = format!("\n# release\n{}\n\n", pem.replace('\n', "\r\n"));

@@ -1,10 +1,13 @@
 //! Files whose plain signature, or whose attestation, would pass for one of an image: whoever hands in such a file has more signed than a file.
 //! Not here: signing them (maker), and what is verified (verify), which cannot tell one from the other.
 
+mod list;
+
 use std::collections::BTreeSet;
 use std::fmt;
 
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::json::folded;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 
@@ -36,6 +39,8 @@ pub fn mistaken(content: &[u8]) -> Result<(), Finding> {
         "the manifest of an image"
     } else if top.is_payload() {
         "what cosign 2 signs for an image"
+    } else if top.is_list {
+        "a list that some readers take for either, field by field"
     } else {
         return Ok(());
     };
@@ -52,7 +57,8 @@ pub fn mistaken(content: &[u8]) -> Result<(), Finding> {
 
 /// The same for an attestation, which names the digest of the content: it is about an image if the content is its manifest.
 pub fn mistaken_attested(content: &[u8]) -> Result<(), Finding> {
-    if !Top::of(content).is_manifest() {
+    let top = Top::of(content);
+    if !top.is_manifest() && !top.is_list {
         return Ok(());
     }
     Err(Finding::error(
@@ -71,15 +77,26 @@ struct Top {
     names: BTreeSet<&'static str>,
     /// Whether it calls itself an image, or something that cannot be read.
     is_image: bool,
+    /// Whether it is a list, and its elements could be fields.
+    is_list: bool,
 }
 
 impl Top {
     fn of(content: &[u8]) -> Self {
         let content = content.trim_ascii_start();
         let content = content.strip_prefix(MARK).unwrap_or(content);
-        let mut top = Self::default();
+        let content = content.trim_ascii_start();
+        let mut top = Self {
+            is_list: content.starts_with(b"[") && list::is_read_by_position(content),
+            ..Self::default()
+        };
         // Where it ends in an error, what stood before it counts: others may read on.
-        let _ = serde_json::Deserializer::from_slice(content).deserialize_map(&mut top);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "whatever any reader takes it for is wanted, and nothing is trusted"
+        )]
+        let mut reader = serde_json::Deserializer::from_slice(content);
+        let _ = reader.deserialize_map(&mut top);
         top
     }
 
@@ -146,8 +163,7 @@ impl Visitor<'_> for Fold {
     }
 
     fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Name, E> {
-        let text = String::from_utf8_lossy(bytes);
-        Ok(Name(text.replace('\u{17f}', "s").to_lowercase()))
+        Ok(Name(folded(&String::from_utf8_lossy(bytes))))
     }
 }
 
@@ -235,6 +251,43 @@ mod tests {
     }
 
     #[test]
+    fn what_readers_of_lists_take_for_a_payload_or_a_manifest_is_one() {
+        let digest = Digest::of(b"content");
+        let kind = crate::statement::SIMPLE;
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for text in [
+            format!(r#"[[["{digest}"],"{kind}"],null]"#),
+            format!(r#"[[["registry.example.com/web"],["{digest}"],"{kind}"]]"#),
+            format!(
+                r#"[{{"image":{{"docker-manifest-digest":"{digest}"}},"type":"{kind}"}},null]"#
+            ),
+            format!(r#"[null,{{"Image":["{digest}"],"Type":"{kind}"}}]"#),
+            format!("\u{feff} [ [[\"{digest}\"],\"{kind}\"], null]"),
+            r#"[2,null,{"mediaType":"x"},[]]"#.to_owned(),
+            r#"[2,"application/vnd.oci.image.manifest.v1+json",null,{"digest":"x"},[]]"#.to_owned(),
+            r#"[2,null,[{"digest":"x"}]]"#.to_owned(),
+            r#"[2,null,{"mediaType":"x"}"#.to_owned(),
+            format!(r#"["a",{deep}]"#),
+        ] {
+            assert!(mistaken(text.as_bytes()).is_err(), "{text}");
+        }
+        for text in [
+            r#"[{"Config":"x.json","RepoTags":[],"Layers":[]}]"#,
+            r#"["a","b"]"#,
+            "[1,2,3]",
+            "[]",
+            r#"[{"image":"registry.example.com/web:1"},{"image":"registry.example.com/db:1"}]"#,
+            r#"[{"name":"web","version":"1.0.0"}]"#,
+            "[package]\nname = \"web\"\n",
+            "[[test]]\nname = \"web\"\n",
+            "[[ -f x ]] || exit 1",
+            "[text](https://example.com)",
+        ] {
+            assert!(mistaken(text.as_bytes()).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
     fn ordinary_files_are_signed() {
         for content in [
             b"a file".as_slice(),
@@ -252,7 +305,6 @@ mod tests {
             br#"{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json"}"#,
             br#"{"architecture":"amd64","config":{},"rootfs":{"diff_ids":[]}}"#,
             br#"{"schemaVersion":2}"#,
-            &vec![b'['; 10_000],
         ] {
             let text = String::from_utf8_lossy(content);
             assert!(mistaken(content).is_ok(), "{text}");

@@ -7,7 +7,8 @@ use bundle_core::reference::Digest;
 use sha2::{Digest as _, Sha256, Sha512};
 
 use super::{Against, Opened, described};
-use crate::dsse::{self, MessageSignature};
+use crate::bundle::MessageSignature;
+use crate::dsse;
 use crate::keys::PublicKey;
 use crate::legacy;
 

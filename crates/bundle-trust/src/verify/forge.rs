@@ -27,6 +27,8 @@ pub(super) struct Sigstore {
     authority: KeyPair,
     params: CertificateParams,
     certificate: Vec<u8>,
+    /// The certificate of the authority, where it is not the root's.
+    intermediate: Vec<u8>,
     promises: KeyPair,
     log: KeyPair,
 }
@@ -141,9 +143,40 @@ impl Sigstore {
             authority,
             params,
             certificate,
+            intermediate: Vec::new(),
             promises: key(),
             log: key(),
         }
+    }
+
+    /// One whose root issued the certificate of its authority, and is all that its trust root has.
+    pub(super) fn below_root() -> Self {
+        let above = Self::new();
+        let authority = key();
+        let mut params = above.params.clone();
+        params.distinguished_name = DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, "intermediate");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::CodeSigning];
+        let issuer = Issuer::from_params(&above.params, &above.authority);
+        let intermediate = params.signed_by(&authority, &issuer).unwrap();
+        Self {
+            intermediate: intermediate.der().to_vec(),
+            authority,
+            params,
+            ..above
+        }
+    }
+
+    /// The certificate between the root and those that are issued.
+    pub(super) fn intermediate(&self) -> &[u8] {
+        &self.intermediate
+    }
+
+    /// What its trust root has.
+    pub(super) fn root_certificate(&self) -> &[u8] {
+        &self.certificate
     }
 
     /// Its root, with more authorities.
@@ -272,6 +305,17 @@ impl Sigstore {
 
     /// A bundle around a statement that the log took in at [`AT`], with a proof of its own tree of one.
     pub(super) fn bundle(&self, certificate: &[u8], payload: &[u8], signature: &[u8]) -> Value {
+        self.bundle_of(certificate, payload, signature, &|_| {})
+    }
+
+    /// The same where the log has taken in another body than it should have.
+    fn bundle_of(
+        &self,
+        certificate: &[u8],
+        payload: &[u8],
+        signature: &[u8],
+        change: &dyn Fn(&mut Value),
+    ) -> Value {
         let hexadecimal = |bytes: &[u8]| Digest::from_hash(bytes).hex().to_owned();
         let verifier = crate::keys::pem_text("CERTIFICATE", certificate);
         let envelope = json!({
@@ -279,7 +323,7 @@ impl Sigstore {
             "payloadType": dsse::PAYLOAD,
             "signatures": [{ "sig": dsse::encode(signature) }],
         });
-        let body = json!({
+        let mut body = json!({
             "apiVersion": "0.0.1",
             "kind": "dsse",
             "spec": {
@@ -290,8 +334,9 @@ impl Sigstore {
                     "verifier": dsse::encode(verifier.as_bytes()),
                 }],
             },
-        })
-        .to_string();
+        });
+        change(&mut body);
+        let body = body.to_string();
         let mut leaf = vec![0];
         leaf.extend_from_slice(body.as_bytes());
         let root = dsse::encode(&Sha256::digest(&leaf));
@@ -333,6 +378,19 @@ impl Sigstore {
             },
             "dsseEnvelope": envelope,
         })
+    }
+
+    /// The same for a new key, where the log has taken in another body than it should have.
+    pub(super) fn entered(
+        &self,
+        wanted: &Wanted,
+        payload: &[u8],
+        change: &dyn Fn(&mut Value),
+    ) -> Value {
+        let key = key();
+        let certificate = self.certificate(&key, wanted);
+        let signature = key.sign(&dsse::pre_authentication(payload)).unwrap();
+        self.bundle_of(&certificate, payload, &signature, change)
     }
 
     /// All of it, for a new key and what is wanted.

@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{keys::PrivateKey, sign};
 
-const ROOT: &str = include_str!("../../testdata/keyless/trusted_root.json");
-const WORKFLOW: &str = include_str!("../../testdata/keyless/workflow.bundle.json");
-const UNTIMED: &str = include_str!("../../testdata/keyless/untimed.bundle.json");
+pub(super) const ROOT: &str = include_str!("../../testdata/keyless/trusted_root.json");
+pub(super) const WORKFLOW: &str = include_str!("../../testdata/keyless/workflow.bundle.json");
+pub(super) const UNTIMED: &str = include_str!("../../testdata/keyless/untimed.bundle.json");
 const LATE: &str = include_str!("../../testdata/keyless/late.bundle.json");
-const PERSON: &str = include_str!("../../testdata/keyless/person.bundle.json");
+pub(super) const PERSON: &str = include_str!("../../testdata/keyless/person.bundle.json");
 const WITH_KEY: &str = include_str!("../../testdata/keyless/key.bundle.json");
 const CI: &str = "https://github.com/example/shop/.github/workflows/release.yaml@refs/tags/v1.0.0";
 const CI_ISSUER: &str = "https://token.actions.githubusercontent.com";
 
-fn subject() -> Digest {
+pub(super) fn subject() -> Digest {
     include_str!("../../testdata/keyless/subject.txt")
         .trim()
         .parse()
@@ -36,7 +36,7 @@ fn later() -> Timestamp {
     Timestamp::from_second(at.as_str().unwrap().parse::<i64>().unwrap() + 86_400).unwrap()
 }
 
-fn under(root: &str) -> Against {
+pub(super) fn under(root: &str) -> Against {
     Against {
         keys: vec![key()],
         roots: vec![Root::from_text(root).unwrap()],
@@ -78,7 +78,7 @@ fn legacy_key() -> RawSignature {
     )
 }
 
-fn judge(raw: &RawSignature) -> Result<Accepted, Rejection> {
+pub(super) fn judge(raw: &RawSignature) -> Result<Accepted, Rejection> {
     let mut found = examine(std::slice::from_ref(raw), &subject(), &under(ROOT));
     found.remove(0).0
 }

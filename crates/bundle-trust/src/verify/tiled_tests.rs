@@ -10,11 +10,11 @@ use super::*;
 use crate::sign;
 
 const ROOT: &str = include_str!("../../testdata/keyless/tiled/trusted_root.json");
-const WORKFLOW: &str = include_str!("../../testdata/keyless/tiled/workflow.bundle.json");
+pub(super) const WORKFLOW: &str = include_str!("../../testdata/keyless/tiled/workflow.bundle.json");
 const PERSON: &str = include_str!("../../testdata/keyless/tiled/person.bundle.json");
-const MESSAGE: &str = include_str!("../../testdata/keyless/tiled/message.bundle.json");
+pub(super) const MESSAGE: &str = include_str!("../../testdata/keyless/tiled/message.bundle.json");
 const LATE: &str = include_str!("../../testdata/keyless/tiled/late.bundle.json");
-const WITH_KEY: &str = include_str!("../../testdata/keyless/tiled/key.bundle.json");
+pub(super) const WITH_KEY: &str = include_str!("../../testdata/keyless/tiled/key.bundle.json");
 
 fn subject() -> Digest {
     include_str!("../../testdata/keyless/subject.txt")
@@ -36,11 +36,11 @@ fn against(root: &Value) -> Against {
     }
 }
 
-fn root() -> Value {
+pub(super) fn root() -> Value {
     serde_json::from_str(ROOT).unwrap()
 }
 
-fn judge_under(root: &Value, bundle: &Value) -> Result<Accepted, Rejection> {
+pub(super) fn judge_under(root: &Value, bundle: &Value) -> Result<Accepted, Rejection> {
     let raw = RawSignature {
         bytes: bundle.to_string().into_bytes(),
         artifact_type: sign::BUNDLE_MEDIA_TYPE.to_owned(),
@@ -49,7 +49,7 @@ fn judge_under(root: &Value, bundle: &Value) -> Result<Accepted, Rejection> {
     examine(&[raw], &subject(), &against(root)).remove(0).0
 }
 
-fn judge(bundle: &Value) -> Result<Accepted, Rejection> {
+pub(super) fn judge(bundle: &Value) -> Result<Accepted, Rejection> {
     judge_under(&root(), bundle)
 }
 

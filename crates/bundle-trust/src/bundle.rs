@@ -1,0 +1,177 @@
+//! Sigstore bundles of the versions 0.1 to 0.3, all of their fields, and what each version requires.
+//! Not here: whether any of it holds (verify, certified).
+
+mod evidence;
+
+use bundle_core::policy::Rejection;
+use serde::{Deserialize, Serialize};
+
+use crate::dsse::{self, Envelope};
+use crate::{der, json};
+use evidence::{LogEntry, Timestamps};
+
+/// Which version of the format a bundle is of. What it requires is said in the protobuf definition of the bundle and the client specification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// A list of certificates; the log's promise, and a proof at will.
+    V0_1,
+    /// A list of certificates; a proof with checkpoint, and a promise at will.
+    V0_2,
+    /// One certificate; evidence as in 0.2.
+    V0_3,
+}
+
+impl Version {
+    fn of(media_type: &str) -> Option<Self> {
+        match media_type {
+            "application/vnd.dev.sigstore.bundle+json;version=0.1" => Some(Self::V0_1),
+            "application/vnd.dev.sigstore.bundle+json;version=0.2" => Some(Self::V0_2),
+            dsse::BUNDLE | dsse::BUNDLE_OLD_SPELLING => Some(Self::V0_3),
+            _ => None,
+        }
+    }
+}
+
+/// A bundle. Unknown fields are refused, as cosign's own reader does: they could be conditions. What sigstore-verify reads is written from this, so that
+/// both of us read the same.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Bundle {
+    #[serde(default)]
+    pub(crate) media_type: String,
+    #[serde(default)]
+    pub(crate) verification_material: Material,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dsse_envelope: Option<Envelope>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) message_signature: Option<MessageSignature>,
+}
+
+/// A signature over the content itself, without an envelope.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct MessageSignature {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) message_digest: Option<MessageDigest>,
+    pub(crate) signature: String,
+}
+
+/// What a message signature says it is over; cosign leaves both empty for Ed25519.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MessageDigest {
+    #[serde(default)]
+    pub(crate) algorithm: String,
+    #[serde(default)]
+    pub(crate) digest: String,
+}
+
+/// Who is said to have signed, and what others say of it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Material {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) public_key: Option<KeyHint>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate: Option<Certificate>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) x509_certificate_chain: Option<CertificateChain>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tlog_entries: Option<Vec<LogEntry>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timestamp_verification_data: Option<Timestamps>,
+}
+
+/// The name of a key. It is where to look first, and nothing more: the format calls it a hint.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeyHint {
+    #[serde(default)]
+    pub(crate) hint: String,
+}
+
+/// A certificate in DER and base64.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Certificate {
+    raw_bytes: String,
+}
+
+/// Certificates, the signer's own first.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CertificateChain {
+    certificates: Vec<Certificate>,
+}
+
+impl Material {
+    /// A key and nothing else.
+    pub(crate) fn by_key(hint: impl Into<String>) -> Self {
+        Self {
+            public_key: Some(KeyHint { hint: hint.into() }),
+            ..Self::default()
+        }
+    }
+}
+
+impl Bundle {
+    /// Reads a bundle; whatever is not one of a version that is known is refused.
+    pub(crate) fn read(bytes: &[u8]) -> Result<(Self, Version), Rejection> {
+        let bundle: Self = json::read(bytes, "not the JSON of a bundle")?;
+        match Version::of(&bundle.media_type) {
+            Some(version) => Ok((bundle, version)),
+            None => Err(Rejection::OtherForm(bundle.media_type)),
+        }
+    }
+
+    /// What its version requires of a bundle with a certificate, and the shape of what its log entries hold.
+    pub(crate) fn check_certified(&self, version: Version) -> Result<(), Rejection> {
+        let material = &self.verification_material;
+        match (
+            version,
+            &material.certificate,
+            &material.x509_certificate_chain,
+        ) {
+            (Version::V0_3, Some(_), None) => {}
+            (Version::V0_1 | Version::V0_2, None, Some(chain)) => chain.check()?,
+            (Version::V0_3, ..) => {
+                return Err(unreadable(
+                    "it is of version 0.3, which has one certificate",
+                ));
+            }
+            (Version::V0_1 | Version::V0_2, ..) => {
+                return Err(unreadable(
+                    "it is of version 0.1 or 0.2, which have a list of certificates",
+                ));
+            }
+        }
+        for entry in material.tlog_entries.iter().flatten() {
+            entry.check_evidence(version)?;
+            entry.check_body()?;
+        }
+        Ok(())
+    }
+}
+
+impl CertificateChain {
+    /// Whom the root of a chain is, the verifier says and never the bundle.
+    fn check(&self) -> Result<(), Rejection> {
+        if self.certificates.is_empty() {
+            return Err(unreadable("its list of certificates is empty"));
+        }
+        for certificate in &self.certificates {
+            let bytes = dsse::decode(&certificate.raw_bytes)
+                .ok_or_else(|| unreadable("a certificate is not base64"))?;
+            if der::is_self_issued(&bytes) {
+                return Err(unreadable(
+                    "a root stands among its certificates, which only a trust root may name",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unreadable(why: &str) -> Rejection {
+    Rejection::Unreadable(why.to_owned())
+}

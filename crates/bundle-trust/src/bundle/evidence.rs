@@ -1,0 +1,177 @@
+//! Log entries and timestamps of a bundle: their fields, what each version requires of them, and the shape of what a log has entered.
+//! Not here: whether they hold (certified).
+
+use bundle_core::policy::{Fault, Rejection};
+use serde::de::{Deserializer, Error, Visitor};
+use serde::{Deserialize, Serialize};
+
+use super::{Version, unreadable};
+use crate::{dsse, json};
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct LogEntry {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    log_index: Option<Integer>,
+    log_id: LogId,
+    kind_version: KindVersion,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    integrated_time: Option<Integer>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inclusion_promise: Option<Promise>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inclusion_proof: Option<Proof>,
+    canonicalized_body: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct LogId {
+    key_id: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KindVersion {
+    kind: String,
+    version: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Promise {
+    signed_entry_timestamp: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Proof {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    log_index: Option<Integer>,
+    root_hash: String,
+    tree_size: Integer,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hashes: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checkpoint: Option<Checkpoint>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Checkpoint {
+    #[serde(default)]
+    envelope: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Timestamps {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rfc3161_timestamps: Option<Vec<Timestamp>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Timestamp {
+    signed_timestamp: String,
+}
+
+/// A number of 64 bits, which protobuf's JSON writes as a text and reads as a number too.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct Integer(String);
+
+impl<'de> Deserialize<'de> for Integer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Digits;
+        impl Visitor<'_> for Digits {
+            type Value = Integer;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a whole number")
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Integer, E> {
+                Ok(Integer(number.to_string()))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Integer, E> {
+                let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+                if is_number {
+                    Ok(Integer(text.to_owned()))
+                } else {
+                    Err(E::custom("not a whole number"))
+                }
+            }
+        }
+        deserializer.deserialize_any(Digits)
+    }
+}
+
+/// What a log entry says of itself; what else it says is for the verifier.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    kind: String,
+    api_version: String,
+}
+
+impl LogEntry {
+    /// What a version requires of each entry of a bundle with a certificate.
+    pub(super) fn check_evidence(&self, version: Version) -> Result<(), Rejection> {
+        let fault = |fault, why: &str| {
+            Err(Rejection::Certificate {
+                fault,
+                why: why.to_owned(),
+            })
+        };
+        match (version, &self.inclusion_proof) {
+            (Version::V0_1, _) if self.inclusion_promise.is_none() => {
+                fault(Fault::Promise, "version 0.1 requires the log's promise")
+            }
+            (Version::V0_1, None) => Ok(()),
+            (_, None) => fault(Fault::NoLog, "its entry has no proof of inclusion"),
+            (_, Some(proof)) => match &proof.checkpoint {
+                Some(checkpoint) if !checkpoint.envelope.is_empty() => Ok(()),
+                _ => fault(Fault::Checkpoint, "its proof has no checkpoint"),
+            },
+        }
+    }
+
+    /// The shape of what the log has entered. Its entries have lists of signatures and no others; whatever else is a list would be read by position.
+    pub(super) fn check_body(&self) -> Result<(), Rejection> {
+        const DAMAGED: &str = "its log entry is damaged";
+        let bytes = dsse::decode(&self.canonicalized_body).ok_or_else(|| unreadable(DAMAGED))?;
+        let body = json::object(&bytes, DAMAGED)?;
+        if !body["spec"].is_object() || !has_objects_alone(&body, "") {
+            return Err(unreadable(
+                "its log entry has a list where no list is expected",
+            ));
+        }
+        let body: Body = json::typed(body, DAMAGED)?;
+        if body.kind == self.kind_version.kind && body.api_version == self.kind_version.version {
+            Ok(())
+        } else {
+            Err(Rejection::Certificate {
+                fault: Fault::Entry,
+                why: "it is of another kind than the bundle says".to_owned(),
+            })
+        }
+    }
+}
+
+fn has_objects_alone(value: &serde_json::Value, under: &str) -> bool {
+    use serde_json::Value;
+    match value {
+        Value::Array(values) => {
+            under == "signatures"
+                && values
+                    .iter()
+                    .all(|one| one.is_object() && has_objects_alone(one, ""))
+        }
+        Value::Object(fields) => fields
+            .iter()
+            .all(|(name, value)| has_objects_alone(value, name)),
+        _ => true,
+    }
+}

@@ -1,0 +1,100 @@
+//! That an entry is one of the log that it names, and was made while the trust root trusts that log.
+//!
+//! sigstore-verify takes a checkpoint that any log of the root has signed, whatever the entry calls its log, and applies a log's window to promises alone.
+//! An entry of Rekor v2 has no promise, so that its name of a log is nobody's word: here its log, the name in its checkpoint and the key under it are one.
+//! Not here: the proof of inclusion itself, and promises (sigstore-verify).
+
+use bundle_core::policy::{Fault, Rejection};
+use jiff::Timestamp;
+use sigstore_verify::types::{Bundle, KindVersion, TransparencyLogEntry};
+
+use super::fault;
+use crate::root::{Log, Root};
+
+/// Most signatures of a checkpoint: the log's own, and those of witnesses.
+const MOST_WITNESSES: usize = 32;
+
+/// Each entry is of a log of the root, has evidence, and its checkpoint is signed by that very log.
+pub(super) fn check(bundle: &Bundle, root: &Root) -> Result<(), Rejection> {
+    let entries = &bundle.verification_material.tlog_entries;
+    if entries.is_empty() {
+        return Err(fault(Fault::NoLog, &"it has no log entry"));
+    }
+    for entry in entries {
+        let log = of(entry, root)?;
+        if entry.inclusion_proof.is_none() && entry.inclusion_promise.is_none() {
+            return Err(fault(
+                Fault::NoLog,
+                &"its entry has no proof and no promise",
+            ));
+        }
+        check_checkpoint(entry, log)?;
+    }
+    Ok(())
+}
+
+fn of<'a>(entry: &TransparencyLogEntry, root: &'a Root) -> Result<&'a Log, Rejection> {
+    let id = &entry.log_id.key_id;
+    root.log(id.as_bytes())
+        .ok_or_else(|| fault(Fault::UnknownLog, id))
+}
+
+fn is_tiled(entry: &TransparencyLogEntry) -> bool {
+    entry.kind_version == KindVersion::HashedRekordV002
+}
+
+/// The name is compared for logs of tiles alone: the older log puts its server's own name there, which the trust root does not know.
+fn check_checkpoint(entry: &TransparencyLogEntry, log: &Log) -> Result<(), Rejection> {
+    let wrong = |why: &str| Err(fault(Fault::Checkpoint, &why));
+    let Some(proof) = &entry.inclusion_proof else {
+        return Ok(());
+    };
+    let Some(checkpoint) = proof.checkpoint.checkpoint() else {
+        return wrong("there is none, or it cannot be read");
+    };
+    let signatures = checkpoint.signatures();
+    if signatures.len() > MOST_WITNESSES {
+        return wrong(&format!(
+            "it has {} signatures, where at most {MOST_WITNESSES} are looked at",
+            signatures.len()
+        ));
+    }
+    let tiled = is_tiled(entry);
+    let origin = checkpoint.origin();
+    if tiled && !log.is_called(origin) {
+        return wrong("it is of another log than its entry names");
+    }
+    let by_log = signatures.iter().filter(|signature| {
+        log.id.starts_with(signature.key_id.as_bytes()) && (!tiled || signature.name == origin)
+    });
+    let message = checkpoint.signed_data();
+    if by_log
+        .into_iter()
+        .any(|one| log.key.verify(message, &one.signature).is_ok())
+    {
+        Ok(())
+    } else {
+        wrong("it is not signed by the log that its entry names")
+    }
+}
+
+/// Each entry was made while its log is trusted: at its own time, where a promise vouches for that (sigstore-verify has looked at it), else at every time
+/// that others vouch for.
+pub(super) fn check_windows(
+    bundle: &Bundle,
+    root: &Root,
+    times: &[Timestamp],
+) -> Result<(), Rejection> {
+    for entry in &bundle.verification_material.tlog_entries {
+        let log = of(entry, root)?;
+        let promised = entry
+            .integrated_time
+            .filter(|_| entry.inclusion_promise.is_some() && !is_tiled(entry));
+        let times = promised.as_ref().map_or(times, std::slice::from_ref);
+        if let Some(time) = times.iter().find(|time| !log.window.holds(**time)) {
+            let why = format!("its log was not trusted at {time}");
+            return Err(fault(Fault::LogTime, &why));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! The one way in which this crate reads JSON: `bundle_core::json`, with what it refuses in the words of a signature that is refused.
+//! Not here: what any of it means.
+
+use bundle_core::json::{self, JsonError};
+use bundle_core::policy::Rejection;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Reads `bytes`, if they can only be read in one way. `otherwise` says what they are if they are something else.
+pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8], otherwise: &str) -> Result<T, Rejection> {
+    json::read(bytes).map_err(|error| rejection(&error, otherwise))
+}
+
+/// The same for an object of any shape.
+pub(crate) fn object(bytes: &[u8], otherwise: &str) -> Result<Value, Rejection> {
+    let object = json::object(bytes).map(Value::Object);
+    object.map_err(|error| rejection(&error, otherwise))
+}
+
+/// The typed object that a value is.
+pub(crate) fn typed<T: DeserializeOwned>(value: Value, otherwise: &str) -> Result<T, Rejection> {
+    json::typed(value).map_err(|error| rejection(&error, otherwise))
+}
+
+pub(crate) fn rejection(error: &JsonError, otherwise: &str) -> Rejection {
+    Rejection::Unreadable(match error {
+        JsonError::Malformed(_) | JsonError::NotAnObject => otherwise.to_owned(),
+        JsonError::Shape(why) => format!("{otherwise}: {}", printable(why)),
+        JsonError::Repeated | JsonError::TooManyValues => error.to_string(),
+    })
+}
+
+/// The text of an error about foreign text: short, and without what a terminal would obey.
+pub(crate) fn printable(error: impl std::fmt::Display) -> String {
+    const LONGEST: usize = 160;
+    let text = error.to_string();
+    let safe = |c: char| {
+        if c.is_control() || !c.is_ascii() {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
+    text.chars().take(LONGEST).map(safe).collect()
+}

@@ -1,0 +1,101 @@
+//! The JSON of a trust root, all of its fields. What is unknown at the top is passed over, since it can only add whom to trust; what is unknown further down
+//! is refused, since it could restrict somebody who is trusted.
+
+use serde::{Deserialize, Serialize};
+use sigstore_verify::trust_root::TrustedRoot;
+
+use crate::json::printable;
+
+/// The root in a text. sigstore-verify's own form of it is written from what was read, so that both read the same.
+pub(super) fn read(text: &str) -> Result<TrustedRoot, String> {
+    let shape: Shape = bundle_core::json::read(text.as_bytes()).map_err(printable)?;
+    let value = serde_json::to_value(shape).map_err(printable)?;
+    TrustedRoot::deserialize(value).map_err(printable)
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Shape {
+    media_type: String,
+    #[serde(default)]
+    tlogs: Vec<Log>,
+    #[serde(default)]
+    certificate_authorities: Vec<Authority>,
+    #[serde(default)]
+    ctlogs: Vec<Log>,
+    #[serde(default)]
+    timestamp_authorities: Vec<Authority>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Log {
+    base_url: String,
+    hash_algorithm: String,
+    public_key: PublicKey,
+    #[serde(rename = "logId")]
+    id: LogId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checkpoint_key_id: Option<LogId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    operator: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PublicKey {
+    raw_bytes: String,
+    key_details: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    valid_for: Option<Window>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct LogId {
+    key_id: String,
+}
+
+/// Without a start it is refused, as the format has it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Window {
+    start: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    end: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Authority {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    subject: Option<Subject>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    uri: Option<String>,
+    cert_chain: Chain,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    valid_for: Option<Window>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    operator: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Subject {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    organization: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    common_name: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Chain {
+    certificates: Vec<Certificate>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Certificate {
+    raw_bytes: String,
+}
