@@ -26,6 +26,8 @@ fuzz_target!(|data: &[u8]| {
     let reference: Reference = "registry.example.com/team/web:1".parse().expect("a reference");
     if let Ok(text) = std::str::from_utf8(data) {
         if glob::problem(text).is_none() {
+            let example = glob::example(text).expect("an accepted pattern has an example");
+            assert!(glob::matches(text, &example));
             let _ = glob::matches(text, "registry.example.com/team/web");
         }
         if let Ok(exact) = Matcher::exact(text) {

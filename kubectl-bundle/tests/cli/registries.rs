@@ -279,6 +279,25 @@ fn verifies_against_policies() {
     error: [REGISTRY]/team/web@sha256:4cc7e585...: none of these SignaturePolicies covers [REGISTRY]/team/web, so nothing was verified [BUNDLE-TRUST-004]
       hint: check images[].glob in the policies
     ");
+    kb_snapshot!(context, ["policy", "test", "others.yaml", "--image", web], @r"
+    exit code: 3
+    ----- stdout -----
+    POLICY     MODE      DECISION       SIGNED BY
+    releases   enforce   not about it   <none>
+    ----- stderr -----
+    [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
+    error: [REGISTRY]/team/web@sha256:4cc7e585...: none of these SignaturePolicies covers [REGISTRY]/team/web, so nothing was verified [BUNDLE-TRUST-004]
+      hint: check images[].glob in the policies
+    ");
+    let hub = policy.replace(&format!("{host}/team/**"), "docker.io/*");
+    context.write("hub.yaml", hub);
+    kb_snapshot!(context, ["policy", "test", "hub.yaml", "--image", web], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: hub.yaml: SignaturePolicy/releases: spec.images[0].glob: `docker.io/*` matches no reference: on Docker Hub, every repository has two components, and official images are library/NAME; `docker.io/library/*` was probably meant; the policy is taken to match everything [BUNDLE-TRUST-003]
+      hint: until the policy is corrected, it refuses what it matches
+    ");
     context.write("wrong.yaml", "kind: SignaturePolicy\nmetadata: {name: x}\nspec: {images: [], mode: lax}\n---\nkind: Namespace\n");
     kb_snapshot!(context, ["verify", web, "--policy", "wrong.yaml"], @r"
     exit code: 3

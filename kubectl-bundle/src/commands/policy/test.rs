@@ -66,10 +66,15 @@ impl PolicyTest {
             .collect();
         let class = ClassSignatures::IfPolicy;
         let together = proof::decide(pinned.clone(), &signatures, &policies, class, now);
+        let is_covered = policies.iter().any(|policy| policy.matches(&self.image));
         let report = Report {
             reference: self.image.to_string(),
             digest: pinned.digest().to_string(),
-            decision: together.as_ref().map_or_else(refused, |_| "let in"),
+            decision: match &together {
+                _ if !is_covered => "not covered",
+                Ok(_) => "let in",
+                Err(refusal) => refused(refusal),
+            },
             signatures_found: signatures.as_ref().map_or(0, Vec::len),
             policies: rows,
         };
@@ -85,6 +90,10 @@ impl PolicyTest {
                 ]);
             }
             ui.text(&table.render())?;
+        }
+        // A class may let in what no policy covers; whoever tries policies on an image wants to know that they would have no say.
+        if !is_covered {
+            return Err(documents::uncovered(&pinned).into());
         }
         match together {
             Ok(decided) => {

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::policy::{Named, Policy, key_of_secret, root_of_config_map};
+use bundle_core::reference::PinnedReference;
 use bundle_core::yaml;
 use serde_json::Value;
 
@@ -58,6 +59,19 @@ pub(crate) fn read(paths: &[PathBuf], root: Option<&str>) -> Outcome<Vec<Policy>
             }
         })
         .collect())
+}
+
+/// What is told where none of the policies matches the reference.
+pub(crate) fn uncovered(pinned: &PinnedReference) -> Finding {
+    Finding::error(
+        codes::trust::NO_POLICY,
+        format!(
+            "none of these SignaturePolicies covers {}, so nothing was verified",
+            pinned.reference().name()
+        ),
+    )
+    .about(pinned.without_tag())
+    .hint("check images[].glob in the policies")
 }
 
 fn texts(data: &Value) -> BTreeMap<String, String> {

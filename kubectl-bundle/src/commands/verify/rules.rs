@@ -1,7 +1,7 @@
 //! What `verify` holds signatures against: keys, an identity, or policies from files, and what each makes of them.
 //! Not here: the decision itself (bundle-trust), or fetching signatures.
 
-use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::diagnostic::Findings;
 use bundle_core::policy::{ClassSignatures, Policy, RawSignature, Unavailable};
 use bundle_core::reference::PinnedReference;
 use bundle_trust::attest::PredicateType;
@@ -54,7 +54,7 @@ pub(super) fn decide(
         Rules::Policies(policies) => {
             let covers = |policy: &Policy| policy.matches(pinned.reference());
             if !policies.iter().any(covers) {
-                return Err(uncovered(pinned).into());
+                return Err(documents::uncovered(pinned).into());
             }
             let class = ClassSignatures::Required;
             let decided = proof::decide(pinned.clone(), signatures, policies, class, now)
@@ -63,16 +63,4 @@ pub(super) fn decide(
             Ok((signers.collect(), decided.warnings))
         }
     }
-}
-
-fn uncovered(pinned: &PinnedReference) -> Finding {
-    Finding::error(
-        codes::trust::NO_POLICY,
-        format!(
-            "none of these SignaturePolicies covers {}, so nothing was verified",
-            pinned.reference().name()
-        ),
-    )
-    .about(pinned.without_tag())
-    .hint("check images[].glob in the policies")
 }

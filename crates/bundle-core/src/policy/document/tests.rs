@@ -231,6 +231,9 @@ fn a_policy_whose_images_cannot_be_read_matches_everything() {
         json!([{"glob": 1}]),
         json!([{"glob": "registry.example.com/team/**"}, {"glob": "registry.example.com/team/"}]),
         json!(["registry.example.com/**"]),
+        // It would cover nothing, without a word.
+        json!([{"glob": "docker.io/*"}]),
+        json!([{"glob": "registry.example.com/team/**"}, {"glob": "team/**"}]),
     ] {
         let mut spec = good();
         set(&mut spec, "/images", images);

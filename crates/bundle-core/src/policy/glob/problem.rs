@@ -1,0 +1,158 @@
+//! Why a pattern cannot be what its author meant, and what they probably did mean.
+//! Not here: which names a pattern matches (glob, witness).
+
+use super::{DOCKER_HUB, canonical_pattern, canonical_registry, example};
+
+/// Longest pattern, in characters.
+const LONGEST: usize = 512;
+/// Registries that people name without their last part.
+const SHORT: [&str; 3] = ["ghcr", "quay", "gcr"];
+
+/// Why a pattern cannot be what its author meant, if it cannot: it is not of our syntax, it matches no reference, or other tools read it in another
+/// way. The text names the pattern that was probably meant, where one can be told.
+pub fn problem(pattern: &str) -> Option<String> {
+    let why = fault(pattern)?;
+    if pattern.is_empty() || pattern.len() > LONGEST {
+        return Some(why);
+    }
+    Some(match meant(pattern) {
+        Some(meant) => format!("`{pattern}` {why}; `{meant}` was probably meant"),
+        None => format!("`{pattern}` {why}"),
+    })
+}
+
+fn fault(pattern: &str) -> Option<String> {
+    if pattern.is_empty() {
+        return Some("an empty pattern matches nothing".to_owned());
+    }
+    if pattern.len() > LONGEST {
+        return Some(format!("it is longer than {LONGEST} characters"));
+    }
+    if pattern.contains("://") {
+        return Some("begins with a scheme; write REGISTRY/REPOSITORY".to_owned());
+    }
+    if pattern.contains('@') {
+        return Some(
+            "names a digest; patterns are on the repository, never on tag or digest".to_owned(),
+        );
+    }
+    if pattern.contains("***") {
+        return Some("has three stars in a row".to_owned());
+    }
+    if pattern == "*/*" {
+        return Some(
+            "means Docker Hub to policy-controller and any registry here, so it is refused"
+                .to_owned(),
+        );
+    }
+    let (registry, repository) = pattern.split_once('/').unwrap_or((pattern, ""));
+    let has_repository = pattern.contains('/') || pattern.contains("**");
+    if !has_repository {
+        return Some(
+            "names no repository and so matches nothing; `**` matches everything".to_owned(),
+        );
+    }
+    letters(registry, repository)
+        .or_else(|| slashes(registry, repository))
+        .or_else(|| example(pattern).is_none().then(|| no_reference(registry)))
+}
+
+/// Characters that neither of both may have.
+fn letters(registry: &str, repository: &str) -> Option<String> {
+    let stray = |text: &str, allowed: fn(u8) -> bool| {
+        text.chars()
+            .find(|c| !u8::try_from(*c).is_ok_and(|b| b.is_ascii() && allowed(b)))
+    };
+    if let Some(c) = stray(registry, |b| {
+        b.is_ascii_alphanumeric() || b".-:*[]".contains(&b)
+    }) {
+        return Some(format!("has {c:?} in the registry"));
+    }
+    if repository.contains(':') {
+        return Some("names a tag; patterns are on the repository, never on tag or digest".into());
+    }
+    stray(repository, |b| {
+        b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-*/".contains(&b)
+    })
+    .map(|c| format!("has {c:?} in the repository, which no repository has"))
+}
+
+fn slashes(registry: &str, repository: &str) -> Option<String> {
+    if registry.is_empty() {
+        return Some("begins with a slash and so matches nothing".into());
+    }
+    if repository.ends_with('/') || (repository.is_empty() && !registry.contains("**")) {
+        return Some("ends in a slash and so matches nothing; end it in `/**`".into());
+    }
+    if repository.contains("//") || repository.starts_with('/') {
+        return Some("has an empty component and so matches nothing".into());
+    }
+    None
+}
+
+fn no_reference(registry: &str) -> String {
+    if !registry.contains(['.', ':', '*', '[']) {
+        return format!(
+            "matches no reference: `{registry}` is no registry, which has a dot, a port, or is localhost"
+        );
+    }
+    if registry.contains('[') && registry.contains('*') {
+        return "matches no reference: an IPv6 address is written in full".to_owned();
+    }
+    if canonical_registry(registry) == DOCKER_HUB {
+        return "matches no reference: on Docker Hub, every repository has two components, and official images are library/NAME".to_owned();
+    }
+    "matches no reference: no registry and repository are written like this".to_owned()
+}
+
+/// What was probably meant: the pattern with everything mended that people get wrong. Only one without fault is named.
+fn meant(pattern: &str) -> Option<String> {
+    let text = pattern.split_once("://").map_or(pattern, |(_, rest)| rest);
+    let text = text.split_once('@').map_or(text, |(name, _)| name);
+    let mut text = text.to_owned();
+    for (twice, once) in [("***", "**"), ("//", "/")] {
+        while text.contains(twice) {
+            text = text.replace(twice, once);
+        }
+    }
+    let mut text = text.trim_start_matches('/').to_owned();
+    if text.ends_with('/') {
+        text.push_str("**");
+    }
+    let names_registry = |first: &str| first.contains(['.', ':']) || first == "localhost";
+    let text = match text.split_once('/') {
+        Some((first, rest)) => {
+            let rest = without_tag(rest).to_ascii_lowercase();
+            if names_registry(first) {
+                format!("{first}/{rest}")
+            } else if SHORT.contains(&first) {
+                format!("{first}.io/{rest}")
+            } else {
+                format!("{DOCKER_HUB}/{}/{rest}", first.to_ascii_lowercase())
+            }
+        }
+        None if names_registry(&text) => format!("{text}/**"),
+        None => format!("{DOCKER_HUB}/{}", text.to_ascii_lowercase()),
+    };
+    let text = match text.split_once('/') {
+        Some((registry, rest))
+            if canonical_registry(registry) == DOCKER_HUB
+                && !rest.contains('/')
+                && !rest.contains("**") =>
+        {
+            format!("{DOCKER_HUB}/library/{rest}")
+        }
+        _ => text,
+    };
+    // What is the same to us is not another pattern.
+    let differs = canonical_pattern(&text) != canonical_pattern(pattern) || text == "docker.io/*/*";
+    (differs && fault(&text).is_none()).then_some(text)
+}
+
+fn without_tag(repository: &str) -> &str {
+    let last = repository.rfind('/').map_or(0, |slash| slash + 1);
+    match repository[last..].find(':') {
+        Some(colon) => &repository[..last + colon],
+        None => repository,
+    }
+}

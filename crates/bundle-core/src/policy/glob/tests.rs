@@ -1,0 +1,353 @@
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn matches_what_it_says() {
+    for (pattern, name, expected) in [
+        (
+            "registry.example.com/team/**",
+            "registry.example.com/team/web",
+            true,
+        ),
+        (
+            "registry.example.com/team/**",
+            "registry.example.com/team/a/b",
+            true,
+        ),
+        (
+            "registry.example.com/team/**",
+            "registry.example.com/team",
+            false,
+        ),
+        (
+            "registry.example.com/team/**",
+            "registry.example.com/teams/web",
+            false,
+        ),
+        (
+            "registry.example.com/team/*",
+            "registry.example.com/team/web",
+            true,
+        ),
+        (
+            "registry.example.com/team/*",
+            "registry.example.com/team/a/b",
+            false,
+        ),
+        (
+            "registry.example.com/*/web",
+            "registry.example.com/team/web",
+            true,
+        ),
+        (
+            "registry.example.com/*/web",
+            "registry.example.com/a/b/web",
+            false,
+        ),
+        (
+            "registry.example.com/**/web",
+            "registry.example.com/a/b/web",
+            true,
+        ),
+        (
+            "registry.example.com/team/web",
+            "registry.example.com/team/web",
+            true,
+        ),
+        (
+            "registry.example.com/team/web",
+            "registry.example.com/team/web2",
+            false,
+        ),
+        (
+            "registry.example.com/team/w*b",
+            "registry.example.com/team/web",
+            true,
+        ),
+        ("*.example.com/**", "a.example.com/x/y", true),
+        ("*.example.com/**", "example.com/x", false),
+        ("*.example.com/**", "a.example.com:5000/x", false),
+        ("**", "registry.example.com/team/web", true),
+        ("**/web", "registry.example.com/team/web", true),
+        (
+            "registry.example.com**",
+            "registry.example.com/team/web",
+            true,
+        ),
+    ] {
+        assert_eq!(problem(pattern), None);
+        assert_eq!(matches(pattern, name), expected, "{pattern} on {name}");
+    }
+}
+
+#[test]
+fn a_host_that_only_begins_the_same_is_another_one() {
+    let pattern = "registry.example.com/**";
+    assert!(!matches(pattern, "registry.example.com.evil.com/team/web"));
+    assert!(!matches(pattern, "evil.com/registry.example.com/team/web"));
+    assert!(!matches(pattern, "xregistry.example.com/team/web"));
+    assert!(!matches(
+        "registry.example.com/**",
+        "registryxexample.com/web"
+    ));
+}
+
+#[test]
+fn another_spelling_of_a_registry_does_not_get_past_a_policy() {
+    for (pattern, name) in [
+        ("registry.example.com/**", "Registry.EXAMPLE.com/web"),
+        ("Registry.Example.com/**", "registry.example.com/web"),
+        ("registry.example.com/**", "registry.example.com:443/web"),
+        ("registry.example.com:443/**", "registry.example.com/web"),
+        (
+            "registry.example.com:5000/**",
+            "registry.example.com:05000/web",
+        ),
+        ("docker.io/team/**", "index.docker.io/team/web"),
+        ("docker.io/team/**", "registry-1.docker.io/team/web"),
+        ("docker.io/library/**", "docker.io/web"),
+        ("docker.io/web", "index.docker.io/library/web"),
+        ("[::1]:5000/**", "[0:0:0:0:0:0:0:1]:5000/web"),
+        ("10.0.0.1:5000/**", "[::ffff:10.0.0.1]:5000/web"),
+        ("[::ffff:a00:1]:5000/**", "10.0.0.1:5000/web"),
+    ] {
+        assert!(matches(pattern, name), "{pattern} on {name}");
+    }
+    // Another port is another registry.
+    assert!(!matches(
+        "registry.example.com/**",
+        "registry.example.com:5000/web"
+    ));
+    assert!(!matches(
+        "registry.example.com:5000/**",
+        "registry.example.com/web"
+    ));
+}
+
+#[test]
+fn refuses_patterns_that_could_only_surprise() {
+    for (pattern, why) in [
+        ("", "empty"),
+        ("*", "matches everything"),
+        ("registry.example.com", "names no repository"),
+        ("registry.example.com/", "ends in a slash"),
+        ("registry.example.com/team/", "ends in a slash"),
+        ("registry.example.com//web", "empty component"),
+        ("/team/web", "begins with a slash"),
+        ("registry.example.com/web:1.*", "tag"),
+        ("registry.example.com/web@sha256:*", "digest"),
+        ("https://registry.example.com/**", "scheme"),
+        ("registry.example.com/Team/**", "'T'"),
+        ("registry.example.com/te?m/**", "'?'"),
+        ("registry.example.com/{a,b}", "'{'"),
+        ("registry.exаmple.com/**", "'а'"),
+        ("registry.example.com/ web", "' '"),
+        ("registry.example.com/***", "three stars"),
+    ] {
+        let found = problem(pattern).unwrap_or_default();
+        assert!(found.contains(why), "{pattern}: {found}");
+    }
+}
+
+#[test]
+fn stars_without_end_take_no_time() {
+    let pattern = format!("registry.example.com/{}b", "*a".repeat(200));
+    let name = format!("registry.example.com/{}", "a".repeat(250));
+    assert!(!matches(&pattern, &name));
+}
+
+#[test]
+fn rejects_patterns_that_match_no_reference_and_names_what_was_meant() {
+    for (pattern, meant) in [
+        // Official images of Docker Hub have two components.
+        ("docker.io/*", "docker.io/library/*"),
+        ("index.docker.io/*", "docker.io/library/*"),
+        ("docker.io/w*", "docker.io/library/w*"),
+        // Names without a registry.
+        ("*", "docker.io/library/*"),
+        ("*/*", "docker.io/*/*"),
+        ("web", "docker.io/library/web"),
+        ("web*", "docker.io/library/web*"),
+        ("team/web", "docker.io/team/web"),
+        ("team/**", "docker.io/team/**"),
+        ("team/web**", "docker.io/team/web**"),
+        ("ghcr/**", "ghcr.io/**"),
+        ("quay/team/*", "quay.io/team/*"),
+        // Tags, digests, schemes.
+        ("registry.example.com/web:1.*", "registry.example.com/web"),
+        ("registry.example.com/*:latest", "registry.example.com/*"),
+        (
+            "registry.example.com/web@sha256:*",
+            "registry.example.com/web",
+        ),
+        (
+            "registry.example.com:5000/web:1.4.0@sha256:abc",
+            "registry.example.com:5000/web",
+        ),
+        ("https://registry.example.com/**", "registry.example.com/**"),
+        // Slashes.
+        ("registry.example.com", "registry.example.com/**"),
+        ("registry.example.com/", "registry.example.com/**"),
+        ("registry.example.com/team/", "registry.example.com/team/**"),
+        ("registry.example.com//web", "registry.example.com/web"),
+        ("/team/web", "docker.io/team/web"),
+        // Letters.
+        (
+            "registry.example.com/Team/**",
+            "registry.example.com/team/**",
+        ),
+        ("registry.example.com/***", "registry.example.com/**"),
+    ] {
+        let found = problem(pattern).unwrap_or_default();
+        let offered = format!("; `{meant}` was probably meant");
+        assert!(found.ends_with(&offered), "{pattern}: {found}");
+        assert_eq!(problem(meant), None, "{meant}");
+    }
+}
+
+#[test]
+fn rejects_patterns_that_match_no_reference() {
+    for pattern in [
+        // Registries that no reference has.
+        "-*/web",
+        "registry..*/web",
+        "*-.example.com/**",
+        "registry.example.com:0/**",
+        "registry.example.com:99999/**",
+        "*.example.com:0*1/**",
+        "*.256/**",
+        "0x7f.*.1/**",
+        "[*]:5000/**",
+        "[fd00:*]/**",
+        "*]/web",
+        "registry.example.com:**:5000/web",
+        "registry.example.com:port/web",
+        // Repositories that no reference has.
+        "registry.example.com/team/*-",
+        "registry.example.com/.team/**",
+        "registry.example.com/team/_*",
+        "registry.example.com/a..*",
+        "registry.example.com/a___*",
+        "registry.example.com/a._*b",
+        "registry.example.com/**/",
+        "registry.example.com/**//web",
+    ] {
+        assert!(problem(pattern).is_some(), "{pattern}");
+    }
+    let long = format!("registry.example.com/{}/*", "a".repeat(255));
+    assert!(problem(&long).is_some());
+}
+
+#[test]
+fn stars_in_the_registry_cover_every_spelling_of_it() {
+    for pattern in [
+        "index.docker.**",
+        "inde**",
+        "*.docker.io/**",
+        "*docker.io/**",
+        "registry*/**",
+        "*:443/**",
+        "*.docker.io:443/library/*",
+        "*/**",
+    ] {
+        assert_eq!(problem(pattern), None, "{pattern}");
+        for name in ["docker.io/library/web", "index.docker.io/web"] {
+            assert!(matches(pattern, name), "{pattern} on {name}");
+        }
+    }
+    assert!(matches("*:443/**", "registry.example.com/web"));
+    assert!(matches("*.example.com:*/**", "registry.example.com/web"));
+    assert!(!matches("*:443/**", "registry.example.com:5000/web"));
+    assert!(!matches(
+        "*.example.com/**",
+        "registry.example.com:5000/web"
+    ));
+}
+
+/// Names as they are written in references: of labels, addresses, ports and components at the edges of the grammar.
+fn names() -> impl Strategy<Value = String> {
+    let registry = prop_oneof![
+        "[a-z0-9]([a-z0-9-]{0,2}[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]{0,2}[a-z0-9])?){1,3}",
+        "(1|0|25|255|256)(\\.(1|0|25|255|256)){3}",
+        Just("localhost".to_owned()),
+        Just("docker.io".to_owned()),
+        Just("Registry-1.docker.io".to_owned()),
+        Just("[fd00::1]".to_owned()),
+    ];
+    let port = prop_oneof![Just(String::new()), Just(":443".to_owned()), ":[0-9]{1,5}"];
+    let component = "[a-z0-9]{1,2}((\\.|_|__|-{1,2})[a-z0-9]{1,2}){0,1}";
+    let repository = prop::collection::vec(component, 1..3).prop_map(|parts| parts.join("/"));
+    (registry, port, repository).prop_map(|(host, port, path)| format!("{host}{port}/{path}"))
+}
+
+/// Patterns made of a name by putting stars in the place of parts of it.
+fn starred() -> impl Strategy<Value = (String, String)> {
+    let cuts = prop::collection::vec((any::<usize>(), 0_usize..6, any::<bool>()), 0..3);
+    (names(), cuts).prop_map(|(name, cuts)| {
+        let mut pattern = name.clone();
+        for (at, length, double) in cuts {
+            let from = at % (pattern.len() + 1);
+            let to = (from + length).min(pattern.len());
+            pattern.replace_range(from..to, if double { "**" } else { "*" });
+        }
+        (pattern, name)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Every pattern that is accepted matches a reference that exists, namely its example.
+    #[test]
+    fn accepted_patterns_match_their_example(
+        pattern in prop_oneof![
+            "[a-zA-Z0-9.:/*_\\[\\]-]{0,16}",
+            "[a-z*.]{1,9}(:[0-9*]{1,4})?/[a-z*/._-]{1,9}",
+            starred().prop_map(|(pattern, _)| pattern),
+        ]
+    ) {
+        if problem(&pattern).is_none() {
+            let example = example(&pattern);
+            prop_assert!(example.is_some(), "{pattern}");
+            let reference: Reference = format!("{}:1", example.unwrap_or_default()).parse().unwrap();
+            prop_assert!(matches(&pattern, &reference.name()), "{pattern} on {reference}");
+        }
+    }
+
+    /// A pattern that matches some reference has an example: none is refused for covering nothing that covers something. Stars in the address of
+    /// an IPv6 registry are refused as such.
+    #[test]
+    fn patterns_that_match_a_reference_have_an_example((pattern, name) in starred()) {
+        let stars_in_address = name.starts_with('[') && !pattern.starts_with("[fd00::1]");
+        if let Ok(reference) = format!("{name}:1").parse::<Reference>()
+            && !stars_in_address
+            && matches(&pattern, &reference.name())
+        {
+            prop_assert!(example(&pattern).is_some(), "{pattern} on {name}");
+        }
+    }
+
+    /// What is offered instead of a pattern is one that is accepted.
+    #[test]
+    fn offered_patterns_are_accepted(pattern in "[a-zA-Z0-9.:/*@-]{0,16}") {
+        if let Some(offered) = problem(&pattern)
+            .as_deref()
+            .and_then(|text| text.strip_suffix("` was probably meant"))
+            .and_then(|text| text.rsplit_once('`'))
+            .map(|(_, offered)| offered)
+        {
+            prop_assert_eq!(problem(offered), None);
+        }
+    }
+}
+
+#[test]
+fn longest_patterns_are_judged_in_no_time() {
+    let began = std::time::Instant::now();
+    for piece in ["*a", "**1", "*.", "1*.", "*:1"] {
+        let pattern: String = piece.repeat(512 / piece.len());
+        let _ = problem(&pattern);
+    }
+    assert!(began.elapsed() < std::time::Duration::from_secs(2));
+}
