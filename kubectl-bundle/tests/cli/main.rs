@@ -19,6 +19,7 @@ mod init;
 mod keys;
 mod packing;
 mod plugins;
+mod referrers;
 mod registries;
 mod shipping;
 

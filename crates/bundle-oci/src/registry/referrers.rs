@@ -202,7 +202,8 @@ impl Client {
         Ok(listed)
     }
 
-    /// The referrers API; `None` where there is none.
+    /// The referrers API; `None` where there is none. The distribution specification has registries without one answer 404; real ones answer as
+    /// [`is_absent`] and [`is_page`] say.
     async fn list(
         &self,
         repository: &Repository,
@@ -219,13 +220,15 @@ impl Client {
             };
             let response = match self.send(&ask).await {
                 Ok(response) => response,
-                Err(Reason::NotFound | Reason::Refused { status: 405, .. }) if page == 0 => {
-                    return Ok(None);
-                }
+                Err(reason) if page == 0 && is_absent(&reason) => return Ok(None),
                 Err(reason) => return Err(reason),
             };
+            if page == 0 && is_page(&response) {
+                return Ok(None);
+            }
             let next = next_url(&response)?;
-            let index = self.index(response).await?;
+            expect_list(&response)?;
+            let index = read_list(&self.list_body(response).await?)?;
             let from = listed.entries.len();
             listed.entries.extend(index.descriptors());
             room = room.saturating_sub(listed.entries[from..].iter().map(Descriptor::weight).sum());
@@ -248,28 +251,29 @@ impl Client {
     ) -> Result<Option<Index>, Reason> {
         let ask = Ask::get(repository, format!("manifests/{}", list_tag(subject)))
             .accepting(media::INDEX);
-        match self.send(&ask).await {
-            Ok(response) => self.index(response).await.map(Some),
-            Err(Reason::NotFound) => Ok(None),
-            Err(reason) => Err(reason),
+        let response = match self.send(&ask).await {
+            Ok(response) => response,
+            Err(Reason::NotFound) => return Ok(None),
+            Err(reason) => return Err(reason),
+        };
+        let expected = expect_list(&response);
+        let is_manifest = media::is_manifest(&media_type(&response));
+        if !is_manifest {
+            expected.clone()?;
         }
+        let body = self.list_body(response).await?;
+        // GitLab reads the tag as the digest that it is made of. The content's own images are no referrers of it.
+        if Digest::of(&body) == *subject {
+            return Ok(None);
+        }
+        expected?;
+        read_list(&body).map(Some)
     }
 
-    async fn index(&self, response: reqwest::Response) -> Result<Index, Reason> {
-        let found = media_type(&response);
-        if !media::is_index(&found) && found != "application/json" {
-            return Err(Reason::WrongMediaType {
-                found,
-                wanted: "a list of referrers",
-            });
-        }
-        let body = self
-            .pools
+    async fn list_body(&self, response: reqwest::Response) -> Result<Bytes, Reason> {
+        self.pools
             .body(response, MANIFEST_BYTES, "the list of referrers")
-            .await?;
-        serde_json::from_slice(&body).map_err(|error| {
-            Reason::Malformed(format!("the list of referrers is not an index: {error}"))
-        })
+            .await
     }
 
     /// The layers of one referrer that say they are signatures. What the list says it is for is not asked: cosign 3 writes something else there.
@@ -341,6 +345,44 @@ impl Client {
         }
         Err(Reason::SignatureLost { tag })
     }
+}
+
+/// Whether this is what a registry without the referrers API answers to it. Some do not know the path (404, 501), some take its last part for
+/// something else (400, 405), and some have nothing of the type that is accepted (406). Everything else is not known: 401 and 403 hide what may be
+/// there, and after 429, 5xx or silence it may be there the next time.
+fn is_absent(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::NotFound
+            | Reason::Refused {
+                status: 400 | 405 | 406,
+                ..
+            }
+            | Reason::Busy { status: 501, .. }
+    )
+}
+
+/// Whether it is a web page: some registries show one at every path that they do not know. A proxy that wants a login shows it in the place of the
+/// fallback tag as well, where it is an error.
+fn is_page(response: &reqwest::Response) -> bool {
+    media_type(response) == "text/html"
+}
+
+fn expect_list(response: &reqwest::Response) -> Result<(), Reason> {
+    let found = media_type(response);
+    if media::is_index(&found) || found == "application/json" {
+        return Ok(());
+    }
+    Err(Reason::WrongMediaType {
+        found,
+        wanted: "a list of referrers",
+    })
+}
+
+fn read_list(body: &[u8]) -> Result<Index, Reason> {
+    serde_json::from_slice(body).map_err(|error| {
+        Reason::Malformed(format!("the list of referrers is not an index: {error}"))
+    })
 }
 
 /// One of the API, one of the list under the tag, so that neither crowds the other out. What both name is as the API says: somebody writes that list.

@@ -268,7 +268,13 @@ fn manifest(call: &Call<'_>) -> Response {
         return error(status(code), "not for you");
     }
     let store = lock(&call.shared.store);
-    let Some((media_type, bytes)) = store.manifest(call.repository, call.name) else {
+    let name = match fault {
+        Some(Fault::ReferrersTagIsSubject) if !call.name.contains('.') => {
+            call.name.replacen("sha256-", "sha256:", 1)
+        }
+        _ => call.name.to_owned(),
+    };
+    let Some((media_type, bytes)) = store.manifest(call.repository, &name) else {
         return error(StatusCode::NOT_FOUND, "manifest unknown");
     };
     let mut digest = bundle_core::reference::Digest::of(bytes);
@@ -351,7 +357,14 @@ fn referrers(call: &Call<'_>) -> Response {
         Some(Fault::Places { api, .. }) if *api != 200 => {
             return error(status(*api), "not for you");
         }
-        Some(Fault::ReferrersTag(_)) => return error(StatusCode::NOT_FOUND, "no such page"),
+        Some(Fault::ReferrersPage(code)) => {
+            let page = "<!doctype html><title>Nothing here</title>";
+            let headers = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
+            return (status(*code), headers, page).into_response();
+        }
+        Some(Fault::ReferrersTag(_) | Fault::ReferrersTagIsSubject) => {
+            return error(StatusCode::NOT_FOUND, "no such page");
+        }
         Some(Fault::HugeList) => {
             return ([(header::CONTENT_TYPE, INDEX)], huge(call.shared, b' ')).into_response();
         }

@@ -29,6 +29,10 @@ pub enum Fault {
     },
     /// The referrers API answers with this status.
     ReferrersApi(u16),
+    /// The referrers API answers with this status and a web page.
+    ReferrersPage(u16),
+    /// There is no referrers API, and the tag that stands in for it is read as the digest that it is made of: it answers with the content itself.
+    ReferrersTagIsSubject,
     /// There is no referrers API, and the tag that stands in for it is answered with this status.
     ReferrersTag(u16),
     /// The three places where signatures may be answer with these statuses; 200 is the truth, and 204 of the API an empty list.

@@ -101,15 +101,19 @@ async fn none_is_only_said_where_every_place_said_so() {
     let pinned = pushed(&registry).await;
     empty_places(&registry, &pinned);
     let client = client();
-    let answers = [200, 404, 401, 403, 500];
+    // 400, 404, 405, 406 and 501 are what registries without the API answer to it, and say nothing of the tags.
+    let of_the_api = [200, 400, 404, 405, 406, 501, 401, 403, 418, 429, 500];
+    let of_tags = [200, 404, 400, 406, 401, 403, 500];
     let mut none = 0;
-    for api in answers {
-        for list in answers {
-            for older in answers {
+    for api in of_the_api {
+        for list in of_tags {
+            for older in of_tags {
                 registry.set_fault(Some(Fault::Places { api, list, older }));
                 let places = [api, list, older];
                 let said = client.signatures(&pinned).await;
-                if places.iter().all(|code| matches!(code, 200 | 404)) {
+                let known = |code| matches!(code, 200 | 404);
+                let known_api = known(api) || matches!(api, 400 | 405 | 406 | 501);
+                if known_api && known(list) && known(older) {
                     assert_eq!(said.unwrap(), [], "{places:?}");
                     none += 1;
                     continue;
@@ -117,16 +121,87 @@ async fn none_is_only_said_where_every_place_said_so() {
                 // Never "unsigned", and the reason is one of those that there are.
                 let code = said.expect_err("not known").finding().code;
                 let denied = places.iter().any(|code| matches!(code, 401 | 403));
-                let busy = places.contains(&500);
+                let busy = places.iter().any(|code| matches!(code, 429 | 500));
+                let refused = [list, older].iter().any(|code| matches!(code, 400 | 406));
                 assert!(
                     (denied && code == codes::registry::DENIED)
-                        || (busy && code == codes::registry::BUSY),
+                        || (busy && code == codes::registry::BUSY)
+                        || ((refused || api == 418) && code == codes::registry::REFUSED),
                     "{places:?}: {code}"
                 );
             }
         }
     }
-    assert_eq!(none, 8);
+    assert_eq!(none, 24);
+}
+
+/// What registries without a referrers API answer to it.
+fn without_api() -> Vec<Fault> {
+    let plain = [400, 404, 405, 406, 501].map(Fault::ReferrersApi);
+    let pages = [200, 400, 404, 405, 406, 501].map(Fault::ReferrersPage);
+    plain.into_iter().chain(pages).collect()
+}
+
+#[tokio::test]
+async fn signs_and_verifies_through_the_fallback_tag_whatever_a_missing_api_answers() {
+    for fault in without_api() {
+        let registry = Registry::start(Settings {
+            referrers_api: false,
+            ..Settings::default()
+        });
+        let registry = registry.await.unwrap();
+        let pinned = pushed(&registry).await;
+        registry.set_fault(Some(fault.clone()));
+        let client = client();
+        let stored = client.push_signature(&pinned, b"good".to_vec()).await;
+        let tag = stored
+            .unwrap_or_else(|error| panic!("{fault:?}: {error}"))
+            .tag;
+        assert_eq!(tag, Some(format!("sha256-{}", pinned.digest().hex())));
+        let found = client.signatures(&pinned).await;
+        let found = found.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+        assert_eq!(read(&found), 1, "{fault:?}");
+        let home = Repository::from(pinned.reference());
+        let listed = client.referrers(&home, pinned.digest()).await.unwrap();
+        assert_eq!(listed.len(), 1, "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_web_page_in_the_place_of_the_api_means_as_much_as_its_status() {
+    let registry = Registry::honest().await.unwrap();
+    let pinned = pushed(&registry).await;
+    for code in [200, 400, 404, 405, 406, 501] {
+        registry.set_fault(Some(Fault::ReferrersPage(code)));
+        assert_eq!(client().signatures(&pinned).await.unwrap(), [], "{code}");
+    }
+    for code in [401, 403, 418, 429, 500, 503] {
+        registry.set_fault(Some(Fault::ReferrersPage(code)));
+        assert!(client().signatures(&pinned).await.is_err(), "{code}");
+    }
+    // Whoever shows it in the place of the tag as well does not say that there is nothing.
+    registry.set_fault(Some(Fault::Html));
+    let error = client().signatures(&pinned).await.unwrap_err();
+    assert_eq!(error.finding().code, codes::registry::WRONG_MEDIA_TYPE);
+}
+
+#[tokio::test]
+async fn a_registry_that_takes_the_fallback_tag_for_the_digest_has_no_list() {
+    let registry = Registry::start(Settings {
+        referrers_api: false,
+        ..Settings::default()
+    });
+    let registry = registry.await.unwrap();
+    let pinned = pushed(&registry).await;
+    let older = layer(&registry, media::SIMPLE_SIGNING, b"older");
+    put_older(&registry, &pinned, &[older]);
+    registry.set_fault(Some(Fault::ReferrersTagIsSubject));
+    let found = client().signatures(&pinned).await.unwrap();
+    assert_eq!(read(&found), 1);
+    // What is written there cannot be read again, and that is told.
+    let written = client().push_signature(&pinned, b"new".to_vec()).await;
+    let lost = written.unwrap_err().finding();
+    assert_eq!(lost.code, codes::registry::SIGNATURE_LOST);
 }
 
 #[tokio::test]
