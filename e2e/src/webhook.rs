@@ -17,6 +17,8 @@ use crate::{manifests, ports, programs, wait};
 
 /// The namespace and ServiceAccount that those manifests make.
 pub const NAMESPACE: &str = "bundle-system";
+/// The namespace of the pod's own keys and records, which those manifests make too.
+pub const STATE_NAMESPACE: &str = "bundle-system-state";
 const SERVICE_ACCOUNT: &str = "bundle-webhook";
 
 const READY: Duration = Duration::from_secs(30);
@@ -89,6 +91,7 @@ impl Cluster {
             ("--listen", address.to_string()),
             ("--health-listen", health.to_string()),
             ("--namespace", NAMESPACE.to_owned()),
+            ("--state-namespace", STATE_NAMESPACE.to_owned()),
             ("--san", Ipv4Addr::LOCALHOST.to_string()),
             ("--cache-dir", cache.display().to_string()),
             (

@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value_t = any(8080))]
     pub health_listen: SocketAddr,
 
-    /// The system namespace: the Secrets of this program, its lease, and the Secrets that sources and policies name
+    /// The system namespace: the lease of this program, and the Secrets and ConfigMaps that sources and policies name
     #[arg(
         long,
         value_name = "NAME",
@@ -34,6 +34,12 @@ pub struct Args {
         default_value = "bundle-system"
     )]
     pub namespace: String,
+
+    /// The namespace of this program's own keys and records [default: the system namespace with `-state`]
+    ///
+    /// Has to differ from the system namespace, so that nobody who manages pull secrets can read the keys.
+    #[arg(long, value_name = "NAME")]
+    pub state_namespace: Option<String>,
 
     /// One more DNS name or IP address for the serving certificate; may be repeated
     ///

@@ -132,7 +132,7 @@ async fn prepare(
     readiness: Arc<Readiness>,
 ) -> Arc<Shared> {
     let key = crate::retry("read or make the stamp key", || {
-        certs::stamp_key(clients.own(), &settings.namespace)
+        certs::stamp_key(clients.own(), &settings.state_namespace)
     })
     .await;
     Arc::new(Shared::new(

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bundle_core::object::is_dns_label;
 use jiff::SignedDuration;
 use rand::Rng as _;
 
@@ -25,6 +26,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     pub health_listen: SocketAddr,
     pub namespace: String,
+    /// Holds what only the pod reads: its keys and its inventories. Never the system namespace.
+    pub state_namespace: String,
     /// DNS names and IP addresses of the serving certificate, the Service's first.
     pub names: Vec<String>,
     pub registration: String,
@@ -57,6 +60,16 @@ pub enum SettingsError {
         /// Why not.
         reason: &'static str,
     },
+    /// A name that no namespace can have, or one namespace for both purposes.
+    #[error("--{flag} {given:?} {reason}")]
+    Namespace {
+        /// The flag without dashes.
+        flag: &'static str,
+        /// The name.
+        given: String,
+        /// Why not.
+        reason: &'static str,
+    },
 }
 
 impl Settings {
@@ -81,12 +94,14 @@ impl Settings {
                 reason: "leaves no time for any review",
             });
         }
+        let state_namespace = state_namespace(&args.namespace, args.state_namespace)?;
         Ok(Self {
             names: names(&args.service, &args.namespace, args.san),
             kubeconfig: args.kubeconfig,
             listen: args.listen,
             health_listen: args.health_listen,
             namespace: args.namespace,
+            state_namespace,
             registration: args.registration,
             cache_dir: args.cache_dir,
             registry_ca: args.registry_ca,
@@ -117,6 +132,28 @@ fn names(service: &str, namespace: &str, more: Vec<String>) -> Vec<String> {
         }
     }
     names
+}
+
+/// The namespace of keys and records: `given`, else the one beside `system`. Both names are checked.
+fn state_namespace(system: &str, given: Option<String>) -> Result<String, SettingsError> {
+    let named = |flag, given: &str, reason| SettingsError::Namespace {
+        flag,
+        given: given.to_owned(),
+        reason,
+    };
+    let no_name = "cannot be the name of a namespace";
+    if !is_dns_label(system) {
+        return Err(named("namespace", system, no_name));
+    }
+    let state = given.unwrap_or_else(|| format!("{system}-state"));
+    if !is_dns_label(&state) {
+        return Err(named("state-namespace", &state, no_name));
+    }
+    if state == system {
+        let reason = "is the system namespace, whose Secrets others manage";
+        return Err(named("state-namespace", &state, reason));
+    }
+    Ok(state)
 }
 
 fn unsigned(flag: &'static str, given: SignedDuration) -> Result<Duration, SettingsError> {
@@ -169,6 +206,41 @@ mod tests {
                 "127.0.0.1"
             ]
         );
+    }
+
+    #[test]
+    fn state_namespace_defaults_to_a_namespace_beside_the_system_namespace() {
+        let state = |flags: &[&str]| settings(flags).unwrap().state_namespace;
+        assert_eq!(state(&[]), "bundle-system-state");
+        assert_eq!(state(&["--namespace", "sys"]), "sys-state");
+        let both = ["--namespace", "sys", "--state-namespace", "keys"];
+        assert_eq!(state(&both), "keys");
+    }
+
+    #[test]
+    fn rejects_namespaces_that_are_no_names_or_serve_both_purposes() {
+        let long = "a".repeat(60);
+        for (flags, message) in [
+            (
+                ["--namespace", "sys?watch=true"],
+                r#"--namespace "sys?watch=true" cannot be the name of a namespace"#.to_owned(),
+            ),
+            (
+                ["--state-namespace", "../sys"],
+                r#"--state-namespace "../sys" cannot be the name of a namespace"#.to_owned(),
+            ),
+            (
+                ["--namespace", &long],
+                format!(r#"--state-namespace "{long}-state" cannot be the name of a namespace"#),
+            ),
+            (
+                ["--state-namespace", "bundle-system"],
+                r#"--state-namespace "bundle-system" is the system namespace, whose Secrets others manage"#
+                    .to_owned(),
+            ),
+        ] {
+            assert_eq!(settings(&flags).unwrap_err().to_string(), message);
+        }
     }
 
     #[test]

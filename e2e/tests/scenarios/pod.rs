@@ -66,12 +66,18 @@ async fn it_puts_its_own_certificates_and_registrations_right() {
     // Nothing is left of the old authority; who asks next has to trust the new one.
     kubectl(
         &cluster,
-        "delete secret bundle-webhook-tls -n bundle-system",
+        "delete secret bundle-webhook-tls -n bundle-system-state",
     )
     .await;
     wait::until_true(SOON, "the Secret is made anew", || async {
         let found = cluster
-            .kubectl(["get", "secret", "bundle-webhook-tls", "-n", "bundle-system"])
+            .kubectl([
+                "get",
+                "secret",
+                "bundle-webhook-tls",
+                "-n",
+                "bundle-system-state",
+            ])
             .await?;
         Ok(found.is_success())
     })

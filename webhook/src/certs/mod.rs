@@ -46,7 +46,7 @@ pub enum KeeperError {
     Serve(#[from] ServeError),
 }
 
-/// The stamp key, made if there is none.
+/// The stamp key in the state namespace, made if there is none.
 pub async fn stamp_key(client: Client, namespace: &str) -> Result<StampKey, SecretError> {
     secret::stamp(&Api::namespaced(client, namespace)).await
 }
@@ -82,7 +82,7 @@ pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: Cancel
 
 async fn look(shared: &Shared, resolver: &Resolver) -> Result<(), KeeperError> {
     let settings = &shared.settings;
-    let secrets: Api<Secret> = Api::namespaced(shared.client(), &settings.namespace);
+    let secrets: Api<Secret> = Api::namespaced(shared.client(), &settings.state_namespace);
     let material = secret::tls(&secrets, &settings.names, Timestamp::now()).await?;
     // First who is to be trusted, then what is served; but a first certificate is better served than not.
     let registered =
