@@ -133,7 +133,7 @@ impl Cluster {
 }
 
 impl Webhook {
-    /// Starts the process, with the same flags, ports and cache as before, and waits until it is ready.
+    /// Starts the process, with the same flags, ports and cache as before, and waits until it is ready, or only lacks registrations that do not exist.
     pub async fn start(&mut self) -> Result<()> {
         if self.process.is_some() {
             bail!("bundle-webhook runs already");
@@ -156,7 +156,8 @@ impl Webhook {
             let alive = process.check_alive();
             async move {
                 alive?;
-                Ok(get(health, "/readyz").await?.0 == 200)
+                let (status, page) = get(health, "/readyz").await?;
+                Ok(status == 200 || lacks_only_registrations(&page))
             }
         })
         .await
@@ -311,21 +312,31 @@ pub(crate) fn deploy_folder() -> PathBuf {
 
 /// Replaces the Service in each webhook of `configuration` by the address of a process on this host.
 fn point_at(configuration: &mut Value, address: SocketAddr) {
+    let action = if configuration["kind"] == "MutatingWebhookConfiguration" {
+        "mutate"
+    } else {
+        "validate"
+    };
     for webhook in configuration["webhooks"]
         .as_array_mut()
         .into_iter()
         .flatten()
     {
         let client = &mut webhook["clientConfig"];
-        let path = client["service"]["path"].as_str().unwrap_or("/").to_owned();
         if let Some(fields) = client.as_object_mut() {
             fields.remove("service");
             fields.insert(
                 "url".to_owned(),
-                Value::String(format!("https://{address}{path}")),
+                Value::String(format!("https://{address}/{action}")),
             );
         }
     }
+}
+
+/// Whether a page of `/readyz` shows that nothing but a registration is missing: scenarios take them away on purpose.
+fn lacks_only_registrations(page: &str) -> bool {
+    let mut waiting = page.lines().filter(|line| line.starts_with("[-]"));
+    waiting.all(|line| line.starts_with("[-]registrations:") && line.contains(" does not exist"))
 }
 
 /// Status and body of a plain HTTP GET.
@@ -340,19 +351,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_becomes_an_address_on_this_host_and_the_path_stays() {
-        let mut configuration = json!({ "webhooks": [
-            { "name": "a", "clientConfig": { "service": { "name": "s", "namespace": "n", "path": "/validate" } } },
-            { "name": "b", "clientConfig": { "service": { "name": "s", "namespace": "n" } } },
-        ] });
-        point_at(&mut configuration, "127.0.0.1:20001".parse().unwrap());
-        assert_eq!(
-            configuration["webhooks"][0]["clientConfig"],
-            json!({ "url": "https://127.0.0.1:20001/validate" })
-        );
-        assert_eq!(
-            configuration["webhooks"][1]["clientConfig"],
-            json!({ "url": "https://127.0.0.1:20001/" })
-        );
+    fn a_service_becomes_an_address_on_this_host() {
+        for (kind, expected) in [
+            (
+                "ValidatingWebhookConfiguration",
+                "https://127.0.0.1:20001/validate",
+            ),
+            (
+                "MutatingWebhookConfiguration",
+                "https://127.0.0.1:20001/mutate",
+            ),
+        ] {
+            let mut configuration = json!({ "kind": kind, "webhooks": [
+                { "name": "a", "clientConfig": { "service": { "name": "s", "namespace": "n" } } },
+            ] });
+            point_at(&mut configuration, "127.0.0.1:20001".parse().unwrap());
+            assert_eq!(
+                configuration["webhooks"][0]["clientConfig"],
+                json!({ "url": expected })
+            );
+        }
+    }
+
+    #[test]
+    fn only_registrations_that_do_not_exist_are_no_reason_to_wait() {
+        for (page, expected) in [
+            (
+                "[+]api ok\n[-]registrations: MutatingWebhookConfiguration a does not exist\n",
+                true,
+            ),
+            (
+                "[-]api waiting\n[-]registrations: a does not exist\n",
+                false,
+            ),
+            ("[-]registrations: failurePolicy is Ignore\n", false),
+            ("[-]shutdown\n", false),
+        ] {
+            assert_eq!(lacks_only_registrations(page), expected, "{page}");
+        }
     }
 }

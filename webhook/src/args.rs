@@ -51,9 +51,21 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "bundle-webhook")]
     pub service: String,
 
-    /// Name of the validating and the mutating webhook configuration whose caBundle is kept right
+    /// Name of the validating and the mutating webhook configuration, in which caBundle and path are kept right
     #[arg(long, value_name = "NAME", default_value = "bundle-webhook")]
     pub registration: String,
+
+    /// How long a path with its unguessable last segment is used before another replaces it; 0s: until the next start
+    ///
+    /// The path before it is accepted for a minute longer.
+    #[arg(long, value_name = "DURATION", default_value = "1h")]
+    pub path_rotation_interval: SignedDuration,
+
+    /// Certificate authorities (PEM): only API servers that present a client certificate of one of them are answered
+    ///
+    /// Read again when it changes. The AdmissionConfiguration of the API server says which certificate it presents.
+    #[arg(long, value_name = "FILE")]
+    pub client_ca_file: Option<PathBuf>,
 
     /// Where unpacked content is kept; may be lost at any time
     #[arg(long, value_name = "DIR", default_value = "/var/cache/bundles")]

@@ -4,6 +4,7 @@
 pub mod admission;
 mod api_server;
 pub mod args;
+pub mod caller;
 pub mod certs;
 mod chain;
 pub mod cluster;
@@ -13,6 +14,7 @@ pub mod logs;
 pub mod metrics;
 pub mod readiness;
 pub mod reconcile;
+pub mod registrations;
 pub mod run;
 pub mod server;
 pub mod settings;

@@ -3,7 +3,10 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::registrations::Integrity;
+
 /// What must have happened once before the first review. None closes again: what was learnt stays in use while it is refreshed.
+/// The registrations are no such gate, since they can be altered at any time: see [`Readiness::registrations`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Gate {
@@ -11,8 +14,6 @@ pub enum Gate {
     Api,
     /// A certificate is served.
     Certificate,
-    /// Every registration that exists trusts it.
-    Registrations,
     /// All ProvisionerClasses have been read.
     Classes,
     /// All SignaturePolicies have been read.
@@ -20,10 +21,9 @@ pub enum Gate {
 }
 
 /// All of them, with what a person calls them.
-const GATES: [(Gate, &str); 5] = [
+const GATES: [(Gate, &str); 4] = [
     (Gate::Api, "api"),
     (Gate::Certificate, "certificate"),
-    (Gate::Registrations, "registrations"),
     (Gate::Classes, "classes"),
     (Gate::Policies, "policies"),
 ];
@@ -32,32 +32,42 @@ const DRAINING: u8 = 1 << 7;
 
 /// The gates of this process.
 #[derive(Debug, Default)]
-pub struct Readiness(AtomicU8);
+pub struct Readiness {
+    gates: AtomicU8,
+    registrations: Integrity,
+}
 
 impl Readiness {
     /// Opens a gate.
     pub fn open(&self, gate: Gate) {
-        self.0.fetch_or(1 << gate as u8, Ordering::AcqRel);
+        self.gates.fetch_or(1 << gate as u8, Ordering::AcqRel);
     }
 
     /// Whether that gate is open.
     pub fn is_open(&self, gate: Gate) -> bool {
-        self.0.load(Ordering::Acquire) & (1 << gate as u8) != 0
+        self.gates.load(Ordering::Acquire) & (1 << gate as u8) != 0
     }
 
     /// From now on: not ready, because the process ends.
     pub fn drain(&self) {
-        self.0.fetch_or(DRAINING, Ordering::AcqRel);
+        self.gates.fetch_or(DRAINING, Ordering::AcqRel);
     }
 
     /// Whether the process is ending.
     pub fn is_draining(&self) -> bool {
-        self.0.load(Ordering::Acquire) & DRAINING != 0
+        self.gates.load(Ordering::Acquire) & DRAINING != 0
+    }
+
+    /// Whether our registrations are intact. Not ready while they are not: no review is answered then.
+    pub fn registrations(&self) -> &Integrity {
+        &self.registrations
     }
 
     /// Whether reviews should be sent here.
     pub fn is_ready(&self) -> bool {
-        !self.is_draining() && GATES.iter().all(|(gate, _)| self.is_open(*gate))
+        !self.is_draining()
+            && self.registrations.intact_since().is_some()
+            && GATES.iter().all(|(gate, _)| self.is_open(*gate))
     }
 
     /// One line a gate, as Kubernetes components show theirs.
@@ -72,6 +82,10 @@ impl Readiness {
                 }
             })
             .collect();
+        lines.push(match self.registrations.intact_since() {
+            Some(_) => "[+]registrations ok\n".to_owned(),
+            None => format!("[-]registrations: {}\n", self.registrations.faults()),
+        });
         if self.is_draining() {
             lines.push("[-]shutdown\n".to_owned());
         }
@@ -92,7 +106,19 @@ mod tests {
             readiness.open(gate);
             assert!(readiness.report().contains(&format!("[+]{name} ok")));
         }
+        let registrations = readiness.registrations();
+        assert!(!readiness.is_ready());
+        registrations.set(Some(jiff::Timestamp::UNIX_EPOCH), Vec::new());
         assert!(readiness.is_ready());
+        registrations.set(None, vec!["one is altered".to_owned()]);
+        assert!(!readiness.is_ready());
+        assert!(
+            readiness
+                .report()
+                .contains("[-]registrations: one is altered\n")
+        );
+        registrations.set(Some(jiff::Timestamp::UNIX_EPOCH), Vec::new());
+        assert!(readiness.report().contains("[+]registrations ok\n"));
         readiness.drain();
         assert!(!readiness.is_ready());
         assert!(readiness.report().contains("[-]shutdown"));

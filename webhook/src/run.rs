@@ -18,7 +18,8 @@ use crate::cluster::Clients;
 use crate::lease::Election;
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
-use crate::server::admission_listener::{self, Drain};
+use crate::server::admission_listener::{self, Access, Drain};
+use crate::server::guard;
 use crate::server::health::{self, Health};
 use crate::settings::Settings;
 use crate::shared::Shared;
@@ -157,14 +158,12 @@ fn start(
     };
     let deadline = settings.review_deadline + DEADLINE_MARGIN;
     let router = admission(shared);
-    let serving = admission_listener::serve(
-        listener,
-        router,
+    let access = Access {
         resolver,
-        deadline,
-        drain,
-        shutdown.clone(),
-    );
+        client_ca_file: settings.client_ca_file.clone(),
+    };
+    let serving =
+        admission_listener::serve(listener, router, access, deadline, drain, shutdown.clone());
     spawn(tasks, "admission", serving);
 
     // What reads our kinds waits until they are served.
@@ -191,9 +190,9 @@ fn start(
     spawn(tasks, "reconciler", reconciling);
 }
 
-/// The router of admission.
+/// The router of admission, for known callers only.
 fn admission(shared: &Arc<Shared>) -> Router {
-    crate::admission::router(shared)
+    guard::guarded(shared.clone(), crate::admission::router(shared))
 }
 
 /// Reconciles while this replica leads.

@@ -30,7 +30,11 @@ pub struct Settings {
     pub state_namespace: String,
     /// DNS names and IP addresses of the serving certificate, the Service's first.
     pub names: Vec<String>,
+    pub service: String,
     pub registration: String,
+    /// `None`: never.
+    pub path_rotation_interval: Option<Duration>,
+    pub client_ca_file: Option<PathBuf>,
     pub cache_dir: PathBuf,
     pub registry_ca: Option<PathBuf>,
     /// Mirrors of registries.
@@ -86,6 +90,15 @@ impl Settings {
                 reason: "is too short: a Lease counts whole seconds, from 1",
             });
         }
+        let path_rotation_interval =
+            unsigned("path-rotation-interval", args.path_rotation_interval)?;
+        if !path_rotation_interval.is_zero() && path_rotation_interval < Duration::from_secs(1) {
+            return Err(SettingsError::Duration {
+                flag: "path-rotation-interval",
+                given: args.path_rotation_interval,
+                reason: "is too short: the API server must learn each path, which takes up to a second",
+            });
+        }
         let review_deadline = unsigned("review-deadline", args.review_deadline)?;
         if review_deadline.is_zero() {
             return Err(SettingsError::Duration {
@@ -102,7 +115,11 @@ impl Settings {
             health_listen: args.health_listen,
             namespace: args.namespace,
             state_namespace,
+            service: args.service,
             registration: args.registration,
+            path_rotation_interval: Some(path_rotation_interval)
+                .filter(|interval| !interval.is_zero()),
+            client_ca_file: args.client_ca_file,
             cache_dir: args.cache_dir,
             registry_ca: args.registry_ca,
             registries_conf: args.registries_conf,

@@ -12,9 +12,11 @@ use bundle_oci::registry;
 use bundle_trust::proof;
 use kube::{Api, Client};
 
+use crate::caller::Paths;
 use crate::cluster::{Clients, ClusterError, ServiceAccount};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
+use crate::registrations::Integrity;
 use crate::settings::Settings;
 use crate::shelf::Shelf;
 use crate::sources::{PullSecretError, Registries};
@@ -42,6 +44,10 @@ pub struct Shared {
     pub metrics: Metrics,
     /// What must have happened before this replica can be asked.
     pub readiness: Arc<Readiness>,
+    /// Whether the API server asks us about every write, and since when.
+    pub registrations: Integrity,
+    /// The tokens of callers that are answered.
+    pub paths: Paths,
     /// The ProvisionerClasses of the cluster, or why one cannot be read.
     pub classes: Shelf<Result<Class, Findings>>,
     /// The SignaturePolicies of the cluster, with the keys of their Secrets filled in; also those with problems.
@@ -67,7 +73,9 @@ impl Shared {
         Self {
             settings,
             metrics,
+            registrations: readiness.registrations().clone(),
             readiness,
+            paths: Paths::default(),
             classes: Shelf::default(),
             policies: Shelf::default(),
             examinations: proof::Memory::default(),

@@ -149,4 +149,6 @@ pub mod verb {
     pub const USE: &str = "use";
     /// May approve content for BundleDeployments of the class.
     pub const APPROVE: &str = "approve";
+    /// May delete the Bundle, BundleDeployment or BundleApproval that somebody else asked for.
+    pub const MANAGE: &str = "manage";
 }

@@ -181,7 +181,7 @@ impl Lookups for Live {
             .await?;
         Ok(found.map(|found| {
             serde_json::json!({
-                "metadata": {"name": found.name_any(), "uid": found.uid(), "annotations": found.annotations()},
+                "metadata": {"name": found.name_any(), "uid": found.uid(), "deletionTimestamp": found.metadata.deletion_timestamp, "annotations": found.annotations()},
                 "spec": found.data["spec"],
             })
         }))

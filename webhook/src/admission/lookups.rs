@@ -30,7 +30,7 @@ pub struct Right {
     pub group: &'static str,
     /// The resource.
     pub resource: &'static str,
-    /// Namespace of the object. For cluster-scoped ones that of the pod: then a RoleBinding there counts like a ClusterRoleBinding.
+    /// Namespace of the object. For classes that of the pod: then a RoleBinding there counts like a ClusterRoleBinding.
     pub namespace: String,
     /// Name of the object.
     pub name: String,
@@ -248,7 +248,7 @@ pub(super) fn matching<L: Lookups>(
     Ok((matching, generation))
 }
 
-fn answer(result: Result<bool, Finding>, user: &UserInfo, right: &Right) -> Answer {
+pub(super) fn answer(result: Result<bool, Finding>, user: &UserInfo, right: &Right) -> Answer {
     match result {
         Ok(true) => Answer::Yes,
         Ok(false) => Answer::No,

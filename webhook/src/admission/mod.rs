@@ -3,6 +3,7 @@
 
 pub(crate) mod carried;
 mod configuration;
+mod deletions;
 mod live;
 mod lookups;
 mod memory;
@@ -154,11 +155,16 @@ impl<L: Lookups> Admission<L> {
         };
         let code = verdict.findings().0.first().map(|finding| finding.code);
         let kind = match request.kind.kind.as_str() {
-            kind if writes::kind(request).is_some() || configuration::is_known(kind) => kind,
+            kind if writes::kind(request).is_some()
+                || deletions::kind(request).is_some()
+                || configuration::is_known(kind) =>
+            {
+                kind
+            }
             _ => "other",
         };
         let operation = match request.operation.as_str() {
-            operation @ ("CREATE" | "UPDATE") => operation,
+            operation @ ("CREATE" | "UPDATE" | "DELETE") => operation,
             _ => "other",
         };
         let took = started.elapsed();

@@ -80,7 +80,8 @@ pub(super) fn read(body: &[u8]) -> Result<Request, String> {
         ));
     }
     let request = review.request.ok_or("the AdmissionReview has no request")?;
-    if request.object.is_null() {
+    // What is deleted is the old object.
+    if request.object.is_null() && request.old_object.is_null() {
         return Err("the request of the AdmissionReview has no object".to_owned());
     }
     Ok(request)

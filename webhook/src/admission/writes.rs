@@ -14,7 +14,7 @@ use super::lookups::Content;
 use super::memory::{self, ImageKey};
 use super::review::{Request, UserInfo};
 use super::stamping::{self, MadeFor};
-use super::{Admission, Lookups, carried, configuration, lookups};
+use super::{Admission, Lookups, carried, configuration, deletions, lookups};
 
 /// A request of one of the three kinds that are judged, with what its stamps say.
 struct Standings<'a> {
@@ -27,9 +27,15 @@ struct Standings<'a> {
 impl<L: Lookups> Admission<L> {
     /// What the validating call answers.
     pub(super) async fn validated(&self, request: &Request) -> Verdict {
+        if let Some(kind) = deletions::kind(request) {
+            return self.deletion(request, kind).await;
+        }
         let Some(kind) = kind(request) else {
             return unjudged(request);
         };
+        if let Some(refused) = self.guarded_update(request, kind).await {
+            return refused;
+        }
         let until = Instant::now() + self.deadline;
         let standings = self.standings(request, kind, &request.name, until).await;
         let key = memory::key(&standings.subject, &request.user_info);
@@ -271,7 +277,8 @@ pub(super) fn kind(request: &Request) -> Option<Kind> {
 /// What is said about everything else.
 fn unjudged(request: &Request) -> Verdict {
     let ours = request.kind.group == bundle_api::names::GROUP;
-    if ours && configuration::is_known(&request.kind.kind) && request.sub_resource.is_empty() {
+    let writes = request.sub_resource.is_empty() && request.operation != "DELETE";
+    if ours && configuration::is_known(&request.kind.kind) && writes {
         let old = Some(&request.old_object).filter(|old| !old.is_null());
         let now = jiff::Timestamp::now();
         return configuration::judge(&request.kind.kind, &request.name, old, &request.object, now);

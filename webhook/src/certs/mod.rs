@@ -2,7 +2,8 @@
 //! Not here: the TLS listener (server::tls).
 
 mod material;
-mod registration;
+mod path;
+mod register;
 mod resolver;
 mod secret;
 mod x509;
@@ -10,19 +11,19 @@ mod x509;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::DynamicObject;
-use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::material::MaterialError;
-pub use self::registration::RegistrationError;
+use self::register::Registrar;
 pub use self::resolver::{Resolver, ServeError};
 pub use self::secret::SecretError;
+use crate::caller::Tokens;
 use crate::readiness::Gate;
+use crate::registrations::RegistrationError;
 use crate::shared::{Shared, StampKey};
 
 /// How often the Secrets are looked at. By content: a mounted file is not watched, and neither are these.
@@ -51,12 +52,18 @@ pub async fn stamp_key(client: Client, namespace: &str) -> Result<StampKey, Secr
     secret::stamp(&Api::namespaced(client, namespace)).await
 }
 
+/// The tokens of callers as they are stored now: another replica may have rotated them.
+pub(crate) async fn read_tokens(shared: &Shared) -> Result<Tokens, SecretError> {
+    let secrets = Api::namespaced(shared.client(), &shared.settings.state_namespace);
+    path::tokens(&secrets, path::Rotation::default()).await
+}
+
 /// Looks after everything until `shutdown`.
 pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: CancellationToken) {
-    let mut touched = touched(&shared).fuse();
+    let mut registrar = Registrar::new(&shared);
     loop {
-        let pause = match look(&shared, &resolver).await {
-            Ok(()) => LOOK,
+        let pause = match look(&shared, &resolver, &mut registrar).await {
+            Ok(()) => Registrar::rotates_in(&shared).map_or(LOOK, |rotates| LOOK.min(rotates)),
             Err(error) => {
                 shared.metrics.refresh_failed();
                 tracing::warn!(
@@ -66,11 +73,18 @@ pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: Cancel
                 AGAIN
             }
         };
+        let settled = Instant::now() + SETTLE;
+        let again = (Instant::now() + pause).max(settled);
         let next = async {
-            tokio::time::sleep(SETTLE).await;
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                Some(()) = touched.next() => {}
+            loop {
+                tokio::select! {
+                    () = tokio::time::sleep_until(again) => return,
+                    change = registrar.changed() => {
+                        if registrar.observe(&shared, change).await {
+                            return tokio::time::sleep_until(settled).await;
+                        }
+                    }
+                }
             }
         };
         tokio::select! {
@@ -80,13 +94,16 @@ pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: Cancel
     }
 }
 
-async fn look(shared: &Shared, resolver: &Resolver) -> Result<(), KeeperError> {
+async fn look(
+    shared: &Shared,
+    resolver: &Resolver,
+    registrar: &mut Registrar,
+) -> Result<(), KeeperError> {
     let settings = &shared.settings;
     let secrets: Api<Secret> = Api::namespaced(shared.client(), &settings.state_namespace);
     let material = secret::tls(&secrets, &settings.names, Timestamp::now()).await?;
     // First who is to be trusted, then what is served; but a first certificate is better served than not.
-    let registered =
-        registration::keep_right(&shared.client(), &settings.registration, &material.trusted).await;
+    let registered = registrar.look(shared, &secrets, &material.trusted).await;
     if registered.is_ok() || !shared.readiness.is_open(Gate::Certificate) {
         resolver.serve(&material)?;
         shared
@@ -95,7 +112,6 @@ async fn look(shared: &Shared, resolver: &Resolver) -> Result<(), KeeperError> {
         shared.readiness.open(Gate::Certificate);
     }
     registered?;
-    shared.readiness.open(Gate::Registrations);
     let key = secret::stamp(&secrets).await?;
     if key.bytes() != shared.stamp_key().bytes() {
         tracing::warn!(
@@ -104,27 +120,6 @@ async fn look(shared: &Shared, resolver: &Resolver) -> Result<(), KeeperError> {
         shared.set_stamp_key(key);
     }
     Ok(())
-}
-
-/// One item for each change of a registration: somebody may have cleared the `caBundle`.
-fn touched(shared: &Shared) -> impl futures::Stream<Item = ()> + Send + Unpin + use<> {
-    let client = shared.client();
-    let only = watcher::Config::default()
-        .fields(&format!("metadata.name={}", shared.settings.registration));
-    let watches = registration::kinds().map(|kind| {
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
-        watcher(api, only.clone())
-            .default_backoff()
-            .filter_map(|event| async move {
-                matches!(
-                    event,
-                    Ok(watcher::Event::Apply(_) | watcher::Event::InitApply(_))
-                )
-                .then_some(())
-            })
-            .boxed()
-    });
-    futures::stream::select_all(watches)
 }
 
 /// For tests of the listener: a resolver that serves for `names`, and who signed it (PEM).

@@ -55,7 +55,7 @@ pub enum SecretError {
 }
 
 /// What to do with a Secret after a look at it.
-enum Next<T> {
+pub(super) enum Next<T> {
     Keep(T),
     Write(BTreeMap<String, ByteString>),
 }
@@ -110,7 +110,7 @@ pub(super) async fn stamp(secrets: &Api<Secret>) -> Result<StampKey, SecretError
 }
 
 /// Reads, decides, writes; and reads again, so that what is returned is always what is stored.
-async fn settle<T>(
+pub(super) async fn settle<T>(
     secrets: &Api<Secret>,
     name: &'static str,
     decide: impl Fn(Option<&BTreeMap<String, ByteString>>) -> Result<Next<T>, MaterialError>,

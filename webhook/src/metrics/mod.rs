@@ -81,6 +81,7 @@ pub struct Metrics {
     unreadable: Family<KindLabel, Gauge>,
     certificate_not_after: Gauge,
     refresh_errors: Counter,
+    unknown_callers: Counter,
     is_leader: Gauge,
     resident_memory: Gauge<u64, AtomicU64>,
 }
@@ -140,6 +141,12 @@ impl Default for Metrics {
             "Failed looks after certificates, keys and webhook registrations",
             refresh_errors.clone(),
         );
+        let unknown_callers = Counter::default();
+        registry.register(
+            "bundle_unknown_callers",
+            "Requests to the admission port that no API server of ours sends, answered with 404",
+            unknown_callers.clone(),
+        );
         let is_leader = Gauge::default();
         registry.register(
             "bundle_is_leader",
@@ -163,6 +170,7 @@ impl Default for Metrics {
             unreadable,
             certificate_not_after,
             refresh_errors,
+            unknown_callers,
             is_leader,
             resident_memory,
         }
@@ -221,6 +229,11 @@ impl Metrics {
     /// Counts a failed look after our own secrets and registrations.
     pub fn refresh_failed(&self) {
         self.refresh_errors.inc();
+    }
+
+    /// Counts a request that no API server of ours sends.
+    pub fn unknown_caller(&self) {
+        self.unknown_callers.inc();
     }
 
     /// Tells whether this replica reconciles.

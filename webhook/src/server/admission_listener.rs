@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +16,12 @@ use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
 use hyper_util::rt::TokioTimer;
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::server::NoServerSessionStorage;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::client_authority::ClientAuthority;
 use crate::certs::Resolver;
 
 /// A review of an update carries two objects of up to 3 MiB each, with their managed fields.
@@ -26,6 +30,15 @@ const BODY_LIMIT: usize = 8 * 1024 * 1024;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// A silent connection is asked whether it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// Who is served, and with which certificate.
+#[derive(Debug)]
+pub struct Access {
+    /// The serving certificate.
+    pub resolver: Arc<Resolver>,
+    /// Clients must present a certificate of an authority in this file (PEM). `None`: clients need no certificate.
+    pub client_ca_file: Option<PathBuf>,
+}
 
 /// How to end.
 #[derive(Debug, Clone, Copy)]
@@ -41,14 +54,18 @@ pub struct Drain {
 pub async fn serve(
     listener: TcpListener,
     router: Router,
-    resolver: Arc<Resolver>,
+    access: Access,
     deadline: Duration,
     drain: Drain,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let handle: Handle<SocketAddr> = Handle::new();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let load = |file| ClientAuthority::load(file, provider.clone());
+    let clients = access.client_ca_file.map(load).transpose()?.map(Arc::new);
+    let config = tls(provider.clone(), access.resolver, clients.clone())?;
     let mut server =
-        axum_server::from_tcp_rustls(listener.into_std()?, tls(resolver)?)?.handle(handle.clone());
+        axum_server::from_tcp_rustls(listener.into_std()?, config)?.handle(handle.clone());
     let http = server.http_builder();
     http.http1()
         .timer(TokioTimer::new())
@@ -64,9 +81,16 @@ pub async fn serve(
         // The server ends by itself from here.
         std::future::pending::<()>().await;
     };
+    let following = async {
+        match &clients {
+            Some(clients) => clients.follow().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         ended = serving => ended,
         () = ending => Ok(()),
+        () = following => Ok(()),
     }
 }
 
@@ -86,13 +110,26 @@ async fn within(deadline: Duration, request: Request, next: Next) -> Response {
     }
 }
 
-fn tls(resolver: Arc<Resolver>) -> io::Result<RustlsConfig> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
+fn tls(
+    provider: Arc<CryptoProvider>,
+    resolver: Arc<Resolver>,
+    clients: Option<Arc<ClientAuthority>>,
+) -> io::Result<RustlsConfig> {
+    let builder = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?
-        .with_no_client_auth()
-        .with_cert_resolver(resolver);
+        .map_err(io::Error::other)?;
+    let mut config = match clients {
+        None => builder.with_no_client_auth().with_cert_resolver(resolver),
+        Some(clients) => {
+            let mut config = builder
+                .with_client_cert_verifier(clients)
+                .with_cert_resolver(resolver);
+            // A resumed session would not be held against authorities that have changed since.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+            config
+        }
+    };
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(RustlsConfig::from_config(Arc::new(config)))
 }
@@ -120,6 +157,15 @@ mod tests {
     }
 
     async fn start(router: Router, deadline: Duration, drain: Drain) -> Running {
+        start_for(router, deadline, drain, None).await
+    }
+
+    async fn start_for(
+        router: Router,
+        deadline: Duration,
+        drain: Drain,
+        client_ca_file: Option<PathBuf>,
+    ) -> Running {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -128,7 +174,10 @@ mod tests {
         let serving = serve(
             listener,
             router,
-            resolver.clone(),
+            Access {
+                resolver: resolver.clone(),
+                client_ca_file,
+            },
             deadline,
             drain,
             shutdown.clone(),
@@ -188,6 +237,46 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
+
+    #[tokio::test]
+    async fn a_client_authority_lets_in_only_clients_with_its_certificates() {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = |name: &str| {
+            let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+            let key = rcgen::KeyPair::generate().unwrap();
+            rcgen::CertifiedIssuer::self_signed(params, key).unwrap()
+        };
+        let (ours, others) = (authority("ours"), authority("others"));
+        let file = folder.path().join("clients.pem");
+        fs_err::write(&file, ours.pem()).unwrap();
+        let running = start_for(echo_length(), LONG, AT_ONCE, Some(file)).await;
+        let with = |issuer: &rcgen::CertifiedIssuer<'_, rcgen::KeyPair>| {
+            let mut params = rcgen::CertificateParams::new(["api-server".to_owned()]).unwrap();
+            params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+            let key = rcgen::KeyPair::generate().unwrap();
+            let certificate = params.signed_by(&key, issuer).unwrap();
+            let pem = format!("{}{}", certificate.pem(), key.serialize_pem());
+            let identity = reqwest::Identity::from_pem(pem.as_bytes()).unwrap();
+            let trusted = reqwest::Certificate::from_pem(running.trusted.as_bytes()).unwrap();
+            reqwest::Client::builder()
+                .tls_certs_only([trusted])
+                .identity(identity)
+                .resolve(NAME, running.address)
+                .no_proxy()
+                .build()
+                .unwrap()
+        };
+        let url = url(running.address);
+        for (client, expected) in [
+            (with(&ours), true),
+            (with(&others), false),
+            (client(running.address, &running.trusted), false),
+        ] {
+            let answer = client.post(&url).body("x").send().await;
+            assert_eq!(answer.is_ok(), expected, "{answer:?}");
+        }
     }
 
     #[tokio::test]

@@ -2,4 +2,6 @@
 //! Not here: what is answered to a review (admission).
 
 pub mod admission_listener;
+pub mod client_authority;
+pub mod guard;
 pub mod health;

@@ -4,6 +4,7 @@
 mod canonical;
 pub mod class;
 mod content;
+pub mod deletion;
 pub mod deployment;
 mod facts;
 mod fields;

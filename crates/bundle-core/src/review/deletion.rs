@@ -1,0 +1,225 @@
+//! Who may delete a Bundle, BundleDeployment or BundleApproval. A deletion removes what was installed, with rights that the requester may not have, so it
+//! takes more than verb `delete` on the kind. Writes that lead to a deletion, or around what it removes, take the same.
+//! Not here: asking anybody anything (the webhook), and what a deletion removes (plan).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{
+    facts::{Answer, ClassFact, Kind},
+    fields::Field,
+    source::class_name,
+    stamp::Requester,
+};
+use crate::diagnostic::{Finding, Findings, codes};
+
+/// The garbage collector, with a ServiceAccount of its own or without.
+const GARBAGE_COLLECTORS: [&str; 2] = [
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+    "system:kube-controller-manager",
+];
+/// Removes what is in a namespace that is being deleted.
+const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
+
+/// The object that somebody wants to delete.
+#[derive(Debug, Clone, Copy)]
+pub struct Deletion<'a> {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name.
+    pub name: &'a str,
+    /// The object as it is stored.
+    pub object: &'a Value,
+    /// Who asks.
+    pub requester: &'a Requester,
+    /// Whether the pod's own identity asks.
+    pub own: bool,
+}
+
+/// The BundleDeployment that a Bundle was made for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnerFact {
+    /// It exists and stays.
+    Present,
+    /// It is gone, was made anew under another uid, or is being deleted.
+    Going,
+    /// It could not be read.
+    Unavailable(Finding),
+}
+
+/// What was found out. An answer that is missing is taken as "not asked", and answered with "cannot tell".
+#[derive(Debug, Clone, Default)]
+pub struct DeletionFacts {
+    /// Everybody who asked for a part of the object, as its stamp or seal records them. Empty where nothing vouches for it.
+    pub recorded: Vec<Requester>,
+    /// The classes, by name.
+    pub classes: BTreeMap<String, ClassFact>,
+    /// Whether the requester has verb `use` on each class.
+    pub may_use: BTreeMap<String, Answer>,
+    /// Whether the requester has verb `manage` on the object.
+    pub may_manage: Option<Answer>,
+    /// The BundleDeployment of [`Deletion::owner`].
+    pub owner: Option<OwnerFact>,
+}
+
+impl<'a> Deletion<'a> {
+    /// Whether a controller of Kubernetes asks that deletes only what others have decided to delete.
+    fn is_by_controller(&self) -> bool {
+        let user = self.requester.user.as_str();
+        GARBAGE_COLLECTORS.contains(&user) || user == NAMESPACE_CONTROLLER
+    }
+
+    /// Whether nothing has to be found out about the requester.
+    pub fn is_trusted(&self) -> bool {
+        self.own || self.is_by_controller()
+    }
+
+    /// Name and uid of the BundleDeployment that a Bundle was made for, as its owner references say. It has to be found out where a controller asks.
+    pub fn owner(&self) -> Option<(&'a str, &'a str)> {
+        if self.kind != Kind::Bundle || !self.is_by_controller() {
+            return None;
+        }
+        let owners = self.object["metadata"]["ownerReferences"].as_array()?;
+        owners
+            .iter()
+            .find(|owner| {
+                owner["controller"] == true
+                    && owner["kind"] == Kind::BundleDeployment.as_str()
+                    && owner["apiVersion"] == "core.rukpak.io/v1alpha1"
+            })
+            .and_then(|owner| Some((owner["name"].as_str()?, owner["uid"].as_str()?)))
+    }
+
+    /// The classes that have to be found out, and on which the requester needs verb `use`: those that the spec names.
+    pub fn classes(&self) -> BTreeSet<String> {
+        let spec = &self.object["spec"];
+        let named = match self.kind {
+            Kind::Bundle => [&spec["provisionerClassName"], &Value::Null],
+            Kind::BundleDeployment => [
+                &spec["provisionerClassName"],
+                &spec["template"]["spec"]["provisionerClassName"],
+            ],
+            Kind::BundleApproval => return BTreeSet::new(),
+        };
+        named
+            .into_iter()
+            .filter_map(|name| class_name(&Field::new(name, "spec"), &mut Findings::default()))
+            .collect()
+    }
+}
+
+/// Whether an update of metadata needs what a deletion needs: it changes owners, which the garbage collector follows, or takes `finalizer` off, without
+/// which a deletion leaves behind what was installed.
+pub fn is_guarded_update(old: &Value, new: &Value, finalizer: &str) -> bool {
+    let owners = |object: &Value| match &object["metadata"]["ownerReferences"] {
+        Value::Null => Value::Array(Vec::new()),
+        owners => owners.clone(),
+    };
+    let guards = |object: &Value| {
+        let finalizers = object["metadata"]["finalizers"].as_array();
+        finalizers.is_some_and(|all| all.iter().any(|found| found == finalizer))
+    };
+    owners(old) != owners(new) || (guards(old) && !guards(new))
+}
+
+/// Judges a deletion. Every error is a reason against it.
+pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Findings {
+    let mut findings = Findings::default();
+    if deletion.own {
+        return findings;
+    }
+    if deletion.is_by_controller() {
+        controller(deletion, facts, &mut findings);
+        return findings;
+    }
+    // Another provisioner has its own rules.
+    let classes = deletion.classes();
+    let fact = |name: &String| facts.classes.get(name);
+    let is_foreign =
+        |name: &String| matches!(fact(name), Some(ClassFact::Known(class)) if !class.is_ours());
+    if classes.iter().any(is_foreign) {
+        return findings;
+    }
+    let is_requester = facts
+        .recorded
+        .iter()
+        .any(|recorded| is_same(recorded, deletion.requester));
+    if !is_requester {
+        manage(deletion, facts, &mut findings);
+    }
+    let manages = facts.may_manage == Some(Answer::Yes);
+    for name in &classes {
+        // A class that is gone must not make objects undeletable.
+        if !(manages && matches!(fact(name), Some(ClassFact::Unknown))) {
+            may_use(name, deletion, facts, &mut findings);
+        }
+    }
+    findings
+}
+
+/// Controllers delete what has no owner any more, and nothing else.
+fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Findings) {
+    if let Some((owner, _)) = deletion.owner() {
+        match &facts.owner {
+            Some(OwnerFact::Going) => {}
+            Some(OwnerFact::Present) => findings.push(Finding::error(
+                codes::review::DELETE_NOT_ALLOWED,
+                format!("BundleDeployment {owner}, which this Bundle was made for, is still there"),
+            )),
+            Some(OwnerFact::Unavailable(why)) => findings.push(why.clone()),
+            None => findings.push(not_asked("whether the BundleDeployment is still there")),
+        }
+    }
+}
+
+fn manage(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Findings) {
+    let resource = format!("{}/{}", deletion.kind.plural(), deletion.name);
+    match &facts.may_manage {
+        Some(Answer::Yes) => {}
+        Some(Answer::No) => findings.push(
+            Finding::error(
+                codes::review::DELETE_NOT_ALLOWED,
+                format!(
+                    "user {:?} may not delete {} {}: only who asked for it, or who has verb manage on {resource}",
+                    deletion.requester.user, deletion.kind, deletion.name
+                ),
+            )
+            .hint("ask its requester, or an administrator; ClusterRole bundle-admin has verb manage"),
+        ),
+        Some(Answer::Unavailable(why)) => findings.push(why.clone()),
+        None => findings.push(not_asked("whether the requester has verb manage")),
+    }
+}
+
+fn may_use(name: &str, deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Findings) {
+    match facts.may_use.get(name) {
+        Some(Answer::Yes) => {}
+        Some(Answer::No) => findings.push(
+            Finding::error(
+                codes::review::DELETE_NOT_ALLOWED,
+                format!(
+                    "user {:?} may not delete what provisioner class {name:?} has installed: it needs verb use on provisionerclasses/{name}",
+                    deletion.requester.user
+                ),
+            )
+            .hint("ask somebody who may use the class, or an administrator"),
+        ),
+        Some(Answer::Unavailable(why)) => findings.push(why.clone()),
+        None => findings.push(not_asked("whether the requester may use the class")),
+    }
+}
+
+fn not_asked(what: &str) -> Finding {
+    let message = format!("it was not asked {what}");
+    Finding::error(codes::review::RIGHTS_UNKNOWN, message).hint("try again")
+}
+
+/// Whether two requesters are one: the same user name, and not two uids. An authenticator may leave the uid out.
+fn is_same(recorded: &Requester, requester: &Requester) -> bool {
+    let unknown = recorded.uid.is_empty() || requester.uid.is_empty();
+    recorded.user == requester.user && (unknown || recorded.uid == requester.uid)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! Who may delete what, row by row.
+
+use serde_json::json;
+
+use super::*;
+use crate::{diagnostic::Outcome, review::Class};
+
+const PLAIN: &str = "core.rukpak.io/plain";
+
+fn requester(user: &str) -> Requester {
+    Requester {
+        user: user.to_owned(),
+        ..Requester::default()
+    }
+}
+
+fn deployment() -> Value {
+    json!({
+        "metadata": {"name": "web"},
+        "spec": {"provisionerClassName": "plain", "template": {"spec": {"provisionerClassName": "other"}}},
+    })
+}
+
+fn child() -> Value {
+    json!({
+        "metadata": {"name": "web-4f2a9c", "ownerReferences": [
+            {"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "name": "web", "uid": "1", "controller": true},
+        ]},
+        "spec": {"provisionerClassName": "plain"},
+    })
+}
+
+fn class(name: &str, provisioner: &str) -> ClassFact {
+    let spec = json!({"provisioner": provisioner, "serviceAccount": {"namespace": "sys", "name": "installer"}});
+    ClassFact::Known(Box::new(Class::parse(name, &spec).unwrap()))
+}
+
+/// Ana asked for it. Both classes are there, the requester may use them and has not verb `manage`.
+fn facts() -> DeletionFacts {
+    DeletionFacts {
+        recorded: vec![requester("ana")],
+        classes: ["plain", "other"]
+            .map(|name| (name.to_owned(), class(name, PLAIN)))
+            .into(),
+        may_use: ["plain", "other"]
+            .map(|name| (name.to_owned(), Answer::Yes))
+            .into(),
+        may_manage: Some(Answer::No),
+        owner: None,
+    }
+}
+
+fn judged(kind: Kind, object: &Value, user: &Requester, facts: &DeletionFacts) -> Option<Outcome> {
+    let deletion = Deletion {
+        kind,
+        name: "web",
+        object,
+        requester: user,
+        own: false,
+    };
+    judge_deletion(&deletion, facts).outcome()
+}
+
+#[test]
+fn requesters_with_use_and_managers_with_use_may_delete_and_nobody_else() {
+    let away = || Answer::Unavailable(Finding::error(codes::cluster::UNREACHABLE, "no answer"));
+    let (no, yes) = (Some(Outcome::Refused), None);
+    let unknown = Some(Outcome::CannotTell);
+    let manages = Some(Answer::Yes);
+    let mut withdrawn = facts();
+    withdrawn.may_use.insert("other".to_owned(), Answer::No);
+    let mut silent = facts();
+    silent.may_use.insert("other".to_owned(), away());
+    let managed = |facts: &DeletionFacts| DeletionFacts {
+        may_manage: manages.clone(),
+        ..facts.clone()
+    };
+    let mut gone = facts();
+    gone.classes.insert("other".to_owned(), ClassFact::Unknown);
+    gone.may_use.insert("other".to_owned(), Answer::No);
+    let unstamped = DeletionFacts {
+        recorded: Vec::new(),
+        ..facts()
+    };
+    for (user, facts, expected) in [
+        ("ana", facts(), yes),
+        ("ana", withdrawn.clone(), no),
+        ("ana", silent.clone(), unknown),
+        ("ana", gone.clone(), no),
+        ("ana", unstamped.clone(), no),
+        ("ana", DeletionFacts::default(), unknown),
+        ("mallory", facts(), no),
+        ("mallory", managed(&facts()), yes),
+        ("mallory", managed(&withdrawn), no),
+        ("mallory", managed(&gone), yes),
+        ("mallory", managed(&unstamped), yes),
+        (
+            "mallory",
+            DeletionFacts {
+                may_manage: Some(away()),
+                ..facts()
+            },
+            unknown,
+        ),
+        (
+            "mallory",
+            DeletionFacts {
+                may_manage: None,
+                ..facts()
+            },
+            unknown,
+        ),
+    ] {
+        let found = judged(
+            Kind::BundleDeployment,
+            &deployment(),
+            &requester(user),
+            &facts,
+        );
+        assert_eq!(found, expected, "{user}: {facts:?}");
+    }
+}
+
+#[test]
+fn the_same_name_with_another_uid_is_somebody_else() {
+    let with_uid = |uid: &str| Requester {
+        uid: uid.to_owned(),
+        ..requester("ana")
+    };
+    for (uid, expected) in [("", None), ("1", None), ("2", Some(Outcome::Refused))] {
+        let facts = DeletionFacts {
+            recorded: vec![with_uid("1")],
+            ..facts()
+        };
+        let found = judged(
+            Kind::BundleDeployment,
+            &deployment(),
+            &with_uid(uid),
+            &facts,
+        );
+        assert_eq!(found, expected, "{uid}");
+    }
+}
+
+#[test]
+fn objects_of_another_provisioner_are_left_to_that_one() {
+    let mut facts = facts();
+    let foreign = class("other", "example.com/other");
+    facts.classes.insert("other".to_owned(), foreign);
+    let user = requester("mallory");
+    let found = judged(Kind::BundleDeployment, &deployment(), &user, &facts);
+    assert_eq!(found, None);
+}
+
+#[test]
+fn approvals_are_withdrawn_by_their_author_or_with_manage() {
+    let approval =
+        json!({"metadata": {"name": "web"}, "spec": {"provisionerClassName": "ignored"}});
+    let without_class = DeletionFacts {
+        classes: BTreeMap::new(),
+        may_use: BTreeMap::new(),
+        ..facts()
+    };
+    for (user, may_manage, expected) in [
+        ("ana", Answer::No, None),
+        ("ben", Answer::No, Some(Outcome::Refused)),
+        ("ben", Answer::Yes, None),
+    ] {
+        let facts = DeletionFacts {
+            may_manage: Some(may_manage),
+            ..without_class.clone()
+        };
+        let found = judged(Kind::BundleApproval, &approval, &requester(user), &facts);
+        assert_eq!(found, expected, "{user}");
+    }
+}
+
+#[test]
+fn controllers_delete_bundles_whose_deployment_is_gone_or_going() {
+    let none = DeletionFacts::default();
+    let owner = |owner| DeletionFacts {
+        owner: Some(owner),
+        ..DeletionFacts::default()
+    };
+    let away = Finding::error(codes::cluster::UNREACHABLE, "no answer");
+    for user in GARBAGE_COLLECTORS.into_iter().chain([NAMESPACE_CONTROLLER]) {
+        for (facts, expected) in [
+            (owner(OwnerFact::Going), None),
+            (owner(OwnerFact::Present), Some(Outcome::Refused)),
+            (
+                owner(OwnerFact::Unavailable(away.clone())),
+                Some(Outcome::CannotTell),
+            ),
+            (none.clone(), Some(Outcome::CannotTell)),
+        ] {
+            let found = judged(Kind::Bundle, &child(), &requester(user), &facts);
+            assert_eq!(found, expected, "{user}: {facts:?}");
+        }
+        // What others own is theirs to give up; who may add owners is guarded.
+        let found = judged(
+            Kind::BundleDeployment,
+            &deployment(),
+            &requester(user),
+            &none,
+        );
+        assert_eq!(found, None);
+    }
+    let user = requester("system:serviceaccount:default:generic-garbage-collector");
+    let found = judged(Kind::Bundle, &child(), &user, &owner(OwnerFact::Going));
+    assert_ne!(found, None);
+}
+
+#[test]
+fn the_pod_deletes_what_it_made() {
+    let (object, user) = (child(), requester("pod"));
+    let deletion = Deletion {
+        kind: Kind::Bundle,
+        name: "web-4f2a9c",
+        object: &object,
+        requester: &user,
+        own: true,
+    };
+    assert!(
+        judge_deletion(&deletion, &DeletionFacts::default())
+            .0
+            .is_empty()
+    );
+}
+
+#[test]
+fn owners_and_our_finalizer_are_guarded_and_other_metadata_is_not() {
+    let object = |owners: Value, finalizers: Value| json!({"metadata": {"ownerReferences": owners, "finalizers": finalizers, "labels": {"a": owners.to_string()}}});
+    let before = object(Value::Null, json!(["ours", "theirs"]));
+    for (new, expected) in [
+        (object(json!([]), json!(["theirs", "ours"])), false),
+        (object(Value::Null, json!(["ours"])), false),
+        (object(Value::Null, json!(["theirs"])), true),
+        (object(Value::Null, Value::Null), true),
+        (
+            object(json!([{"name": "gone"}]), json!(["ours", "theirs"])),
+            true,
+        ),
+    ] {
+        assert_eq!(is_guarded_update(&before, &new, "ours"), expected, "{new}");
+    }
+}

@@ -1,0 +1,147 @@
+//! Reviews of deletions, and of updates that lead to one: what has to be found out, from whom, and the verdict.
+//! Not here: the rule (bundle_core::review::deletion).
+
+use bundle_api::names::{FINALIZER_INSTALLED, GROUP, verb};
+use bundle_core::diagnostic::{Finding, Findings, Outcome, codes};
+use bundle_core::review::deletion::{
+    Deletion, DeletionFacts, OwnerFact, is_guarded_update, judge_deletion,
+};
+use bundle_core::review::{Kind, Requester, Stamping, Verdict};
+use futures::future::{OptionFuture, join_all};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::lookups::{Right, answer};
+use super::review::{Request, UserInfo};
+use super::{Admission, Lookups, stamping};
+
+/// The kind of a request that deletes an object of ours.
+pub(super) fn kind(request: &Request) -> Option<Kind> {
+    let known = request.kind.group == GROUP
+        && request.sub_resource.is_empty()
+        && request.operation == "DELETE";
+    Kind::ALL
+        .into_iter()
+        .find(|kind| known && kind.as_str() == request.kind.kind)
+}
+
+impl<L: Lookups> Admission<L> {
+    /// What the validating call answers to a deletion.
+    pub(super) async fn deletion(&self, request: &Request, kind: Kind) -> Verdict {
+        let findings = self.judged_deletion(request, kind, false).await;
+        match findings.outcome() {
+            None => Verdict::Admit {
+                warnings: findings,
+                stamp: Stamping::None,
+            },
+            Some(Outcome::CannotTell) => Verdict::CannotTell(findings),
+            Some(_) => Verdict::Refuse(findings),
+        }
+    }
+
+    /// What stands against an update that has been let in otherwise: nothing, unless it changes who owns the object or what its deletion removes.
+    pub(super) async fn guarded_update(&self, request: &Request, kind: Kind) -> Option<Verdict> {
+        let (old, new) = (&request.old_object, &request.object);
+        if old.is_null() || !is_guarded_update(old, new, FINALIZER_INSTALLED) {
+            return None;
+        }
+        let findings = self.judged_deletion(request, kind, true).await;
+        match findings.outcome()? {
+            Outcome::CannotTell => Some(Verdict::CannotTell(findings)),
+            _ => Some(Verdict::Refuse(findings)),
+        }
+    }
+
+    async fn judged_deletion(&self, request: &Request, kind: Kind, is_update: bool) -> Findings {
+        let until = Instant::now() + self.deadline;
+        let judging = async {
+            let own = self.lookups.own_user().await;
+            let user = &request.user_info;
+            let requester = Requester::from(user);
+            let deletion = Deletion {
+                kind,
+                name: &request.name,
+                object: &request.old_object,
+                requester: &requester,
+                // Run by a person, with that person's rights, it is that person who asks.
+                own: own.as_deref() == Some(user.username.as_str())
+                    && requester.service_account().is_some(),
+            };
+            if is_update && deletion.is_trusted() {
+                return Findings::default();
+            }
+            judge_deletion(&deletion, &self.deletion_facts(&deletion, user).await)
+        };
+        tokio::time::timeout_at(until, judging)
+            .await
+            .unwrap_or_else(|_| {
+                let message = format!("the review did not finish within {:?}", self.deadline);
+                Finding::error(codes::review::DEADLINE, message)
+                    .hint("try again; nothing was decided, and nothing is remembered")
+                    .into()
+            })
+    }
+
+    async fn deletion_facts(&self, deletion: &Deletion<'_>, user: &UserInfo) -> DeletionFacts {
+        let lookups = &self.lookups;
+        let owner =
+            deletion
+                .owner()
+                .map(async |(name, uid)| match lookups.deployment(name).await {
+                    Ok(Some(found)) if is_staying(&found, uid) => OwnerFact::Present,
+                    Ok(_) => OwnerFact::Going,
+                    Err(why) => OwnerFact::Unavailable(why),
+                });
+        if deletion.is_trusted() {
+            return DeletionFacts {
+                owner: OptionFuture::from(owner).await,
+                ..DeletionFacts::default()
+            };
+        }
+        let may = async |right: Right| answer(lookups.may(user, &right).await, user, &right);
+        let classes = deletion.classes();
+        let classes = join_all(classes.iter().map(async |name| {
+            let asked = may(Right {
+                verb: verb::USE,
+                group: GROUP,
+                resource: "provisionerclasses",
+                namespace: lookups.system_namespace().to_owned(),
+                name: name.clone(),
+            });
+            let (class, allowed) = futures::join!(lookups.class(name), asked);
+            (name.clone(), class, allowed)
+        }));
+        let manages = may(Right {
+            verb: verb::MANAGE,
+            group: GROUP,
+            resource: deletion.kind.plural(),
+            namespace: String::new(),
+            name: deletion.name.to_owned(),
+        });
+        let (classes, may_manage) = futures::join!(classes, manages);
+        let mut facts = DeletionFacts {
+            recorded: self.recorded(deletion),
+            may_manage: Some(may_manage),
+            ..DeletionFacts::default()
+        };
+        for (name, class, allowed) in classes {
+            facts.classes.insert(name.clone(), class);
+            facts.may_use.insert(name, allowed);
+        }
+        facts
+    }
+
+    /// Everybody who asked for a part of the object.
+    fn recorded(&self, deletion: &Deletion<'_>) -> Vec<Requester> {
+        let (kind, name, object) = (deletion.kind, deletion.name, deletion.object);
+        self.lookups
+            .with_stamp_key(|key| stamping::stamped(key, kind, name, object))
+            .into_iter()
+            .collect()
+    }
+}
+
+fn is_staying(deployment: &Value, uid: &str) -> bool {
+    let metadata = &deployment["metadata"];
+    metadata["uid"] == uid && metadata["deletionTimestamp"].is_null()
+}

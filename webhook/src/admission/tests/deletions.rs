@@ -1,0 +1,51 @@
+//! Deletions and guarded updates through the router; the rule itself has its own tests.
+
+use super::*;
+
+fn deletion(user: &str, old: &Value) -> Value {
+    let mut review = review(user, Some(old), old);
+    review["request"]["operation"] = "DELETE".into();
+    review["request"]["object"] = Value::Null;
+    review
+}
+
+#[tokio::test]
+async fn only_the_recorded_requester_may_delete() {
+    let server = server(Fake::default());
+    let (_, stored) = server.write("ana", None, &bundle()).await;
+    let answer = server.ask("/validate", &deletion("ana", &stored)).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    let answer = server.ask("/validate", &deletion("ben", &stored)).await;
+    assert_eq!(answer["status"]["code"], 403);
+    let reasons = answer["auditAnnotations"]["codes"].as_str().unwrap();
+    assert!(reasons.starts_with("BUNDLE-REVIEW-040"), "{reasons}");
+    // Nothing vouches for this one, and ana has not verb `manage`.
+    let answer = server.ask("/validate", &deletion("ana", &bundle())).await;
+    assert_eq!(answer["status"]["code"], 403);
+}
+
+#[tokio::test]
+async fn owners_and_our_finalizer_are_changed_only_by_who_may_delete_or_the_pod() {
+    let server = server(Fake::default());
+    let (_, stored) = server.write("ana", None, &bundle()).await;
+    let mut owned = stored.clone();
+    owned["metadata"]["ownerReferences"] = json!([{"name": "gone"}]);
+    for (user, allowed) in [("ana", true), ("ben", false), (OWN, true)] {
+        let (answer, _) = server.write(user, Some(&stored), &owned).await;
+        assert_eq!(answer["allowed"], allowed, "{user}: {answer}");
+    }
+    let mut labelled = stored.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    let (answer, _) = server.write("ben", Some(&stored), &labelled).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+}
+
+#[tokio::test]
+async fn rejects_a_deletion_without_the_deleted_object() {
+    let server = server(Fake::default());
+    let mut review = deletion("ana", &bundle());
+    review["request"]["oldObject"] = Value::Null;
+    let answer = server.post("/validate", review.to_string()).await.1;
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    assert_eq!(answer["response"]["allowed"], false);
+}

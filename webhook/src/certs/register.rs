@@ -1,0 +1,125 @@
+//! Keeps our registrations right: our authority and the current path in both, and rotation of that path.
+//! Not here: what is wrong with a registration and since when it is intact (registrations).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use tokio::time::Instant;
+
+use super::path::{self, Rotation};
+use super::{KeeperError, secret};
+use crate::caller::Tokens;
+use crate::registrations::{Change, Identity, Keeper};
+use crate::settings::Settings;
+use crate::shared::Shared;
+
+/// One per process.
+pub(super) struct Registrar {
+    keeper: Keeper,
+    /// The authorities to trust, PEM.
+    trusted: String,
+    /// No path has been rotated since this process started.
+    at_start: bool,
+}
+
+impl Registrar {
+    pub(super) fn new(shared: &Shared) -> Self {
+        let (name, integrity) = (&shared.settings.registration, shared.registrations.clone());
+        Self {
+            keeper: Keeper::new(shared.client(), name, integrity),
+            trusted: String::new(),
+            at_start: true,
+        }
+    }
+
+    /// The next change of a registration; may be dropped and asked again.
+    pub(super) async fn changed(&mut self) -> Change {
+        self.keeper.changed().await
+    }
+
+    /// Takes a change into account. Returns whether [`Registrar::look`] has something to do.
+    pub(super) async fn observe(&mut self, shared: &Shared, change: Change) -> bool {
+        let settings = &shared.settings;
+        let Some(tokens) = shared.paths.tokens() else {
+            return true;
+        };
+        let identity = identity(settings, &self.trusted, &tokens);
+        if !change.may_be_ours(&settings.registration, &identity) {
+            return self.keeper.observe(change, &identity, Timestamp::now());
+        }
+        // What looks altered may be what another replica has renewed.
+        if let Err(error) = self.refresh(shared).await {
+            let error = crate::chain(&error);
+            tracing::warn!(error, "cannot read our own Secrets again");
+        }
+        let tokens = shared.paths.tokens().unwrap_or(tokens);
+        let identity = self::identity(settings, &self.trusted, &tokens);
+        self.keeper.observe(change, &identity, Timestamp::now())
+    }
+
+    async fn refresh(&mut self, shared: &Shared) -> Result<(), KeeperError> {
+        let settings = &shared.settings;
+        let secrets: Api<Secret> = Api::namespaced(shared.client(), &settings.state_namespace);
+        let material = secret::tls(&secrets, &settings.names, Timestamp::now()).await?;
+        self.trusted = material.trusted;
+        let tokens = path::tokens(&secrets, Rotation::default()).await?;
+        shared.paths.set(tokens);
+        Ok(())
+    }
+
+    /// Reads both registrations and puts right what is ours in them. As long as something else is wrong, nothing is changed, and the path is not rotated.
+    pub(super) async fn look(
+        &mut self,
+        shared: &Shared,
+        secrets: &Api<Secret>,
+        trusted: &str,
+    ) -> Result<(), KeeperError> {
+        let settings = &shared.settings;
+        trusted.clone_into(&mut self.trusted);
+        let tokens = path::tokens(secrets, Rotation::default()).await?;
+        shared.paths.set(tokens.clone());
+        for change in self.keeper.read().await? {
+            self.observe(shared, change).await;
+        }
+        if !self.keeper.is_repairable() {
+            return Ok(());
+        }
+        let mut tokens = shared.paths.tokens().unwrap_or(tokens);
+        let rotation = Rotation {
+            at_start: self.at_start,
+            interval: settings.path_rotation_interval,
+            gap: self.keeper.gap(),
+        };
+        if rotation.is_due(tokens.rotated, Timestamp::now()) {
+            tokens = path::tokens(secrets, rotation).await?;
+            shared.paths.set(tokens.clone());
+            tracing::info!("the path of the registrations is rotated");
+        }
+        let identity = identity(settings, &self.trusted, &tokens);
+        self.keeper.repair(&identity).await?;
+        shared.paths.set_in_use(Instant::now());
+        self.keeper.end_gap();
+        self.at_start = false;
+        Ok(())
+    }
+
+    /// How long until the path has to be rotated; `None` if nothing but a gap leads to that.
+    pub(super) fn rotates_in(shared: &Shared) -> Option<Duration> {
+        let interval = shared.settings.path_rotation_interval?;
+        let rotated = shared.paths.tokens()?.rotated;
+        let age = Duration::try_from(Timestamp::now().duration_since(rotated)).unwrap_or_default();
+        Some(interval.saturating_sub(age))
+    }
+}
+
+fn identity<'a>(settings: &'a Settings, trusted: &'a str, tokens: &'a Tokens) -> Identity<'a> {
+    Identity {
+        namespace: &settings.namespace,
+        service: &settings.service,
+        trusted,
+        current: &tokens.current,
+        previous: tokens.previous.as_ref(),
+    }
+}

@@ -1,0 +1,290 @@
+//! Since when the registrations have been intact without interruption, from what has been observed of them. A pure state machine.
+//! What an intact registration looks like is in `shape`.
+//!
+//! An event of a watch follows directly on the one before it. A listing or a read does not: something may have happened in between. It proves that nothing has,
+//! if the generation is still the same, or if it has grown by one and everybody but our own field manager left the object alone.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+
+use super::Registration;
+
+/// The field manager of our own patches.
+pub(super) const MANAGER: &str = "bundle-webhook-registration";
+
+/// What is remembered of a registration that exists.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Snapshot {
+    uid: String,
+    generation: i64,
+    /// When somebody else than we wrote it last, as its own times show. They are whole seconds, so it is the end of that second.
+    changed: Option<Timestamp>,
+    /// The entries of others in `managedFields`.
+    others: Vec<ManagedFieldsEntry>,
+}
+
+impl Snapshot {
+    pub(super) fn read(metadata: &ObjectMeta) -> Self {
+        let entries = metadata.managed_fields.iter().flatten();
+        let others: Vec<ManagedFieldsEntry> = entries
+            .filter(|entry| entry.manager.as_deref() != Some(MANAGER))
+            .cloned()
+            .collect();
+        let times = others.iter().filter_map(|entry| entry.time.as_ref());
+        let changed = times
+            .chain(&metadata.creation_timestamp)
+            .map(|time| time.0.saturating_add(SignedDuration::from_secs(1)))
+            .filter_map(Result::ok)
+            .max();
+        Self {
+            uid: metadata.uid.clone().unwrap_or_default(),
+            generation: metadata.generation.unwrap_or_default(),
+            changed,
+            others,
+        }
+    }
+
+    /// Whether nobody but us can have changed the webhooks since `before`.
+    fn follows(&self, before: &Self) -> bool {
+        let ours = self.generation == before.generation + 1 && self.others == before.others;
+        self.uid == before.uid && (self.generation == before.generation || ours)
+    }
+
+    fn is_older_than(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.generation < other.generation
+    }
+}
+
+/// One observation of one registration.
+#[derive(Debug)]
+pub(super) enum Observation {
+    /// A watch has shown this object, with all that happened before.
+    Event(Snapshot),
+    /// A watch has shown that the object with this uid was deleted.
+    Deleted(String),
+    /// A read or listing has shown this object.
+    Read(Snapshot),
+    /// A read or listing has shown that there is none.
+    Absent,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// The object that was seen last, also after its deletion.
+    last: Option<Snapshot>,
+    exists: bool,
+    intact_since: Option<Timestamp>,
+}
+
+/// All that was observed.
+#[derive(Debug, Default)]
+pub(super) struct History(BTreeMap<Registration, Known>);
+
+impl History {
+    /// Takes an observation at `now`. `intact` says whether that object has no fault. Returns whether it is news: not an event about an older state.
+    pub(super) fn observe(
+        &mut self,
+        registration: Registration,
+        observation: Observation,
+        intact: bool,
+        now: Timestamp,
+    ) -> bool {
+        let mut known = self.0.get_mut(&registration);
+        let (found, is_event) = match observation {
+            Observation::Event(found) => (Some(found), true),
+            Observation::Read(found) => (Some(found), false),
+            Observation::Absent => (None, false),
+            Observation::Deleted(uid) => {
+                if let Some(known) = &mut known {
+                    let last = known.last.as_ref();
+                    if known.exists && last.is_some_and(|last| last.uid != uid) {
+                        // An older one, since made anew.
+                        known.raise(now);
+                        return false;
+                    }
+                }
+                (None, true)
+            }
+        };
+        let Some(known) = known else {
+            let intact_since = found
+                .as_ref()
+                .filter(|_| intact)
+                .map(|found| found.changed.unwrap_or(now));
+            let exists = found.is_some();
+            let known = Known {
+                last: found,
+                exists,
+                intact_since,
+            };
+            self.0.insert(registration, known);
+            return true;
+        };
+        let Some(found) = found else {
+            known.exists = false;
+            known.intact_since = None;
+            return true;
+        };
+        if let (true, Some(last)) = (is_event, &known.last) {
+            let is_deleted = !known.exists && last.uid == found.uid;
+            if is_deleted || found.is_older_than(last) {
+                if !intact {
+                    known.raise(now);
+                }
+                return false;
+            }
+        }
+        let proven = known
+            .last
+            .as_ref()
+            .is_some_and(|last| is_event || found.follows(last));
+        let before = known.intact_since.filter(|_| proven);
+        known.intact_since = intact.then(|| before.unwrap_or(now));
+        known.exists = true;
+        known.last = Some(found);
+        true
+    }
+
+    /// Since when both are intact; `None` if one is not, or has not been observed yet.
+    pub(super) fn intact_since(&self) -> Option<Timestamp> {
+        let since = |registration| self.0.get(&registration)?.intact_since;
+        let [one, other] = Registration::ALL.map(since);
+        Some(one?.max(other?))
+    }
+}
+
+impl Known {
+    /// It was not intact for a while that is over.
+    fn raise(&mut self, now: Timestamp) {
+        self.intact_since = self.intact_since.map(|since| since.max(now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use Registration::{Mutating, Validating};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::constant(1_800_000_000 + second, 0)
+    }
+
+    fn entry(manager: &str, second: i64) -> ManagedFieldsEntry {
+        ManagedFieldsEntry {
+            manager: Some(manager.to_owned()),
+            time: Some(Time(at(second))),
+            ..ManagedFieldsEntry::default()
+        }
+    }
+
+    fn snapshot(uid: &str, generation: i64, entries: Vec<ManagedFieldsEntry>) -> Snapshot {
+        Snapshot::read(&ObjectMeta {
+            uid: Some(uid.to_owned()),
+            generation: Some(generation),
+            creation_timestamp: Some(Time(at(0))),
+            managed_fields: Some(entries),
+            ..ObjectMeta::default()
+        })
+    }
+
+    /// The object of a generation that an administrator wrote at second 10 and we at 60.
+    fn one(generation: i64) -> Snapshot {
+        snapshot(
+            "one",
+            generation,
+            vec![entry("kubectl", 10), entry(MANAGER, 60)],
+        )
+    }
+
+    /// Both read as intact at second 100, so since 11.
+    fn intact() -> History {
+        let mut history = History::default();
+        assert_eq!(history.intact_since(), None);
+        for registration in Registration::ALL {
+            history.observe(registration, Observation::Read(one(3)), true, at(100));
+        }
+        assert_eq!(history.intact_since(), Some(at(11)));
+        history
+    }
+
+    #[test]
+    fn at_start_the_latest_time_of_others_counts_and_both_must_be_intact() {
+        let mut history = History::default();
+        history.observe(Validating, Observation::Read(one(3)), true, at(100));
+        assert_eq!(history.intact_since(), None);
+        let new = snapshot("two", 1, vec![entry(MANAGER, 90)]);
+        history.observe(Mutating, Observation::Read(new), true, at(100));
+        assert_eq!(history.intact_since(), Some(at(11)));
+
+        for observation in [Observation::Absent, Observation::Read(one(3))] {
+            let mut history = History::default();
+            history.observe(Validating, Observation::Read(one(3)), true, at(100));
+            history.observe(Mutating, observation, false, at(100));
+            assert_eq!(history.intact_since(), None);
+            history.observe(Mutating, Observation::Event(one(4)), true, at(101));
+            assert_eq!(history.intact_since(), Some(at(101)));
+        }
+    }
+
+    #[test]
+    fn an_alteration_ends_it_and_the_return_begins_it_anew() {
+        let mut history = intact();
+        history.observe(Mutating, Observation::Event(one(4)), false, at(200));
+        assert_eq!(history.intact_since(), None);
+        history.observe(Mutating, Observation::Event(one(5)), true, at(300));
+        assert_eq!(history.intact_since(), Some(at(300)));
+    }
+
+    #[test]
+    fn a_deletion_ends_it_and_the_next_object_begins_it_anew() {
+        let mut history = intact();
+        let deleted = Observation::Deleted("one".to_owned());
+        history.observe(Validating, deleted, false, at(200));
+        assert_eq!(history.intact_since(), None);
+        // What a watch shows late of the object that is gone.
+        assert!(!history.observe(Validating, Observation::Event(one(3)), true, at(201)));
+        assert_eq!(history.intact_since(), None);
+        let two = || snapshot("two", 1, Vec::new());
+        history.observe(Validating, Observation::Event(two()), true, at(300));
+        assert_eq!(history.intact_since(), Some(at(300)));
+        // Shown late as well.
+        let deleted = Observation::Deleted("one".to_owned());
+        assert!(!history.observe(Validating, deleted, false, at(301)));
+        assert_eq!(history.intact_since(), Some(at(301)));
+    }
+
+    #[test]
+    fn our_own_patches_and_metadata_of_others_change_nothing() {
+        let mut history = intact();
+        history.observe(Mutating, Observation::Event(one(4)), true, at(200));
+        history.observe(Mutating, Observation::Read(one(5)), true, at(300));
+        let labelled = snapshot("one", 5, vec![entry("kubectl", 310), entry(MANAGER, 60)]);
+        history.observe(Mutating, Observation::Read(labelled), true, at(320));
+        assert_eq!(history.intact_since(), Some(at(11)));
+    }
+
+    #[test]
+    fn a_listing_that_may_hide_an_alteration_begins_it_anew() {
+        let by_others = snapshot("one", 4, vec![entry("kubectl", 150), entry(MANAGER, 60)]);
+        let recreated = snapshot("two", 3, vec![entry("kubectl", 10)]);
+        for found in [one(5), by_others, recreated] {
+            let mut history = intact();
+            history.observe(Mutating, Observation::Read(found), true, at(200));
+            assert_eq!(history.intact_since(), Some(at(200)));
+        }
+    }
+
+    #[test]
+    fn an_alteration_that_is_shown_late_is_not_overlooked() {
+        let mut history = intact();
+        history.observe(Mutating, Observation::Read(one(3)), true, at(150));
+        assert!(!history.observe(Mutating, Observation::Event(one(2)), false, at(200)));
+        assert_eq!(history.intact_since(), Some(at(200)));
+        assert!(!history.observe(Mutating, Observation::Event(one(2)), true, at(210)));
+        assert_eq!(history.intact_since(), Some(at(200)));
+    }
+}

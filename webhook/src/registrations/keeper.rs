@@ -1,0 +1,306 @@
+//! Follows our registrations by watch, repairs `caBundle` and path in them, and reports everything else that is wrong.
+//! Not here: when tokens are rotated, and where tokens and authorities come from (certs).
+
+use std::fmt::Write as _;
+
+use futures::StreamExt as _;
+use futures::stream::{BoxStream, select_all};
+use jiff::Timestamp;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client};
+use serde_json::Value;
+
+use super::history::{History, MANAGER, Observation, Snapshot};
+use super::shape::{self, Fault, Identity};
+use super::{Integrity, Registration, address};
+
+/// Faults of two registrations can be many; `/readyz` and logs show the first.
+const FAULTS_SHOWN: usize = 8;
+
+/// Why a registration could not be kept right.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistrationError {
+    /// The API server refused or was not to be reached.
+    #[error("cannot {action} {kind}/{name}")]
+    Api {
+        /// `read` or `patch`.
+        action: &'static str,
+        /// Which of the two kinds.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Why.
+        source: kube::Error,
+    },
+    /// Our own patch has a form that the library does not take.
+    #[error("cannot write the patch of a registration")]
+    Patch {
+        /// Why.
+        source: serde_json::Error,
+    },
+}
+
+/// What a watch shows.
+pub(crate) struct Change {
+    registration: Registration,
+    event: Event,
+}
+
+enum Event {
+    Listed(Option<DynamicObject>),
+    Applied(DynamicObject),
+    Deleted(DynamicObject),
+}
+
+impl Change {
+    /// The object as it is now; `None` if there is none.
+    fn object(&self) -> Option<&Value> {
+        match &self.event {
+            Event::Listed(object) => object.as_ref().map(|object| &object.data),
+            Event::Applied(object) => Some(&object.data),
+            Event::Deleted(_) => None,
+        }
+    }
+
+    /// Whether another replica may have renewed our token or authority, so that both have to be read again before this change is observed.
+    pub(crate) fn may_be_ours(&self, name: &str, identity: &Identity<'_>) -> bool {
+        let faults = shape::faults(self.registration, name, self.object(), identity);
+        !faults.is_empty() && faults.iter().all(|fault| fault.is_repaired)
+    }
+}
+
+/// One per process.
+pub(crate) struct Keeper {
+    client: Client,
+    name: String,
+    integrity: Integrity,
+    events: BoxStream<'static, Change>,
+    history: History,
+    faults: [Vec<Fault>; 2],
+    /// What the last read has shown.
+    read: [Option<DynamicObject>; 2],
+    /// When the gap began that has not been answered with a rotation yet.
+    gap: Option<Timestamp>,
+}
+
+impl Keeper {
+    /// Follows the registrations of that name, and publishes what it finds in `integrity`.
+    pub(crate) fn new(client: Client, name: &str, integrity: Integrity) -> Self {
+        let watches = Registration::ALL.map(|registration| watch(&client, name, registration));
+        Self {
+            events: select_all(watches).boxed(),
+            client,
+            name: name.to_owned(),
+            integrity,
+            history: History::default(),
+            faults: [Vec::new(), Vec::new()],
+            read: [None, None],
+            gap: None,
+        }
+    }
+
+    /// The next change; may be dropped and asked again.
+    pub(crate) async fn changed(&mut self) -> Change {
+        match self.events.next().await {
+            Some(change) => change,
+            // Watches with a backoff never end.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes a change into account, and publishes what follows. Returns whether [`Keeper::repair`] has something to do.
+    pub(crate) fn observe(
+        &mut self,
+        change: Change,
+        identity: &Identity<'_>,
+        now: Timestamp,
+    ) -> bool {
+        let faults = shape::faults(change.registration, &self.name, change.object(), identity);
+        let found = |object: &DynamicObject| Snapshot::read(&object.metadata);
+        let (observation, current) = match &change.event {
+            Event::Listed(None) => (Observation::Absent, None),
+            Event::Listed(Some(object)) => (Observation::Read(found(object)), Some(object)),
+            Event::Applied(object) => (Observation::Event(found(object)), Some(object)),
+            Event::Deleted(object) => {
+                let uid = object.metadata.uid.clone().unwrap_or_default();
+                (Observation::Deleted(uid), None)
+            }
+        };
+        let corrections = current
+            .is_some_and(|object| !corrections(change.registration, object, identity).is_empty());
+        self.take(change.registration, observation, faults, now);
+        corrections || self.gap.is_some()
+    }
+
+    fn take(
+        &mut self,
+        registration: Registration,
+        observation: Observation,
+        faults: Vec<Fault>,
+        now: Timestamp,
+    ) {
+        let before = self.history.intact_since();
+        let is_news = self
+            .history
+            .observe(registration, observation, faults.is_empty(), now);
+        if is_news {
+            self.faults[registration as usize] = faults;
+        }
+        let since = self.history.intact_since();
+        if since.is_none() || since > before {
+            self.gap = self.gap.or(before.map(|_| now));
+        }
+        self.publish();
+    }
+
+    /// Whether the registrations are as they should be, but for what we repair.
+    pub(crate) fn is_repairable(&self) -> bool {
+        self.faults.iter().flatten().all(|fault| fault.is_repaired)
+    }
+
+    /// When a gap began that no rotation has answered yet.
+    pub(crate) fn gap(&self) -> Option<Timestamp> {
+        self.gap
+    }
+
+    /// The gap has been answered.
+    pub(crate) fn end_gap(&mut self) {
+        self.gap = None;
+    }
+
+    /// Reads both registrations. What is returned has to be observed; it is what [`Keeper::repair`] works on.
+    pub(crate) async fn read(&mut self) -> Result<Vec<Change>, RegistrationError> {
+        let mut changes = Vec::new();
+        for registration in Registration::ALL {
+            let api = api(&self.client, registration);
+            let found = api.get_opt(&self.name).await;
+            let found = found.map_err(|source| self.error("read", registration, source))?;
+            self.read[registration as usize].clone_from(&found);
+            let event = Event::Listed(found);
+            changes.push(Change {
+                registration,
+                event,
+            });
+        }
+        Ok(changes)
+    }
+
+    /// Puts `caBundle` and path right in what was read last. It fails if a registration has changed since.
+    pub(crate) async fn repair(
+        &mut self,
+        identity: &Identity<'_>,
+    ) -> Result<(), RegistrationError> {
+        for registration in Registration::ALL {
+            let Some(object) = self.read[registration as usize].take() else {
+                continue;
+            };
+            let operations = corrections(registration, &object, identity);
+            if operations.is_empty() {
+                continue;
+            }
+            let patch: json_patch::Patch = serde_json::from_value(Value::Array(operations))
+                .map_err(|source| RegistrationError::Patch { source })?;
+            let params = PatchParams {
+                field_manager: Some(MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
+            let patched = api(&self.client, registration)
+                .patch(&self.name, &params, &Patch::<()>::Json(patch))
+                .await;
+            let patched = patched.map_err(|source| self.error("patch", registration, source))?;
+            tracing::info!(kind = %registration, name = self.name, "caBundle and path set");
+            let event = Event::Applied(patched);
+            let change = Change {
+                registration,
+                event,
+            };
+            self.observe(change, identity, Timestamp::now());
+        }
+        Ok(())
+    }
+
+    fn publish(&self) {
+        let all = || self.faults.iter().flatten();
+        let mut faults: Vec<String> = all().take(FAULTS_SHOWN).map(ToString::to_string).collect();
+        let left = all().count().saturating_sub(FAULTS_SHOWN);
+        if let (true, Some(last)) = (left > 0, faults.last_mut()) {
+            // Writing to a String does not fail.
+            let _ = write!(last, "; and {left} more");
+        }
+        let since = self.history.intact_since();
+        if since.is_none() && faults.is_empty() {
+            faults.push("the webhook registrations have not been read yet".to_owned());
+        }
+        if self.integrity.set(since, faults) {
+            match since {
+                Some(since) => tracing::info!(%since, "the webhook registrations are intact"),
+                None => tracing::error!(
+                    faults = self.integrity.faults(),
+                    "the webhook registrations are missing or altered; reviews are not answered until they are as in webhook/deploy/admission"
+                ),
+            }
+        }
+    }
+
+    fn error(
+        &self,
+        action: &'static str,
+        registration: Registration,
+        source: kube::Error,
+    ) -> RegistrationError {
+        RegistrationError::Api {
+            action,
+            kind: registration.to_string(),
+            name: self.name.clone(),
+            source,
+        }
+    }
+}
+
+fn api(client: &Client, registration: Registration) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &registration.resource())
+}
+
+fn corrections(
+    registration: Registration,
+    object: &DynamicObject,
+    identity: &Identity<'_>,
+) -> Vec<Value> {
+    let version = object.metadata.resource_version.as_deref();
+    let action = registration.action();
+    address::corrections(&object.data, version.unwrap_or_default(), action, identity)
+}
+
+fn watch(client: &Client, name: &str, registration: Registration) -> BoxStream<'static, Change> {
+    let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let mut listing = None;
+    watcher(api(client, registration), only)
+        .default_backoff()
+        .filter_map(move |event| {
+            let event = match event {
+                Ok(watcher::Event::Init) => {
+                    listing = None;
+                    None
+                }
+                Ok(watcher::Event::InitApply(object)) => {
+                    listing = Some(object);
+                    None
+                }
+                Ok(watcher::Event::InitDone) => Some(Event::Listed(listing.take())),
+                Ok(watcher::Event::Apply(object)) => Some(Event::Applied(object)),
+                Ok(watcher::Event::Delete(object)) => Some(Event::Deleted(object)),
+                Err(error) => {
+                    let error = crate::chain(&error);
+                    tracing::warn!(kind = %registration, error, "the watch is interrupted; the registration is read every few seconds");
+                    None
+                }
+            };
+            let change = event.map(|event| Change {
+                registration,
+                event,
+            });
+            std::future::ready(change)
+        })
+        .boxed()
+}

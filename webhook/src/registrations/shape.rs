@@ -1,0 +1,250 @@
+//! What a registration must say so that the API server asks us about every write, and what is wrong with one that is there.
+//! The table is what webhook/deploy/admission ships; a test keeps them equal.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bundle_api::names::{GROUP, VERSION};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde_json::Value;
+
+use super::{Registration, address};
+use crate::caller::Token;
+
+/// Who the API server must call, and how it must recognise us.
+pub(crate) struct Identity<'a> {
+    /// Namespace of our Service.
+    pub(crate) namespace: &'a str,
+    /// Name of our Service.
+    pub(crate) service: &'a str,
+    /// The authorities to trust, PEM.
+    pub(crate) trusted: &'a str,
+    /// The token that registrations must have.
+    pub(crate) current: &'a Token,
+    /// The token before it.
+    pub(crate) previous: Option<&'a Token>,
+}
+
+impl Identity<'_> {
+    /// Whether a `clientConfig` names our Service or a URL. A URL is ours as long as it has our authority, which vouches for nobody else.
+    pub(super) fn is_called_by(&self, client: &Value) -> bool {
+        let service = &client["service"];
+        client["url"].is_string()
+            || (service["namespace"] == self.namespace && service["name"] == self.service)
+    }
+
+    fn knows(&self, token: &str) -> bool {
+        let tokens = [Some(self.current), self.previous];
+        tokens
+            .into_iter()
+            .flatten()
+            .any(|known| known.as_str() == token)
+    }
+
+    /// Whether `bundle` (base64 of PEM) has at least one authority, and ours only.
+    fn trusts(&self, bundle: &Value) -> bool {
+        let ours = certificates(self.trusted.as_bytes());
+        let theirs = bundle
+            .as_str()
+            .and_then(|text| STANDARD.decode(text).ok())
+            .map(|pem| certificates(&pem))
+            .unwrap_or_default();
+        !theirs.is_empty() && theirs.iter().all(|found| ours.contains(found))
+    }
+}
+
+/// What cannot be read is no certificate of ours: an empty one.
+fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(pem)
+        .map(|certificate| certificate.unwrap_or_else(|_| CertificateDer::from(Vec::new())))
+        .collect()
+}
+
+/// What is wrong with a registration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    message: String,
+    /// Whether the webhook itself repairs it: our token and our authority, which other replicas may have renewed.
+    pub(super) is_repaired: bool,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+struct ExpectedWebhook {
+    name: &'static str,
+    resource: &'static str,
+    operations: &'static [&'static str],
+}
+
+const fn expected(
+    name: &'static str,
+    resource: &'static str,
+    operations: &'static [&'static str],
+) -> ExpectedWebhook {
+    ExpectedWebhook {
+        name,
+        resource,
+        operations,
+    }
+}
+
+const WRITES: &[&str] = &["CREATE", "UPDATE"];
+const WRITES_AND_DELETE: &[&str] = &["CREATE", "UPDATE", "DELETE"];
+
+const VALIDATING: &[ExpectedWebhook] = &[
+    expected("vbundles.core.rukpak.io", "bundles", WRITES_AND_DELETE),
+    expected(
+        "vbundledeployments.core.rukpak.io",
+        "bundledeployments",
+        WRITES_AND_DELETE,
+    ),
+    expected(
+        "vprovisionerclasses.core.rukpak.io",
+        "provisionerclasses",
+        WRITES,
+    ),
+    expected(
+        "vsignaturepolicies.core.rukpak.io",
+        "signaturepolicies",
+        WRITES,
+    ),
+    expected(
+        "vbundleapprovals.core.rukpak.io",
+        "bundleapprovals",
+        WRITES_AND_DELETE,
+    ),
+];
+
+const MUTATING: &[ExpectedWebhook] = &[
+    expected("mbundles.core.rukpak.io", "bundles", WRITES),
+    expected(
+        "mbundledeployments.core.rukpak.io",
+        "bundledeployments",
+        WRITES,
+    ),
+    expected("mbundleapprovals.core.rukpak.io", "bundleapprovals", WRITES),
+];
+
+/// Everything that keeps the API server from asking us about some write. Empty for a registration that is intact. `object` is `None` where there is none.
+///
+/// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations are the administrator's: none of them lets a write pass unasked.
+pub(crate) fn faults(
+    registration: Registration,
+    name: &str,
+    object: Option<&Value>,
+    identity: &Identity<'_>,
+) -> Vec<Fault> {
+    let Some(object) = object else {
+        return vec![Fault {
+            message: format!("{registration} {name} does not exist"),
+            is_repaired: false,
+        }];
+    };
+    let table = match registration {
+        Registration::Validating => VALIDATING,
+        Registration::Mutating => MUTATING,
+    };
+    let mut faults = Vec::new();
+    for expected in table {
+        let webhooks = object["webhooks"].as_array().into_iter().flatten();
+        let mut fault = |problem: &str, is_repaired: bool| {
+            let webhook = expected.name;
+            faults.push(Fault {
+                message: format!("{registration} {name}: {webhook}: {problem}"),
+                is_repaired,
+            });
+        };
+        let Some(found) = webhooks
+            .into_iter()
+            .find(|found| found["name"] == expected.name)
+        else {
+            fault("the webhook is missing", false);
+            continue;
+        };
+        for operation in expected.operations {
+            if !is_asked(&found["rules"], expected.resource, operation) {
+                let resource = expected.resource;
+                fault(
+                    &format!("no rule covers {operation} of {resource}.{GROUP}/{VERSION}"),
+                    false,
+                );
+            }
+        }
+        for (field, allowed) in [
+            ("failurePolicy", &["Fail"][..]),
+            ("matchPolicy", &["Equivalent"]),
+            ("sideEffects", &["None", "NoneOnDryRun"]),
+        ] {
+            // The API server fills in what is left out; the defaults of the first two are the allowed values.
+            let value = found[field].as_str().unwrap_or(allowed[0]);
+            if !allowed.contains(&value) {
+                fault(&format!("{field} is {value}, not {}", allowed[0]), false);
+            }
+        }
+        for field in ["namespaceSelector", "objectSelector"] {
+            let selector = &found[field];
+            if !is_empty(&selector["matchLabels"]) || !is_empty(&selector["matchExpressions"]) {
+                fault(&format!("{field} leaves objects out"), false);
+            }
+        }
+        if !is_empty(&found["matchConditions"]) {
+            fault("matchConditions leave writes out", false);
+        }
+        let client = &found["clientConfig"];
+        if !identity.is_called_by(client) {
+            let (namespace, service) = (identity.namespace, identity.service);
+            fault(
+                &format!("clientConfig names neither Service {namespace}/{service} nor a url"),
+                false,
+            );
+            continue;
+        }
+        let token = address::token_of(client, registration.action());
+        if !token.is_some_and(|token| identity.knows(token)) {
+            fault("the path has not the current token", true);
+        }
+        if !identity.trusts(&client["caBundle"]) {
+            fault("caBundle is not our authority", true);
+        }
+    }
+    faults
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether one of `rules` makes the API server ask about that operation on all objects of that resource.
+fn is_asked(rules: &Value, resource: &str, operation: &str) -> bool {
+    let names = |list: &Value, wanted: &[&str]| {
+        let listed = list.as_array().into_iter().flatten();
+        listed
+            .filter_map(Value::as_str)
+            .any(|found| wanted.contains(&found))
+    };
+    let with_subresources = format!("{resource}/*");
+    rules.as_array().into_iter().flatten().any(|rule| {
+        names(&rule["apiGroups"], &[GROUP, "*"])
+            && names(&rule["apiVersions"], &[VERSION, "*"])
+            && names(&rule["operations"], &[operation, "*"])
+            && names(
+                &rule["resources"],
+                &[resource, &with_subresources, "*", "*/*"],
+            )
+            && matches!(rule["scope"].as_str(), None | Some("*" | "Cluster"))
+    })
+}
+
+#[cfg(test)]
+mod tests;

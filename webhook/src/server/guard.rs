@@ -1,0 +1,164 @@
+//! What stands before admission: only callers with a current token in the path, only while our registrations are intact. Anybody else is answered before the
+//! body is read.
+//! Not here: rotation of tokens (certs), the state of the registrations (registrations), the answer to a review (admission).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse as _, Response};
+use axum::{Json, Router};
+use bundle_core::diagnostic::codes;
+use serde_json::json;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tower::ServiceExt as _;
+
+use crate::caller::Token;
+use crate::metrics::ReviewOutcome;
+use crate::shared::Shared;
+use crate::{certs, chain};
+
+/// Unknown tokens make this replica read the Secret at most this often: another replica may have rotated.
+const REFRESH: Duration = Duration::from_secs(1);
+/// How long such a read may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The routes behind the guard.
+const ROUTES: [&str; 2] = ["/validate", "/mutate"];
+
+struct Guard {
+    shared: Arc<Shared>,
+    admission: Router,
+    /// When the last read of the Secret began.
+    refreshed: Mutex<Option<Instant>>,
+}
+
+/// The router that is served: `/validate/TOKEN` and `/mutate/TOKEN` of `admission`, and 404 for everything else.
+pub fn guarded(shared: Arc<Shared>, admission: Router) -> Router {
+    let guard = Arc::new(Guard {
+        shared,
+        admission,
+        refreshed: Mutex::default(),
+    });
+    Router::new().fallback(move |request: Request| {
+        let guard = guard.clone();
+        async move { guard.answer(request).await }
+    })
+}
+
+/// The route and the token that a request is for; `None` for every request that no API server of ours sends.
+fn called(request: &Request) -> Option<(&'static str, Token)> {
+    let (route, token) = request.uri().path().rsplit_once('/')?;
+    let route = ROUTES.into_iter().find(|known| *known == route)?;
+    let token = Token::parse(token)?;
+    (request.method() == Method::POST).then_some((route, token))
+}
+
+impl Guard {
+    async fn answer(&self, mut request: Request) -> Response {
+        let shared = &self.shared;
+        let known = match called(&request) {
+            Some((route, token)) if self.knows(&token).await => Some(route),
+            _ => None,
+        };
+        let Some(route) = known else {
+            shared.metrics.unknown_caller();
+            return StatusCode::NOT_FOUND.into_response();
+        };
+        let Some(since) = shared.registrations.intact_since() else {
+            return self.refused();
+        };
+        *request.uri_mut() = Uri::from_static(route);
+        let Ok(response) = self.admission.clone().oneshot(request).await;
+        // A gap that began meanwhile: nothing that was stamped in it leaves this process.
+        if shared.registrations.intact_since() == Some(since) {
+            response
+        } else {
+            self.refused()
+        }
+    }
+
+    async fn knows(&self, token: &Token) -> bool {
+        let paths = &self.shared.paths;
+        let arrived = Instant::now();
+        if paths.accepts(token, arrived) {
+            return true;
+        }
+        let mut refreshed = self.refreshed.lock().await;
+        // Whoever waited for somebody else's read shares it.
+        if refreshed.is_none_or(|began| began < arrived) {
+            if let Some(began) = *refreshed {
+                tokio::time::sleep_until(began + REFRESH).await;
+            }
+            *refreshed = Some(Instant::now());
+            let read = tokio::time::timeout(PATIENCE, certs::read_tokens(&self.shared));
+            match read.await {
+                Ok(Ok(tokens)) => paths.set(tokens),
+                Ok(Err(error)) => tracing::warn!(error = chain(&error), "cannot read the tokens"),
+                Err(_) => tracing::warn!("cannot read the tokens: no answer within {PATIENCE:?}"),
+            }
+        }
+        drop(refreshed);
+        paths.accepts(token, Instant::now())
+    }
+
+    /// A `Status`, which API servers repeat to the requester.
+    fn refused(&self) -> Response {
+        let code = codes::review::REGISTRATIONS_ALTERED;
+        let outcome = ReviewOutcome::CannotTell;
+        let metrics = &self.shared.metrics;
+        metrics.review("other", "other", outcome, Some(code), Duration::ZERO);
+        let faults = self.shared.registrations.faults();
+        let message = format!(
+            "{code}: no review is answered while the registrations of bundle-webhook are missing or altered: {faults}"
+        );
+        let status = json!({
+            "apiVersion": "v1",
+            "kind": "Status",
+            "status": "Failure",
+            "reason": "ServiceUnavailable",
+            "code": 503,
+            "message": message,
+        });
+        (StatusCode::SERVICE_UNAVAILABLE, Json(status)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    fn request(method: Method, path: &str) -> Request {
+        let request = axum::http::Request::builder().method(method).uri(path);
+        request.body(Body::empty()).unwrap()
+    }
+
+    #[test]
+    fn only_a_post_to_one_of_two_routes_with_a_token_is_a_call() {
+        let token = Token::random();
+        let text = token.as_str();
+        for route in ROUTES {
+            let call = request(Method::POST, &format!("{route}/{text}"));
+            assert_eq!(called(&call), Some((route, token.clone())));
+            let call = request(Method::POST, &format!("{route}/{text}?timeout=10s"));
+            assert_eq!(called(&call), Some((route, token.clone())));
+        }
+        for path in [
+            "/validate".to_owned(),
+            "/validate/".to_owned(),
+            "/validate/short".to_owned(),
+            format!("/{text}"),
+            format!("/validate/{text}/"),
+            format!("/prefix/validate/{text}"),
+            format!("//validate/{text}"),
+            format!("/Validate/{text}"),
+        ] {
+            assert_eq!(called(&request(Method::POST, &path)), None, "{path}");
+        }
+        let get = request(Method::GET, &format!("/validate/{text}"));
+        assert_eq!(called(&get), None);
+    }
+}
