@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod command;
 pub mod island;
 pub mod manifests;
+pub mod memory_limit;
 pub mod packages;
 pub mod peer;
 pub mod prerequisites;

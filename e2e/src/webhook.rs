@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
 use crate::janitor::Janitor;
+use crate::memory_limit::MemoryLimit;
 use crate::process::Process;
 use crate::{manifests, ports, programs, wait};
 
@@ -36,6 +37,8 @@ pub struct WebhookOptions {
     pub flags: Vec<String>,
     /// More environment variables.
     pub environment: Vec<(String, String)>,
+    /// The memory that the process may use, in bytes, as the limit of its container; default: no limit.
+    pub memory_limit: Option<u64>,
 }
 
 impl Default for WebhookOptions {
@@ -45,6 +48,7 @@ impl Default for WebhookOptions {
             admission: true,
             flags: Vec::new(),
             environment: Vec::new(),
+            memory_limit: None,
         }
     }
 }
@@ -60,6 +64,8 @@ pub struct Webhook {
     janitor: Janitor,
     client: Client,
     process: Option<Process>,
+    // After the process: a cgroup can only be removed when it is empty.
+    memory_limit: Option<MemoryLimit>,
 }
 
 impl Cluster {
@@ -121,6 +127,7 @@ impl Cluster {
             janitor: self.janitor().clone(),
             client: client.clone(),
             process: None,
+            memory_limit: options.memory_limit.map(MemoryLimit::new).transpose()?,
         };
         webhook.start().await?;
         if options.admission {
@@ -145,6 +152,9 @@ impl Webhook {
             .args(&self.flags);
         // Sources that are repositories need git, charts need helm.
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        if let Some(limit) = &self.memory_limit {
+            command = limit.starting_inside(&command);
+        }
         let process = self.process.insert(Process::start(
             "bundle-webhook",
             command,
@@ -225,6 +235,13 @@ impl Webhook {
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         text.parse()
             .with_context(|| format!("`ps` told no memory of process {pid}: `{text}`"))
+    }
+
+    /// The limit that it runs under; an error where it runs without.
+    pub fn memory_limit(&self) -> Result<&MemoryLimit> {
+        self.memory_limit
+            .as_ref()
+            .context("bundle-webhook runs without a memory limit")
     }
 
     /// What `/metrics` says.

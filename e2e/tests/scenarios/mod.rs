@@ -15,6 +15,7 @@ mod guest;
 mod harness;
 mod images;
 mod keyless;
+mod limits;
 mod login;
 mod page;
 mod plugins;

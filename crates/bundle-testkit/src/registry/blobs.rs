@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, StatusCode, header};
@@ -34,6 +35,10 @@ pub(super) fn blob(call: &Call<'_>) -> Response {
         Some(Fault::StallingBlob) => {
             let started = stream::iter([Ok::<_, Infallible>(half)]).chain(stream::pending());
             return (length, Body::from_stream(started)).into_response();
+        }
+        Some(Fault::SlowBlob { piece, pause }) => {
+            let slow = slowly(call.shared, bytes, (*piece).max(1), *pause);
+            return (length, Body::from_stream(slow)).into_response();
         }
         Some(Fault::RedirectBlobs(to)) => {
             let place = [(header::LOCATION, format!("{to}/{}", call.name))];
@@ -110,6 +115,34 @@ fn broken<const N: usize>(headers: [(header::HeaderName, usize); N], bytes: Byte
         piece
     });
     (headers, Body::from_stream(pieces)).into_response()
+}
+
+/// A transfer that is under way; counted until it ends, however it ends.
+struct SlowTransfer(Arc<Shared>);
+
+impl Drop for SlowTransfer {
+    fn drop(&mut self) {
+        self.0.slow.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The bytes in pieces, with a pause before each.
+fn slowly(
+    shared: &Arc<Shared>,
+    bytes: Bytes,
+    piece: usize,
+    pause: Duration,
+) -> impl futures::Stream<Item = Result<Bytes, Infallible>> + Send + use<> {
+    shared.slow.fetch_add(1, Ordering::Relaxed);
+    let transfer = SlowTransfer(Arc::clone(shared));
+    stream::unfold((bytes, transfer), move |(mut rest, transfer)| async move {
+        if rest.is_empty() {
+            return None;
+        }
+        tokio::time::sleep(pause).await;
+        let sent = rest.split_to(piece.min(rest.len()));
+        Some((Ok(sent), (rest, transfer)))
+    })
 }
 
 /// 400 MiB, counted as they are taken.

@@ -1,6 +1,8 @@
 //! The ways in which a registry can be at fault.
 //! Not here: how each of them looks on the wire (answer).
 
+use std::time::Duration;
+
 /// One way to be at fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
@@ -14,6 +16,13 @@ pub enum Fault {
     CutBlob,
     /// Blobs stop in the middle, and the connection stays.
     StallingBlob,
+    /// Blobs come in pieces of so many bytes, with a pause before each.
+    SlowBlob {
+        /// Bytes of each piece.
+        piece: usize,
+        /// The pause before it.
+        pause: Duration,
+    },
     /// Nothing is ever answered.
     Silent,
     /// Every answer is a web page, as a proxy's login page is.

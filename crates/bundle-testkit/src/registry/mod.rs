@@ -84,6 +84,8 @@ struct Shared {
     spared: Mutex<BTreeSet<String>>,
     /// Bytes of what is too much that were sent.
     sent: AtomicU64,
+    /// Slow transfers that are under way.
+    slow: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -108,6 +110,7 @@ impl Registry {
             seen: Mutex::default(),
             spared: Mutex::default(),
             sent: AtomicU64::default(),
+            slow: AtomicU64::default(),
         });
         let router = Router::new()
             .fallback(answer::answer)
@@ -184,6 +187,11 @@ impl Registry {
     /// How many bytes of an answer that is too long have left so far.
     pub fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::Relaxed)
+    }
+
+    /// How many transfers of [`Fault::SlowBlob`] are under way.
+    pub fn slow_transfers(&self) -> u64 {
+        self.shared.slow.load(Ordering::Relaxed)
     }
 
     /// A manifest as it is stored now.

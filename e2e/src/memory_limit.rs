@@ -1,0 +1,127 @@
+//! A memory limit around one process, as the kubelet sets it around a container: a cgroup of version 1 or 2 that the kernel enforces.
+//! Not here: which process runs in it (webhook).
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, bail};
+
+/// Where the hierarchies are mounted: the memory controller of version 1, and version 2.
+const V1: &str = "/sys/fs/cgroup/memory";
+const V2: &str = "/sys/fs/cgroup";
+
+/// A cgroup of ours; removed when dropped.
+#[derive(Debug)]
+pub struct MemoryLimit {
+    folder: PathBuf,
+    version: Version,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+impl MemoryLimit {
+    /// Makes a cgroup whose processes may use `bytes` together, without swap where the kernel counts swap.
+    ///
+    /// `setrlimit(RLIMIT_AS)` is no replacement: it limits addresses, not memory, and answers with a failed allocation instead of SIGKILL.
+    pub fn new(bytes: u64) -> Result<Self> {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let (root, version) = if Path::new(V1).join("memory.limit_in_bytes").exists() {
+            (V1, Version::One)
+        } else if Path::new(V2).join("cgroup.controllers").exists() {
+            (V2, Version::Two)
+        } else {
+            bail!(
+                "this machine has no memory cgroups, and without them a memory limit cannot be tried: neither {V1} nor {V2} is a cgroup hierarchy"
+            );
+        };
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = Path::new(root).join(format!("bundle-e2e-{}-{number}", std::process::id()));
+        std::fs::create_dir(&folder).with_context(|| {
+            format!(
+                "cannot make the cgroup {}: the tests of memory limits need the rights of root on the memory controller",
+                folder.display()
+            )
+        })?;
+        let limit = Self { folder, version };
+        let (file, swap) = match version {
+            Version::One => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+            Version::Two => ("memory.max", "memory.swap.max"),
+        };
+        limit.write(file, bytes)?;
+        if limit.folder.join(swap).exists() {
+            limit.write(
+                swap,
+                if version == Version::One { bytes } else { 0 },
+            )?;
+        }
+        Ok(limit)
+    }
+
+    /// The same command, begun inside of the cgroup: nothing that it allocates escapes the count.
+    pub(crate) fn starting_inside(&self, command: &Command) -> Command {
+        let mut inside = Command::new("/bin/sh");
+        inside
+            .args(["-c", r#"echo $$ > "$0" && exec "$@""#])
+            .arg(self.folder.join("cgroup.procs"))
+            .arg(command.get_program())
+            .args(command.get_args());
+        inside.env_clear().envs(
+            command
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, OsString::from(value?)))),
+        );
+        inside
+    }
+
+    /// The most that was in use at once, in bytes, page cache included.
+    pub fn peak(&self) -> Result<u64> {
+        self.read(match self.version {
+            Version::One => "memory.max_usage_in_bytes",
+            Version::Two => "memory.peak",
+        })
+    }
+
+    /// How many processes the kernel has killed because the limit was reached.
+    pub fn kills(&self) -> Result<u64> {
+        let file = match self.version {
+            Version::One => "memory.oom_control",
+            Version::Two => "memory.events",
+        };
+        let text = fs_err::read_to_string(self.folder.join(file))?;
+        text.lines()
+            .find_map(|line| line.strip_prefix("oom_kill "))
+            .with_context(|| format!("{file} does not count kills:\n{text}"))?
+            .trim()
+            .parse()
+            .context("the number of kills is no number")
+    }
+
+    fn write(&self, file: &str, bytes: u64) -> Result<()> {
+        Ok(fs_err::write(self.folder.join(file), bytes.to_string())?)
+    }
+
+    fn read(&self, file: &str) -> Result<u64> {
+        let text = fs_err::read_to_string(self.folder.join(file))?;
+        text.trim()
+            .parse()
+            .with_context(|| format!("{file} holds no number: {text}"))
+    }
+}
+
+impl Drop for MemoryLimit {
+    fn drop(&mut self) {
+        // The kernel takes a moment to let the last process go; a folder that stays costs nothing.
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.folder).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! What one tenant can take from everybody's pod: memory, time, and the room on its disk. Each attack runs against the real process under the memory limit of
+//! its Deployment, and `/livez` is asked meanwhile.
+//! What may be installed is in `tenant`.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use bundle_testkit::registry::{Fault, Registry};
+use e2e::{Cluster, Tool, Webhook, WebhookOptions, wait};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures::future::join_all;
+use kube::Client;
+use rand::Rng as _;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+const CLASS: &str = "core-rukpak-io-plain";
+const LONG: Duration = Duration::from_secs(120);
+/// The limit of the container in webhook/deploy/manifests/deployment.yaml.
+const MEMORY_LIMIT: u64 = 128 << 20;
+/// What `/livez` may take while tests of other subjects use the same two cores. On a machine of its own it is below 100 ms.
+const ALIVE_WITHIN: Duration = Duration::from_secs(1);
+
+async fn stage() -> (Cluster, Webhook) {
+    stage_with(&[]).await
+}
+
+async fn stage_with(flags: &[&str]) -> (Cluster, Webhook) {
+    let cluster = Cluster::builder().start().await.unwrap();
+    let webhook = cluster
+        .start_webhook(WebhookOptions {
+            memory_limit: Some(MEMORY_LIMIT),
+            flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
+            ..WebhookOptions::default()
+        })
+        .await
+        .unwrap();
+    (cluster, webhook)
+}
+
+/// Asks `/livez` until it is stopped.
+struct LivenessProbe {
+    stop: oneshot::Sender<()>,
+    longest: JoinHandle<Duration>,
+}
+
+impl LivenessProbe {
+    fn start(webhook: &Webhook) -> Self {
+        let url = format!("http://{}/livez", webhook.health_address());
+        let (stop, mut stopped) = oneshot::channel();
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .pool_max_idle_per_host(0)
+            .timeout(Duration::from_secs(30))
+            .build()
+            .unwrap();
+        let longest = tokio::spawn(async move {
+            let mut longest = Duration::ZERO;
+            while stopped.try_recv().is_err() {
+                let asked = Instant::now();
+                // A connection that is refused is as bad as an answer that does not come.
+                let alive = client.get(&url).send().await;
+                let took = match alive {
+                    Ok(answer) if answer.status() == 200 => asked.elapsed(),
+                    _ => Duration::MAX,
+                };
+                longest = longest.max(took);
+                if longest == Duration::MAX {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(25)).await;
+            }
+            longest
+        });
+        Self { stop, longest }
+    }
+
+    async fn stop(self) -> Duration {
+        self.stop.send(()).ok();
+        self.longest.await.unwrap()
+    }
+}
+
+/// Checks that the process lives, was not killed, and answered its probes; prints the peak, for the table in docs/benchmarks.md.
+async fn survived(attack: &str, webhook: &mut Webhook, probe: LivenessProbe) {
+    let longest = probe.stop().await;
+    let limit = webhook.memory_limit().unwrap();
+    let (peak, kills) = (limit.peak().unwrap(), limit.kills().unwrap());
+    let rss = webhook.rss_kib().unwrap_or_default();
+    eprintln!(
+        "{attack}: peak {} MiB of {} MiB, resident now {} MiB, longest /livez {longest:?}",
+        peak >> 20,
+        MEMORY_LIMIT >> 20,
+        rss >> 10
+    );
+    assert_eq!(kills, 0, "{attack}: the kernel has killed bundle-webhook");
+    assert!(webhook.is_running(), "{attack}: bundle-webhook has ended");
+    assert!(longest < ALIVE_WITHIN, "{attack}: /livez took {longest:?}");
+}
+
+async fn apply(cluster: &Cluster, object: &Value) {
+    let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
+    let applied = kubectl
+        .args(["apply", "-f", "-"])
+        .stdin(object.to_string())
+        .output()
+        .await
+        .unwrap();
+    applied.success().unwrap();
+}
+
+async fn kubectl(cluster: &Cluster, line: &str) -> String {
+    let output = cluster.kubectl(line.split(' ')).await.unwrap();
+    output.success().unwrap()
+}
+
+fn bundle(name: &str, reference: &str) -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "Bundle",
+        "metadata": {"name": name},
+        "spec": {"provisionerClassName": CLASS, "source": {"type": "image", "image": {"ref": reference}}},
+    })
+}
+
+fn deployment(name: &str, reference: &str) -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment",
+        "metadata": {"name": name},
+        "spec": {
+            "provisionerClassName": CLASS,
+            "template": {"metadata": {}, "spec": {
+                "provisionerClassName": CLASS,
+                "source": {"type": "image", "image": {"ref": reference}},
+            }},
+        },
+    })
+}
+
+/// The phase of a Bundle and the message of its condition `Unpacked`.
+async fn phase(cluster: &Cluster, name: &str) -> (String, String) {
+    let text = kubectl(cluster, &format!("get bundle {name} -o json")).await;
+    let object: Value = serde_json::from_str(&text).unwrap();
+    let unpacked = object["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|condition| condition["type"] == "Unpacked");
+    (
+        object["status"]["phase"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        unpacked
+            .and_then(|condition| condition["message"].as_str())
+            .unwrap_or_default()
+            .to_owned(),
+    )
+}
+
+/// Waits until a Bundle has this phase, and returns the message of its condition `Unpacked`.
+async fn until_phase(cluster: &Cluster, name: &str, wanted: &str, deadline: Duration) -> String {
+    let what = format!("Bundle {name} is {wanted}");
+    wait::until(deadline, &what, || async {
+        let (phase, message) = phase(cluster, name).await;
+        if phase == wanted {
+            return Ok(Some(message));
+        }
+        anyhow::bail!("it is {phase:?}: {message}")
+    })
+    .await
+    .unwrap()
+}
+
+/// A tar of these files.
+fn tar(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (path, bytes) in files {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        header.set_entry_type(tar::EntryType::Regular);
+        builder
+            .append_data(&mut header, path, bytes.as_slice())
+            .unwrap();
+    }
+    builder.into_inner().unwrap()
+}
+
+/// Puts an image with one compressed layer into a registry; the reference by tag.
+fn publish(registry: &Registry, name: &str, tar: &[u8]) -> (String, usize) {
+    let mut layer = GzEncoder::new(Vec::new(), Compression::default());
+    layer.write_all(tar).unwrap();
+    let layer = layer.finish().unwrap();
+    let size = layer.len();
+    let digest = |bytes: &[u8]| bundle_core::reference::Digest::of(bytes).to_string();
+    let config = json!({
+        "architecture": "amd64", "os": "linux",
+        "rootfs": {"type": "layers", "diff_ids": [digest(tar)]},
+    })
+    .to_string();
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest(config.as_bytes()), "size": config.len()},
+        "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": digest(&layer), "size": size}],
+    })
+    .to_string();
+    registry.put_blob(name, config.into_bytes());
+    registry.put_blob(name, layer);
+    for tag in ["1", &digest(manifest.as_bytes())] {
+        let kind = "application/vnd.oci.image.manifest.v1+json";
+        registry.put_manifest(name, tag, kind, manifest.as_bytes());
+    }
+    (registry.reference(&format!("{name}:1")), size)
+}
+
+fn config_map(name: &str, text: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: default}}\ndata: {{text: {text}}}\n"
+    )
+}
+
+/// Where the API server posts its reviews of Bundles.
+async fn review_url(cluster: &Cluster) -> String {
+    kubectl(
+        cluster,
+        "get validatingwebhookconfiguration bundle-webhook -o jsonpath={.webhooks[0].clientConfig.url}",
+    )
+    .await
+}
+
+/// Posts the body as a review. `None`: the connection broke.
+async fn post(url: &str, body: Vec<u8>) -> Option<u16> {
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .danger_accept_invalid_certs(true)
+        .timeout(LONG)
+        .build()
+        .unwrap();
+    let request = client
+        .post(url)
+        .header("content-type", "application/json")
+        .body(body);
+    Some(request.send().await.ok()?.status().as_u16())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn review_bodies_of_empty_lists_do_not_exhaust_memory() {
+    let (cluster, mut webhook) = stage().await;
+    let url = review_url(&cluster).await;
+    let probe = LivenessProbe::start(&webhook);
+    for unit in ["[],", "{\"\":0},", "[[]],", "0,"] {
+        let head = format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"1","kind":{{"group":"core.rukpak.io","version":"v1alpha1","kind":"Bundle"}},"name":"a","operation":"CREATE","userInfo":{{"username":"mallory"}},"object":{{"spec":[{}"#,
+            unit.repeat(((8 << 20) - 400) / unit.len())
+        );
+        let body = format!("{head}0]}}}}}}").into_bytes();
+        assert!(body.len() <= 8 << 20);
+        let answers = join_all((0..4).map(|_| post(&url, body.clone()))).await;
+        assert!(
+            answers.iter().all(Option::is_some),
+            "{unit}: no answer: {answers:?}"
+        );
+    }
+    survived(
+        "8 MiB bodies of tiny values, four at a time",
+        &mut webhook,
+        probe,
+    )
+    .await;
+}
+
+/// Creates the object as a dry run; the status of the answer.
+async fn create_dry(client: &Client, plural: &str, object: &Value) -> u16 {
+    let path = format!("/apis/core.rukpak.io/v1alpha1/{plural}?dryRun=All");
+    let request = http::Request::post(path)
+        .header("content-type", "application/json")
+        .body(object.to_string().into_bytes())
+        .unwrap();
+    match client.request::<Value>(request).await {
+        Ok(_) => 201,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(error) => panic!("the API server did not answer: {error}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
+    let (cluster, mut webhook) = stage().await;
+    let client = cluster.client().await.unwrap();
+    let probe = LivenessProbe::start(&webhook);
+    let mut object = deployment("large", "registry.example.com/a@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    // The API server takes requests of 3 MiB.
+    let objects: Vec<Value> = (0..8)
+        .map(|number| {
+            let text = "x".repeat(100);
+            object["metadata"]["name"] = format!("large-{number}").into();
+            object["spec"]["config"] = match number % 2 {
+                0 => json!({"a": vec![json!([]); 900_000]}),
+                _ => json!({"a": vec![Value::String(text); 26_000]}),
+            };
+            object.clone()
+        })
+        .collect();
+    let answers = join_all(
+        objects
+            .iter()
+            .map(|object| create_dry(&client, "bundledeployments", object)),
+    )
+    .await;
+    // Refused for good reason or let in; a pod that died would show as 500.
+    assert!(
+        answers.iter().all(|status| *status != 500),
+        "the reviews ended with {answers:?}"
+    );
+    survived("eight objects of 3 MiB at once", &mut webhook, probe).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_layer_that_unpacks_to_a_hundred_mebibytes_does_not_exhaust_memory() {
+    let (cluster, mut webhook) = stage().await;
+    let registry = Registry::honest().await.unwrap();
+    let mut noise = vec![0; 700 << 10];
+    rand::rng().fill(&mut noise[..]);
+    let comments = format!("# {}\n", "a".repeat(97)).repeat((1 << 20) / 100);
+    let files = (0..117)
+        .map(|number| {
+            let text = format!("{}{comments}", config_map(&format!("c{number}"), "a"));
+            (format!("manifests/{number:03}.yaml"), text.into_bytes())
+        })
+        .chain([("noise.bin".to_owned(), noise)]);
+    let (reference, size) = publish(&registry, "bomb", &tar(files));
+    eprintln!("the layer has {} KiB", size >> 10);
+    let probe = LivenessProbe::start(&webhook);
+    for number in 0..3 {
+        let name = format!("bomb-{number}");
+        apply(&cluster, &bundle(&name, &reference)).await;
+    }
+    for number in 0..3 {
+        let name = format!("bomb-{number}");
+        wait::until_true(LONG, "the Bundle is unpacked or refused", || async {
+            let (phase, _) = phase(&cluster, &name).await;
+            Ok(phase == "Unpacked" || phase == "Failing")
+        })
+        .await
+        .unwrap();
+    }
+    survived(
+        "a layer of 1 MiB that unpacks to 120 MiB",
+        &mut webhook,
+        probe,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_registries_hold_up_only_their_own_bundles() {
+    let (cluster, mut webhook) = stage().await;
+    let mut slow = Vec::new();
+    let mut content = config_map("a", "b").into_bytes();
+    // Random, so that it does not shrink.
+    let noise: String = (0..256 << 10)
+        .map(|_| char::from(rand::rng().random_range(b'a'..=b'z')))
+        .collect();
+    content.extend_from_slice(format!("# {noise}\n").as_bytes());
+    let image = tar([("manifests/a.yaml".to_owned(), content)]);
+    for _ in 0..10 {
+        let registry = Registry::honest().await.unwrap();
+        let (reference, _) = publish(&registry, "slow", &image);
+        registry.set_fault(Some(Fault::SlowBlob {
+            piece: 1,
+            pause: Duration::from_secs(1),
+        }));
+        slow.push((registry, reference));
+    }
+    let honest = Registry::honest().await.unwrap();
+    let (reference, _) = publish(&honest, "quick", &image);
+    let probe = LivenessProbe::start(&webhook);
+    for (number, (_, reference)) in slow.iter().enumerate() {
+        apply(&cluster, &bundle(&format!("slow-{number}"), reference)).await;
+    }
+    wait::until_true(LONG, "slow transfers have begun", || async {
+        Ok(slow
+            .iter()
+            .any(|(registry, _)| registry.slow_transfers() > 0))
+    })
+    .await
+    .unwrap();
+    // Somebody else, who has nothing to do with those registries.
+    let kubectl_as = cluster.tool(Tool::Kubectl).await.unwrap();
+    let created = kubectl_as
+        .args([
+            "create",
+            "-f",
+            "-",
+            "--as=ana",
+            "--as-group=system:masters",
+        ])
+        .stdin(bundle("quick", &reference).to_string())
+        .output()
+        .await
+        .unwrap();
+    created.success().unwrap();
+    until_phase(&cluster, "quick", "Unpacked", Duration::from_secs(15)).await;
+
+    for number in 0..slow.len() {
+        kubectl(
+            &cluster,
+            &format!("delete bundle slow-{number} --timeout=10s"),
+        )
+        .await;
+    }
+    wait::until_true(
+        Duration::from_secs(10),
+        "the transfers of deleted Bundles end",
+        || async {
+            Ok(slow
+                .iter()
+                .all(|(registry, _)| registry.slow_transfers() == 0))
+        },
+    )
+    .await
+    .unwrap();
+    survived("ten slow registries", &mut webhook, probe).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_bundles_do_not_starve_the_probes() {
+    let (cluster, mut webhook) = stage().await;
+    let registry = Registry::honest().await.unwrap();
+    let noise: String = (0..600 << 10)
+        .map(|_| char::from(rand::rng().random_range(b'a'..=b'z')))
+        .collect();
+    let probe = LivenessProbe::start(&webhook);
+    for number in 0..6 {
+        let files = (0..22).map(|file| {
+            let name = format!("large-{number}-{file}");
+            let path = format!("manifests/{name}.yaml");
+            (path, config_map(&name, &noise).into_bytes())
+        });
+        let (reference, _) = publish(&registry, &format!("large{number}"), &tar(files));
+        apply(&cluster, &bundle(&format!("large-{number}"), &reference)).await;
+    }
+    for number in 0..6 {
+        until_phase(&cluster, &format!("large-{number}"), "Unpacked", LONG).await;
+    }
+    survived("six bundles of 13 MiB", &mut webhook, probe).await;
+}
+
+/// Bytes in the folder of the cache.
+fn cached_bytes(cluster: &Cluster, webhook: &Webhook) -> u64 {
+    let cache = format!("webhook-{}", webhook.address().port());
+    let folder = cluster.folder().join("data").join(cache).join("content");
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    files
+        .filter_map(|file| Some(file.metadata().ok()?.len()))
+        .sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_of_failing_bundles_is_not_kept() {
+    let (cluster, mut webhook) = stage().await;
+    let registry = Registry::honest().await.unwrap();
+    let probe = LivenessProbe::start(&webhook);
+    let mut noise = vec![0; 2 << 20];
+    rand::rng().fill(&mut noise[..]);
+    for number in 0..4u8 {
+        noise[0] = number;
+        let files = [
+            ("manifests/a.yaml".to_owned(), b"kind: [".to_vec()),
+            ("noise.bin".to_owned(), noise.clone()),
+        ];
+        let (reference, _) = publish(&registry, &format!("failing{number}"), &tar(files));
+        let name = format!("failing-{number}");
+        apply(&cluster, &bundle(&name, &reference)).await;
+        let message = until_phase(&cluster, &name, "Failing", LONG).await;
+        assert!(message.contains("this is not YAML"), "{message}");
+    }
+    assert_eq!(cached_bytes(&cluster, &webhook), 0);
+    survived("failing Bundles", &mut webhook, probe).await;
+}
