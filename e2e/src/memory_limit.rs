@@ -55,10 +55,7 @@ impl MemoryLimit {
         };
         limit.write(file, bytes)?;
         if limit.folder.join(swap).exists() {
-            limit.write(
-                swap,
-                if version == Version::One { bytes } else { 0 },
-            )?;
+            limit.write(swap, if version == Version::One { bytes } else { 0 })?;
         }
         Ok(limit)
     }

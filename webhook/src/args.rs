@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use jiff::SignedDuration;
 
+use crate::budget::limit::Bytes;
+
 /// Admission for bundles, and the reconciler that installs them.
 ///
 /// Every replica serves admission; the one that holds the lease reconciles. Runs in a pod as its ServiceAccount, or
@@ -70,6 +72,16 @@ pub struct Args {
     /// Where unpacked content is kept; may be lost at any time
     #[arg(long, value_name = "DIR", default_value = "/var/cache/bundles")]
     pub cache_dir: PathBuf,
+
+    /// The memory that the process may use, such as 128Mi [default: the limit of its cgroup, or 128Mi where there is none]
+    ///
+    /// Reviews, transfers and content share it out, so that they wait for each other instead of exceeding it.
+    #[arg(long, value_name = "BYTES", env = "BUNDLE_MEMORY_LIMIT")]
+    pub memory_limit: Option<Bytes>,
+
+    /// The most that is kept in --cache-dir; what was used least recently goes first
+    #[arg(long, value_name = "BYTES", default_value = "512Mi")]
+    pub cache_limit: Bytes,
 
     /// One more certificate authority (PEM) that registries may be signed by
     #[arg(long, value_name = "FILE")]

@@ -4,6 +4,7 @@
 pub mod admission;
 mod api_server;
 pub mod args;
+pub mod budget;
 pub mod caller;
 pub mod certs;
 mod chain;

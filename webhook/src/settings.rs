@@ -11,6 +11,7 @@ use jiff::SignedDuration;
 use rand::Rng as _;
 
 use crate::args::{Args, LogFormat};
+use crate::budget::{self, limit};
 
 /// Where Linux tells the host's name without a system call of our own.
 const HOSTNAME_FILE: &str = "/proc/sys/kernel/hostname";
@@ -36,6 +37,10 @@ pub struct Settings {
     pub path_rotation_interval: Option<Duration>,
     pub client_ca_file: Option<PathBuf>,
     pub cache_dir: PathBuf,
+    /// In bytes.
+    pub cache_limit: u64,
+    /// In bytes.
+    pub memory_limit: u64,
     pub registry_ca: Option<PathBuf>,
     /// Mirrors of registries.
     pub registries_conf: Option<PathBuf>,
@@ -74,6 +79,17 @@ pub enum SettingsError {
         /// Why not.
         reason: &'static str,
     },
+    /// Less memory than the process needs.
+    #[error(
+        "a memory limit of {given} bytes is too small: at least {least} bytes are needed ({} MiB)",
+        .least >> 20
+    )]
+    Memory {
+        /// What was given, or what the cgroup says.
+        given: u64,
+        /// What is needed.
+        least: u64,
+    },
 }
 
 impl Settings {
@@ -108,6 +124,17 @@ impl Settings {
             });
         }
         let state_namespace = state_namespace(&args.namespace, args.state_namespace)?;
+        let memory_limit = args
+            .memory_limit
+            .map(|bytes| bytes.0)
+            .or_else(limit::of_cgroup)
+            .unwrap_or(budget::DEFAULT_LIMIT);
+        if memory_limit < budget::SMALLEST_LIMIT {
+            return Err(SettingsError::Memory {
+                given: memory_limit,
+                least: budget::SMALLEST_LIMIT,
+            });
+        }
         Ok(Self {
             names: names(&args.service, &args.namespace, args.san),
             kubeconfig: args.kubeconfig,
@@ -121,6 +148,8 @@ impl Settings {
                 .filter(|interval| !interval.is_zero()),
             client_ca_file: args.client_ca_file,
             cache_dir: args.cache_dir,
+            cache_limit: args.cache_limit.0,
+            memory_limit,
             registry_ca: args.registry_ca,
             registries_conf: args.registries_conf,
             source_check_interval: Some(source_check_interval)
@@ -271,6 +300,18 @@ mod tests {
         .unwrap();
         assert_eq!(settings.source_check_interval, Some(Duration::from_secs(2)));
         assert_eq!(settings.lease_duration, Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_memory_limit_that_is_too_small_is_refused() {
+        assert_eq!(
+            settings(&["--memory-limit", "16Mi"])
+                .unwrap_err()
+                .to_string(),
+            "a memory limit of 16777216 bytes is too small: at least 100663296 bytes are needed (96 MiB)"
+        );
+        let settings = settings(&["--memory-limit", "256Mi"]).unwrap();
+        assert_eq!(settings.memory_limit, 256 << 20);
     }
 
     #[test]

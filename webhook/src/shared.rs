@@ -12,6 +12,7 @@ use bundle_oci::registry;
 use bundle_trust::proof;
 use kube::{Api, Client};
 
+use crate::budget::Budget;
 use crate::caller::Paths;
 use crate::cluster::{Clients, ClusterError, ServiceAccount};
 use crate::metrics::Metrics;
@@ -54,6 +55,8 @@ pub struct Shared {
     pub policies: Shelf<Policy>,
     /// The examinations of signatures that admission and reconciler have made.
     pub examinations: proof::Memory,
+    /// What reviews and reconciles take of the memory.
+    pub budget: Arc<Budget>,
     clients: Clients,
     registries: Registries,
     stamp_key: ArcSwap<StampKey>,
@@ -71,6 +74,7 @@ impl Shared {
         stamp_key: StampKey,
     ) -> Self {
         Self {
+            budget: Arc::new(Budget::new(settings.memory_limit)),
             settings,
             metrics,
             registrations: readiness.registrations().clone(),

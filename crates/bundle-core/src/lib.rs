@@ -3,6 +3,7 @@
 
 pub mod check;
 pub mod diagnostic;
+pub mod footprint;
 pub mod format;
 pub mod images;
 pub mod json;

@@ -293,7 +293,10 @@ async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
     let (cluster, mut webhook) = stage().await;
     let client = cluster.client().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
-    let mut object = deployment("large", "registry.example.com/a@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    let mut object = deployment(
+        "large",
+        "registry.example.com/a@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    );
     // The API server takes requests of 3 MiB.
     let objects: Vec<Value> = (0..8)
         .map(|number| {
@@ -393,13 +396,7 @@ async fn slow_registries_hold_up_only_their_own_bundles() {
     // Somebody else, who has nothing to do with those registries.
     let kubectl_as = cluster.tool(Tool::Kubectl).await.unwrap();
     let created = kubectl_as
-        .args([
-            "create",
-            "-f",
-            "-",
-            "--as=ana",
-            "--as-group=system:masters",
-        ])
+        .args(["create", "-f", "-", "--as=ana", "--as-group=system:masters"])
         .stdin(bundle("quick", &reference).to_string())
         .output()
         .await

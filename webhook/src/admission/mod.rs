@@ -8,6 +8,7 @@ mod live;
 mod lookups;
 mod memory;
 mod permits;
+mod received;
 mod review;
 mod stamping;
 mod writes;
@@ -15,30 +16,24 @@ mod writes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::StatusCode;
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use bundle_core::diagnostic::codes;
 use bundle_core::review::Verdict;
 use bundle_core::review::text::{self, Refusal};
-use kube::core::admission::AdmissionResponse;
 use tokio::time::Instant;
 
 pub use live::Live;
 pub use lookups::{Lookups, Policies, Right};
 pub use review::UserInfo;
 
+use crate::budget::Budget;
 use crate::metrics::{Metrics, ReviewOutcome};
 use crate::shared::Shared;
 use memory::Memory;
+use received::Received;
 use review::Request;
-
-/// A review of an update carries two objects of up to 3 MiB each, with their managed fields.
-const BODY_LIMIT: usize = 8 * 1024 * 1024;
 
 /// What the handlers share.
 pub struct Admission<L> {
@@ -47,16 +42,19 @@ pub struct Admission<L> {
     /// How long one review may take.
     deadline: Duration,
     memory: Memory,
+    /// What reviews may take of the memory.
+    budget: Arc<Budget>,
 }
 
 impl<L> Admission<L> {
     /// Puts it together. `deadline` has to be shorter than what the API server waits.
-    pub fn new(lookups: L, metrics: Metrics, deadline: Duration) -> Self {
+    pub fn new(lookups: L, metrics: Metrics, deadline: Duration, budget: Arc<Budget>) -> Self {
         Self {
             lookups,
             metrics,
             deadline,
             memory: Memory::default(),
+            budget,
         }
     }
 }
@@ -70,6 +68,7 @@ pub fn router(shared: &Arc<Shared>) -> Router {
         live,
         metrics,
         settings.review_deadline,
+        shared.budget.clone(),
     )))
 }
 
@@ -78,23 +77,18 @@ pub fn routes<L: Lookups>(admission: Arc<Admission<L>>) -> Router {
     Router::new()
         .route("/validate", post(validate::<L>))
         .route("/mutate", post(mutate::<L>))
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(admission)
 }
 
-type Posted = Result<Bytes, BytesRejection>;
-
 async fn validate<L: Lookups>(
     State(admission): State<Arc<Admission<L>>>,
-    body: Posted,
+    received: Received,
 ) -> Response {
-    let started = Instant::now();
-    let request = match read(&admission.metrics, body, started) {
-        Ok(request) => request,
-        Err(response) => return response,
-    };
-    let verdict = admission.validated(&request).await;
-    admission.told(&request, &verdict, started);
+    let Received {
+        request, started, ..
+    } = &received;
+    let verdict = admission.validated(request).await;
+    admission.told(request, &verdict, *started);
     let warnings = text::warnings(&verdict);
     Json(match text::refusal(&verdict) {
         None => review::allowed(&request.uid, &warnings, &[]),
@@ -103,46 +97,17 @@ async fn validate<L: Lookups>(
     .into_response()
 }
 
-async fn mutate<L: Lookups>(State(admission): State<Arc<Admission<L>>>, body: Posted) -> Response {
-    let started = Instant::now();
-    let request = match read(&admission.metrics, body, started) {
-        Ok(request) => request,
-        Err(response) => return response,
-    };
-    let answer = match admission.mutated(&request).await {
+async fn mutate<L: Lookups>(
+    State(admission): State<Arc<Admission<L>>>,
+    received: Received,
+) -> Response {
+    let request = &received.request;
+    let answer = match admission.mutated(request).await {
         // Refusals and warnings are the validating call's, under its name.
         Ok(patch) => review::allowed(&request.uid, &[], &patch),
         Err(refusal) => review::denied(&request.uid, &refusal, &[]),
     };
     Json(answer).into_response()
-}
-
-/// The request, or what to answer instead.
-fn read(metrics: &Metrics, body: Posted, started: Instant) -> Result<Request, Response> {
-    let invalid = |message: String| {
-        metrics.review(
-            "other",
-            "other",
-            ReviewOutcome::Invalid,
-            Some(codes::review::MALFORMED),
-            started.elapsed(),
-        );
-        tracing::warn!(code = codes::review::MALFORMED.id, "{message}");
-        message
-    };
-    let body = body.map_err(|rejection| {
-        let status = rejection.status();
-        let message = if status == StatusCode::PAYLOAD_TOO_LARGE {
-            format!("the review is larger than {BODY_LIMIT} bytes, and nothing larger is read")
-        } else {
-            format!("the review could not be received: {rejection}")
-        };
-        (status, invalid(message) + "\n").into_response()
-    })?;
-    review::read(&body).map_err(|why| {
-        let message = format!("{}: {}", codes::review::MALFORMED, invalid(why));
-        Json(AdmissionResponse::invalid(message).into_review()).into_response()
-    })
 }
 
 impl<L: Lookups> Admission<L> {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bundle_core::footprint::Footprint;
 use bundle_core::review::Requester;
 use bundle_core::review::text::Refusal;
 use serde::Deserialize;
@@ -67,6 +68,39 @@ struct Review {
     api_version: String,
     kind: String,
     request: Option<Request>,
+}
+
+/// What is known of a review before it is parsed.
+#[derive(Debug, Deserialize)]
+pub(super) struct Envelope {
+    /// `None`: what was posted is not a review of a request.
+    pub(super) request: Option<RequestEnvelope>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RequestEnvelope {
+    #[serde(default)]
+    pub(super) uid: String,
+    #[serde(default)]
+    pub(super) user_info: UserName,
+    /// What the objects take once they are parsed.
+    #[serde(default)]
+    pub(super) object: Footprint,
+    #[serde(default)]
+    pub(super) old_object: Footprint,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct UserName {
+    #[serde(default)]
+    pub(super) username: String,
+}
+
+/// Counts what a review takes, without making a tree of it. The error is what to tell whoever sent it.
+pub(super) fn weigh(body: &[u8]) -> Result<Envelope, String> {
+    serde_json::from_slice(body)
+        .map_err(|error| format!("the body is not an AdmissionReview: {error}"))
 }
 
 /// Reads a review. The error is what to tell whoever sent it.

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use axum::body::Body;
-use axum::http::Request as HttpRequest;
+use axum::http::{Request as HttpRequest, StatusCode};
 use base64::Engine as _;
 use bundle_api::names::{ANNOTATION_STAMP, LABEL_TEMPLATE_HASH};
 use bundle_core::diagnostic::Finding;
@@ -21,6 +21,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
+use super::received::BODY_LIMIT;
 use super::*;
 
 const KEY: &[u8] = b"stamp key";
@@ -133,7 +134,12 @@ struct Server {
 
 fn server(fake: Fake) -> Server {
     let fake = Arc::new(fake);
-    let admission = Admission::new(fake.clone(), Metrics::default(), Duration::from_secs(8));
+    let admission = Admission::new(
+        fake.clone(),
+        Metrics::default(),
+        Duration::from_secs(8),
+        Arc::new(Budget::new(crate::budget::DEFAULT_LIMIT)),
+    );
     Server {
         router: routes(Arc::new(admission)),
         fake,
@@ -610,4 +616,39 @@ async fn subresources_and_strangers_are_none_of_our_business() {
         }
     }
     assert_eq!(server.questions(), 0);
+}
+
+#[tokio::test]
+async fn objects_of_many_tiny_values_are_refused_before_they_are_parsed() {
+    let server = server(Fake::default());
+    for tiny in ["[]", "{\"\":0}", "[[0]]"] {
+        let mut large = bundle();
+        large["spec"]["tiny"] = "@".into();
+        let list = format!(
+            "[{}{tiny}]",
+            format!("{tiny},").repeat((7 << 20) / (tiny.len() + 1))
+        );
+        let body = review("ana", None, &large)
+            .to_string()
+            .replace("\"@\"", &list);
+        let (status, answer) = server.post("/validate", body).await;
+        assert_eq!(status, StatusCode::OK);
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        let message = answer["response"]["status"]["message"].as_str().unwrap();
+        assert!(message.contains("BUNDLE-REVIEW-042"), "{message}");
+        assert_eq!(answer["response"]["uid"], "1");
+    }
+}
+
+#[tokio::test]
+async fn an_update_of_two_objects_of_three_mebibytes_is_reviewed() {
+    let server = server(Fake::default());
+    let mut large = bundle();
+    let fields: Vec<Value> = (0..2_500)
+        .map(|number| json!({"name": format!("f:{number}"), "text": "x".repeat(1_100)}))
+        .collect();
+    large["metadata"]["managedFields"] = fields.into();
+    assert!(large.to_string().len() > (14 << 20) / 5);
+    let (response, _) = server.write("ana", Some(&large), &large).await;
+    assert_eq!(response["allowed"], true, "{response}");
 }

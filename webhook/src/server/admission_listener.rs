@@ -28,6 +28,12 @@ use crate::certs::Resolver;
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
 /// How long a client may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Requests of one connection at a time.
+const STREAMS: u32 = 100;
+/// What a client may send of one request before it is read, in bytes. Bodies wait there for their share of the memory.
+const STREAM_WINDOW: u32 = 128 << 10;
+/// The same for all requests of a connection.
+const CONNECTION_WINDOW: u32 = 1 << 20;
 /// A silent connection is asked whether it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
@@ -72,7 +78,10 @@ pub async fn serve(
         .header_read_timeout(HEAD_TIMEOUT);
     http.http2()
         .timer(TokioTimer::new())
-        .keep_alive_interval(KEEP_ALIVE);
+        .keep_alive_interval(KEEP_ALIVE)
+        .max_concurrent_streams(STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW);
     let serving = server.serve(limited(router, deadline).into_make_service());
     let ending = async {
         shutdown.cancelled().await;

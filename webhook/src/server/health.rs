@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::thread;
 
 use axum::Router;
 use axum::extract::State;
@@ -10,6 +11,8 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{CONTENT_TYPE, Metrics};
@@ -24,20 +27,41 @@ pub struct Health {
     pub metrics: Metrics,
 }
 
-/// Serves until `shutdown`.
+/// Serves until `shutdown`, on a thread with a runtime of its own: whatever keeps the others busy, probes are answered.
 pub async fn serve(
     listener: TcpListener,
     health: Health,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    axum::serve(listener, router(health))
-        .with_graceful_shutdown(shutdown.cancelled_owned())
-        .await
+    let listener = listener.into_std()?;
+    let (ended, end) = oneshot::channel();
+    thread::Builder::new()
+        .name("health".to_owned())
+        .spawn(move || {
+            // Nobody waits any more where the process ends without it.
+            drop(ended.send(serve_here(listener, health, shutdown)));
+        })?;
+    end.await
+        .unwrap_or_else(|_| Err(io::Error::other("the thread of the health pages panicked")))
+}
+
+fn serve_here(
+    listener: std::net::TcpListener,
+    health: Health,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::from_std(listener)?;
+        axum::serve(listener, router(health))
+            .with_graceful_shutdown(shutdown.cancelled_owned())
+            .await
+    })
 }
 
 /// The three pages; `/livez` is `/healthz` under its newer name.
 pub fn router(health: Health) -> Router {
-    // That this answers at all shows that the loop turns.
+    // That this answers at all shows that the process is scheduled.
     let alive = || async { "ok\n" };
     Router::new()
         .route("/healthz", get(alive))
@@ -65,6 +89,8 @@ async fn page(State(health): State<Health>) -> impl IntoResponse {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+
     use axum::body::Body;
     use axum::http::Request;
     use http_body_util::BodyExt as _;
@@ -103,6 +129,29 @@ mod tests {
             StatusCode::SERVICE_UNAVAILABLE
         );
         assert_eq!(ask(&health, "/livez").await.0, StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn pages_are_answered_while_every_thread_of_the_main_runtime_is_busy() {
+        let health = Health {
+            readiness: Arc::default(),
+            metrics: Metrics::default(),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shutdown = CancellationToken::new();
+        let serving = tokio::spawn(serve(listener, health, shutdown.clone()));
+        tokio::task::yield_now().await;
+        // This is the only thread of this runtime, and it does not come back to it before the page is there.
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream
+            .write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("ok\n"), "{answer}");
+        shutdown.cancel();
+        serving.await.unwrap().unwrap();
     }
 
     #[tokio::test]

@@ -24,4 +24,8 @@ area! {
     DRIFT = "BUNDLE-INSTALL-020", Failed, "installed objects are out of line", "Somebody changed or deleted them. They are restored at once, unless the BundleDeployment is paused or says drift.mode: Report.";
     CLASS_GONE = "BUNDLE-INSTALL-021", CannotTell, "the ProvisionerClass is gone", "What was installed under it stays, and nothing further is changed until the class is there again.";
     DOWNGRADE = "BUNDLE-INSTALL-022", Refused, "a policy forbids to go back to a lower version", "A SignaturePolicy that covers the content has versions without allowDowngrade: true, and what is installed has a higher version. The versions compared are those inside the signed content, not tags.";
+    CONTENT_TOO_LARGE = "BUNDLE-INSTALL-040", Refused, "the content takes too much memory", "Parsed, the objects of the content would take more memory than the webhook has for content. The message names both numbers. Split the content into several bundles, or give the webhook more memory.";
+    UNPACKING = "BUNDLE-INSTALL-041", CannotTell, "the content is still being fetched", "The transfer from the registry waits for its turn or is under way. The reconciler goes on by itself when it ends.";
+    MEMORY_BUSY = "BUNDLE-INSTALL-042", CannotTell, "there is no memory left for the content now", "Other bundles use the memory that is set aside for content. It is tried again by itself.";
+    CACHE_FULL = "BUNDLE-INSTALL-043", CannotTell, "the content cannot be stored in the cache", "The cache folder is full or cannot be written. The message holds the system's words. It is tried again by itself; a larger volume or a smaller --cache-limit helps.";
 }

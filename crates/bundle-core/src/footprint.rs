@@ -1,0 +1,180 @@
+//! How much memory a JSON tree takes once it is parsed, found out without parsing it: counted while the text streams by.
+//! Not here: how much may be taken (bundle-webhook's budget, yaml's limits).
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+/// One value in its place, in bytes.
+const VALUE: u64 = size_of::<Value>() as u64;
+/// What an allocator adds to each allocation and rounds it up by, in bytes.
+const ALLOCATION: u64 = 16;
+/// One node of the tree that a map is, in bytes: room for eleven keys and values.
+const MAP_NODE: u64 = 11 * (VALUE + 24) + 2 * ALLOCATION;
+/// Entries of a map that a node holds at least, once it was split.
+const MAP_ENTRIES: u64 = 5;
+/// The fewest elements that a list has room for.
+const LIST_ROOM: u64 = 4;
+
+/// The memory that a tree takes, in bytes. `Footprint::deserialize` reads a value and keeps only this.
+///
+/// It is an estimate from above: lists count with the room that they grow by, and maps as if their nodes were half full.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Footprint(pub u64);
+
+impl Footprint {
+    /// A text of so many bytes.
+    pub fn of_text(bytes: usize) -> Self {
+        match bytes {
+            0 => Self(0),
+            bytes => Self((bytes as u64).next_multiple_of(ALLOCATION) + ALLOCATION),
+        }
+    }
+
+    /// A list of so many elements, without what they hold. While it grows, the old and the new room are both there.
+    pub fn of_list(elements: u64) -> Self {
+        match elements {
+            0 => Self(0),
+            1..=LIST_ROOM => Self(LIST_ROOM * VALUE + ALLOCATION),
+            elements => {
+                let room = elements.checked_next_power_of_two().unwrap_or(u64::MAX);
+                Self(room.saturating_mul(VALUE * 3 / 2))
+            }
+        }
+    }
+
+    /// A map of so many entries, without what they hold.
+    pub fn of_map(entries: u64) -> Self {
+        match entries {
+            0 => Self(0),
+            entries => Self(entries.div_ceil(MAP_ENTRIES).saturating_mul(MAP_NODE)),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Footprint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Counter)
+    }
+}
+
+struct Counter;
+
+impl<'de> Visitor<'de> for Counter {
+    type Value = Footprint;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Footprint, E> {
+        Ok(Footprint(0))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Footprint, E> {
+        Ok(Footprint(0))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Footprint, E> {
+        Ok(Footprint(0))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Footprint, E> {
+        Ok(Footprint(0))
+    }
+
+    fn visit_unit<E>(self) -> Result<Footprint, E> {
+        Ok(Footprint(0))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Footprint, E> {
+        Ok(Footprint::of_text(text.len()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Footprint, A::Error> {
+        let (mut count, mut all) = (0, Footprint(0));
+        while let Some(item) = items.next_element()? {
+            all = all.plus(item);
+            count += 1;
+        }
+        Ok(all.plus(Footprint::of_list(count)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Footprint, A::Error> {
+        let (mut count, mut all) = (0, Footprint(0));
+        while let Some((key, value)) = entries.next_entry::<Footprint, Footprint>()? {
+            all = all.plus(key).plus(value);
+            count += 1;
+        }
+        Ok(all.plus(Footprint::of_map(count)))
+    }
+}
+
+/// The footprint of a whole JSON text; an error where it is none. It keeps nothing of it, and goes no deeper than 128 levels.
+pub fn of_json(text: &[u8]) -> Result<Footprint, serde_json::Error> {
+    serde_json::from_slice(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a tree takes, walked after it was made.
+    fn walked(value: &Value) -> u64 {
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.capacity() as u64,
+            Value::Array(items) => {
+                items.capacity() as u64 * VALUE + items.iter().map(walked).sum::<u64>()
+            }
+            Value::Object(map) => map
+                .iter()
+                .map(|(key, value)| 24 + VALUE + key.len() as u64 + walked(value))
+                .sum(),
+        }
+    }
+
+    #[test]
+    fn is_never_below_what_the_tree_takes() {
+        for text in [
+            "[]".to_owned(),
+            format!("[{}[]]", "[],".repeat(10_000)),
+            format!("[{}0]", "[[1]],".repeat(10_000)),
+            format!("[{}0]", r#"{"":0},"#.repeat(10_000)),
+            format!(
+                "[{}0]",
+                r#"{"name":"web","image":"registry/a"},"#.repeat(1_000)
+            ),
+            format!(
+                "{{{}\"z\":0}}",
+                (0..1_000).fold(String::new(), |all, n| format!("{all}\"k{n}\":\"v\","))
+            ),
+            format!("\"{}\"", "x".repeat(100_000)),
+        ] {
+            let tree: Value = serde_json::from_str(&text).unwrap();
+            let counted = of_json(text.as_bytes()).unwrap().0;
+            assert!(counted >= walked(&tree), "{}", &text[..20.min(text.len())]);
+        }
+    }
+
+    #[test]
+    fn text_costs_about_its_length() {
+        let text = format!("{{\"data\":\"{}\"}}", "x".repeat(3 << 20));
+        let counted = of_json(text.as_bytes()).unwrap().0;
+        assert!(counted < (3 << 20) + 2048, "{counted}");
+    }
+
+    #[test]
+    fn tiny_values_cost_many_times_their_text() {
+        let text = format!("[{}[]]", "[],".repeat(1 << 20));
+        assert!(of_json(text.as_bytes()).unwrap().0 > 10 * text.len() as u64);
+        assert!(of_json(&b"[".repeat(1000)).is_err());
+    }
+}

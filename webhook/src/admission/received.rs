@@ -1,0 +1,227 @@
+//! A review on its way in: its body is received, weighed and parsed only with a share of the memory that is set aside for reviews.
+//! Not here: what a review says (review), and who may send one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{FromRequest, Request as HttpRequest};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use bundle_core::diagnostic::{Code, Finding, codes};
+use bundle_core::review::{Verdict, text};
+use futures::StreamExt as _;
+use kube::core::admission::AdmissionResponse;
+use tokio::time::Instant;
+
+use super::review::{self, Envelope, Request, RequestEnvelope};
+use super::{Admission, Lookups};
+use crate::budget::{self, Budget, Share};
+use crate::metrics::ReviewOutcome;
+
+/// The largest body that is received, in bytes. A review of an update carries two objects of up to 3 MiB each, with their managed fields.
+pub(super) const BODY_LIMIT: usize = 8 << 20;
+/// Bodies of up to so many bytes are parsed where they are: handing them to another thread takes longer than parsing them.
+const SMALL: usize = 64 << 10;
+/// How long a body may take to arrive beside what its size needs.
+const ARRIVAL: Duration = Duration::from_secs(2);
+/// Bytes a second that a body has to arrive with. API servers are near.
+const ARRIVAL_RATE: u64 = 1 << 20;
+
+/// A review that was read, with the memory that it takes.
+pub(super) struct Received {
+    pub(super) request: Request,
+    /// When its last byte was there.
+    pub(super) started: Instant,
+    /// Given back when the review was answered.
+    _share: Share,
+}
+
+impl<L: Lookups> FromRequest<Arc<Admission<L>>> for Received {
+    type Rejection = Response;
+
+    async fn from_request(
+        request: HttpRequest,
+        admission: &Arc<Admission<L>>,
+    ) -> Result<Self, Response> {
+        admission.receive(request).await
+    }
+}
+
+impl<L: Lookups> Admission<L> {
+    /// How long a review may wait for memory: the other half of the time is for the review itself.
+    fn patience(&self) -> Duration {
+        self.deadline / 2
+    }
+
+    async fn receive(&self, request: HttpRequest) -> Result<Received, Response> {
+        let received = Instant::now();
+        let announced = content_length(&request);
+        let length = announced.unwrap_or(BODY_LIMIT);
+        if length > BODY_LIMIT {
+            let message =
+                format!("the review is larger than {BODY_LIMIT} bytes, and nothing larger is read");
+            return Err(self.invalid(StatusCode::PAYLOAD_TOO_LARGE, message, received));
+        }
+        let share = self.budget.bodies.take(length as u64, Vec::new());
+        let Some(Ok(body_share)) = budget::within(self.patience(), share).await else {
+            let message = "too many large reviews arrive at once".to_owned();
+            return Err(self.invalid(StatusCode::TOO_MANY_REQUESTS, message, received));
+        };
+        let allowed = ARRIVAL + Duration::from_secs(length as u64 / ARRIVAL_RATE);
+        let room = Vec::with_capacity(announced.unwrap_or_default());
+        let receiving = bytes(request.into_body(), room, length);
+        let body = match tokio::time::timeout(allowed, receiving).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(message)) => {
+                return Err(self.invalid(StatusCode::PAYLOAD_TOO_LARGE, message, received));
+            }
+            Err(_) => {
+                let message = format!("the review did not arrive within {allowed:?}");
+                return Err(self.invalid(StatusCode::REQUEST_TIMEOUT, message, received));
+            }
+        };
+        let started = Instant::now();
+        let (body, weighed) = self.parsed(body, review::weigh).await;
+        let envelope = weighed
+            .map_err(|why| self.malformed(why, started))?
+            .ok_or_else(|| self.malformed("it could not be read".to_owned(), started))?;
+        let share = self.tree_share(&envelope, body.len(), started).await?;
+        let (body, request) = self.parsed(body, review::read).await;
+        // In this order: the share of the body is for the body.
+        drop(body);
+        drop(body_share);
+        let request = request
+            .map_err(|why| self.malformed(why, started))?
+            .ok_or_else(|| self.malformed("it could not be read".to_owned(), started))?;
+        Ok(Received {
+            request,
+            started,
+            _share: share,
+        })
+    }
+
+    /// Runs `read` over the body, on another thread where it takes long. `None`: that thread ended early.
+    async fn parsed<T: Send + 'static>(
+        &self,
+        body: Vec<u8>,
+        read: fn(&[u8]) -> Result<T, String>,
+    ) -> (Vec<u8>, Result<Option<T>, String>) {
+        if body.len() <= SMALL {
+            let result = read(&body).map(Some);
+            return (body, result);
+        }
+        let work = move || {
+            let result = read(&body).map(Some);
+            (body, result)
+        };
+        let done = self.budget.blocking(work).await;
+        done.unwrap_or_else(|| (Vec::new(), Ok(None)))
+    }
+
+    /// The memory for the parsed objects, by requester. The texts of the request beside the objects count with the bytes of the body.
+    async fn tree_share(
+        &self,
+        envelope: &Envelope,
+        body: usize,
+        started: Instant,
+    ) -> Result<Share, Response> {
+        const NONE: &str = "";
+        let request = envelope.request.as_ref();
+        let requester = request.map_or(NONE, |request| request.user_info.username.as_str());
+        let weight = request
+            .map(|request| request.object.plus(request.old_object).0)
+            .unwrap_or_default()
+            .saturating_add(body as u64);
+        let pool = &self.budget.trees;
+        let share = pool.take(weight, Budget::half(pool, requester));
+        let finding = match budget::within(self.patience(), share).await {
+            Some(Ok(share)) => return Ok(share),
+            Some(Err(too_large)) => Finding::error(
+                codes::review::OBJECT_TOO_LARGE,
+                format!(
+                    "the objects of this request take {} MiB of memory once they are parsed, and at most {} MiB are used for one review",
+                    too_large.wanted.div_ceil(1 << 20),
+                    too_large.capacity >> 20
+                ),
+            )
+            .hint("use fewer and longer values; very many tiny ones, such as empty lists, take the most memory"),
+            None => Finding::error(
+                codes::review::BUSY,
+                format!("there was no memory left for this review within {:?}", self.patience()),
+            )
+            .hint("try again; nothing was decided"),
+        };
+        Err(self.answered(request, finding, started))
+    }
+
+    /// The answer to a review that was not parsed.
+    fn answered(
+        &self,
+        request: Option<&RequestEnvelope>,
+        finding: Finding,
+        started: Instant,
+    ) -> Response {
+        let code = finding.code;
+        let verdict = if code == codes::review::BUSY {
+            Verdict::CannotTell(finding.into())
+        } else {
+            Verdict::Refuse(finding.into())
+        };
+        let outcome = match &verdict {
+            Verdict::CannotTell(_) => ReviewOutcome::CannotTell,
+            _ => ReviewOutcome::Refused,
+        };
+        self.count(outcome, code, started);
+        let uid = request.map_or("", |request| request.uid.as_str());
+        match text::refusal(&verdict) {
+            Some(refusal) => {
+                tracing::info!(code = code.id, "{}", refusal.message);
+                Json(review::denied(uid, &refusal, &[])).into_response()
+            }
+            None => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+        }
+    }
+
+    fn count(&self, outcome: ReviewOutcome, code: Code, started: Instant) {
+        let took = started.elapsed();
+        self.metrics
+            .review("other", "other", outcome, Some(code), took);
+    }
+
+    /// The answer to something that is not received.
+    fn invalid(&self, status: StatusCode, message: String, started: Instant) -> Response {
+        self.count(ReviewOutcome::Invalid, codes::review::MALFORMED, started);
+        tracing::warn!(code = codes::review::MALFORMED.id, "{message}");
+        (status, message + "\n").into_response()
+    }
+
+    /// The answer to something that was received and is no review.
+    fn malformed(&self, why: String, started: Instant) -> Response {
+        self.count(ReviewOutcome::Invalid, codes::review::MALFORMED, started);
+        tracing::warn!(code = codes::review::MALFORMED.id, "{why}");
+        let message = format!("{}: {why}", codes::review::MALFORMED);
+        Json(AdmissionResponse::invalid(message).into_review()).into_response()
+    }
+}
+
+fn content_length(request: &HttpRequest) -> Option<usize> {
+    let length = request.headers().get(header::CONTENT_LENGTH)?;
+    length.to_str().ok()?.parse().ok()
+}
+
+/// The whole body, in `all`; no more than was announced.
+async fn bytes(body: Body, mut all: Vec<u8>, length: usize) -> Result<Vec<u8>, String> {
+    let mut pieces = body.into_data_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|error| format!("the review could not be received: {error}"))?;
+        if all.len() + piece.len() > length {
+            return Err(format!(
+                "the review is larger than {length} bytes, and nothing larger is read"
+            ));
+        }
+        all.extend_from_slice(&piece);
+    }
+    Ok(all)
+}

@@ -1,0 +1,300 @@
+//! A weighted semaphore that is fair between keys: bytes of memory, or slots of a queue, with a cap for each requester or registry.
+//! Not here: how much there is of what (mod).
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+/// What one key may hold at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cap {
+    /// A requester, a registry, or another name under which shares are counted.
+    pub key: String,
+    /// The most that its shares may weigh together. A single share may weigh more: nothing would fit otherwise.
+    pub most: u64,
+}
+
+/// Clones share the same capacity.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    capacity: u64,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: u64,
+    held: HashMap<String, u64>,
+    waiting: VecDeque<Waiter>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    weight: u64,
+    caps: Vec<Cap>,
+    granted: oneshot::Sender<Share>,
+}
+
+/// A part of a pool; given back when dropped.
+#[derive(Debug)]
+pub struct Share {
+    weight: u64,
+    capacity: u64,
+    keys: Vec<String>,
+    state: Arc<Mutex<State>>,
+}
+
+/// More was asked for than the pool will ever have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{wanted} is more than there is ({capacity})")]
+pub struct NeverFits {
+    /// What was asked for.
+    pub wanted: u64,
+    /// What there is.
+    pub capacity: u64,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // Its numbers are changed together, without anything between that could panic.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes itself out of the queue when the wait is given up.
+struct Place<'a> {
+    pool: &'a Pool,
+    number: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let granted = {
+            let mut state = lock(&self.pool.state);
+            state.waiting.retain(|waiter| waiter.number != self.number);
+            state.grant(&self.pool.state, self.pool.capacity)
+        };
+        deliver(granted);
+    }
+}
+
+impl Pool {
+    /// A pool of so many units.
+    pub fn new(capacity: u64) -> Self {
+        Self {
+            capacity,
+            state: Arc::default(),
+        }
+    }
+
+    /// How much there is in all.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// How much is handed out now.
+    pub fn used(&self) -> u64 {
+        lock(&self.state).used
+    }
+
+    /// Waits for a share of this weight under these caps. Those whose first key holds least come first; within a key, whoever asked first.
+    /// Whoever gives up the wait by dropping the future leaves the queue.
+    pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, NeverFits> {
+        if weight > self.capacity {
+            return Err(NeverFits {
+                wanted: weight,
+                capacity: self.capacity,
+            });
+        }
+        let (granted, mut share) = oneshot::channel();
+        let (place, ready) = {
+            let mut state = lock(&self.state);
+            let number = state.next;
+            state.next += 1;
+            state.waiting.push_back(Waiter {
+                number,
+                weight,
+                caps,
+                granted,
+            });
+            let ready = state.grant(&self.state, self.capacity);
+            (Place { pool: self, number }, ready)
+        };
+        deliver(ready);
+        let share = (&mut share).await;
+        drop(place);
+        // The sender is only dropped after it has sent, or with its place, which is ours.
+        share.map_err(|_| NeverFits {
+            wanted: weight,
+            capacity: self.capacity,
+        })
+    }
+}
+
+impl State {
+    fn fits(&self, waiter: &Waiter) -> bool {
+        waiter.caps.iter().all(|cap| {
+            let held = self.held.get(&cap.key).copied().unwrap_or_default();
+            held == 0 || held.saturating_add(waiter.weight) <= cap.most
+        })
+    }
+
+    fn held_by_first_key(&self, waiter: &Waiter) -> u64 {
+        let first = waiter.caps.first();
+        first
+            .and_then(|cap| self.held.get(&cap.key))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Grants what can be granted. Whoever is next by right and does not fit yet is not overtaken, except by those whom only their own cap stops.
+    /// The shares are delivered by the caller, without the lock.
+    fn grant(
+        &mut self,
+        shared: &Arc<Mutex<Self>>,
+        capacity: u64,
+    ) -> Vec<(oneshot::Sender<Share>, Share)> {
+        let mut granted = Vec::new();
+        loop {
+            let next = (0..self.waiting.len())
+                .filter(|index| self.fits(&self.waiting[*index]))
+                .min_by_key(|index| {
+                    let waiter = &self.waiting[*index];
+                    (self.held_by_first_key(waiter), waiter.number)
+                });
+            let Some(index) = next else {
+                return granted;
+            };
+            if self.used.saturating_add(self.waiting[index].weight) > capacity {
+                return granted;
+            }
+            let Some(waiter) = self.waiting.remove(index) else {
+                return granted;
+            };
+            self.used += waiter.weight;
+            let keys: Vec<String> = waiter.caps.into_iter().map(|cap| cap.key).collect();
+            for key in &keys {
+                *self.held.entry(key.clone()).or_default() += waiter.weight;
+            }
+            let share = Share {
+                weight: waiter.weight,
+                capacity,
+                keys,
+                state: Arc::clone(shared),
+            };
+            granted.push((waiter.granted, share));
+        }
+    }
+}
+
+fn deliver(granted: Vec<(oneshot::Sender<Share>, Share)>) {
+    for (waiter, share) in granted {
+        // Whoever has gone meanwhile gives it back: it is in the error, and dropped.
+        drop(waiter.send(share));
+    }
+}
+
+impl Share {
+    /// What it weighs.
+    pub fn weight(&self) -> u64 {
+        self.weight
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut state = lock(&self.state);
+        state.used -= self.weight;
+        for key in &self.keys {
+            if let Some(held) = state.held.get_mut(key) {
+                *held -= self.weight;
+                if *held == 0 {
+                    state.held.remove(key);
+                }
+            }
+        }
+        let capacity = self.capacity;
+        let granted = state.grant(&self.state, capacity);
+        drop(state);
+        deliver(granted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    fn by(key: &str, most: u64) -> Vec<Cap> {
+        vec![Cap {
+            key: key.to_owned(),
+            most,
+        }]
+    }
+
+    #[tokio::test]
+    async fn shares_are_given_back_when_they_are_dropped() {
+        let pool = Pool::new(10);
+        let first = pool.take(8, by("a", 10)).await.unwrap();
+        let mut second = Box::pin(pool.take(8, by("b", 10)));
+        assert!(second.as_mut().now_or_never().is_none());
+        drop(first);
+        assert_eq!(second.await.unwrap().weight(), 8);
+        assert_eq!(pool.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_share_that_can_never_fit_is_refused_at_once() {
+        let error = Pool::new(10).take(11, Vec::new()).await.unwrap_err();
+        assert_eq!((error.wanted, error.capacity), (11, 10));
+    }
+
+    #[tokio::test]
+    async fn a_key_at_its_cap_waits_and_others_overtake_it() {
+        let pool = Pool::new(10);
+        let one = pool.take(3, by("a", 4)).await.unwrap();
+        let mut two = Box::pin(pool.take(3, by("a", 4)));
+        assert!(two.as_mut().now_or_never().is_none());
+        assert!(pool.take(3, by("b", 4)).now_or_never().is_some());
+        drop(one);
+        assert!(two.now_or_never().is_some());
+        // A single share may be larger than the cap.
+        assert!(pool.take(9, by("a", 4)).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn whoever_holds_least_comes_first() {
+        let pool = Pool::new(4);
+        let held = [
+            pool.take(2, by("a", 4)).await.unwrap(),
+            pool.take(2, by("c", 4)).await.unwrap(),
+        ];
+        let mut greedy = Box::pin(pool.take(2, by("a", 4)));
+        let mut modest = Box::pin(pool.take(2, by("b", 4)));
+        assert!(greedy.as_mut().now_or_never().is_none());
+        assert!(modest.as_mut().now_or_never().is_none());
+        let [first, last] = held;
+        drop(last);
+        assert!(greedy.as_mut().now_or_never().is_none());
+        assert!(modest.now_or_never().is_some());
+        drop(first);
+        assert!(greedy.now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_is_given_up_leaves_the_queue() {
+        let pool = Pool::new(4);
+        let held = pool.take(1, by("a", 4)).await.unwrap();
+        let mut large = Box::pin(pool.take(4, by("b", 4)));
+        assert!(large.as_mut().now_or_never().is_none());
+        // Behind it by right.
+        let mut small = Box::pin(pool.take(1, by("c", 4)));
+        assert!(small.as_mut().now_or_never().is_none());
+        drop(large);
+        assert!(small.now_or_never().is_some());
+        drop(held);
+        assert_eq!(pool.used(), 0);
+    }
+}
