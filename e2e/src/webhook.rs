@@ -221,6 +221,12 @@ impl Webhook {
         Ok(fs_err::read_to_string(&self.log)?)
     }
 
+    /// The number of its process.
+    pub fn pid(&self) -> Result<u32> {
+        let process = self.process.as_ref();
+        Ok(process.context("bundle-webhook does not run")?.pid())
+    }
+
     /// The memory that it holds in RAM, in KiB.
     pub fn rss_kib(&self) -> Result<u64> {
         let pid = self

@@ -14,6 +14,10 @@ const ALLOCATION: u64 = 16;
 const MAP_NODE: u64 = 11 * (VALUE + 24) + 2 * ALLOCATION;
 /// Entries of a map that a node holds at least, once it was split.
 const MAP_ENTRIES: u64 = 5;
+/// What one level may use before the stack is looked at again, in bytes.
+const RED_ZONE: usize = 256 << 10;
+/// By how much the stack grows, in bytes.
+const STACK: usize = 4 << 20;
 /// The fewest elements that a list has room for.
 const LIST_ROOM: u64 = 4;
 
@@ -61,7 +65,7 @@ impl Footprint {
 
 impl<'de> Deserialize<'de> for Footprint {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Counter)
+        stacker::maybe_grow(RED_ZONE, STACK, || deserializer.deserialize_any(Counter))
     }
 }
 

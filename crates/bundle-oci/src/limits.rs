@@ -27,6 +27,9 @@ pub(crate) const CREDENTIAL_BYTES: u64 = 4 << 20;
 /// Most redirects that one request follows.
 pub(crate) const REDIRECTS: usize = 5;
 
+/// Most bytes of the paths of one bundle: they are all that unpacking onto a disk holds in memory.
+pub const NAMES: usize = 512 << 10;
+
 /// Bounds on the content of one bundle, packed and unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {

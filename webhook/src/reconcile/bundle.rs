@@ -1,5 +1,5 @@
-//! The reconcile of a Bundle: pull, verify, check and record, once; afterwards only watch whether its source moves.
-//! Not here: how content is pulled (content) or signatures are judged (verify).
+//! The reconcile of a Bundle: unpack and record, once; afterwards only watch whether its source moves.
+//! Not here: how it is unpacked (unpack), how content is pulled (content) or signatures are judged (verify).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use bundle_api::source::BundleSource;
 use bundle_core::diagnostic::codes;
 use bundle_core::format::Content;
 use bundle_core::plan::conditions::State;
-use bundle_core::reference::{Digest, PinnedReference, Reference};
+use bundle_core::reference::{Digest, Reference};
 use bundle_core::review::{CheckedBundleSpec, Class, Source};
 use bundle_core::version::fits_named;
 use kube::ResourceExt as _;
@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 use super::room::{ClassFound, Room};
 use super::said::{self, Said};
 use super::trouble::{Retry, Trouble, tell};
-use super::{ReconcileError, content, status, verify};
+use super::unpack::{Unpack, Unpacked};
+use super::{ReconcileError, content, status};
 
 /// Reconciles one Bundle.
 pub(super) async fn reconcile(
@@ -33,7 +34,10 @@ pub(super) async fn reconcile(
     let result = match room.get(&room.bundles, &object.name_any()).await {
         // On the heap: it holds a whole conversation with a registry.
         Ok(Some(now)) => Box::pin(once(&now, &room)).await,
-        Ok(None) => Ok(Action::await_change()),
+        Ok(None) => {
+            room.unpacking.cancel(&object.name_any());
+            Ok(Action::await_change())
+        }
         Err(error) => Err(error.into()),
     };
     room.shared
@@ -42,8 +46,9 @@ pub(super) async fn reconcile(
     result
 }
 
-async fn once(object: &DynamicObject, room: &Room) -> Result<Action, ReconcileError> {
+async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, ReconcileError> {
     if object.metadata.deletion_timestamp.is_some() {
+        room.unpacking.cancel(&object.name_any());
         return leave(object, room).await;
     }
     let class_name = object.data["spec"]["provisionerClassName"]
@@ -73,8 +78,11 @@ async fn once(object: &DynamicObject, room: &Room) -> Result<Action, ReconcileEr
             observed_generation: Some(generation),
             ..old.clone()
         },
+        is_pending: false,
     };
     let (trouble, wait) = match turn.run().await {
+        // It wakes us, and what it failed at before still counts.
+        Ok(wait) if turn.is_pending => (None, wait),
         Ok(wait) => {
             room.went_well(&turn.key());
             (None, wait)
@@ -86,7 +94,10 @@ async fn once(object: &DynamicObject, room: &Room) -> Result<Action, ReconcileEr
         }
     };
     let Turn {
-        said, mut status, ..
+        said,
+        mut status,
+        is_pending,
+        ..
     } = turn;
     status.conditions = said.into_api();
     let written = status::write(&room.own, &room.bundles, object, &old, &status).await?;
@@ -95,7 +106,7 @@ async fn once(object: &DynamicObject, room: &Room) -> Result<Action, ReconcileEr
             room.bundle_teller
                 .warn(object, trouble.code, &trouble.message)
                 .await;
-        } else if old.phase.as_deref() != Some(names::PHASE_UNPACKED) {
+        } else if !is_pending && old.phase.as_deref() != Some(names::PHASE_UNPACKED) {
             let note = status
                 .content
                 .as_ref()
@@ -150,10 +161,12 @@ async fn remove_finalizer(
 
 struct Turn<'a> {
     object: &'a DynamicObject,
-    room: &'a Room,
+    room: &'a Arc<Room>,
     class: &'a Class,
     said: Said,
     status: BundleStatus,
+    /// Whether work for it goes on beside this reconcile.
+    is_pending: bool,
 }
 
 impl Turn<'_> {
@@ -191,7 +204,7 @@ impl Turn<'_> {
     }
 
     async fn run(&mut self) -> Result<Option<Duration>, Trouble> {
-        let spec = self.checked()?;
+        let (spec, requester) = self.checked()?;
         super::room::is_built(self.class)?;
         let Source::Image {
             reference,
@@ -217,15 +230,66 @@ impl Turn<'_> {
                 Retry::OnChange,
             ));
         }
-        self.unpack(&spec, reference, pull_secret.as_deref())
-            .await?;
-        Ok(self.next_look(reference))
+        let unpack = Unpack {
+            room: self.room.clone(),
+            class: self.class.clone(),
+            bundle: self.object.clone(),
+            reference: reference.clone(),
+            pull_secret: pull_secret.clone(),
+            requester,
+        };
+        let name = self.object.name_any();
+        let version = self.version();
+        match self.room.unpacking.run(&name, &version, unpack.run()).await {
+            None => {
+                self.pending();
+                Ok(None)
+            }
+            Some(Err(failed)) => {
+                if let Some((state, message)) = &failed.verified {
+                    let failed = reason::UNPACK_FAILED;
+                    self.said.set(condition::VERIFIED, *state, failed, message);
+                }
+                Err(failed.trouble)
+            }
+            Some(Ok(unpacked)) => {
+                self.record(&spec, unpacked);
+                Ok(self.next_look(reference))
+            }
+        }
     }
 
-    /// The spec, if it is one that was admitted.
-    fn checked(&self) -> Result<CheckedBundleSpec, Trouble> {
+    /// What of the object work is for.
+    fn version(&self) -> String {
+        let uid = self.object.metadata.uid.as_deref().unwrap_or_default();
+        let generation = self.object.metadata.generation.unwrap_or_default();
+        format!("{uid} {generation}")
+    }
+
+    /// Says that the content is on its way.
+    fn pending(&mut self) {
+        self.is_pending = true;
+        self.status.phase = Some(names::PHASE_UNPACKING.to_owned());
+        self.said.set(
+            condition::UNPACKED,
+            State::False,
+            reason::UNPACKING,
+            "the content is being fetched, or waits for its turn",
+        );
+        for kind in [condition::VERIFIED, condition::COMPATIBLE] {
+            self.said.set_if_new(
+                kind,
+                State::Unknown,
+                reason::UNPACK_PENDING,
+                "not looked at yet",
+            );
+        }
+    }
+
+    /// The spec, if it is one that was admitted, and the user who asked for it.
+    fn checked(&self) -> Result<(CheckedBundleSpec, String), Trouble> {
         let spec = &self.object.data["spec"];
-        super::stamped(self.room, self.object, "Bundle").map_err(|message| {
+        let requester = super::stamped(self.room, self.object, "Bundle").map_err(|message| {
             Trouble::new(
                 codes::review::NOT_ADMITTED,
                 reason::NOT_ADMITTED,
@@ -233,9 +297,11 @@ impl Turn<'_> {
                 Retry::OnChange,
             )
         })?;
-        CheckedBundleSpec::parse(spec).map_err(|findings| {
-            Trouble::findings(reason::UNPACK_FAILED, &findings, Retry::OnChange)
-        })
+        CheckedBundleSpec::parse(spec)
+            .map(|spec| (spec, requester.user))
+            .map_err(|findings| {
+                Trouble::findings(reason::UNPACK_FAILED, &findings, Retry::OnChange)
+            })
     }
 
     /// The digest of what was first unpacked under this name, if anything was.
@@ -264,81 +330,19 @@ impl Turn<'_> {
         Ok(Some(digest))
     }
 
-    async fn unpack(
-        &mut self,
-        spec: &CheckedBundleSpec,
-        reference: &Reference,
-        pull_secret: Option<&str>,
-    ) -> Result<(), Trouble> {
-        const FAILED: &str = reason::UNPACK_FAILED;
-        let registry = content::registry(self.room, pull_secret, FAILED).await?;
-        let pinned = if let Some(pinned) = reference.pinned() {
-            pinned
-        } else {
-            let digest = registry
-                .resolve(reference)
-                .await
-                .map_err(|error| content::trouble(error, FAILED))?;
-            reference.pin(digest)
-        };
-        let verified = Box::pin(verify::verify(
-            self.room,
-            self.class,
-            &registry,
-            self.object,
+    fn record(&mut self, spec: &CheckedBundleSpec, unpacked: Unpacked) {
+        let Unpacked {
             pinned,
-        ))
-        .await;
-        let decided = match verified {
-            Ok(decided) => decided,
-            Err(trouble) => {
-                let state = if trouble.cannot_tell() {
-                    State::Unknown
-                } else {
-                    State::False
-                };
-                self.said
-                    .set(condition::VERIFIED, state, FAILED, &trouble.message);
-                return Err(trouble);
-            }
-        };
-        let warnings: Vec<_> = decided.warnings.0.iter().map(tell).collect();
-        let signers = verify::describe(&decided.signed_by, &warnings);
-        let (found, message) = if decided.signed_by.is_empty() {
-            ("NotRequired", signers)
-        } else {
-            ("Signed", signers)
-        };
+            verified: (found, signers),
+            signed_by,
+            compatible: (state, fits, range),
+            content,
+            warnings,
+        } = unpacked;
         self.said
-            .set(condition::VERIFIED, State::True, found, &message);
-        let pinned: &PinnedReference = decided.content.get();
-        let files = content::files(self.room, pinned, pull_secret, FAILED).await?;
-        let read = content::read(&files, FAILED)?;
-        self.class
-            .reads(read.format)
-            .map_err(|finding| Trouble::findings(FAILED, &finding.into(), Retry::OnChange))?;
-        self.compatible(&read)?;
-        let bytes = files.values().map(|file| file.len() as u64).sum();
-        self.status.signed_by = verify::signed_by(&decided.signed_by);
-        self.record(spec, pinned, &read, bytes);
-        Ok(())
-    }
-
-    /// Whether this server is in the range of the content. An unsupported one does not stop the unpacking: a BundleDeployment may accept it.
-    fn compatible(&mut self, content: &Content) -> Result<(), Trouble> {
-        let (state, found, message) = compatibility(self.room, content)?;
-        self.said.set(condition::COMPATIBLE, state, found, &message);
-        Ok(())
-    }
-
-    fn record(
-        &mut self,
-        spec: &CheckedBundleSpec,
-        pinned: &PinnedReference,
-        content: &Content,
-        bytes: u64,
-    ) {
-        let package = content.package.as_ref();
+            .set(condition::VERIFIED, State::True, found, &signers);
+        // An unsupported server does not stop the unpacking: a BundleDeployment may accept it.
+        self.said.set(condition::COMPATIBLE, state, fits, &range);
         let mut source: BundleSource =
             serde_json::from_value(self.object.data["spec"]["source"].clone()).unwrap_or_default();
         if let Some(image) = &mut source.image {
@@ -346,16 +350,11 @@ impl Turn<'_> {
         }
         self.status.phase = Some(names::PHASE_UNPACKED.to_owned());
         self.status.resolved_source = Some(source);
+        self.status.signed_by = signed_by;
         self.status.content = Some(BundleContent {
-            digest: pinned.digest().to_string(),
             spec_digest: spec.digest.to_string(),
-            format: Some(content.format.to_string()),
-            name: package.map(|package| package.name.clone()),
-            version: package.map(|package| package.version.to_string()),
-            objects: Some(content.objects.len() as u64),
-            bytes: Some(bytes),
+            ..content
         });
-        let warnings: Vec<_> = content.warnings.0.iter().map(tell).collect();
         let mut message = "Successfully unpacked the bundle".to_owned();
         if !warnings.is_empty() {
             message = format!("{message}; {}", warnings.join("; "));
@@ -396,19 +395,30 @@ impl Turn<'_> {
             "Successfully unpacked the bundle",
         );
         let now_named = if let Some(digest) = reference.digest() {
-            Ok(digest.clone())
+            Some(Ok(digest.clone()))
         } else {
-            let registry = content::registry(self.room, pull_secret, reason::UNPACK_FAILED).await?;
-            registry.resolve(reference).await
+            let (room, reference) = (self.room.clone(), reference.clone());
+            let pull_secret = pull_secret.map(str::to_owned);
+            let asking = async move {
+                let secret = pull_secret.as_deref();
+                let registry = content::registry(&room, secret, reason::UNPACK_FAILED).await;
+                let registry = registry.map_err(|trouble| trouble.message)?;
+                let named = registry.resolve(&reference).await;
+                named.map_err(|error| error.to_string())
+            };
+            let (name, version) = (self.object.name_any(), self.version());
+            self.room.resolving.run(&name, &version, asking).await
         };
         match now_named {
-            Ok(digest) if digest == *recorded => self.said.set(
+            // We are woken with the answer.
+            None => return Ok(None),
+            Some(Ok(digest)) if digest == *recorded => self.said.set(
                 condition::SOURCE_MOVED,
                 State::False,
                 reason::SOURCE_UNCHANGED,
                 &format!("the source names {recorded}"),
             ),
-            Ok(digest) => self.said.set(
+            Some(Ok(digest)) => self.said.set(
                 condition::SOURCE_MOVED,
                 State::True,
                 reason::SOURCE_MOVED,
@@ -417,11 +427,11 @@ impl Turn<'_> {
                 ),
             ),
             // That a registry is out of reach for a while changes nothing that runs.
-            Err(error) => self.said.set(
+            Some(Err(error)) => self.said.set(
                 condition::SOURCE_MOVED,
                 State::Unknown,
                 "SourceUnseen",
-                &error.to_string(),
+                &error,
             ),
         }
         Ok(self.next_look(reference))

@@ -22,6 +22,7 @@ use super::room::{ClassFound, Room};
 use super::said::{self, Said};
 use super::trouble::{Retry, Trouble};
 use super::{ReconcileError, keep, status, teardown};
+use crate::budget::Share;
 use crate::cluster::ServiceAccount;
 
 /// How many objects and warnings a status lists.
@@ -48,7 +49,7 @@ pub(super) async fn reconcile(
     result
 }
 
-async fn once(object: &DynamicObject, room: &Room) -> Result<Action, ReconcileError> {
+async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, ReconcileError> {
     if object.metadata.deletion_timestamp.is_some() {
         return teardown::reconcile(object, room).await;
     }
@@ -120,6 +121,7 @@ async fn once(object: &DynamicObject, room: &Room) -> Result<Action, ReconcileEr
         approved_by: None,
         restored: Vec::new(),
         placed: false,
+        memory: None,
     };
     turn.warn_of_unused();
     let result = Box::pin(turn.run()).await;
@@ -208,7 +210,7 @@ async fn not_admitted(
 /// One reconcile.
 pub(super) struct Turn<'a> {
     pub(super) object: &'a DynamicObject,
-    pub(super) room: &'a Room,
+    pub(super) room: &'a Arc<Room>,
     pub(super) class: &'a Class,
     pub(super) spec: CheckedDeploymentSpec,
     pub(super) requester: Requester,
@@ -223,6 +225,8 @@ pub(super) struct Turn<'a> {
     pub(super) approved_by: Option<String>,
     restored: Vec<String>,
     placed: bool,
+    /// What the objects of the content take of the memory.
+    pub(super) memory: Option<Share>,
 }
 
 impl Turn<'_> {

@@ -8,7 +8,9 @@ mod books;
 mod bundle;
 mod child;
 mod content;
+mod departed;
 mod deployment;
+mod fetches;
 mod install;
 mod items;
 mod keep;
@@ -24,9 +26,11 @@ mod said;
 mod scope;
 mod status;
 mod store;
+mod stored;
 mod teardown;
 mod tell;
 mod trouble;
+mod unpack;
 mod verify;
 mod watch;
 
@@ -37,7 +41,7 @@ use std::time::Duration;
 use bundle_api::names;
 use bundle_core::diagnostic::codes;
 use bundle_core::review::{Requester, check};
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::discovery::ApiResource;
 use kube::runtime::controller::{self, Action, Config, Controller};
@@ -71,13 +75,17 @@ struct ReconcileError(#[from] kube::Error);
 /// Reconciles until `stop`. What is under way then is dropped where it stands: it converges when somebody goes on with it.
 pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), BoxError> {
     let (wake, woken) = mpsc::unbounded_channel();
-    let room = Arc::new(Room::new(shared, Arc::new(Books::new(wake))));
+    let (wake_bundle, woken_bundles) = mpsc::unbounded_channel();
+    let books = Arc::new(Books::new(wake.clone()));
+    let room = Arc::new(Room::new(shared, books, wake_bundle, wake));
     let sweeping = sweep(room.clone());
-    let bundles = bundles(room.clone());
+    let departing = departed::watch(room.clone());
+    let bundles = bundles(room.clone(), woken_bundles);
     let deployments = deployments(room, woken);
     tokio::select! {
         () = stop.cancelled() => Ok(()),
         () = sweeping => Err("the sweep of the cache ended".into()),
+        () = departing => Err("the watch on objects that go ended".into()),
         () = bundles => Err("the controller of Bundles ended".into()),
         () = deployments => Err("the controller of BundleDeployments ended".into()),
     }
@@ -106,7 +114,7 @@ async fn sweep(room: Arc<Room>) {
                 .filter_map(|bundle| bundle.data["status"]["content"]["digest"].as_str())
                 .map(str::to_owned)
                 .collect();
-            room.store.sweep(&needed);
+            room.store.sweep(needed);
         }
     }
 }
@@ -138,7 +146,7 @@ async fn told<T>(result: Result<T, controller::Error<ReconcileError, watcher::Er
     }
 }
 
-async fn bundles(room: Arc<Room>) {
+async fn bundles(room: Arc<Room>, woken: mpsc::UnboundedReceiver<String>) {
     let controller = Controller::new_with(
         api(&room, &room.bundles),
         watcher::Config::default(),
@@ -147,7 +155,10 @@ async fn bundles(room: Arc<Room>) {
     .with_config(Config::default().concurrency(CONCURRENCY));
     let store = controller.store();
     let resource = room.bundles.clone();
+    let wakes = room.bundles.clone();
+    let woken = names_of(woken).map(move |name| ObjectRef::new_with(&name, wakes.clone()));
     controller
+        .reconcile_on(woken)
         .watches_with(
             api(&room, &room.classes),
             room.classes.clone(),
@@ -172,10 +183,7 @@ async fn deployments(room: Arc<Room>, woken: mpsc::UnboundedReceiver<String>) {
         room.deployments.clone(),
         room.deployments.clone(),
     );
-    let woken = futures::stream::unfold(woken, |mut woken| async move {
-        let name = woken.recv().await?;
-        Some((name, woken))
-    });
+    let woken = names_of(woken);
     controller
         .owns_with(
             api(&room, &room.bundles),
@@ -202,6 +210,14 @@ async fn deployments(room: Arc<Room>, woken: mpsc::UnboundedReceiver<String>) {
         .run(deployment::reconcile, policy, room)
         .for_each(told)
         .await;
+}
+
+/// What arrives, as a stream.
+fn names_of(woken: mpsc::UnboundedReceiver<String>) -> impl Stream<Item = String> + Send {
+    futures::stream::unfold(woken, |mut woken| async move {
+        let name = woken.recv().await?;
+        Some((name, woken))
+    })
 }
 
 /// Those of `objects` that name the class.

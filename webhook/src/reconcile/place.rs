@@ -72,9 +72,15 @@ impl Turn<'_> {
     pub(super) async fn items(&mut self, placing: &Placing<'_>) -> Result<Vec<Item>, Trouble> {
         let (pinned, secret) = placing.source()?;
         let read = reason::READING_CONTENT_FAILED;
-        let files = content::files(self.room, &pinned, secret.as_deref(), read).await?;
-        let content = content::read(&files, read)?;
-        drop(files);
+        let wanted = content::Wanted {
+            name: &self.name,
+            version: &self.version(),
+            requester: &self.requester.user,
+            reference: &pinned,
+            pull_secret: secret.as_deref(),
+            reason: read,
+        };
+        let content = content::load(self.room, &wanted, &mut self.memory).await?;
         let (state, _, message) = bundle::compatibility(self.room, &content)?;
         if state == State::False {
             if !self.spec.accept_unsupported {
@@ -96,6 +102,13 @@ impl Turn<'_> {
             namespace: &placing.account.namespace,
         };
         items::items(&self.room.apis, content.objects, &owner, placing.reason).await
+    }
+
+    /// What of the object work is for.
+    fn version(&self) -> String {
+        let uid = self.object.metadata.uid.as_deref().unwrap_or_default();
+        let generation = self.object.metadata.generation.unwrap_or_default();
+        format!("{uid} {generation}")
     }
 
     /// Makes sure that the content is in place. Says whether anything had to be applied.

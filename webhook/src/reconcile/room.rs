@@ -7,19 +7,23 @@ use std::time::Duration;
 
 use bundle_api::names;
 use bundle_core::diagnostic::codes;
+use bundle_core::reference::Digest;
 use bundle_core::review::Class;
 use bundle_core::review::class::Provisioner;
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::core::discovery::ApiResource;
+use tokio::sync::mpsc;
 
 use super::apis::Apis;
 use super::books::Books;
+use super::fetches::Fetches;
 use super::object;
 use super::scope::Scopes;
 use super::status::Teller;
 use super::store::Store;
 use super::trouble::{Retry, Trouble};
+use super::unpack::{UnpackFailed, Unpacked};
 use super::watch::Watches;
 use crate::shared::Shared;
 
@@ -39,6 +43,12 @@ pub(super) struct Room {
     pub(super) books: Arc<Books>,
     pub(super) watches: Watches,
     pub(super) store: Store,
+    /// Bundles that are being unpacked.
+    pub(super) unpacking: Fetches<Result<Unpacked, UnpackFailed>>,
+    /// Tags of Bundles that are being looked at.
+    pub(super) resolving: Fetches<Result<Digest, String>>,
+    /// Content of BundleDeployments that is fetched again.
+    pub(super) refetching: Fetches<Result<(), Trouble>>,
     pub(super) bundle_teller: Teller,
     pub(super) deployment_teller: Teller,
     failures: Mutex<HashMap<String, u32>>,
@@ -87,7 +97,13 @@ pub(super) fn is_built(class: &Class) -> Result<(), Trouble> {
 }
 
 impl Room {
-    pub(super) fn new(shared: Arc<Shared>, books: Arc<Books>) -> Self {
+    /// The two wakes are told names of Bundles and of BundleDeployments.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        books: Arc<Books>,
+        wake_bundle: mpsc::UnboundedSender<String>,
+        wake_deployment: mpsc::UnboundedSender<String>,
+    ) -> Self {
         let own = shared.client();
         let bundles = resource("Bundle", "bundles");
         let deployments = resource(super::DEPLOYMENT, "bundledeployments");
@@ -96,7 +112,13 @@ impl Room {
             scopes: Scopes::default(),
             watches: Watches::new(books.clone()),
             books,
-            store: Store::new(shared.settings.cache_dir.join("content")),
+            store: Store::new(
+                shared.settings.cache_dir.join("content"),
+                shared.settings.cache_limit,
+            ),
+            unpacking: Fetches::new(wake_bundle.clone()),
+            resolving: Fetches::new(wake_bundle),
+            refetching: Fetches::new(wake_deployment),
             bundle_teller: Teller::new(own.clone(), bundles.clone()),
             deployment_teller: Teller::new(own.clone(), deployments.clone()),
             classes: resource("ProvisionerClass", "provisionerclasses"),

@@ -4,13 +4,18 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use bundle_oci::registry::{Client, ClientOptions, Logins, Mirrors, RegistryError};
+use bundle_oci::registry::{Client, ClientOptions, Deadlines, Logins, Mirrors, RegistryError};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
 /// The entry of a Secret of type `kubernetes.io/dockerconfigjson`.
 const DOCKER_CONFIG: &str = ".dockerconfigjson";
+/// How long the transfer of one bundle may take.
+const TRANSFER: Duration = Duration::from_secs(300);
+/// Bytes a second that a registry has to bring. A transfer holds one of few places.
+const SLOWEST: u64 = 32 << 10;
 /// Pull secrets whose tokens are remembered; beyond that all are forgotten, which costs requests and nothing else.
 const REMEMBERED: usize = 64;
 
@@ -49,6 +54,11 @@ impl Registries {
             mirrors: Mirrors::read(mirrors)?,
             ca_files: authorities.into_iter().collect(),
             user_agent: concat!("bundle-webhook/", env!("CARGO_PKG_VERSION")).to_owned(),
+            deadlines: Deadlines {
+                transfer: TRANSFER,
+                slowest: SLOWEST,
+                ..Deadlines::default()
+            },
             ..ClientOptions::default()
         })?;
         Ok(Self {

@@ -18,6 +18,18 @@ use crate::{
 /// The files of a bundle by path: relative, with `/`, without `.` and `..`. A folder with nothing in it may stand here with a `/` at its end.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
+/// Whether the content of this file is looked at by [`read`]; of all others only the path matters.
+pub fn is_read(path: &str) -> bool {
+    path.starts_with(plain::FOLDER)
+        || [
+            package::FILE,
+            images::LOCK_FILE,
+            registry::ANNOTATIONS,
+            helm::CHART,
+        ]
+        .contains(&path)
+}
+
 /// What is in a bundle.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The folder of the manifests.
-const FOLDER: &str = "manifests/";
+pub(super) const FOLDER: &str = "manifests/";
 
 /// All objects of a plain bundle; what is wrong is added to `findings`.
 pub(super) fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {

@@ -5,6 +5,7 @@ mod limits;
 mod problem;
 mod split;
 mod tree;
+mod weigh;
 
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use serde_json::Value;
 use crate::diagnostic::{Finding, Findings, codes};
 
 pub use limits::{Allowance, MAX_FILE_BYTES};
+pub use weigh::{Weight, weigh};
 
 /// One document of a file.
 #[derive(Debug, Clone, PartialEq)]

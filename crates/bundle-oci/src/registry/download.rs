@@ -13,7 +13,7 @@ use reqwest::{Response, StatusCode};
 use tokio::time::Instant;
 
 use super::transport::Ask;
-use super::{Client, Reason, RegistryError, Repository};
+use super::{Client, Deadlines, Reason, RegistryError, Repository};
 use crate::blob::{Blob, BlobContent, Open, Pieces};
 use crate::hash::Hasher;
 use crate::manifest::Descriptor;
@@ -123,6 +123,7 @@ impl Client {
             failures: 0,
             since: 0,
             until: None,
+            window: None,
             held: None,
             done: false,
         }
@@ -175,6 +176,8 @@ pub(super) struct Transfer {
     failures: u32,
     since: u64,
     until: Option<Instant>,
+    /// When the present window began, and how much was there then.
+    window: Option<(Instant, u64)>,
     /// The last piece, until the answer is known to end with it.
     held: Option<Bytes>,
     done: bool,
@@ -189,6 +192,7 @@ impl Transfer {
             let step = tokio::time::timeout_at(until, self.step())
                 .await
                 .unwrap_or(Err(Reason::Stalled { after: allowance }));
+            self.is_fast_enough()?;
             match step {
                 Ok(piece) => return Ok(piece),
                 Err(reason) if self.may_go_on(&reason, until) => {
@@ -198,6 +202,26 @@ impl Transfer {
                 Err(reason) => return Err(reason),
             }
         }
+    }
+
+    /// An error at the end of a window in which too little came. What waits for whoever takes the bytes is not counted against the registry: the
+    /// window begins anew with the next piece.
+    fn is_fast_enough(&mut self) -> Result<(), Reason> {
+        let slowest = self.client.deadlines.slowest;
+        let (begun, before) = *self.window.get_or_insert((Instant::now(), 0));
+        if slowest == 0 || self.done || begun.elapsed() < Deadlines::WINDOW {
+            return Ok(());
+        }
+        let came = self.offset.saturating_sub(before);
+        self.window = Some((Instant::now(), self.offset));
+        if came < slowest * Deadlines::WINDOW.as_secs() {
+            return Err(Reason::TooSlow {
+                came,
+                window: Deadlines::WINDOW,
+                slowest,
+            });
+        }
+        Ok(())
     }
 
     async fn step(&mut self) -> Result<Option<Bytes>, Reason> {

@@ -55,6 +55,19 @@ pub enum Reason {
         /// The deadline that passed.
         after: Duration,
     },
+    /// A blob that comes more slowly than is waited for.
+    #[error(
+        "the registry is too slow: {came} bytes came within {}, and at least {slowest} a second are needed",
+        seconds(.window)
+    )]
+    TooSlow {
+        /// How many bytes came.
+        came: u64,
+        /// The time that was measured.
+        window: Duration,
+        /// What is needed, in bytes a second.
+        slowest: u64,
+    },
     /// 404.
     #[error("the registry does not have it")]
     NotFound,
@@ -216,6 +229,7 @@ impl RegistryError {
             Reason::Unreachable { .. }
                 | Reason::Cut { .. }
                 | Reason::Stalled { .. }
+                | Reason::TooSlow { .. }
                 | Reason::Busy { .. }
                 | Reason::SignatureLost { .. }
         )
@@ -233,7 +247,9 @@ impl RegistryError {
                 code::CERTIFICATE,
                 "give the authority's certificate as a PEM file (--registry-ca)".to_owned(),
             ),
-            Reason::Stalled { .. } => (code::STALLED, "try again".to_owned()),
+            Reason::Stalled { .. } | Reason::TooSlow { .. } => {
+                (code::STALLED, "try again".to_owned())
+            }
             Reason::NotFound => (
                 code::NOT_FOUND,
                 "check the repository, and the tag or digest; some registries hide what these credentials may not see".to_owned(),

@@ -63,8 +63,15 @@ pub struct Deadlines {
     pub transfer: Duration,
     /// Bytes a second: what a blob needs at this rate is added to `transfer`.
     pub rate: u64,
+    /// Bytes a second that a blob has to bring over any [`Deadlines::WINDOW`]; 0: any progress will do.
+    pub slowest: u64,
     /// First pause before a busy registry (429, 5xx) is asked again; it grows, and is asked three times at most. `Retry-After` comes before it.
     pub pause: Duration,
+}
+
+impl Deadlines {
+    /// The time over which [`Deadlines::slowest`] is measured.
+    pub const WINDOW: Duration = Duration::from_secs(10);
 }
 
 impl Default for Deadlines {
@@ -75,6 +82,7 @@ impl Default for Deadlines {
             call: Duration::from_secs(30),
             transfer: Duration::from_secs(600),
             rate: 256 << 10,
+            slowest: 0,
             pause: Duration::from_millis(200),
         }
     }

@@ -1,6 +1,8 @@
 //! Pulling a bundle: layers stream from the connection through the unpacker, and never lie about in memory as a whole.
 //! Not here: what the unpacker takes and refuses (unpack).
 
+use std::collections::BTreeMap;
+
 use bundle_core::format::Files;
 use bundle_core::reference::PinnedReference;
 use futures::stream;
@@ -9,7 +11,7 @@ use super::{Client, Reason, RegistryError, Repository};
 use crate::arriving::on_thread;
 use crate::limits::{Limits, MANIFEST_BYTES};
 use crate::manifest::Manifest;
-use crate::unpack::Unpacking;
+use crate::unpack::{FileSink, InMemory, Unpacking};
 
 impl Client {
     /// The files of a bundle. Manifest, configuration and layers are checked against their digests while they are read, within `limits`.
@@ -18,10 +20,24 @@ impl Client {
         pinned: &PinnedReference,
         limits: &Limits,
     ) -> Result<Files, RegistryError> {
+        let (files, _) = self.pull_onto(pinned, limits, InMemory::default()).await?;
+        Ok(files)
+    }
+
+    /// The same, with the files' content in `sink` as it arrives; what the sink made of each file, and the sink.
+    pub async fn pull_onto<S>(
+        &self,
+        pinned: &PinnedReference,
+        limits: &Limits,
+        sink: S,
+    ) -> Result<(BTreeMap<String, S::File>, S), RegistryError>
+    where
+        S: FileSink<File: Send> + Send + 'static,
+    {
         let repository = &Repository::from(pinned.reference());
         self.run("pull", pinned, self.deadlines.transfer, async {
             let manifest = self.get_manifest(repository, pinned.digest()).await?;
-            self.unpack(repository, &manifest, limits).await
+            self.unpack(repository, &manifest, limits, sink).await
         })
         .await
     }
@@ -34,17 +50,22 @@ impl Client {
         limits: &Limits,
     ) -> Result<Files, RegistryError> {
         let repository = &Repository::from(pinned.reference());
-        let work = self.unpack(repository, manifest, limits);
-        self.run("pull", pinned, self.deadlines.transfer, work)
-            .await
+        let work = self.unpack(repository, manifest, limits, InMemory::default());
+        let pulled = self.run("pull", pinned, self.deadlines.transfer, work);
+        let (files, _) = pulled.await?;
+        Ok(files)
     }
 
-    async fn unpack(
+    async fn unpack<S>(
         &self,
         repository: &Repository,
         manifest: &Manifest,
         limits: &Limits,
-    ) -> Result<Files, Reason> {
+        sink: S,
+    ) -> Result<(BTreeMap<String, S::File>, S), Reason>
+    where
+        S: FileSink<File: Send> + Send + 'static,
+    {
         let config = self
             .get_blob(
                 repository,
@@ -53,7 +74,8 @@ impl Client {
                 "the image configuration",
             )
             .await?;
-        let mut unpacking = Unpacking::new(&manifest.config, &config, &manifest.layers, *limits)
+        let (config_descriptor, layers) = (&manifest.config, &manifest.layers);
+        let mut unpacking = Unpacking::onto(sink, config_descriptor, &config, layers, *limits)
             .map_err(Reason::Content)?;
         for (index, layer) in manifest.layers.iter().enumerate() {
             if !unpacking.wants(index) {
@@ -78,6 +100,6 @@ impl Client {
             done.map_err(Reason::Content)?;
             unpacking = back;
         }
-        Ok(unpacking.finish())
+        Ok(unpacking.into_parts())
     }
 }

@@ -1,9 +1,9 @@
 //! Which entries of an archive are taken, and under which path.
 //! Not here: their content.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
-use bundle_core::format::Files;
 use tar::{Entry, EntryType};
 
 use super::UnpackError;
@@ -214,7 +214,7 @@ fn within(path: &str, rules: Rules) -> Result<(), &'static str> {
 }
 
 /// `a` and `a/b` cannot both be files.
-pub(super) fn no_file_is_a_folder(files: &Files) -> Result<(), UnpackError> {
+pub(super) fn no_file_is_a_folder<T>(files: &BTreeMap<String, T>) -> Result<(), UnpackError> {
     for path in files.keys() {
         let mut ancestor = path.as_str();
         while let Some((parent, _)) = ancestor.rsplit_once('/') {

@@ -4,9 +4,10 @@
 pub mod disk;
 mod entry;
 mod meter;
+mod sink;
 mod stream;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use bundle_core::diagnostic::{Finding, codes};
@@ -14,11 +15,12 @@ use bundle_core::format::Files;
 use bundle_core::package::keys;
 use bundle_core::reference::Digest;
 
-use crate::limits::{Limits, human};
+use crate::limits::{self, Limits, human};
 use crate::manifest::{Descriptor, ImageConfig};
 use crate::media;
 pub(crate) use entry::check as check_path;
 use entry::{Kind, Taken};
+pub use sink::{FileSink, InMemory};
 use stream::Entries;
 
 /// Why content was not unpacked. Nothing of it is used then.
@@ -117,10 +119,12 @@ impl From<UnpackError> for Finding {
     }
 }
 
-/// One image being unpacked in memory: the files so far and what is left of its limits.
-pub struct Unpacking {
-    files: Files,
+/// One image being unpacked: the files so far, in memory or where a sink puts them, and what is left of its limits.
+pub struct Unpacking<S: FileSink = InMemory> {
+    files: BTreeMap<String, S::File>,
+    sink: S,
     limits: Limits,
+    names: usize,
     bytes: u64,
     entries: usize,
     image: Image,
@@ -134,8 +138,28 @@ impl Unpacking {
         layers: &[Descriptor],
         limits: Limits,
     ) -> Result<Self, UnpackError> {
+        Self::onto(InMemory::default(), config, config_bytes, layers, limits)
+    }
+
+    /// The files, after every layer has been read.
+    pub fn finish(self) -> Files {
+        self.files
+    }
+}
+
+impl<S: FileSink> Unpacking<S> {
+    /// The same, with content that goes to `sink` while it is read.
+    pub fn onto(
+        sink: S,
+        config: &Descriptor,
+        config_bytes: &[u8],
+        layers: &[Descriptor],
+        limits: Limits,
+    ) -> Result<Self, UnpackError> {
         Ok(Self {
-            files: Files::new(),
+            files: BTreeMap::new(),
+            sink,
+            names: limits::NAMES,
             bytes: limits.total,
             entries: limits.entries,
             image: Image::new(config, config_bytes, layers, &limits)?,
@@ -161,14 +185,13 @@ impl Unpacking {
         Ok(())
     }
 
-    /// The files, after every layer has been read.
-    pub fn finish(self) -> Files {
-        self.files
+    /// What the sink made of each file, and the sink, after every layer has been read.
+    pub fn into_parts(self) -> (BTreeMap<String, S::File>, S) {
+        (self.files, self.sink)
     }
 
     fn walk<R: Read>(&mut self, entries: &mut Entries<'_, R>) -> Result<(), UnpackError> {
-        let mut seen = BTreeSet::new();
-        let mut files = Files::new();
+        let mut files = BTreeMap::new();
         let mut removed = Vec::new();
         while let Some(mut item) = entries.next()? {
             self.entries = self
@@ -193,12 +216,19 @@ impl Unpacking {
                             limit: human(self.limits.file),
                         });
                     }
-                    if !seen.insert(path.clone()) {
+                    if files.contains_key(&path) {
                         return Err(entry::refused(&path, "appears twice"));
                     }
-                    let mut content = Vec::new();
-                    stream::content(&path, size, item, &mut content)?;
-                    files.insert(path, content);
+                    self.names = self.names.checked_sub(path.len()).ok_or_else(|| {
+                        UnpackError::TooLarge {
+                            what: "the text of all paths".to_owned(),
+                            limit: human(limits::NAMES as u64),
+                        }
+                    })?;
+                    stream::content(&path, size, item, &mut self.sink)?;
+                    let stored = self.sink.end_file();
+                    let stored = stored.map_err(|error| stream::unwritable(&path, &error))?;
+                    files.insert(path, stored);
                 }
             }
         }

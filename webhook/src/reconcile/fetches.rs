@@ -1,0 +1,168 @@
+//! Work that may take minutes and belongs to one object, such as a transfer from a registry: it goes on beside the reconciles, wakes the object when it is done,
+//! and ends when the object goes.
+//! Not here: what the work is (content, bundle).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// How long a reconcile waits for work that it has begun. Most content is there by then; a slow registry does not hold a worker.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The work of all objects of one kind, by name of the object.
+pub(super) struct Fetches<T> {
+    jobs: Mutex<HashMap<String, Job<T>>>,
+    wake: mpsc::UnboundedSender<String>,
+}
+
+struct Job<T> {
+    /// What of the object it is for: its uid and generation.
+    version: String,
+    result: oneshot::Receiver<T>,
+    awaited: Arc<AtomicBool>,
+    _task: Task,
+}
+
+/// Ends when dropped.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<T: Send + 'static> Fetches<T> {
+    /// `wake` is told the name of each object whose work is done while nobody waits for it.
+    pub(super) fn new(wake: mpsc::UnboundedSender<String>) -> Self {
+        Self {
+            jobs: Mutex::default(),
+            wake,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Job<T>>> {
+        // Jobs are put in and taken out whole.
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The result of the work for this version of the object; `None` while it is under way, and then the object is woken. Work for another version is ended.
+    pub(super) async fn run(
+        &self,
+        name: &str,
+        version: &str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let known = self
+            .lock()
+            .remove(name)
+            .filter(|job| job.version == version);
+        let mut job = known.unwrap_or_else(|| self.start(name, version, work));
+        job.awaited.store(true, Ordering::SeqCst);
+        if let Ok(result) = tokio::time::timeout(PATIENCE, &mut job.result).await {
+            // Work that panicked has no result: the next reconcile begins it anew.
+            return result.ok();
+        }
+        job.awaited.store(false, Ordering::SeqCst);
+        match job.result.try_recv() {
+            Ok(result) => Some(result),
+            Err(_) => {
+                self.lock().insert(name.to_owned(), job);
+                None
+            }
+        }
+    }
+
+    fn start(
+        &self,
+        name: &str,
+        version: &str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Job<T> {
+        let (done, result) = oneshot::channel();
+        let awaited = Arc::new(AtomicBool::new(true));
+        let (name, wake, waiting) = (name.to_owned(), self.wake.clone(), awaited.clone());
+        let task = tokio::spawn(async move {
+            let wanted = done.send(work.await).is_ok();
+            if wanted && !waiting.load(Ordering::SeqCst) {
+                // Nobody reconciles any more.
+                wake.send(name).ok();
+            }
+        });
+        Job {
+            version: version.to_owned(),
+            result,
+            awaited,
+            _task: Task(task),
+        }
+    }
+
+    /// The object has gone: its work ends.
+    pub(super) fn cancel(&self, name: &str) {
+        self.lock().remove(name);
+    }
+
+    /// Ends the work of all objects that are not among these.
+    pub(super) fn retain(&self, is_there: impl Fn(&str) -> bool) {
+        self.lock().retain(|name, _| is_there(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fetches() -> (Fetches<u8>, mpsc::UnboundedReceiver<String>) {
+        let (wake, woken) = mpsc::unbounded_channel();
+        (Fetches::new(wake), woken)
+    }
+
+    /// Work that ends when it is told to, and tells when it was given up.
+    fn work() -> (impl Future<Output = u8>, oneshot::Sender<u8>) {
+        let (end, ended) = oneshot::channel();
+        (async move { ended.await.unwrap_or_default() }, end)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quick_work_is_waited_for_and_wakes_nobody() {
+        let (fetches, mut woken) = fetches();
+        assert_eq!(fetches.run("a", "1", async { 7 }).await, Some(7));
+        assert!(woken.try_recv().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_work_goes_on_and_wakes_its_object() {
+        let (fetches, mut woken) = fetches();
+        let (slow, end) = work();
+        assert_eq!(fetches.run("a", "1", slow).await, None);
+        end.send(7).unwrap();
+        assert_eq!(woken.recv().await.unwrap(), "a");
+        let again = async { panic!("it is done already") };
+        assert_eq!(fetches.run("a", "1", again).await, Some(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_ends_with_its_object_and_with_its_version() {
+        let (fetches, _woken) = fetches();
+        for version in ["1", "2"] {
+            let (slow, mut end) = work();
+            assert_eq!(fetches.run("a", version, slow).await, None);
+            if version == "1" {
+                assert_eq!(fetches.run("a", "1b", async { 1 }).await, Some(1));
+            } else {
+                fetches.cancel("a");
+            }
+            end.closed().await;
+        }
+        let (slow, mut end) = work();
+        assert_eq!(fetches.run("b", "1", slow).await, None);
+        fetches.retain(|name| name == "b");
+        assert!(!end.is_closed());
+        fetches.retain(|name| name == "a");
+        end.closed().await;
+    }
+}

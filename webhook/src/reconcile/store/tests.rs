@@ -1,0 +1,159 @@
+use std::io::Write as _;
+
+use bundle_core::reference::Reference;
+use bundle_oci::unpack::FileSink as _;
+
+use super::*;
+
+const LARGE: u64 = 1 << 20;
+
+fn pinned(repository: &str, content: &[u8]) -> PinnedReference {
+    let reference: Reference = format!("registry.example.com/{repository}")
+        .parse()
+        .unwrap();
+    reference.pin(Digest::of(content))
+}
+
+fn summary() -> Summary {
+    Summary {
+        bytes: 4,
+        weight: 100,
+    }
+}
+
+/// Keeps two files, the second of so many bytes.
+fn keep(store: &Store, origin: &Origin, key: &[u8], owner: &str, size: usize) -> io::Result<()> {
+    let mut writer = store.begin().unwrap();
+    let mut files = Vec::new();
+    for (path, bytes) in [
+        ("manifests/a.yaml", b"a: 1".to_vec()),
+        ("noise", vec![b'x'; size]),
+    ] {
+        writer.write_all(&bytes).unwrap();
+        let place = writer.end_file().unwrap();
+        files.push(StoredFile {
+            path: path.to_owned(),
+            place,
+        });
+    }
+    // What was written can be read before it is kept.
+    assert_eq!(writer.read(&files[0].place).unwrap(), b"a: 1");
+    store.keep(writer, files, summary(), origin, key, owner)
+}
+
+/// The first file, if the copy is whole.
+fn first(store: &Store, origin: &Origin, key: &[u8]) -> Option<Vec<u8>> {
+    let mut content = store.open(origin, key)?;
+    assert_eq!(content.summary(), summary());
+    let place = content.files().first()?.place;
+    content.read(&place).ok()
+}
+
+fn names(folder: &Path) -> usize {
+    fs_err::read_dir(folder).unwrap().count()
+}
+
+#[test]
+fn what_was_kept_is_read_again_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().join("content"), LARGE);
+    let origin = Origin::new(&pinned("a:1", b"1"), None);
+    let other = Origin::new(&pinned("a:1", b"2"), None);
+    assert_eq!(first(&store, &origin, b"key"), None);
+    keep(&store, &origin, b"key", "ana", 0).unwrap();
+    assert_eq!(first(&store, &origin, b"key").unwrap(), b"a: 1");
+    assert_eq!(first(&store, &origin, b"another key"), None);
+    // A copy under another digest is not that content.
+    fs_err::copy(store.path(&origin), store.path(&other)).unwrap();
+    assert_eq!(first(&store, &other, b"key"), None);
+    store.remove(&origin.digest);
+    assert_eq!(first(&store, &origin, b"key"), None);
+}
+
+#[test]
+fn cached_content_is_scoped_to_repository_and_pull_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().to_owned(), LARGE);
+    let private = pinned("team/private:1", b"1");
+    let origin = Origin::new(&private, Some("robot"));
+    keep(&store, &origin, b"key", "ana", 0).unwrap();
+    let same = Origin::new(&pinned("team/private:2", b"1"), Some("robot"));
+    assert!(first(&store, &same, b"key").is_some());
+    for (reference, secret) in [
+        (private, None),
+        (pinned("elsewhere:1", b"1"), Some("robot")),
+    ] {
+        let other = Origin::new(&reference, secret);
+        assert_eq!(first(&store, &other, b"key"), None);
+        fs_err::copy(store.path(&origin), store.path(&other)).unwrap();
+        assert_eq!(first(&store, &other, b"key"), None);
+    }
+}
+
+#[test]
+fn damaged_copies_count_as_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().to_owned(), LARGE);
+    let origin = Origin::new(&pinned("a:1", b"1"), None);
+    keep(&store, &origin, b"key", "ana", 10).unwrap();
+    let good = fs_err::read(store.path(&origin)).unwrap();
+    for at in 0..4 {
+        let mut damaged = good.clone();
+        damaged[at] ^= 1;
+        fs_err::write(store.path(&origin), damaged).unwrap();
+        assert_eq!(first(&store, &origin, b"key"), None, "byte {at}");
+    }
+    for damaged in [&good[..good.len() - 1], &good[..32], &[0; 64][..], b""] {
+        fs_err::write(store.path(&origin), damaged).unwrap();
+        assert_eq!(first(&store, &origin, b"key"), None);
+    }
+}
+
+#[test]
+fn copies_that_are_not_finished_leave_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().to_owned(), LARGE);
+    let writer = store.begin().unwrap();
+    assert_eq!(names(folder.path()), 1);
+    drop(writer);
+    assert_eq!(names(folder.path()), 0);
+    fs_err::write(folder.path().join("1-1.unfinished"), b"x").unwrap();
+    // It may be under way: only a new process knows that it is not.
+    store.sweep(BTreeSet::new());
+    assert_eq!(names(folder.path()), 1);
+    Store::new(folder.path().to_owned(), LARGE);
+    assert_eq!(names(folder.path()), 0);
+}
+
+#[test]
+fn a_sweep_leaves_what_is_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().to_owned(), LARGE);
+    let needed = Origin::new(&pinned("a:1", b"1"), None);
+    let other = Origin::new(&pinned("a:1", b"2"), None);
+    for origin in [&needed, &other] {
+        keep(&store, origin, b"key", "ana", 0).unwrap();
+    }
+    store.sweep([needed.digest.to_string()].into());
+    assert!(first(&store, &needed, b"key").is_some());
+    assert_eq!(names(folder.path()), 1);
+    Store::new(folder.path().join("not there"), LARGE).sweep(BTreeSet::new());
+}
+
+#[test]
+fn what_is_needed_least_makes_room_and_a_greedy_requester_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().to_owned(), 10_000);
+    let origins: Vec<Origin> = (0..5)
+        .map(|number| Origin::new(&pinned("a:1", &[number]), None))
+        .collect();
+    let there = |index: usize| first(&store, &origins[index], b"key").is_some();
+    keep(&store, &origins[0], b"key", "ana", 3_000).unwrap();
+    keep(&store, &origins[1], b"key", "ben", 2_000).unwrap();
+    keep(&store, &origins[2], b"key", "ben", 3_000).unwrap();
+    // Ben has more than half: a copy of his goes, though that of Ana is older.
+    keep(&store, &origins[3], b"key", "ben", 3_000).unwrap();
+    assert!(there(0) && !there(1) && there(2) && there(3));
+    assert!(keep(&store, &origins[4], b"key", "eve", 20_000).is_err());
+    assert!(there(0) && there(3));
+}

@@ -1,0 +1,132 @@
+//! Unpacking a Bundle for the first time: resolve, verify, pull, check, keep. It runs beside the reconciles, with a place among the transfers while it asks a
+//! registry and with memory while it parses.
+//! Not here: what is recorded of it (bundle), and its single steps (content, verify).
+
+use std::sync::Arc;
+
+use bundle_api::bundle::{BundleContent, SignedBy};
+use bundle_api::names::reason;
+use bundle_core::format::Content;
+use bundle_core::plan::conditions::State;
+use bundle_core::reference::{PinnedReference, Reference};
+use bundle_core::review::Class;
+use kube::api::DynamicObject;
+
+use super::room::Room;
+use super::store::Origin;
+use super::trouble::{Retry, Trouble, tell};
+use super::{bundle, content, verify};
+
+const FAILED: &str = reason::UNPACK_FAILED;
+
+/// What is unpacked, and in whose name.
+pub(super) struct Unpack {
+    pub(super) room: Arc<Room>,
+    pub(super) class: Class,
+    pub(super) bundle: DynamicObject,
+    pub(super) reference: Reference,
+    pub(super) pull_secret: Option<String>,
+    pub(super) requester: String,
+}
+
+/// What was unpacked.
+pub(super) struct Unpacked {
+    pub(super) pinned: PinnedReference,
+    /// Reason and message of the condition `Verified`.
+    pub(super) verified: (&'static str, String),
+    pub(super) signed_by: Vec<SignedBy>,
+    /// Status, reason and message of the condition `Compatible`.
+    pub(super) compatible: (State, &'static str, String),
+    /// For the status, without the digest of the spec.
+    pub(super) content: BundleContent,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Why nothing was unpacked.
+pub(super) struct UnpackFailed {
+    pub(super) trouble: Trouble,
+    /// The condition `Verified`, if it failed there.
+    pub(super) verified: Option<(State, String)>,
+}
+
+impl From<Trouble> for UnpackFailed {
+    fn from(trouble: Trouble) -> Self {
+        Self {
+            trouble,
+            verified: None,
+        }
+    }
+}
+
+impl Unpack {
+    /// Unpacks it into the cache. Content that fails a check is not kept.
+    pub(super) async fn run(self) -> Result<Unpacked, UnpackFailed> {
+        let room = &*self.room;
+        let secret = self.pull_secret.as_deref();
+        let place =
+            content::place(room, &self.requester, self.reference.registry(), FAILED).await?;
+        let registry = content::registry(room, secret, FAILED).await?;
+        let pinned = if let Some(pinned) = self.reference.pinned() {
+            pinned
+        } else {
+            let digest = registry.resolve(&self.reference).await;
+            let digest = digest.map_err(|error| content::trouble(error, FAILED))?;
+            self.reference.pin(digest)
+        };
+        let verified = verify::verify(room, &self.class, &registry, &self.bundle, pinned);
+        let decided = Box::pin(verified).await.map_err(|trouble| {
+            let state = if trouble.cannot_tell() {
+                State::Unknown
+            } else {
+                State::False
+            };
+            UnpackFailed {
+                verified: Some((state, trouble.message.clone())),
+                trouble,
+            }
+        })?;
+        let pinned = decided.content.get().clone();
+        let fetched = content::fetch(room, &registry, &pinned, FAILED).await?;
+        // Whoever waits for memory holds no place that others could use.
+        drop(place);
+        let summary = fetched.summary;
+        let memory = content::memory(room, &self.requester, summary.weight, FAILED).await?;
+        let (fetched, read) = fetched.parse(room, FAILED).await?;
+        self.class
+            .reads(read.format)
+            .map_err(|finding| Trouble::findings(FAILED, &finding.into(), Retry::OnChange))?;
+        let compatible = bundle::compatibility(room, &read)?;
+        let origin = Origin::new(&pinned, secret);
+        fetched.keep(room, &origin, &self.requester, FAILED)?;
+        let warnings: Vec<_> = decided.warnings.0.iter().map(tell).collect();
+        let found = if decided.signed_by.is_empty() {
+            "NotRequired"
+        } else {
+            "Signed"
+        };
+        let unpacked = Unpacked {
+            verified: (found, verify::describe(&decided.signed_by, &warnings)),
+            signed_by: verify::signed_by(&decided.signed_by),
+            compatible,
+            content: describe(&pinned, &read, summary.bytes),
+            warnings: read.warnings.0.iter().map(tell).collect(),
+            pinned,
+        };
+        drop(read);
+        drop(memory);
+        Ok(unpacked)
+    }
+}
+
+fn describe(pinned: &PinnedReference, content: &Content, bytes: u64) -> BundleContent {
+    let package = content.package.as_ref();
+    BundleContent {
+        digest: pinned.digest().to_string(),
+        spec_digest: String::new(),
+        format: Some(content.format.to_string()),
+        name: package.map(|package| package.name.clone()),
+        version: package.map(|package| package.version.to_string()),
+        objects: Some(content.objects.len() as u64),
+        bytes: Some(bytes),
+    }
+}
