@@ -1,11 +1,12 @@
 //! `BundleApproval`: a named person's approval of one content digest for one BundleDeployment.
 //! Not here: whether it counts (bundle_core::review, reconcile).
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::class::ReadyStatus;
+use crate::admission_status::AdmissionStatus;
 
 /// An approval of one content digest. It does not change; deleting it withdraws it.
 #[derive(
@@ -16,7 +17,7 @@ use crate::class::ReadyStatus;
     version = "v1alpha1",
     kind = "BundleApproval",
     plural = "bundleapprovals",
-    status = "ReadyStatus",
+    status = "BundleApprovalStatus",
     derive = "Default",
     derive = "PartialEq",
     doc = "BundleApproval is a named person's approval of exactly one content digest for one BundleDeployment. Whoever writes it needs verb `approve` on the class. It is immutable; deleting it withdraws it: nothing further is changed, and nothing is torn down.",
@@ -56,4 +57,20 @@ pub struct DeploymentRef {
     pub name: String,
     /// Its uid: a later BundleDeployment of the same name needs its own approval.
     pub uid: String,
+}
+
+/// Whether an approval counts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleApprovalStatus {
+    /// Who asked for this generation, as the pod sealed it. Objects without a seal were written while admission was off: nothing is done with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admission: Option<AdmissionStatus>,
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// `Accepted`: the approval counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
 }

@@ -6,7 +6,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::source::BundleSource;
+use crate::{admission_status::AdmissionStatus, source::BundleSource};
 
 /// What to unpack, and for which class of provisioner. It does not change once it is admitted.
 #[derive(
@@ -55,6 +55,9 @@ pub struct BundleSpec {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleStatus {
+    /// Who asked for this generation, as the pod sealed it. Objects without a seal were written while admission was off: nothing is done with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admission: Option<AdmissionStatus>,
     /// `Pending`, `Unpacking`, `Failing` or `Unpacked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,

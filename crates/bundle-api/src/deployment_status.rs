@@ -5,12 +5,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::deployment::ServiceAccountName;
+use crate::{admission_status::AdmissionStatus, deployment::ServiceAccountName};
 
 /// What became of a BundleDeployment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleDeploymentStatus {
+    /// Who asked for this generation, as the pod sealed it. Objects without a seal were written while admission was off: nothing is done with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admission: Option<AdmissionStatus>,
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,

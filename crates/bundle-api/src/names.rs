@@ -44,8 +44,13 @@ pub const ANNOTATION_APPLYSET_GROUP_KINDS: &str = "applyset.kubernetes.io/contai
 /// Annotation on the parent of an ApplySet: the namespaces of its objects, comma-separated.
 pub const ANNOTATION_APPLYSET_NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
 
-/// Annotation with the admission stamp: who asked for this spec, sealed with a key that only the pod has.
+/// Who writes `status.admission` of our own kinds.
+pub const SEAL_MANAGER: &str = "bundle-webhook-seal";
+
+/// Annotation with the admission stamp: who asked for this spec, under a MAC with a key that only the pod has. It lives until the object is sealed.
 pub const ANNOTATION_STAMP: &str = "core.rukpak.io/stamp";
+/// Annotation with which somebody vouches for all of a spec that nothing vouches for, and becomes its requester. Its value is for one spec of one object.
+pub const ANNOTATION_ADMIT: &str = "core.rukpak.io/admit";
 /// Annotation with the OCI manifest and its signatures, gzip and base64, so that a review needs no registry.
 pub const ANNOTATION_PROOF: &str = "core.rukpak.io/proof";
 
@@ -123,7 +128,7 @@ pub mod reason {
     pub const CREATE_DYNAMIC_WATCH_FAILED: &str = "CreateDynamicWatchFailed";
     /// Installed: done.
     pub const INSTALLATION_SUCCEEDED: &str = "InstallationSucceeded";
-    /// Any: there is no valid admission stamp, so the object was written while admission was off, or its stamp was tampered with.
+    /// Any: there is no valid seal or fresh admission stamp, so the object was written while admission was off, or its stamp was tampered with.
     pub const NOT_ADMITTED: &str = "NotAdmitted";
     /// SourceMoved: the source names other content now.
     pub const SOURCE_MOVED: &str = "SourceMoved";

@@ -27,6 +27,7 @@ mod registries;
 mod shipping;
 mod signing;
 mod sigstore;
+mod stamps;
 mod story;
 mod tenant;
 mod tiles;

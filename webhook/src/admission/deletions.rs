@@ -134,10 +134,13 @@ impl<L: Lookups> Admission<L> {
     /// Everybody who asked for a part of the object.
     fn recorded(&self, deletion: &Deletion<'_>) -> Vec<Requester> {
         let (kind, name, object) = (deletion.kind, deletion.name, deletion.object);
-        self.lookups
-            .with_stamp_key(|key| stamping::stamped(key, kind, name, object))
-            .into_iter()
-            .collect()
+        let moment = self.seal_moment(self.lookups.now());
+        let vouched = self
+            .lookups
+            .with_stamp_key(|key| stamping::vouched(key, kind, name, object, &moment));
+        vouched.map_or_else(Vec::new, |vouched| {
+            vouched.parts.content().into_iter().cloned().collect()
+        })
     }
 }
 

@@ -16,9 +16,9 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::CustomResourceExt as _;
 use kube::api::{Api, PostParams};
 use kube::core::{ApiResource, DynamicObject};
-use kube::{CustomResourceExt as _, ResourceExt as _};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
@@ -179,12 +179,8 @@ impl Lookups for Live {
         let found = self
             .patient("read the BundleDeployment", api.get_opt(name))
             .await?;
-        Ok(found.map(|found| {
-            serde_json::json!({
-                "metadata": {"name": found.name_any(), "uid": found.uid(), "deletionTimestamp": found.metadata.deletion_timestamp, "annotations": found.annotations()},
-                "spec": found.data["spec"],
-            })
-        }))
+        // Whole: what vouches for it depends on its metadata and status.
+        Ok(found.and_then(|found| serde_json::to_value(found).ok()))
     }
 
     async fn immutable(&self, name: &str) -> Result<Option<bool>, Finding> {
@@ -197,6 +193,10 @@ impl Lookups for Live {
 
     fn now(&self) -> Timestamp {
         Timestamp::now()
+    }
+
+    fn intact_since(&self) -> Option<Timestamp> {
+        self.shared.registrations.intact_since()
     }
 
     fn examinations(&self) -> &proof::Memory {

@@ -8,6 +8,7 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::package;
 use bundle_core::policy::Policy;
 use bundle_core::review::deployment::ServiceAccount;
+use bundle_core::review::stamp::approval_terms;
 use bundle_core::review::{
     Answer, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts, Image, Needs, Requester,
 };
@@ -64,8 +65,10 @@ pub trait Lookups: Send + Sync + 'static {
     -> impl Future<Output = Result<Option<Value>, Finding>> + Send;
     /// Whether a ConfigMap of the system namespace is immutable; `None` if there is none.
     fn immutable(&self, name: &str) -> impl Future<Output = Result<Option<bool>, Finding>> + Send;
-    /// The time, that trust roots are held against.
+    /// The time, that trust roots and stamps are held against.
     fn now(&self) -> Timestamp;
+    /// Since when the registrations have been intact; `None` while they are not.
+    fn intact_since(&self) -> Option<Timestamp>;
     /// The examinations of signatures that this process remembers.
     fn examinations(&self) -> &proof::Memory;
     /// An image, with its signatures if they are wanted.
@@ -270,6 +273,7 @@ async fn deployment<L: Lookups>(lookups: &L, name: &str) -> DeploymentFact {
         Ok(Some(found)) => DeploymentFact::Found {
             uid: text(&found["metadata"]["uid"]),
             class: text(&found["spec"]["provisionerClassName"]),
+            terms: approval_terms(&found["spec"]),
         },
         Ok(None) => DeploymentFact::Missing,
         Err(why) => DeploymentFact::Unavailable(why),

@@ -142,6 +142,8 @@ pub(super) fn key(subject: &Subject<'_>, user: &UserInfo) -> Digest {
         subject.is_leaving(),
         format!("{:?}", subject.standing),
         subject.own,
+        subject.admits,
+        subject.spec_is_untouched(),
         carried::text(subject.new),
         user.username,
         user.uid,

@@ -58,6 +58,7 @@ impl From<&UserInfo> for Requester {
             user: user.username.clone(),
             uid: user.uid.clone(),
             groups: user.groups.clone(),
+            extra: user.extra.clone(),
         }
     }
 }

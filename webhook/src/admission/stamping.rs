@@ -1,22 +1,55 @@
-//! Stamps on objects: what one that is there is worth, and the patch that puts the right one there.
-//! Not here: how a stamp is made (bundle_core::review::stamp) and who gets one (the judge).
+//! Stamps on objects: what vouches for one that is there, which stamp a write gets, and the patch that puts it there.
+//! Not here: how a stamp is made (bundle_core::review::stamp), what it is worth (seal) and who gets one (the judge).
 
-use bundle_api::names::{ANNOTATION_STAMP, API_VERSION, LABEL_TEMPLATE_HASH};
+use bundle_api::names::{ANNOTATION_ADMIT, ANNOTATION_STAMP, API_VERSION, LABEL_TEMPLATE_HASH};
+use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
-    self, CheckedDeploymentSpec, Kind, Requester, Stamp, Stamping, spec_digest,
+    self, CheckedDeploymentSpec, GeneratedFor, Kind, PartRequesters, Requester, SealMoment, Stamp,
+    StampTarget, Stamping, StoredObject, Subject, Vouched, vouch_state, written_digest,
 };
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Whoever asked for what stands in `object`, if it carries a valid stamp.
-pub(super) fn stamped(key: &[u8], kind: Kind, name: &str, object: &Value) -> Option<Requester> {
-    review::check(
-        key,
-        annotation(object),
-        kind.as_str(),
+/// How old the stamp of a write may be when it comes to the validating call, in milliseconds: above the longest that webhooks may take.
+const IN_REVIEW: i64 = 60_000;
+/// How far the clocks of two replicas may be apart, in milliseconds.
+const SKEW: i64 = 5_000;
+
+/// What vouches for a stored object, by its seal or a fresh stamp.
+pub(super) fn vouched(
+    key: &[u8],
+    kind: Kind,
+    name: &str,
+    object: &Value,
+    moment: &SealMoment,
+) -> Option<Vouched> {
+    let metadata = &object["metadata"];
+    let stored = StoredObject {
+        kind,
         name,
-        &object["spec"],
-    )
-    .ok()
+        uid: metadata["uid"].as_str().unwrap_or_default(),
+        generation: metadata["generation"].as_i64().unwrap_or_default(),
+        created: milliseconds(&metadata["creationTimestamp"]),
+        written: written(metadata),
+        deleting: metadata["deletionTimestamp"].is_string(),
+        spec: &object["spec"],
+        stamp: annotation(object),
+        seal: object["status"]["admission"]["seal"].as_str(),
+    };
+    vouch_state(key, &stored, moment).vouched().ok()
+}
+
+fn milliseconds(time: &Value) -> Option<i64> {
+    let time: Timestamp = time.as_str()?.parse().ok()?;
+    Some(time.as_millisecond())
+}
+
+fn written(metadata: &Value) -> Option<i64> {
+    let entries = metadata["managedFields"].as_array()?.iter();
+    entries
+        .filter(|entry| entry["subresource"] != "status")
+        .filter_map(|entry| milliseconds(&entry["time"]))
+        .max()
 }
 
 /// The text of the stamp annotation.
@@ -24,23 +57,16 @@ pub(super) fn annotation(object: &Value) -> Option<&str> {
     object["metadata"]["annotations"][ANNOTATION_STAMP].as_str()
 }
 
-/// The stamp that `requester` gets for `object`.
-pub(super) fn seal(
-    key: &[u8],
-    kind: Kind,
-    name: &str,
-    object: &Value,
-    requester: &Requester,
-) -> String {
-    review::seal(
-        key,
-        &Stamp {
-            kind: kind.as_str().to_owned(),
-            name: name.to_owned(),
-            spec: spec_digest(&object["spec"]),
-            requester: requester.clone(),
-        },
-    )
+/// Whether the write sets the annotation with which somebody vouches for exactly the spec that is stored. One that was there before does not count:
+/// whoever writes something else would vouch without knowing.
+pub(super) fn admits(key: &[u8], kind: Kind, name: &str, old: &Value, new: &Value) -> bool {
+    let set = |object: &Value| object["metadata"]["annotations"][ANNOTATION_ADMIT].clone();
+    let uid = old["metadata"]["uid"].as_str().unwrap_or_default();
+    let value = set(new);
+    value.is_string()
+        && value != set(old)
+        && old["spec"] == new["spec"]
+        && value == admit_token(key, kind.as_str(), name, uid, &new["spec"])
 }
 
 /// The BundleDeployment that a Bundle says it is made for: name and uid of its controller, and the hash of the template.
@@ -68,38 +94,138 @@ impl<'a> MadeFor<'a> {
         })
     }
 
-    /// Whose request it is, if that BundleDeployment carries a valid stamp and its template asks for just this Bundle.
+    /// Whose request it is, if that BundleDeployment is vouched for and its template asks for just this Bundle.
     pub(super) fn asked_for(
         &self,
         key: &[u8],
         bundle: &Value,
         deployment: &Value,
-    ) -> Option<Requester> {
+        moment: &SealMoment,
+    ) -> Option<Inherited> {
         if deployment["metadata"]["uid"] != self.uid {
             return None;
         }
-        let requester = stamped(key, Kind::BundleDeployment, self.name, deployment)?;
+        let kind = Kind::BundleDeployment;
+        let vouched = vouched(key, kind, self.name, deployment, moment)?;
         let spec = CheckedDeploymentSpec::parse(&deployment["spec"]).ok()?;
         let same =
             spec.template.hash == self.hash && review::same(&spec.template.spec, &bundle["spec"]);
-        same.then_some(requester)
+        same.then(|| Inherited {
+            parts: vouched.parts,
+            from: GeneratedFor {
+                uid: self.uid.to_owned(),
+                hash: self.hash.to_owned(),
+            },
+        })
     }
 }
 
-/// The stamp that an admitted object has to carry: `None` for none.
-pub(super) fn wanted(
-    key: &[u8],
-    stamping: Stamping,
-    kind: Kind,
-    name: &str,
-    (old, new): (Option<&Value>, &Value),
-    (requester, inherited): (&Requester, Option<&Requester>),
-) -> Option<String> {
-    match stamping {
-        Stamping::None => None,
-        Stamping::Keep => old.and_then(annotation).map(str::to_owned),
-        Stamping::Inherit => inherited.map(|from| seal(key, kind, name, new, from)),
-        Stamping::Requester => Some(seal(key, kind, name, new, requester)),
+/// What a Bundle has from its BundleDeployment.
+pub(super) struct Inherited {
+    parts: PartRequesters,
+    from: GeneratedFor,
+}
+
+/// What an admitted object has to carry.
+pub(super) enum WantedStamp {
+    /// Exactly this annotation, or none.
+    Exactly(Option<String>),
+    /// A stamp that says this, of about this time.
+    Stamp(Box<Stamp>),
+}
+
+/// Everything that a stamp is made from.
+pub(super) struct StampInput<'a> {
+    pub(super) subject: &'a Subject<'a>,
+    pub(super) requester: &'a Requester,
+    /// What vouches for the object as it was.
+    pub(super) vouched: Option<&'a Vouched>,
+    pub(super) inherited: Option<&'a Inherited>,
+    /// When the review began.
+    pub(super) began: Timestamp,
+}
+
+impl StampInput<'_> {
+    pub(super) fn wanted(&self, stamping: &Stamping) -> WantedStamp {
+        let all = PartRequesters::all(self.requester);
+        let (parts, approves, generated_for) = match (stamping, self.vouched, self.inherited) {
+            (Stamping::Keep, ..) => {
+                let kept = self.subject.old.and_then(annotation);
+                return WantedStamp::Exactly(kept.map(str::to_owned));
+            }
+            (Stamping::Requester, ..) => (all, None, None),
+            (Stamping::Approve(terms), ..) => (all, Some(terms.clone()), None),
+            (Stamping::Carry, Some(vouched), _) => (
+                self.carried(vouched),
+                vouched.approves.clone(),
+                vouched.generated_for.clone(),
+            ),
+            (Stamping::Inherit, _, Some(inherited)) => {
+                (inherited.parts.clone(), None, Some(inherited.from.clone()))
+            }
+            _ => return WantedStamp::Exactly(None),
+        };
+        WantedStamp::Stamp(Box::new(Stamp {
+            time: self.began.as_millisecond(),
+            kind: self.subject.kind.as_str().to_owned(),
+            name: self.subject.name.to_owned(),
+            target: self.target(),
+            spec: written_digest(self.subject.spec()),
+            parts,
+            approves,
+            generated_for,
+        }))
+    }
+
+    fn carried(&self, vouched: &Vouched) -> PartRequesters {
+        if self.subject.kind == Kind::BundleDeployment {
+            let changed = self.subject.changed_parts();
+            vouched.parts.changed_by(self.requester, changed)
+        } else {
+            // Their specs do not change.
+            vouched.parts.clone()
+        }
+    }
+
+    fn target(&self) -> Option<StampTarget> {
+        let metadata = &self.subject.old?["metadata"];
+        let generation = metadata["generation"].as_i64().unwrap_or_default();
+        Some(StampTarget {
+            uid: metadata["uid"].as_str().unwrap_or_default().to_owned(),
+            generation: if self.subject.spec_is_untouched() {
+                generation
+            } else {
+                generation.saturating_add(1)
+            },
+        })
+    }
+}
+
+impl WantedStamp {
+    /// The annotation, as the mutating call sets it.
+    pub(super) fn into_annotation(self, key: &[u8]) -> Option<String> {
+        match self {
+            Self::Exactly(text) => text,
+            Self::Stamp(stamp) => Some(stamp.text(key)),
+        }
+    }
+
+    /// Whether the annotation that came to the validating call is what a mutating call made for this write, in whichever replica.
+    pub(super) fn is(&self, key: &[u8], found: Option<&str>) -> bool {
+        match self {
+            Self::Exactly(text) => text.as_deref() == found,
+            Self::Stamp(wanted) => {
+                let Ok(stamp) = Stamp::read(key, found) else {
+                    return false;
+                };
+                let age = wanted.time.saturating_sub(stamp.time);
+                let of_then = Stamp {
+                    time: stamp.time,
+                    ..wanted.as_ref().clone()
+                };
+                (-SKEW..=IN_REVIEW).contains(&age) && stamp == of_then
+            }
+        }
     }
 }
 

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use axum::body::Body;
 use axum::http::{Request as HttpRequest, StatusCode};
 use base64::Engine as _;
-use bundle_api::names::{ANNOTATION_STAMP, LABEL_TEMPLATE_HASH};
+use bundle_api::names::{ANNOTATION_ADMIT, ANNOTATION_STAMP, LABEL_TEMPLATE_HASH};
 use bundle_core::diagnostic::Finding;
 use bundle_core::policy::RawSignature;
-use bundle_core::review::{Class, ClassFact, Image, Kind, template_hash};
+use bundle_core::review::stamp::admit_token;
+use bundle_core::review::{Class, ClassFact, Image, Kind, SealMoment, template_hash};
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::Looked;
 use bundle_trust::proof;
@@ -49,6 +50,7 @@ struct World {
     /// What the registry says of signatures; nothing at all where it is an error.
     signatures: Result<Vec<RawSignature>, Finding>,
     now: Timestamp,
+    intact_since: Option<Timestamp>,
 }
 
 impl Default for World {
@@ -57,6 +59,7 @@ impl Default for World {
             policies: (Policies::default(), 1),
             signatures: Ok(Vec::new()),
             now: Timestamp::constant(1_800_000_000, 0),
+            intact_since: Some(Timestamp::UNIX_EPOCH),
         }
     }
 }
@@ -90,7 +93,8 @@ impl Lookups for Arc<Fake> {
         self.questions.fetch_add(1, Ordering::SeqCst);
         let on_class = right.resource == "provisionerclasses";
         assert_eq!(right.namespace, if on_class { "bundle-system" } else { "" });
-        Ok(user.username == "ana" && ["plain", "strict"].contains(&right.name.as_str()))
+        Ok(["ana", "eve"].contains(&user.username.as_str())
+            && ["plain", "strict"].contains(&right.name.as_str()))
     }
     async fn deployment(&self, _name: &str) -> Result<Option<Value>, Finding> {
         Ok(self.deployment.clone())
@@ -100,6 +104,9 @@ impl Lookups for Arc<Fake> {
     }
     fn now(&self) -> Timestamp {
         self.world.lock().unwrap().now
+    }
+    fn intact_since(&self) -> Option<Timestamp> {
+        self.world.lock().unwrap().intact_since
     }
     fn examinations(&self) -> &proof::Memory {
         &self.examinations
@@ -164,7 +171,8 @@ impl Server {
         answer["response"].clone()
     }
 
-    /// As the API server does it: mutate, apply the patch, validate. The answer of the validating call, and the object as it would be stored.
+    /// As the API server does it: mutate, apply the patch, fill in what it knows, validate. The answer of the validating call, and the object as it would
+    /// be stored.
     async fn write(&self, user: &str, old: Option<&Value>, new: &Value) -> (Value, Value) {
         let mut object = new.clone();
         let mutated = self.ask("/mutate", &review(user, old, &object)).await;
@@ -175,6 +183,23 @@ impl Server {
                 .unwrap();
             let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
             json_patch::patch(&mut object, &patch).unwrap();
+        }
+        let now = json!(self.fake.now().to_string());
+        let metadata = &mut object["metadata"];
+        match old {
+            None => {
+                metadata["generation"] = 1.into();
+                metadata["creationTimestamp"] = now;
+                if metadata["uid"].is_null() {
+                    metadata["uid"] = "u1".into();
+                }
+            }
+            Some(old) if old["spec"] != new["spec"] => {
+                let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
+                metadata["generation"] = (generation + 1).into();
+                metadata["managedFields"] = json!([{"manager": "test", "time": now}]);
+            }
+            Some(_) => metadata["managedFields"] = json!([{"manager": "test", "time": now}]),
         }
         let answer = self.ask("/validate", &review(user, old, &object)).await;
         (answer, object)
@@ -222,7 +247,12 @@ fn requester(object: &Value) -> Option<String> {
         .into_iter()
         .find(|kind| object["kind"] == kind.as_str())?;
     let name = object["metadata"]["name"].as_str()?;
-    stamping::stamped(KEY, kind, name, object).map(|requester| requester.user)
+    let moment = SealMoment {
+        now: Timestamp::constant(1_800_000_000, 0).as_millisecond(),
+        intact_since: Some(0),
+    };
+    let vouched = stamping::vouched(KEY, kind, name, object, &moment)?;
+    Some(vouched.parts.template.user)
 }
 
 #[tokio::test]
@@ -450,25 +480,113 @@ async fn a_bundle_of_a_template_inherits_the_stamp_of_its_deployment() {
 }
 
 #[tokio::test]
-async fn what_was_written_while_admission_was_off_is_stamped_at_its_next_write() {
+async fn object_written_while_admission_was_off_is_vouched_for_by_its_own_annotation_only() {
     let server = server(Fake::default());
-    let old = bundle();
-    let mut new = bundle();
-    new["metadata"]["annotations"] = json!({"again": "yes"});
-    // The pod itself, taking a finalizer off, vouches for nothing.
-    let (answer, object) = server.write(OWN, Some(&old), &new).await;
-    assert_eq!((&answer["allowed"], stamp(&object)), (&json!(true), None));
-    // Nor does somebody who may not.
-    let (answer, object) = server.write("ben", Some(&old), &new).await;
-    assert_eq!((&answer["allowed"], stamp(&object)), (&json!(true), None));
-    assert!(
-        answer["warnings"][0]
-            .as_str()
-            .unwrap()
-            .starts_with("BUNDLE-REVIEW-012")
-    );
-    let (_, object) = server.write("ana", Some(&old), &new).await;
+    let mut old = bundle();
+    old["metadata"]["uid"] = "u1".into();
+    old["metadata"]["generation"] = 1.into();
+    let annotated = |value: &str| {
+        let mut new = old.clone();
+        new["metadata"]["annotations"] = json!({ANNOTATION_ADMIT: value});
+        new
+    };
+    let token = admit_token(KEY, "Bundle", "web", "u1", &old["spec"]);
+    for (user, new) in [
+        (OWN, annotated(&token)),
+        ("ben", annotated(&token)),
+        ("ana", annotated("yes")),
+        (
+            "ana",
+            annotated(&admit_token(KEY, "Bundle", "web", "u2", &old["spec"])),
+        ),
+    ] {
+        let (answer, object) = server.write(user, Some(&old), &new).await;
+        assert_eq!(
+            (&answer["allowed"], stamp(&object)),
+            (&json!(true), None),
+            "{user}"
+        );
+    }
+    let (answer, object) = server.write("ana", Some(&old), &annotated(&token)).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
     assert_eq!(requester(&object).as_deref(), Some("ana"));
+    // One that was there before is nobody's word.
+    let there = annotated(&token);
+    let mut again = there.clone();
+    again["metadata"]["labels"] = json!({"a": "b"});
+    let (answer, object) = server.write("ana", Some(&there), &again).await;
+    assert_eq!((&answer["allowed"], stamp(&object)), (&json!(true), None));
+}
+
+#[tokio::test]
+async fn stamp_of_another_time_or_before_a_gap_does_not_count() {
+    let server = server(Fake::default());
+    let (_, stored) = server.write("ana", None, &bundle()).await;
+    let later = |seconds: i64| {
+        let then = Timestamp::constant(1_800_000_000 + seconds, 0);
+        server.fake.world.lock().unwrap().now = then;
+    };
+    // The validating call of a later write, without the mutating one.
+    later(61);
+    let answer = server.ask("/validate", &review("ana", None, &stored)).await;
+    assert_eq!(
+        answer["status"]["details"]["causes"][0]["reason"],
+        "BUNDLE-REVIEW-025"
+    );
+    let answer = server
+        .ask("/validate", &review("ana", None, &bundle()))
+        .await;
+    assert_eq!(
+        answer["status"]["details"]["causes"][0]["reason"],
+        "BUNDLE-REVIEW-025"
+    );
+    // An object that was never sealed, in a gap: a change of it carries nothing on.
+    later(1);
+    let mut changed = stored.clone();
+    changed["spec"]["source"]["git"] = Value::Null;
+    let (_, object) = server.write("ben", Some(&stored), &changed).await;
+    assert_eq!(requester(&object).as_deref(), Some("ana"));
+    server.fake.world.lock().unwrap().intact_since = Some(Timestamp::constant(1_800_000_000, 1));
+    let (answer, object) = server.write("ben", Some(&stored), &changed).await;
+    assert_eq!((&answer["allowed"], stamp(&object)), (&json!(true), None));
+}
+
+#[tokio::test]
+async fn each_part_of_a_deployment_keeps_its_requester_until_it_changes() {
+    let server = server(Fake::default());
+    let deployment = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment",
+        "metadata": {"name": "web"},
+        "spec": {"provisionerClassName": "plain", "template": {"spec": bundle()["spec"]}},
+    });
+    let (_, mut stored) = server.write("ana", None, &deployment).await;
+    let moment = SealMoment {
+        now: Timestamp::constant(1_800_000_000, 0).as_millisecond(),
+        intact_since: Some(0),
+    };
+    let users = |object: &Value| {
+        let found = stamping::vouched(KEY, Kind::BundleDeployment, "web", object, &moment);
+        let parts = found.unwrap().parts;
+        [
+            parts.class,
+            parts.template,
+            parts.config,
+            parts.service_account,
+        ]
+        .map(|who| who.user)
+    };
+    for (member, value, expected) in [
+        ("drift", json!({"mode": "Report"}), ["ana"; 4]),
+        ("config", json!({"a": 1}), ["ana", "ana", "eve", "ana"]),
+    ] {
+        let mut changed = stored.clone();
+        changed["spec"][member] = value;
+        let (answer, object) = server.write("eve", Some(&stored), &changed).await;
+        assert_eq!(answer["allowed"], true, "{answer}");
+        assert_eq!(users(&object), expected);
+        stored = object;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,24 +4,30 @@
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::review::text::{self, Refusal};
 use bundle_core::review::{
-    Kind, Requester, Stamping, Standing, Subject, Verdict, judge, may_look, needs,
+    Kind, Requester, SealMoment, Stamping, Standing, Subject, Verdict, Vouched, judge, may_look,
+    needs,
 };
 use bundle_oci::registry::Looked;
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::lookups::Content;
 use super::memory::{self, ImageKey};
 use super::review::{Request, UserInfo};
-use super::stamping::{self, MadeFor};
+use super::stamping::{self, Inherited, MadeFor, StampInput, WantedStamp};
 use super::{Admission, Lookups, carried, configuration, deletions, lookups};
 
 /// A request of one of the three kinds that are judged, with what its stamps say.
 struct Standings<'a> {
     subject: Subject<'a>,
     requester: Requester,
-    /// Whose stamp a Bundle inherits.
-    inherited: Option<Requester>,
+    /// What vouches for the object as it was.
+    vouched: Option<Vouched>,
+    /// What a Bundle inherits.
+    inherited: Option<Inherited>,
+    /// When the review began.
+    began: Timestamp,
 }
 
 impl<L: Lookups> Admission<L> {
@@ -79,11 +85,14 @@ impl<L: Lookups> Admission<L> {
             return text::refusal(&verdict).map_or(Ok(Vec::new()), Err);
         }
         let stamping = match &verdict {
-            Verdict::Admit { stamp, .. } => *stamp,
+            Verdict::Admit { stamp, .. } => stamp,
             // The validating call refuses it.
-            Verdict::Refuse(_) | Verdict::CannotTell(_) => Stamping::None,
+            Verdict::Refuse(_) | Verdict::CannotTell(_) => &Stamping::None,
         };
-        let wanted = self.wanted(stamping, &standings);
+        let wanted = Self::wanted(stamping, &standings);
+        let wanted = self
+            .lookups
+            .with_stamp_key(|key| wanted.into_annotation(key));
         patch.extend(stamping::patch(&request.object, wanted.as_deref()));
         let key = memory::key(&standings.subject, &request.user_info);
         self.memory.leave(key, verdict).await;
@@ -98,27 +107,33 @@ impl<L: Lookups> Admission<L> {
         name: &'a str,
         until: Instant,
     ) -> Standings<'a> {
+        let began = self.lookups.now();
         let old = Some(&request.old_object).filter(|old| !old.is_null());
         let own_user = tokio::time::timeout_at(until, self.lookups.own_user()).await;
         let own_user = own_user.ok().flatten();
         let own = own_user.as_deref() == Some(request.user_info.username.as_str());
-        let was_stamped = old.is_some_and(|old| {
+        let moment = self.seal_moment(began);
+        let vouched = old.and_then(|old| {
             self.lookups
-                .with_stamp_key(|key| stamping::stamped(key, kind, name, old).is_some())
+                .with_stamp_key(|key| stamping::vouched(key, kind, name, old, &moment))
+        });
+        let admits = old.is_some_and(|old| {
+            self.lookups
+                .with_stamp_key(|key| stamping::admits(key, kind, name, old, &request.object))
         });
         let inherited = match kind {
             Kind::Bundle if own && old.is_none() => {
-                tokio::time::timeout_at(until, self.inherited(&request.object))
+                tokio::time::timeout_at(until, self.inherited(&request.object, &moment))
                     .await
                     .ok()
                     .flatten()
             }
             _ => None,
         };
-        let standing = match (&inherited, was_stamped) {
+        let standing = match (&inherited, &vouched) {
             (Some(_), _) => Standing::Inherited,
-            (None, true) => Standing::Stamped,
-            (None, false) => Standing::Unstamped,
+            (None, Some(_)) => Standing::Stamped,
+            (None, None) => Standing::Unstamped,
         };
         Standings {
             subject: Subject {
@@ -127,6 +142,7 @@ impl<L: Lookups> Admission<L> {
                 old,
                 new: &request.object,
                 standing,
+                admits,
                 // Run by a person, with that person's rights, it is that person who asks.
                 own: own
                     && request
@@ -135,12 +151,22 @@ impl<L: Lookups> Admission<L> {
                         .starts_with("system:serviceaccount:"),
             },
             requester: (&request.user_info).into(),
+            vouched,
             inherited,
+            began,
         }
     }
 
-    /// Whose stamp a Bundle that the pod creates inherits.
-    async fn inherited(&self, bundle: &Value) -> Option<Requester> {
+    /// When a stamp is looked at, and since when the registrations prove that every write was reviewed.
+    pub(super) fn seal_moment(&self, now: Timestamp) -> SealMoment {
+        SealMoment {
+            now: now.as_millisecond(),
+            intact_since: self.lookups.intact_since().map(Timestamp::as_millisecond),
+        }
+    }
+
+    /// What a Bundle that the pod creates inherits.
+    async fn inherited(&self, bundle: &Value, moment: &SealMoment) -> Option<Inherited> {
         let made_for = MadeFor::read(bundle)?;
         let deployment = match self.lookups.deployment(made_for.name).await {
             Ok(found) => found?,
@@ -150,7 +176,7 @@ impl<L: Lookups> Admission<L> {
             }
         };
         self.lookups
-            .with_stamp_key(|key| made_for.asked_for(key, bundle, &deployment))
+            .with_stamp_key(|key| made_for.asked_for(key, bundle, &deployment, moment))
     }
 
     /// Gathers what is needed, and judges, within the time that there is.
@@ -219,47 +245,47 @@ impl<L: Lookups> Admission<L> {
         verdict
     }
 
-    fn wanted(&self, stamping: Stamping, standings: &Standings<'_>) -> Option<String> {
-        let Standings {
-            subject,
-            requester,
-            inherited,
-        } = standings;
-        self.lookups.with_stamp_key(|key| {
-            stamping::wanted(
-                key,
-                stamping,
-                subject.kind,
-                subject.name,
-                (subject.old, subject.new),
-                (requester, inherited.as_ref()),
-            )
-        })
+    fn wanted(stamping: &Stamping, standings: &Standings<'_>) -> WantedStamp {
+        StampInput {
+            subject: &standings.subject,
+            requester: &standings.requester,
+            vouched: standings.vouched.as_ref(),
+            inherited: standings.inherited.as_ref(),
+            began: standings.began,
+        }
+        .wanted(stamping)
     }
 
-    /// An admitted object carries the stamp that it should, or none. Another one, though valid once, was brought along.
+    /// An admitted object carries the stamp that a mutating call made for this write, or none where it gets none. Another one, though valid once, was
+    /// brought along; and without one nothing would ever be done with the object.
     fn stamp_unchanged(&self, verdict: Verdict, standings: &Standings<'_>) -> Verdict {
         let Verdict::Admit { stamp, .. } = &verdict else {
             return verdict;
         };
-        let Some(found) = stamping::annotation(standings.subject.new) else {
-            return verdict;
-        };
-        if standings.subject.is_leaving()
-            || self.wanted(*stamp, standings).as_deref() == Some(found)
-        {
+        let found = stamping::annotation(standings.subject.new);
+        let wanted = Self::wanted(stamp, standings);
+        let is_wanted = self.lookups.with_stamp_key(|key| wanted.is(key, found));
+        if standings.subject.is_leaving() || is_wanted {
             return verdict;
         }
-        let finding = Finding::error(
-            codes::review::NOT_ADMITTED,
-            "the admission stamp is not the one that this write was given",
-        )
-        .at_field(format!(
+        let field = format!(
             "metadata.annotations[{}]",
             bundle_api::names::ANNOTATION_STAMP
-        ))
-        .hint("remove the annotation; the webhook sets it");
-        Verdict::Refuse(finding.into())
+        );
+        let finding = if found.is_some() {
+            Finding::error(
+                codes::review::NOT_ADMITTED,
+                "the admission stamp is not the one that this write was given",
+            )
+            .hint("remove the annotation; the webhook sets it")
+        } else {
+            Finding::error(
+                codes::review::NOT_ADMITTED,
+                "this write came without an admission stamp, and nothing would be done with the object",
+            )
+            .hint("try again; if that does not help, the mutating webhook is not registered")
+        };
+        Verdict::Refuse(finding.at_field(field).into())
     }
 }
 

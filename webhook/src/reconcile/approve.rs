@@ -1,12 +1,13 @@
 //! Whether somebody has approved a content digest, where the class asks for that.
 //! Not here: who may approve, which admission asks when an approval is written.
 
-use bundle_api::class::ReadyStatus;
+use bundle_api::approval::BundleApprovalStatus;
 use bundle_api::names::{self, condition, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::State;
 use bundle_core::review::class::Approval;
-use bundle_core::review::{Class, Requester};
+use bundle_core::review::stamp::approval_terms;
+use bundle_core::review::{Class, Kind, PartRequesters, Requester};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
@@ -15,8 +16,8 @@ use kube::api::{Api, DynamicObject, ListParams, PostParams};
 
 use super::room::Room;
 use super::said::{self, Said};
-use super::status;
 use super::trouble::{Retry, Trouble};
+use super::{seal, status};
 
 /// Who approved `digest` for `deployment`; none where the class does not ask. Admission asked whether they may, and of the class that the deployment had
 /// then; so it is asked again of the class that it has now.
@@ -24,7 +25,7 @@ pub(super) async fn approved(
     room: &Room,
     deployment: &DynamicObject,
     class: &Class,
-    requester: &Requester,
+    requesters: &PartRequesters,
     digest: &str,
 ) -> Result<Option<String>, Trouble> {
     let mode = class.approval;
@@ -48,9 +49,21 @@ pub(super) async fn approved(
         {
             continue;
         }
-        let by = match super::stamped(room, &approval, "BundleApproval") {
+        let vouched = seal::vouched(room, &approval, Kind::BundleApproval);
+        let terms = vouched
+            .as_ref()
+            .ok()
+            .and_then(|vouched| vouched.approves.as_ref());
+        let same_terms = terms == Some(&approval_terms(&deployment.data["spec"]));
+        let by = match vouched.map(|vouched| vouched.parts.template) {
             Err(why) => Err((reason::NOT_ADMITTED, why)),
-            Ok(by) if mode == Approval::ByAnotherPerson && by.user == requester.user => Err((
+            Ok(_) if !same_terms => Err((
+                reason::SUPERSEDED,
+                format!(
+                    "class, ServiceAccount or config of BundleDeployment {name} changed after this approval: approve again"
+                ),
+            )),
+            Ok(by) if mode == Approval::ByAnotherPerson && asked(requesters, &by) => Err((
                 reason::SELF_APPROVAL,
                 format!(
                     "{} asked for the content, and the class wants another person",
@@ -85,6 +98,12 @@ pub(super) async fn approved(
     ))
 }
 
+/// Whether `by` asked for any part of what is approved.
+fn asked(requesters: &PartRequesters, by: &Requester) -> bool {
+    let mut all = requesters.content().into_iter();
+    all.any(|requester| requester.user == by.user)
+}
+
 /// Whether `by` has verb `approve` on the class; a RoleBinding in the namespace of the pod counts, as at admission.
 async fn may_approve(room: &Room, class: &Class, by: &Requester) -> Result<bool, Trouble> {
     let review = SubjectAccessReview {
@@ -92,6 +111,7 @@ async fn may_approve(room: &Room, class: &Class, by: &Requester) -> Result<bool,
             user: Some(by.user.clone()),
             uid: Some(by.uid.clone()).filter(|uid| !uid.is_empty()),
             groups: Some(by.groups.clone()),
+            extra: Some(by.extra.clone()),
             resource_attributes: Some(ResourceAttributes {
                 verb: Some(names::verb::APPROVE.to_owned()),
                 group: Some(names::GROUP.to_owned()),
@@ -120,7 +140,7 @@ async fn tell(
     approval: &DynamicObject,
     by: &Result<Requester, (&'static str, String)>,
 ) {
-    let old: ReadyStatus =
+    let old: BundleApprovalStatus =
         serde_json::from_value(approval.data["status"].clone()).unwrap_or_default();
     let generation = approval.metadata.generation.unwrap_or_default();
     let mut said = Said::new(&old.conditions, generation, said::now());
@@ -133,9 +153,10 @@ async fn tell(
         ),
         Err((found, why)) => said.set(condition::ACCEPTED, State::False, found, why),
     }
-    let new = ReadyStatus {
+    let new = BundleApprovalStatus {
         observed_generation: Some(generation),
         conditions: said.into_api(),
+        ..old.clone()
     };
     if let Err(error) = status::write(&room.own, &room.approvals, approval, &old, &new).await {
         tracing::warn!(

@@ -254,6 +254,7 @@ impl Asker<'_> {
                 user: Some(self.requester.user.clone()),
                 uid: Some(self.requester.uid.clone()).filter(|uid| !uid.is_empty()),
                 groups: Some(self.requester.groups.clone()),
+                extra: Some(self.requester.extra.clone()),
                 ..attributes(question)
             },
             ..SubjectAccessReview::default()

@@ -11,7 +11,7 @@ use bundle_core::diagnostic::codes;
 use bundle_core::format::Content;
 use bundle_core::plan::conditions::State;
 use bundle_core::reference::{Digest, Reference};
-use bundle_core::review::{CheckedBundleSpec, Class, Source};
+use bundle_core::review::{CheckedBundleSpec, Class, Kind, Source};
 use bundle_core::version::fits_named;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -22,7 +22,7 @@ use super::room::{ClassFound, Room};
 use super::said::{self, Said};
 use super::trouble::{Retry, Trouble, tell};
 use super::unpack::{Unpack, Unpacked};
-use super::{ReconcileError, content, status};
+use super::{ReconcileError, content, seal, status};
 
 /// Reconciles one Bundle.
 pub(super) async fn reconcile(
@@ -51,6 +51,7 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
         room.unpacking.cancel(&object.name_any());
         return leave(object, room).await;
     }
+    seal::ensure(room, &room.bundles, object, Kind::Bundle).await?;
     let class_name = object.data["spec"]["provisionerClassName"]
         .as_str()
         .unwrap_or_default();
@@ -289,7 +290,7 @@ impl Turn<'_> {
     /// The spec, if it is one that was admitted, and the user who asked for it.
     fn checked(&self) -> Result<(CheckedBundleSpec, String), Trouble> {
         let spec = &self.object.data["spec"];
-        let requester = super::stamped(self.room, self.object, "Bundle").map_err(|message| {
+        let vouched = seal::vouched(self.room, self.object, Kind::Bundle).map_err(|message| {
             Trouble::new(
                 codes::review::NOT_ADMITTED,
                 reason::NOT_ADMITTED,
@@ -298,7 +299,7 @@ impl Turn<'_> {
             )
         })?;
         CheckedBundleSpec::parse(spec)
-            .map(|spec| (spec, requester.user))
+            .map(|spec| (spec, vouched.parts.template.user))
             .map_err(|findings| {
                 Trouble::findings(reason::UNPACK_FAILED, &findings, Retry::OnChange)
             })

@@ -8,12 +8,14 @@ use bundle_api::names::{self, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::pivot::{Owned, Revision, to_delete};
 use bundle_core::review::deployment::Template;
-use bundle_core::review::{Requester, Stamp, same, seal, spec_digest};
+use bundle_core::review::stamp::alternative_hash;
+use bundle_core::review::{Kind, same};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams, Preconditions};
 use serde_json::json;
 
 use super::room::Room;
+use super::seal;
 use super::trouble::{Retry, Trouble};
 
 /// A Bundle and what became of it.
@@ -43,70 +45,129 @@ impl Child {
     }
 }
 
+/// How many other names are tried where somebody else has a Bundle of the usual one.
+const ALTERNATIVES: u8 = 3;
+
+/// The hash of the template that `bundle` was made from by the pod for `deployment`, as its seal says. Labels and owner references are not asked: whoever
+/// may create Bundles writes them.
+pub(super) fn generated_hash(
+    room: &Room,
+    deployment: &DynamicObject,
+    bundle: &DynamicObject,
+) -> Option<String> {
+    let vouched = seal::vouched(room, bundle, Kind::Bundle).ok()?;
+    let made_for = vouched.generated_for?;
+    (Some(&made_for.uid) == deployment.metadata.uid.as_ref()).then_some(made_for.hash)
+}
+
 /// The Bundle of `template` for `deployment`; made if it is not there.
 pub(super) async fn of_template(
     room: &Room,
     deployment: &DynamicObject,
     template: &Template,
-    requester: &Requester,
 ) -> Result<Child, Trouble> {
-    let name = format!("{}-{}", deployment.name_any(), template.hash);
-    let failed =
-        |error: kube::Error| Trouble::api("make the Bundle", reason::BUNDLE_LOAD_FAILED, &error);
-    let found = if let Some(found) = room.get(&room.bundles, &name).await.map_err(failed)? {
-        found
-    } else {
-        let api: Api<DynamicObject> = Api::all_with(room.own.clone(), &room.bundles);
-        let made = child(room, deployment, template, requester, &name);
-        match api.create(&PostParams::default(), &made).await {
-            Ok(made) => made,
-            // Made by another replica, or by ourselves before a restart.
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                api.get(&name).await.map_err(failed)?
-            }
-            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
-                return Err(Trouble::new(
-                    codes::install::APPLY_FAILED,
-                    reason::BUNDLE_LOAD_FAILED,
-                    format!("cannot make Bundle {name}: {}", status.message),
-                    Retry::Slowly,
-                ));
-            }
-            Err(error) => return Err(failed(error)),
+    let mut taken = Vec::new();
+    for name in candidates(room, deployment, &template.hash) {
+        let found = room.get(&room.bundles, &name).await.map_err(failed)?;
+        let found = match found {
+            Some(found) => found,
+            None => make(room, deployment, template, &name).await?,
+        };
+        if generated_hash(room, deployment, &found).as_ref() != Some(&template.hash) {
+            taken.push(name);
+            continue;
         }
+        if !same(&found.data["spec"], &template.spec) {
+            return Err(Trouble::new(
+                codes::install::CONTENT_CHANGED,
+                reason::BUNDLE_LOAD_FAILED,
+                format!(
+                    "the spec of Bundle {name} is not that of the template: delete it, and it is made again"
+                ),
+                Retry::Slowly,
+            ));
+        }
+        return Ok(Child::of(found));
+    }
+    Err(Trouble::new(
+        codes::install::CHILD_TAKEN,
+        reason::BUNDLE_LOAD_FAILED,
+        format!(
+            "these Bundles exist and were not made for this BundleDeployment: delete one of them, or change the template: {}",
+            taken.join(", ")
+        ),
+        Retry::Slowly,
+    ))
+}
+
+/// The names that the Bundle of a template may have: the usual one, then some that nobody else can tell beforehand. Those in the history come first, so
+/// that a name that becomes free changes nothing.
+fn candidates(room: &Room, deployment: &DynamicObject, hash: &str) -> Vec<String> {
+    let owner = deployment.name_any();
+    let uid = deployment.metadata.uid.as_deref().unwrap_or_default();
+    let key = room.shared.stamp_key();
+    let mut names = vec![format!("{owner}-{hash}")];
+    names.extend((1..=ALTERNATIVES).map(|attempt| {
+        let hash = alternative_hash(key.bytes(), uid, hash, attempt);
+        format!("{owner}-{hash}")
+    }));
+    let revisions = super::deployment::status_of(deployment).revisions;
+    names.sort_by_key(|name| !revisions.iter().any(|revision| revision.bundle == *name));
+    names
+}
+
+fn failed(error: kube::Error) -> Trouble {
+    Trouble::api("make the Bundle", reason::BUNDLE_LOAD_FAILED, &error)
+}
+
+/// Creates the Bundle. Its stamp comes from admission, which looks the BundleDeployment up.
+async fn make(
+    room: &Room,
+    deployment: &DynamicObject,
+    template: &Template,
+    name: &str,
+) -> Result<DynamicObject, Trouble> {
+    let unstamped = |why: &str| {
+        Trouble::new(
+            codes::review::NOT_ADMITTED,
+            reason::BUNDLE_LOAD_FAILED,
+            format!("Bundle {name} cannot be made: {why}"),
+            Retry::Soon,
+        )
     };
-    let is_ours = found
-        .owner_references()
-        .iter()
-        .any(|owner| Some(&owner.uid) == deployment.metadata.uid.as_ref());
-    if !is_ours {
-        return Err(Trouble::new(
-            codes::install::CHILD_TAKEN,
-            reason::BUNDLE_LOAD_FAILED,
-            format!(
-                "Bundle {name} exists and was not made by this BundleDeployment: delete it, or change the template"
-            ),
-            Retry::Slowly,
+    if room.shared.registrations.intact_since().is_none() {
+        return Err(unstamped(
+            "the webhook registrations are missing or altered",
         ));
     }
-    if !same(&found.data["spec"], &template.spec) {
-        return Err(Trouble::new(
-            codes::install::CONTENT_CHANGED,
+    let api: Api<DynamicObject> = Api::all_with(room.own.clone(), &room.bundles);
+    let made = child(room, deployment, template, name);
+    match api.create(&PostParams::default(), &made).await {
+        Ok(made) if generated_hash(room, deployment, &made).is_some() => Ok(made),
+        Ok(made) => {
+            delete(&api, name, made.metadata.uid)
+                .await
+                .map_err(failed)?;
+            Err(unstamped("it came back without an admission stamp"))
+        }
+        // Made by another replica, or by ourselves before a restart.
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            api.get(name).await.map_err(failed)
+        }
+        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Err(Trouble::new(
+            codes::install::APPLY_FAILED,
             reason::BUNDLE_LOAD_FAILED,
-            format!(
-                "the spec of Bundle {name} is not that of the template: delete it, and it is made again"
-            ),
+            format!("cannot make Bundle {name}: {}", status.message),
             Retry::Slowly,
-        ));
+        )),
+        Err(error) => Err(failed(error)),
     }
-    Ok(Child::of(found))
 }
 
 fn child(
     room: &Room,
     deployment: &DynamicObject,
     template: &Template,
-    requester: &Requester,
     name: &str,
 ) -> DynamicObject {
     let mut labels = template.labels.clone();
@@ -122,17 +183,6 @@ fn child(
     if let Some(proof) = deployment.annotations().get(names::ANNOTATION_PROOF) {
         annotations.insert(names::ANNOTATION_PROOF.to_owned(), proof.clone());
     }
-    // The Bundle is asked for by whoever asked for its deployment.
-    let stamp = Stamp {
-        kind: "Bundle".to_owned(),
-        name: name.to_owned(),
-        spec: spec_digest(&template.spec),
-        requester: requester.clone(),
-    };
-    annotations.insert(
-        names::ANNOTATION_STAMP.to_owned(),
-        seal(room.shared.stamp_key().bytes(), &stamp),
-    );
     let mut object = DynamicObject::new(name, &room.bundles);
     object.metadata.labels = Some(labels);
     object.metadata.annotations = Some(annotations);
@@ -171,12 +221,7 @@ pub(super) async fn clear(
     let ours: Vec<&DynamicObject> = found
         .items
         .iter()
-        .filter(|bundle| {
-            bundle
-                .owner_references()
-                .iter()
-                .any(|owner| Some(&owner.uid) == deployment.metadata.uid.as_ref())
-        })
+        .filter(|bundle| generated_hash(room, deployment, bundle).is_some())
         .collect();
     let owned: Vec<Owned> = ours
         .iter()
@@ -193,18 +238,27 @@ pub(super) async fn clear(
             .iter()
             .find(|bundle| bundle.name_any() == name)
             .and_then(|bundle| bundle.metadata.uid.clone());
-        let parameters = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid,
-                resource_version: None,
-            }),
-            ..DeleteParams::background()
-        };
-        match api.delete(name, &parameters).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-            Err(error) => return Err(error),
-        }
+        delete(&api, name, uid).await?;
     }
     Ok(())
+}
+
+/// Deletes the Bundle with this uid. One that has gone, or was made anew, is no error.
+async fn delete(
+    api: &Api<DynamicObject>,
+    name: &str,
+    uid: Option<String>,
+) -> Result<(), kube::Error> {
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid,
+            resource_version: None,
+        }),
+        ..DeleteParams::background()
+    };
+    match api.delete(name, &parameters).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(error) => Err(error),
+    }
 }

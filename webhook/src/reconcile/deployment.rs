@@ -10,7 +10,7 @@ use bundle_api::names::{self, condition, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::applyset;
 use bundle_core::plan::conditions::State;
-use bundle_core::review::{CheckedDeploymentSpec, Class, Requester};
+use bundle_core::review::{CheckedDeploymentSpec, Class, Kind, PartRequesters, Requester};
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 use kube::{Client, ResourceExt as _};
@@ -21,7 +21,7 @@ use super::place::Placing;
 use super::room::{ClassFound, Room};
 use super::said::{self, Said};
 use super::trouble::{Retry, Trouble};
-use super::{ReconcileError, keep, status, teardown};
+use super::{ReconcileError, keep, seal, status, teardown};
 use crate::budget::Share;
 use crate::cluster::ServiceAccount;
 
@@ -50,6 +50,8 @@ pub(super) async fn reconcile(
 }
 
 async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, ReconcileError> {
+    // Before anything else: nothing is done with a generation that is not sealed.
+    seal::ensure(room, &room.deployments, object, Kind::BundleDeployment).await?;
     if object.metadata.deletion_timestamp.is_some() {
         return teardown::reconcile(object, room).await;
     }
@@ -76,7 +78,7 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
         object.metadata.generation.unwrap_or_default(),
         said::now(),
     );
-    let checked = super::stamped(room, object, super::DEPLOYMENT)
+    let checked = seal::vouched(room, object, Kind::BundleDeployment)
         .map_err(|message| {
             Trouble::new(
                 codes::review::NOT_ADMITTED,
@@ -85,14 +87,14 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
                 Retry::OnChange,
             )
         })
-        .and_then(|requester| {
+        .and_then(|vouched| {
             CheckedDeploymentSpec::parse(&object.data["spec"])
-                .map(|spec| (requester, spec))
+                .map(|spec| (vouched.parts, spec))
                 .map_err(|findings| {
                     Trouble::findings(reason::BUNDLE_LOAD_FAILED, &findings, Retry::OnChange)
                 })
         });
-    let (requester, spec) = match checked {
+    let (parts, spec) = match checked {
         Ok(checked) => checked,
         Err(trouble) => return not_admitted(object, room, old, said, &trouble).await,
     };
@@ -107,7 +109,8 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
         room,
         class: &class,
         spec,
-        requester,
+        requester: parts.template.clone(),
+        parts,
         applyset: applyset::id(&name, "", super::DEPLOYMENT, names::GROUP),
         annotations: object.annotations().clone(),
         name,
@@ -213,7 +216,10 @@ pub(super) struct Turn<'a> {
     pub(super) room: &'a Arc<Room>,
     pub(super) class: &'a Class,
     pub(super) spec: CheckedDeploymentSpec,
+    /// Who asked for the template, and so for the content.
     pub(super) requester: Requester,
+    /// Who asked for each part of the spec.
+    pub(super) parts: PartRequesters,
     pub(super) name: String,
     pub(super) applyset: String,
     /// As they are after our own writes.
@@ -276,7 +282,7 @@ impl Turn<'_> {
     async fn run(&mut self) -> Result<Option<Duration>, Trouble> {
         super::room::is_built(self.class)?;
         let template = self.spec.template.clone();
-        let child = child::of_template(self.room, self.object, &template, &self.requester)
+        let child = child::of_template(self.room, self.object, &template)
             .await
             .inspect_err(|trouble| {
                 self.said.set(
@@ -388,6 +394,9 @@ impl Turn<'_> {
         let Ok(Some(object)) = self.room.get(&self.room.bundles, &active).await else {
             return Ok(None);
         };
+        if child::generated_hash(self.room, self.object, &object).is_none() {
+            return Ok(None);
+        }
         let child = Child::of(object);
         let placing = Placing {
             child: &child,

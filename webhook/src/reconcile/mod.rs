@@ -24,6 +24,7 @@ mod revisions;
 mod room;
 mod said;
 mod scope;
+mod seal;
 mod status;
 mod store;
 mod stored;
@@ -38,9 +39,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bundle_api::names;
-use bundle_core::diagnostic::codes;
-use bundle_core::review::{Requester, check};
 use futures::{Stream, StreamExt as _};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::discovery::ApiResource;
@@ -81,12 +79,14 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
     let sweeping = sweep(room.clone());
     let departing = departed::watch(room.clone());
     let bundles = bundles(room.clone(), woken_bundles);
+    let approvals = seal::approvals(room.clone());
     let deployments = deployments(room, woken);
     tokio::select! {
         () = stop.cancelled() => Ok(()),
         () = sweeping => Err("the sweep of the cache ended".into()),
         () = departing => Err("the watch on objects that go ended".into()),
         () = bundles => Err("the controller of Bundles ended".into()),
+        () = approvals => Err("the controller of BundleApprovals ended".into()),
         () = deployments => Err("the controller of BundleDeployments ended".into()),
     }
 }
@@ -232,23 +232,6 @@ fn of_class(
         .filter(|object| object.data["spec"]["provisionerClassName"].as_str() == Some(&name))
         .map(|object| ObjectRef::from_obj_with(object.as_ref(), resource.clone()))
         .collect()
-}
-
-/// Who asked for the spec of `object`, if its stamp says so; otherwise why not, and how to heal it.
-fn stamped(room: &Room, object: &DynamicObject, kind: &str) -> Result<Requester, String> {
-    let annotation = object
-        .annotations()
-        .get(names::ANNOTATION_STAMP)
-        .map(String::as_str);
-    let key = room.shared.stamp_key();
-    let name = object.name_any();
-    check(key.bytes(), annotation, kind, &name, &object.data["spec"]).map_err(|error| {
-        format!(
-            "{error}; nothing is done with it ({}). Write it again while bundle-webhook is running: `kubectl annotate {} {name} core.rukpak.io/checked=again --overwrite`, and it is checked and stamped for whoever does that",
-            codes::review::NOT_ADMITTED,
-            kind.to_lowercase(),
-        )
-    })
 }
 
 /// Puts `finalizers` in the place of those that `object` has, unless it was changed meanwhile.

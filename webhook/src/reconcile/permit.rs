@@ -172,7 +172,7 @@ impl Turn<'_> {
             self.room,
             self.object,
             self.class,
-            &self.requester,
+            &self.parts,
             placing.digest(),
         )
         .await;

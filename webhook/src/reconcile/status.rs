@@ -28,12 +28,16 @@ pub(super) async fn write<T: Serialize + PartialEq>(
     }
     let name = object.metadata.name.as_deref().unwrap_or_default();
     let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
-    let patch = json!({
+    let mut patch = json!({
         "apiVersion": resource.api_version,
         "kind": resource.kind,
         "metadata": { "name": name, "uid": object.metadata.uid },
         "status": new,
     });
+    // Written by `seal` alone, under a manager of its own.
+    if let Some(status) = patch["status"].as_object_mut() {
+        status.remove("admission");
+    }
     let parameters = PatchParams::apply(names::STATUS_MANAGER).force();
     match api
         .patch_status(name, &parameters, &Patch::Apply(&patch))

@@ -7,8 +7,8 @@ use bundle_api::names::{self, condition};
 use bundle_core::diagnostic::{Code, codes};
 use bundle_core::plan::applyset;
 use bundle_core::plan::conditions::State;
-use bundle_core::review::CheckedDeploymentSpec;
 use bundle_core::review::deployment::CustomResources;
+use bundle_core::review::{CheckedDeploymentSpec, Kind};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
@@ -88,7 +88,7 @@ async fn tell(object: &DynamicObject, room: &Room, trouble: &Trouble) -> Result<
 /// Who removes: whoever installed, as the status has it; before that, whoever would have.
 async fn account(object: &DynamicObject, room: &Room) -> Result<Option<ServiceAccount>, Trouble> {
     let spec = &object.data["spec"];
-    let stamped = super::stamped(room, object, super::DEPLOYMENT).is_ok();
+    let stamped = super::seal::vouched(room, object, Kind::BundleDeployment).is_ok();
     let chosen = CheckedDeploymentSpec::parse(spec)
         .ok()
         .filter(|_| stamped)
@@ -176,7 +176,7 @@ async fn remove(object: &DynamicObject, room: &Room) -> Result<(), Trouble> {
     }
     // To leave something behind harms nobody, whoever wrote it; to lose other people's resources has to be asked for by somebody.
     let policy = deletion
-        .filter(|_| super::stamped(room, object, super::DEPLOYMENT).is_ok())
+        .filter(|_| super::seal::vouched(room, object, Kind::BundleDeployment).is_ok())
         .map_or(CustomResources::Refuse, |deletion| {
             deletion.custom_resources
         });

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::reference::Digest;
 
@@ -18,6 +18,16 @@ pub fn same(left: &Value, right: &Value) -> bool {
 /// The digest of what a spec means. Specs that mean the same have the same digest.
 pub fn spec_digest(spec: &Value) -> Digest {
     Digest::of(bytes(&reduced(spec).unwrap_or_default()).as_bytes())
+}
+
+/// The digest of a spec as it is written, whatever it means.
+pub fn written_digest(spec: &Value) -> Digest {
+    Digest::of(bytes(spec).as_bytes())
+}
+
+/// Whether two values of the member `name` of a spec mean the same.
+pub(super) fn same_member(name: &str, left: &Value, right: &Value) -> bool {
+    same(&json!({ name: left }), &json!({ name: right }))
 }
 
 /// Names the Bundle of a template: six hexadecimal digits over what `spec.template` means. Templates that mean the same have the same hash, in every

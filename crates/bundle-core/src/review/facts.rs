@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, fmt};
 
 use serde_json::Value;
 
-use super::{class::Class, stamp::Requester};
+use super::{class::Class, parts::ChangedParts, stamp::Requester};
 use crate::{
     diagnostic::{Finding, Findings},
     package,
     policy::{ReadyPolicy, SignatureFound, Unavailable},
-    reference::PinnedReference,
+    reference::{Digest, PinnedReference},
     version::ServerVersion,
 };
 
@@ -66,9 +66,9 @@ impl fmt::Display for Kind {
 /// How much is known about a write before anything is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing: it is checked in full. Every create, and an update of an object without a valid stamp.
+    /// Nothing: every create, and an update of an object that nothing vouches for.
     Unstamped,
-    /// An update of an object that carries a valid stamp, so what it says was checked before.
+    /// An update of an object that is sealed, or has a fresh stamp: what it says was checked before.
     Stamped,
     /// A create, by the pod itself, of the Bundle that a stamped BundleDeployment's template asks for. The pod has compared owner, hash and spec. It
     /// inherits that stamp, with everything that was checked for it.
@@ -88,6 +88,9 @@ pub struct Subject<'a> {
     pub new: &'a Value,
     /// What is known already.
     pub standing: Standing,
+    /// Whether the requester vouches for the whole spec of an object that exists: the write sets annotation `core.rukpak.io/admit` to the value for
+    /// exactly this spec. `check`: true, since it cannot tell what stamps are worth, and checks everything.
+    pub admits: bool,
     /// Whether the pod's own identity asks, of which nobody expects a stamp: it writes labels, annotations and finalizers. `check`: false.
     pub own: bool,
 }
@@ -107,6 +110,26 @@ impl<'a> Subject<'a> {
     /// changed to the last, so a change of the spec is checked as ever.
     pub fn is_leaving(&self) -> bool {
         self.new["metadata"]["deletionTimestamp"].is_string() && self.spec_is_kept()
+    }
+
+    /// Whether an update leaves the spec as it is written, so that the generation stays.
+    pub fn spec_is_untouched(&self) -> bool {
+        self.old_spec().is_some_and(|old| old == self.spec())
+    }
+
+    /// Which parts of the spec the requester asks for by this write.
+    pub fn changed_parts(&self) -> ChangedParts {
+        match self.old_spec() {
+            Some(old) if !self.admits && self.standing == Standing::Stamped => {
+                ChangedParts::between(old, self.spec())
+            }
+            _ => ChangedParts {
+                class: true,
+                template: true,
+                config: true,
+                service_account: true,
+            },
+        }
     }
 
     /// Whether an update leaves what the spec means alone.
@@ -187,6 +210,8 @@ pub enum DeploymentFact {
         uid: String,
         /// Its class.
         class: String,
+        /// What an approval of its content takes for granted ([`approval_terms`](super::stamp::approval_terms)).
+        terms: Digest,
     },
     /// It does not.
     Missing,

@@ -3,11 +3,14 @@
 
 use super::{
     content,
-    facts::{ClassFact, Facts, Kind, Standing, Subject},
+    facts::{ClassFact, DeploymentFact, Facts, Kind, Standing, Subject},
     needs::{self, Spec},
     rights,
 };
-use crate::diagnostic::{Finding, Findings, Outcome, Severity, codes};
+use crate::{
+    diagnostic::{Finding, Findings, Outcome, Severity, codes},
+    reference::Digest,
+};
 
 /// What becomes of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,12 +28,16 @@ pub enum Verdict {
     CannotTell(Findings),
 }
 
-/// Whose stamp an admitted object gets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Which stamp an admitted object gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stamping {
-    /// The requester's: it was checked for them.
+    /// The requester's, for every part: all of it was checked for them.
     Requester,
-    /// The one that it has, whatever became of the annotation.
+    /// The requester's, for an approval under these terms of the BundleDeployment.
+    Approve(Digest),
+    /// One for this write: the requester's for the parts that it changes; the other parts keep their requesters.
+    Carry,
+    /// The annotation that it has, byte for byte, if it has one.
     Keep,
     /// That of the BundleDeployment that it is made for.
     Inherit,
@@ -66,15 +73,13 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
             None
         }
     };
-    let mut stamp = match subject.standing {
-        Standing::Inherited => Stamping::Inherit,
-        Standing::Stamped if subject.spec_is_kept() => Stamping::Keep,
-        _ => Stamping::Requester,
-    };
+    let mut stamp = stamping(subject, facts);
     if let Some(spec) = spec.filter(|_| needs::is_checked(subject)) {
         check(&spec, subject, facts, &mut findings);
         if leaves_alone(&spec, facts) {
             stamp = Stamping::None;
+        } else if stamp == Stamping::None {
+            findings.push(not_vouched());
         }
     }
     sort(&mut findings);
@@ -106,12 +111,39 @@ fn admit(warnings: Findings, stamp: Stamping) -> Verdict {
     Verdict::Admit { warnings, stamp }
 }
 
+/// The stamp of a write that nobody was asked about.
 fn kept(subject: &Subject<'_>) -> Stamping {
-    if subject.standing == Standing::Stamped {
+    if subject.spec_is_untouched() {
         Stamping::Keep
+    } else if subject.standing == Standing::Stamped {
+        Stamping::Carry
     } else {
         Stamping::None
     }
+}
+
+/// The stamp of a write that no rule forbids.
+fn stamping(subject: &Subject<'_>, facts: &Facts<'_>) -> Stamping {
+    if subject.standing == Standing::Inherited {
+        return Stamping::Inherit;
+    }
+    if subject.old.is_some() && !(subject.admits && needs::is_checked(subject)) {
+        return kept(subject);
+    }
+    match (subject.kind, &facts.deployment) {
+        (Kind::BundleApproval, Some(DeploymentFact::Found { terms, .. })) => {
+            Stamping::Approve(terms.clone())
+        }
+        _ => Stamping::Requester,
+    }
+}
+
+fn not_vouched() -> Finding {
+    Finding::warning(
+        codes::review::NOT_ADMITTED,
+        "nothing vouches for this object, and a change of its spec does not either",
+    )
+    .hint("its condition Ready names the annotation with which somebody vouches for all of it")
 }
 
 /// Errors before warnings, each in the order in which the rules were asked.
@@ -183,7 +215,8 @@ fn check(spec: &Spec, subject: &Subject<'_>, facts: &Facts<'_>, findings: &mut F
                 rights::class(&bundle.class, field, facts, findings);
                 classes.push(&bundle.class);
             }
-            rights::act_as(deployment, facts, findings);
+            let asks = subject.changed_parts().any();
+            rights::act_as(deployment, asks, facts, findings);
             let source = content::Sourced {
                 bundle,
                 classes: &classes,

@@ -10,12 +10,14 @@ mod facts;
 mod fields;
 mod judge;
 mod needs;
+pub mod parts;
 mod rights;
+pub mod seal;
 pub mod source;
 pub mod stamp;
 pub mod text;
 
-pub use canonical::{same, spec_digest, template_hash};
+pub use canonical::{same, spec_digest, template_hash, written_digest};
 pub use class::Class;
 pub use deployment::CheckedDeploymentSpec;
 pub use facts::{
@@ -23,5 +25,7 @@ pub use facts::{
 };
 pub use judge::{Stamping, Verdict, judge, may_look};
 pub use needs::{CheckedApprovalSpec, Image, Needs, needs};
+pub use parts::{ChangedParts, PartRequesters};
+pub use seal::{SealMoment, StoredObject, VouchState, Vouched, seal, vouch_state};
 pub use source::{CheckedBundleSpec, Source};
-pub use stamp::{Requester, Stamp, StampError, check, seal};
+pub use stamp::{GeneratedFor, Requester, Stamp, StampError, StampTarget};

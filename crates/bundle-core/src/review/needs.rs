@@ -103,7 +103,7 @@ pub(super) fn is_checked(subject: &Subject<'_>) -> bool {
         return false;
     }
     if subject.spec_is_kept() {
-        return subject.standing == Standing::Unstamped && !subject.own;
+        return subject.admits && !subject.own;
     }
     // A change of what cannot change is refused without asking anybody.
     subject.old.is_none() || subject.kind == Kind::BundleDeployment
@@ -113,7 +113,7 @@ pub(super) fn is_checked(subject: &Subject<'_>) -> bool {
 pub(super) fn content_is_checked(subject: &Subject<'_>) -> bool {
     let Some(old) = subject
         .old_spec()
-        .filter(|_| subject.standing == Standing::Stamped)
+        .filter(|_| subject.standing == Standing::Stamped && !subject.admits)
     else {
         return true;
     };
@@ -139,7 +139,9 @@ pub fn needs(subject: &Subject<'_>) -> Needs {
         Spec::Bundle(bundle) => bundle,
         Spec::Deployment(deployment) => {
             needs.classes.insert(deployment.class.clone());
-            needs.impersonate.clone_from(&deployment.service_account);
+            if subject.changed_parts().any() {
+                needs.impersonate.clone_from(&deployment.service_account);
+            }
             &deployment.template.bundle
         }
     };

@@ -54,8 +54,13 @@ pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings
     .put(facts, findings);
 }
 
-/// The ServiceAccount that a BundleDeployment wants to be installed as.
-pub(super) fn act_as(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: &mut Findings) {
+/// The ServiceAccount that a BundleDeployment wants to be installed as. `asks`: the requester changes what is installed as it, or by whom.
+pub(super) fn act_as(
+    spec: &CheckedDeploymentSpec,
+    asks: bool,
+    facts: &Facts<'_>,
+    findings: &mut Findings,
+) {
     let field = "spec.serviceAccount";
     let Some(account) = &spec.service_account else {
         if let Some(ClassFact::Known(class)) = facts.classes.get(&spec.class)
@@ -72,6 +77,9 @@ pub(super) fn act_as(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: 
         }
         return;
     };
+    if !asks {
+        return;
+    }
     Question {
         answer: facts.may_impersonate.as_ref(),
         code: codes::review::IMPERSONATE_NOT_ALLOWED,
@@ -101,7 +109,7 @@ pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &
             ))
     };
     let class = match &facts.deployment {
-        Some(DeploymentFact::Found { uid, class }) if *uid == spec.uid => class,
+        Some(DeploymentFact::Found { uid, class, .. }) if *uid == spec.uid => class,
         Some(DeploymentFact::Found { uid, .. }) => {
             findings.push(gone(format!(
                 "BundleDeployment {name} has uid {uid} and not {}: it was created again since",

@@ -1,25 +1,30 @@
-//! The admission stamp: who asked for this spec, sealed with a key that only the pod has, so that a forged or copied annotation does nothing.
-//! Not here: keeping the key (webhook) or when to stamp (webhook::admission).
+//! The admission stamp: who asked for which part of a spec, under a MAC with a key that only the pod has. It is made for one write and lives for
+//! seconds; what lasts is the seal. Keeping the key is the webhook's, and so is the clock.
+
+use std::collections::BTreeMap;
 
 use hmac::{Hmac, KeyInit, Mac};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use sha2::Sha256;
 
-use super::canonical;
+use super::{canonical, parts::PartRequesters};
 use crate::reference::Digest;
 
-/// Who asked.
+/// Who asked, as the API server authenticated them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Requester {
-    /// User name, as the API server authenticated it.
+    /// User name.
     pub user: String,
-    /// Its uid, where there is one.
+    /// Uid, where there is one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Its groups.
+    /// Groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
+    /// What else the authenticator said, such as the scopes of a token; authorizers may look at it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl Requester {
@@ -31,29 +36,60 @@ impl Requester {
     }
 }
 
-/// What a stamp says: this requester asked for what this spec means, under this kind and name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The stored object that a write changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StampTarget {
+    /// Its uid.
+    pub uid: String,
+    /// The generation that the write leads to.
+    pub generation: i64,
+}
+
+/// The BundleDeployment that a Bundle was made for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GeneratedFor {
+    /// Its uid.
+    pub uid: String,
+    /// The hash of its template.
+    pub hash: String,
+}
+
+/// What a stamp says about one write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
-    /// `Bundle`, `BundleDeployment` or `BundleApproval`.
+    /// When the review began, in milliseconds since 1970.
+    pub time: i64,
+    /// Kind of the object.
     pub kind: String,
     /// Name of the object.
     pub name: String,
-    /// Digest of what its spec means ([`canonical::spec_digest`]).
+    /// The object that an UPDATE changes. A CREATE has none: nobody knows the uid yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<StampTarget>,
+    /// Digest of the spec as it is written ([`canonical::written_digest`]).
     pub spec: Digest,
-    /// Who asked for it.
-    pub requester: Requester,
+    /// Who asked for which part of it.
+    pub parts: PartRequesters,
+    /// For an approval: the terms of the BundleDeployment that were approved ([`approval_terms`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approves: Option<Digest>,
+    /// For a Bundle that the pod made from a template: of which BundleDeployment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generated_for: Option<GeneratedFor>,
 }
 
-/// Why a stamp does not count.
+/// Why nothing vouches for an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StampError {
-    /// There is none.
+    /// There is no stamp.
     #[error("the object carries no admission stamp: it was written while admission was off")]
     Missing,
     /// It cannot be read.
-    #[error("the admission stamp cannot be read: the annotation was changed")]
+    #[error(
+        "the admission stamp cannot be read: the annotation was changed, or is of an earlier version"
+    )]
     Unreadable,
-    /// It was not made with our key, or for another object or requester.
+    /// It was not made with our key, or for another object.
     #[error("the admission stamp was not made by this installation for this object")]
     Forged,
     /// It is for another spec.
@@ -61,84 +97,110 @@ pub enum StampError {
         "the admission stamp is for another spec: this one was written while admission was off"
     )]
     OtherSpec,
+    /// It is for another write of the object.
+    #[error(
+        "the admission stamp is for another write: this generation of the object was written while admission was off"
+    )]
+    OtherWrite,
+    /// The object was not written when the stamp was made.
+    #[error(
+        "the object was not written when its admission stamp was made: the stamp was obtained at another time, or the clocks of API server and pod differ"
+    )]
+    OutOfTime,
+    /// It was not sealed in time.
+    #[error("the admission stamp is older than 5 minutes and was never sealed")]
+    Expired,
+    /// The registrations were missing or altered since.
+    #[error("the webhook registrations were missing or altered after the admission stamp was made")]
+    Gap,
 }
 
-/// What stands in the annotation.
-#[derive(Serialize, Deserialize)]
-struct Sealed {
-    v: u8,
-    #[serde(flatten)]
-    requester: Requester,
-    spec: Digest,
-    mac: String,
+const VERSION: u8 = 2;
+const STAMP: &str = "core.rukpak.io/stamp";
+
+impl Stamp {
+    /// The text of the annotation.
+    pub fn text(&self, key: &[u8]) -> String {
+        sign(key, STAMP, self)
+    }
+
+    /// Reads an annotation, if it was made with `key`. What it is for is not compared with anything.
+    pub fn read(key: &[u8], annotation: Option<&str>) -> Result<Self, StampError> {
+        verify(key, STAMP, annotation.ok_or(StampError::Missing)?)
+    }
 }
 
-const VERSION: u8 = 1;
-
-/// The text of the annotation for a stamp.
-pub fn seal(key: &[u8], stamp: &Stamp) -> String {
-    let mac = mac(key, stamp).finalize().into_bytes();
-    let sealed = json!({
-        "v": VERSION,
-        "user": stamp.requester.user,
-        "uid": stamp.requester.uid,
-        "groups": stamp.requester.groups,
-        "spec": stamp.spec,
-        "mac": hex::encode(mac),
-    });
-    canonical::bytes(&sealed)
+/// Digest of what a person who approves content takes for granted beside the content itself: class, ServiceAccount and configuration in the `spec` of
+/// a BundleDeployment.
+pub fn approval_terms(spec: &Value) -> Digest {
+    canonical::spec_digest(&serde_json::json!({
+        "provisionerClassName": spec["provisionerClassName"],
+        "serviceAccount": spec["serviceAccount"],
+        "config": spec["config"],
+    }))
 }
 
-/// Who asked for `spec` of the object `kind` `name`, if `annotation` is a stamp of ours that says so.
-pub fn check(
+/// The value of annotation `core.rukpak.io/admit` with which somebody vouches for exactly this spec of this object. Only the pod can make it, so nobody
+/// can prepare two specs that share it.
+pub fn admit_token(key: &[u8], kind: &str, name: &str, uid: &str, spec: &Value) -> String {
+    let text = serde_json::json!([kind, name, uid, canonical::written_digest(spec)]);
+    let mac = mac(key, "core.rukpak.io/admit", &text).finalize();
+    hex::encode(&mac.into_bytes()[..8])
+}
+
+/// Six hexadecimal digits for the name of a Bundle whose usual name is taken. Nobody but the pod can tell them beforehand.
+pub fn alternative_hash(key: &[u8], uid: &str, template_hash: &str, attempt: u8) -> String {
+    let text = serde_json::json!([uid, template_hash, attempt]);
+    let mac = mac(key, "core.rukpak.io/bundle-name", &text).finalize();
+    hex::encode(&mac.into_bytes()[..3])
+}
+
+/// `body` with version and MAC, as text. `domain` keeps texts of one use from being taken for those of another.
+pub(super) fn sign<T: Serialize>(key: &[u8], domain: &str, body: &T) -> String {
+    let mut value = serde_json::to_value(body).unwrap_or_default();
+    value["v"] = VERSION.into();
+    let mac = mac(key, domain, &value).finalize().into_bytes();
+    value["mac"] = hex::encode(mac).into();
+    canonical::bytes(&value)
+}
+
+/// Reads what [`sign`] wrote.
+pub(super) fn verify<T: DeserializeOwned>(
     key: &[u8],
-    annotation: Option<&str>,
-    kind: &str,
-    name: &str,
-    spec: &Value,
-) -> Result<Requester, StampError> {
-    let text = annotation.ok_or(StampError::Missing)?;
-    let sealed: Sealed = serde_json::from_str(text).map_err(|_| StampError::Unreadable)?;
-    if sealed.v != VERSION {
+    domain: &str,
+    text: &str,
+) -> Result<T, StampError> {
+    let mut value: Value = serde_json::from_str(text).map_err(|_| StampError::Unreadable)?;
+    let claimed = value
+        .as_object_mut()
+        .and_then(|members| members.remove("mac"));
+    let claimed = claimed.as_ref().and_then(Value::as_str);
+    let claimed =
+        hex::decode(claimed.ok_or(StampError::Unreadable)?).map_err(|_| StampError::Unreadable)?;
+    if value["v"] != VERSION {
         return Err(StampError::Unreadable);
     }
-    let claimed = hex::decode(&sealed.mac).map_err(|_| StampError::Unreadable)?;
-    let stamp = Stamp {
-        kind: kind.to_owned(),
-        name: name.to_owned(),
-        spec: sealed.spec,
-        requester: sealed.requester,
-    };
     // In constant time.
-    mac(key, &stamp)
+    mac(key, domain, &value)
         .verify_slice(&claimed)
         .map_err(|_| StampError::Forged)?;
-    if stamp.spec == canonical::spec_digest(spec) {
-        Ok(stamp.requester)
-    } else {
-        Err(StampError::OtherSpec)
-    }
+    serde_json::from_value(value).map_err(|_| StampError::Unreadable)
 }
 
-fn mac(key: &[u8], stamp: &Stamp) -> Hmac<Sha256> {
+fn mac(key: &[u8], domain: &str, value: &Value) -> Hmac<Sha256> {
     // HMAC takes keys of any length, an empty one too.
     let mut mac = Hmac::<Sha256>::new_from_slice(key)
         .unwrap_or_else(|_| Hmac::<Sha256>::new(&hmac::digest::Key::<Hmac<Sha256>>::default()));
-    let said = json!({
-        "v": VERSION,
-        "kind": stamp.kind,
-        "name": stamp.name,
-        "user": stamp.requester.user,
-        "uid": stamp.requester.uid,
-        "groups": stamp.requester.groups,
-        "spec": stamp.spec,
-    });
-    mac.update(canonical::bytes(&said).as_bytes());
+    mac.update(domain.as_bytes());
+    mac.update(&[0]);
+    mac.update(canonical::bytes(value).as_bytes());
     mac
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const KEY: &[u8] = b"a key of the pod";
@@ -148,74 +210,103 @@ mod tests {
             user: "ana".into(),
             uid: "7".into(),
             groups: vec!["dev".into(), "system:authenticated".into()],
+            extra: BTreeMap::from([("scopes".into(), vec!["read".into()])]),
         }
     }
 
-    fn sealed(spec: &Value) -> String {
-        seal(
-            KEY,
-            &Stamp {
-                kind: "Bundle".into(),
-                name: "web".into(),
-                spec: canonical::spec_digest(spec),
-                requester: ana(),
-            },
-        )
+    fn stamp() -> Stamp {
+        Stamp {
+            time: 1_800_000_000_000,
+            kind: "Bundle".into(),
+            name: "web".into(),
+            target: None,
+            spec: canonical::written_digest(&json!({"a": 1})),
+            parts: PartRequesters::all(&ana()),
+            approves: None,
+            generated_for: None,
+        }
     }
 
     #[test]
-    fn a_stamp_is_good_for_what_it_was_made_for_only() {
-        let spec = json!({"a": 1});
-        let text = sealed(&spec);
-        let ask = |key: &[u8], kind: &str, name: &str, spec: &Value| {
-            check(key, Some(&text), kind, name, spec)
+    fn stamp_is_read_as_it_was_made() {
+        let updated = Stamp {
+            target: Some(StampTarget {
+                uid: "u".into(),
+                generation: 3,
+            }),
+            approves: Some(approval_terms(&json!({}))),
+            generated_for: Some(GeneratedFor {
+                uid: "d".into(),
+                hash: "abcdef".into(),
+            }),
+            ..stamp()
         };
-        assert_eq!(ask(KEY, "Bundle", "web", &spec), Ok(ana()));
-        assert_eq!(
-            ask(KEY, "Bundle", "web", &json!({"a": 1, "b": null})),
-            Ok(ana())
-        );
-        assert_eq!(
-            ask(b"another key", "Bundle", "web", &spec),
-            Err(StampError::Forged)
-        );
-        assert_eq!(
-            ask(KEY, "BundleDeployment", "web", &spec),
-            Err(StampError::Forged)
-        );
-        assert_eq!(ask(KEY, "Bundle", "other", &spec), Err(StampError::Forged));
-        assert_eq!(
-            ask(KEY, "Bundle", "web", &json!({"a": 2})),
-            Err(StampError::OtherSpec)
-        );
+        for stamp in [stamp(), updated] {
+            assert_eq!(Stamp::read(KEY, Some(&stamp.text(KEY))), Ok(stamp));
+        }
     }
 
     #[test]
-    fn tampering_is_noticed_and_never_panics() {
-        let spec = json!({"a": 1});
-        let text = sealed(&spec);
+    fn rejects_stamps_that_were_changed_or_made_with_another_key() {
+        let text = stamp().text(KEY);
         let with = |from: &str, to: &str| {
             let changed = text.replace(from, to);
-            assert_ne!(changed, text);
-            check(KEY, Some(&changed), "Bundle", "web", &spec)
+            assert_ne!(changed, text, "{from}");
+            Stamp::read(KEY, Some(&changed))
         };
-        assert_eq!(with("\"ana\"", "\"root\""), Err(StampError::Forged));
-        assert_eq!(with("dev", "system:masters"), Err(StampError::Forged));
-        assert_eq!(with("\"v\":1", "\"v\":2"), Err(StampError::Unreadable));
+        for (from, to) in [
+            ("\"ana\"", "\"root\""),
+            ("dev", "system:masters"),
+            ("\"read\"", "\"write\""),
+            ("1800000000000", "1800000009000"),
+            ("\"web\"", "\"other\""),
+            ("\"Bundle\"", "\"BundleDeployment\""),
+            (
+                "\"time\":",
+                "\"target\":{\"uid\":\"u\",\"generation\":2},\"time\":",
+            ),
+        ] {
+            assert_eq!(with(from, to), Err(StampError::Forged), "{from}");
+        }
+        assert_eq!(with("\"v\":2", "\"v\":1"), Err(StampError::Unreadable));
         assert_eq!(
             with("\"mac\":\"", "\"mac\":\"zz"),
             Err(StampError::Unreadable)
         );
         assert_eq!(
-            check(KEY, None, "Bundle", "web", &spec),
-            Err(StampError::Missing)
+            Stamp::read(b"another key", Some(&text)),
+            Err(StampError::Forged)
         );
-        for bad in ["", "{}", "[]", "null", "{\"v\":1,\"mac\":\"\"}"] {
+        assert_eq!(Stamp::read(KEY, None), Err(StampError::Missing));
+        for bad in ["", "{}", "[]", "null", "{\"v\":2,\"mac\":\"zz\"}"] {
             assert_eq!(
-                check(KEY, Some(bad), "Bundle", "web", &spec),
+                Stamp::read(KEY, Some(bad)),
                 Err(StampError::Unreadable),
                 "{bad}"
             );
+        }
+    }
+
+    #[test]
+    fn text_of_one_use_is_not_read_as_another() {
+        let sealed = sign(KEY, "core.rukpak.io/seal", &stamp());
+        assert_eq!(Stamp::read(KEY, Some(&sealed)), Err(StampError::Forged));
+    }
+
+    #[test]
+    fn admit_tokens_are_for_one_spec_of_one_object_and_need_the_key() {
+        let token = |key: &[u8], name: &str, uid: &str, spec: Value| {
+            admit_token(key, "Bundle", name, uid, &spec)
+        };
+        let one = token(KEY, "web", "u", json!({"a": 1}));
+        assert_eq!(one.len(), 16);
+        for other in [
+            token(b"other", "web", "u", json!({"a": 1})),
+            token(KEY, "web2", "u", json!({"a": 1})),
+            token(KEY, "web", "u2", json!({"a": 1})),
+            token(KEY, "web", "u", json!({"a": 1, "b": null})),
+        ] {
+            assert_ne!(one, other);
         }
     }
 }

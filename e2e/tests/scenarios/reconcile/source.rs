@@ -95,9 +95,11 @@ async fn what_was_written_while_admission_was_off_is_reported_and_not_installed(
     assert!(get(&cluster, "get namespace greeting").await.is_none());
     // The way out that the message names.
     webhook.wait_for_admission().await.unwrap();
+    let (_, token) = said.split_once("core.rukpak.io/admit=").unwrap();
+    let token = &token[..16];
     kubectl(
         &cluster,
-        "annotate bundledeployment greeting core.rukpak.io/checked=again --overwrite",
+        &format!("annotate bundledeployment greeting core.rukpak.io/admit={token} --overwrite"),
     )
     .await;
     installed(&cluster, "greeting").await;

@@ -27,6 +27,7 @@ pub(super) async fn whoami(cluster: &Cluster) -> Outcome<Requester> {
         user: user.username.unwrap_or_default(),
         uid: user.uid.unwrap_or_default(),
         groups: user.groups.unwrap_or_default(),
+        extra: user.extra.unwrap_or_default(),
     })
 }
 

@@ -4,6 +4,7 @@
 use bundle_api::{BundleDeployment, ProvisionerClass, SignaturePolicy};
 use bundle_core::diagnostic::{Code, Finding, codes};
 use bundle_core::policy::Policy;
+use bundle_core::review::stamp::approval_terms;
 use bundle_core::review::{
     Class, ClassFact, ConfigMapFact, DeploymentFact, Image, Kind, Needs, Requester,
 };
@@ -177,7 +178,8 @@ impl Lookup {
         let api: Api<BundleDeployment> = Api::all(self.cluster.client.clone());
         match self.cluster.ask(api.get(name)).await {
             Ok(object) => DeploymentFact::Found {
-                uid: object.metadata.uid.unwrap_or_default(),
+                uid: object.metadata.uid.clone().unwrap_or_default(),
+                terms: approval_terms(&serde_json::to_value(&object.spec).unwrap_or_default()),
                 class: object.spec.provisioner_class_name,
             },
             Err(failure) if is_missing(&failure) => DeploymentFact::Missing,

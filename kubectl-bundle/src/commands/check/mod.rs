@@ -90,6 +90,7 @@ impl Check {
             new: &found.value,
             // Only the pod can tell whether a stamp is valid: so everything is checked, as for a new object.
             standing: Standing::Unstamped,
+            admits: true,
             own: false,
         };
         let Some(lookup) = lookup else {

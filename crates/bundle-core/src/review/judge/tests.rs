@@ -36,6 +36,7 @@ fn create(kind: Kind, new: &Value) -> Subject<'_> {
         old: None,
         new,
         standing: Standing::Unstamped,
+        admits: false,
         own: false,
     }
 }
@@ -130,46 +131,60 @@ fn the_spec_of_a_bundle_does_not_change() {
     }
 }
 
+fn stamp_of(subject: &Subject<'_>, facts: &Facts<'_>) -> Stamping {
+    match judge(subject, facts) {
+        Verdict::Admit { stamp, .. } => stamp,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn a_write_that_leaves_the_spec_alone_needs_nothing() {
     let (old, mut new) = (bundle("plain"), bundle("plain"));
     new["metadata"]["labels"] = json!({"a": "b"});
+    for standing in [Standing::Stamped, Standing::Unstamped] {
+        let subject = update(Kind::Bundle, &old, &new, standing);
+        assert_eq!(needs(&subject), super::needs::Needs::default());
+        let verdict = judge(&subject, &Facts::default());
+        assert!(
+            matches!(&verdict, Verdict::Admit { stamp: Stamping::Keep, warnings } if warnings.0.is_empty()),
+            "{verdict:?}"
+        );
+    }
+    // Written otherwise, it is another generation, which needs a stamp of its own.
     new["spec"]["source"]["git"] = Value::Null;
     let subject = update(Kind::Bundle, &old, &new, Standing::Stamped);
     assert_eq!(needs(&subject), super::needs::Needs::default());
-    let verdict = judge(&subject, &Facts::default());
-    assert!(
-        matches!(&verdict, Verdict::Admit { stamp: Stamping::Keep, warnings } if warnings.0.is_empty()),
-        "{verdict:?}"
-    );
+    assert_eq!(stamp_of(&subject, &Facts::default()), Stamping::Carry);
+    let subject = update(Kind::Bundle, &old, &new, Standing::Unstamped);
+    assert_eq!(stamp_of(&subject, &Facts::default()), Stamping::None);
 }
 
 #[test]
-fn an_object_that_was_written_while_admission_was_off_is_checked_at_its_next_write() {
+fn object_written_while_admission_was_off_is_vouched_for_only_on_purpose() {
     let (old, new) = (bundle("plain"), bundle("plain"));
     let subject = update(Kind::Bundle, &old, &new, Standing::Unstamped);
-    assert!(needs(&subject).classes.contains("plain"));
-    let stamp_of = |facts: &Facts<'_>| match judge(&subject, facts) {
-        Verdict::Admit { stamp, .. } => stamp,
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(stamp_of(&fine()), Stamping::Requester);
-    let mut facts = fine();
-    facts.may_use.insert("plain".into(), Answer::No);
-    assert_eq!(stamp_of(&facts), Stamping::None);
-    // The pod itself only takes its finalizer off; and what is being deleted needs no check.
-    let own = Subject {
-        own: true,
+    assert_eq!(stamp_of(&subject, &fine()), Stamping::Keep);
+    let admits = Subject {
+        admits: true,
         ..subject
     };
+    assert!(needs(&admits).classes.contains("plain") && needs(&admits).image.is_some());
+    assert_eq!(stamp_of(&admits, &fine()), Stamping::Requester);
+    let mut facts = fine();
+    facts.may_use.insert("plain".into(), Answer::No);
+    assert_eq!(stamp_of(&admits, &facts), Stamping::Keep);
+    assert_eq!(
+        codes_of(&judge(&admits, &facts))[0],
+        codes::review::USE_NOT_ALLOWED.id
+    );
+    // The pod itself vouches for nothing; and what is being deleted needs no check.
+    let own = Subject {
+        own: true,
+        ..admits
+    };
     assert_eq!(needs(&own), super::needs::Needs::default());
-    assert!(matches!(
-        judge(&own, &Facts::default()),
-        Verdict::Admit {
-            stamp: Stamping::None,
-            ..
-        }
-    ));
+    assert_eq!(stamp_of(&own, &Facts::default()), Stamping::Keep);
     let mut leaving = new.clone();
     leaving["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z".into();
     let leaving = update(Kind::Bundle, &old, &leaving, Standing::Unstamped);
@@ -178,6 +193,62 @@ fn an_object_that_was_written_while_admission_was_off_is_checked_at_its_next_wri
         judge(&leaving, &Facts::default()),
         Verdict::Admit { .. }
     ));
+}
+
+#[test]
+fn change_of_a_spec_that_nothing_vouches_for_is_checked_and_vouches_for_nothing() {
+    let old = deployment(&json!({}));
+    let new = deployment(&json!({"config": {"a": 1}}));
+    let subject = update(Kind::BundleDeployment, &old, &new, Standing::Unstamped);
+    let verdict = judge(&subject, &fine());
+    assert_eq!(stamp_of(&subject, &fine()), Stamping::None);
+    assert!(
+        codes_of(&verdict).contains(&codes::review::NOT_ADMITTED.id),
+        "{verdict:?}"
+    );
+    let mut facts = fine();
+    facts.may_use.insert("plain".into(), Answer::No);
+    assert!(matches!(judge(&subject, &facts), Verdict::Refuse(_)));
+}
+
+#[test]
+fn only_those_who_change_what_is_installed_need_the_service_account() {
+    let account = json!({"namespace": "team-a", "name": "deployer"});
+    let old = deployment(&json!({"serviceAccount": account}));
+    let changed = |more: Value| {
+        let mut spec = json!({"serviceAccount": account});
+        for (key, value) in more.as_object().unwrap() {
+            spec[key] = value.clone();
+        }
+        deployment(&spec)
+    };
+    let settings = changed(json!({"drift": {"mode": "Report"}, "paused": true}));
+    let subject = update(Kind::BundleDeployment, &old, &settings, Standing::Stamped);
+    assert_eq!(needs(&subject).impersonate, None);
+    assert_eq!(needs(&subject).image, None);
+    assert_eq!(stamp_of(&subject, &fine()), Stamping::Carry);
+    assert!(!subject.changed_parts().any());
+    let mut facts = fine();
+    facts.may_use.insert("plain".into(), Answer::No);
+    assert!(matches!(judge(&subject, &facts), Verdict::Refuse(_)));
+    for new in [
+        changed(json!({"config": {"a": 1}})),
+        changed(json!({"serviceAccount": {"namespace": "team-a", "name": "other"}})),
+        changed(
+            json!({"template": {"metadata": {"labels": {"a": "b"}}, "spec": bundle_spec("plain")}}),
+        ),
+    ] {
+        let subject = update(Kind::BundleDeployment, &old, &new, Standing::Stamped);
+        assert!(needs(&subject).impersonate.is_some(), "{new}");
+        let mut facts = fine();
+        facts.may_impersonate = Some(Answer::No);
+        assert!(
+            matches!(judge(&subject, &facts), Verdict::Refuse(_)),
+            "{new}"
+        );
+        facts.may_impersonate = Some(Answer::Yes);
+        assert_eq!(stamp_of(&subject, &facts), Stamping::Carry, "{new}");
+    }
 }
 
 #[test]
@@ -190,7 +261,7 @@ fn what_is_left_behind_can_be_changed_to_the_last_by_those_who_may() {
     assert!(matches!(
         judge(&subject, &facts),
         Verdict::Admit {
-            stamp: Stamping::Requester,
+            stamp: Stamping::Carry,
             ..
         }
     ));
@@ -477,7 +548,7 @@ fn content_is_looked_at_again_only_when_it_may_be_other() {
     assert!(matches!(
         judge(&subject, &facts),
         Verdict::Admit {
-            stamp: Stamping::Requester,
+            stamp: Stamping::Carry,
             ..
         }
     ));
@@ -520,14 +591,12 @@ fn approvals_are_for_one_object_by_those_who_may() {
     let there = |uid: &str| DeploymentFact::Found {
         uid: uid.into(),
         class: "plain".into(),
+        terms: Digest::of(b"terms"),
     };
-    assert!(matches!(
-        ask(there("u1"), Answer::Yes),
-        Verdict::Admit {
-            stamp: Stamping::Requester,
-            ..
-        }
-    ));
+    let admitted = ask(there("u1"), Answer::Yes);
+    assert!(
+        matches!(&admitted, Verdict::Admit { stamp: Stamping::Approve(terms), .. } if *terms == Digest::of(b"terms"))
+    );
     assert!(
         message(&ask(there("u1"), Answer::No))
             .contains("it needs verb approve on provisionerclasses/plain")

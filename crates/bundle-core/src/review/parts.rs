@@ -1,0 +1,236 @@
+//! The parts of a BundleDeployment's spec that have a requester each, and what becomes of these when somebody changes some of them.
+//! Bundles and approvals have the same parts, which one person asked for.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{canonical, deployment::CheckedDeploymentSpec, stamp::Requester};
+
+/// Who asked for each part of a spec. A part keeps its requester until it changes, whoever edits the rest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "PartRequestersText", into = "PartRequestersText")]
+pub struct PartRequesters {
+    /// Of `provisionerClassName`.
+    pub class: Requester,
+    /// Of `template`, and of every field that decides where its content goes.
+    pub template: Requester,
+    /// Of `config`.
+    pub config: Requester,
+    /// Of `serviceAccount`.
+    pub service_account: Requester,
+}
+
+impl PartRequesters {
+    /// All parts for one requester.
+    pub fn all(requester: &Requester) -> Self {
+        Self {
+            class: requester.clone(),
+            template: requester.clone(),
+            config: requester.clone(),
+            service_account: requester.clone(),
+        }
+    }
+
+    /// The distinct requesters whose rights the content needs: of template, config, ServiceAccount and class, in that order.
+    pub fn content(&self) -> Vec<&Requester> {
+        let mut distinct: Vec<&Requester> = Vec::new();
+        for requester in [
+            &self.template,
+            &self.config,
+            &self.service_account,
+            &self.class,
+        ] {
+            if !distinct.contains(&requester) {
+                distinct.push(requester);
+            }
+        }
+        distinct
+    }
+
+    /// The same after `writer` has changed some parts.
+    #[must_use]
+    pub fn changed_by(&self, writer: &Requester, changed: ChangedParts) -> Self {
+        let of = |changed: bool, before: &Requester| if changed { writer } else { before }.clone();
+        Self {
+            class: of(changed.class, &self.class),
+            template: of(changed.template, &self.template),
+            config: of(changed.config, &self.config),
+            service_account: of(changed.service_account, &self.service_account),
+        }
+    }
+}
+
+/// Which parts a write changes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each part changes independently of the others"
+)]
+pub struct ChangedParts {
+    /// `provisionerClassName`.
+    pub class: bool,
+    /// `template`.
+    pub template: bool,
+    /// `config`.
+    pub config: bool,
+    /// `serviceAccount`.
+    pub service_account: bool,
+}
+
+impl ChangedParts {
+    /// Compares the specs of a BundleDeployment. A part is unchanged if it means the same and is read as the same too.
+    pub fn between(old: &Value, new: &Value) -> Self {
+        let read = (
+            CheckedDeploymentSpec::parse(old).ok(),
+            CheckedDeploymentSpec::parse(new).ok(),
+        );
+        let changed =
+            |member: &str, same: fn(&CheckedDeploymentSpec, &CheckedDeploymentSpec) -> bool| {
+                if old[member] == new[member] {
+                    return false;
+                }
+                let read_the_same = matches!(&read, (Some(old), Some(new)) if same(old, new));
+                !(read_the_same && canonical::same_member(member, &old[member], &new[member]))
+            };
+        Self {
+            class: changed("provisionerClassName", |old, new| old.class == new.class),
+            template: changed("template", |old, new| {
+                let (old, new) = (&old.template, &new.template);
+                old.bundle == new.bundle
+                    && old.labels == new.labels
+                    && old.annotations == new.annotations
+            }),
+            config: changed("config", |_, _| true),
+            service_account: changed("serviceAccount", |old, new| {
+                old.service_account == new.service_account
+            }),
+        }
+    }
+
+    /// Whether any part changes.
+    pub fn any(self) -> bool {
+        self.class || self.template || self.config || self.service_account
+    }
+}
+
+/// As it is written: each requester once, and an index for each part.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PartRequestersText {
+    requesters: Vec<Requester>,
+    class: usize,
+    template: usize,
+    config: usize,
+    service_account: usize,
+}
+
+impl From<PartRequesters> for PartRequestersText {
+    fn from(parts: PartRequesters) -> Self {
+        let requesters: Vec<Requester> = parts.content().into_iter().cloned().collect();
+        let index = |requester: &Requester| {
+            let found = requesters.iter().position(|known| known == requester);
+            found.unwrap_or(usize::MAX)
+        };
+        Self {
+            class: index(&parts.class),
+            template: index(&parts.template),
+            config: index(&parts.config),
+            service_account: index(&parts.service_account),
+            requesters,
+        }
+    }
+}
+
+impl TryFrom<PartRequestersText> for PartRequesters {
+    type Error = &'static str;
+
+    fn try_from(text: PartRequestersText) -> Result<Self, Self::Error> {
+        let at = |index: usize| {
+            let found = text.requesters.get(index).cloned();
+            found.ok_or("a part names a requester that is not there")
+        };
+        Ok(Self {
+            class: at(text.class)?,
+            template: at(text.template)?,
+            config: at(text.config)?,
+            service_account: at(text.service_account)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn person(user: &str) -> Requester {
+        Requester {
+            user: user.into(),
+            ..Requester::default()
+        }
+    }
+
+    fn spec() -> Value {
+        json!({
+            "provisionerClassName": "plain",
+            "template": {"spec": {"provisionerClassName": "plain", "source": {"type": "image", "image": {"ref": "registry.example.com/web:1"}}}},
+        })
+    }
+
+    #[test]
+    fn unchanged_parts_keep_their_requesters() {
+        let tenant = PartRequesters::all(&person("ana"));
+        let changed = ChangedParts {
+            config: true,
+            ..ChangedParts::default()
+        };
+        let now = tenant.changed_by(&person("ben"), changed);
+        assert_eq!(now.template, person("ana"));
+        assert_eq!(now.config, person("ben"));
+        let users: Vec<_> = now.content().iter().map(|one| one.user.as_str()).collect();
+        assert_eq!(users, ["ana", "ben"]);
+        let text = serde_json::to_value(&now).unwrap();
+        assert_eq!(text["requesters"].as_array().unwrap().len(), 2);
+        assert_eq!(
+            serde_json::from_value::<PartRequesters>(text.clone()).unwrap(),
+            now
+        );
+        let mut bad = text;
+        bad["class"] = 7.into();
+        serde_json::from_value::<PartRequesters>(bad).unwrap_err();
+    }
+
+    #[test]
+    fn settings_are_no_part_and_each_part_is_told_apart() {
+        let old = spec();
+        let with = |pointer: &str, value: Value| {
+            let mut new = spec();
+            new[pointer] = value;
+            ChangedParts::between(&old, &new)
+        };
+        let none = ChangedParts::default();
+        assert_eq!(with("drift", json!({"mode": "Report"})), none);
+        assert_eq!(with("paused", true.into()), none);
+        assert_eq!(with("config", json!({})), none);
+        assert!(with("config", json!({"a": ""})).config);
+        assert!(with("provisionerClassName", "other".into()).class);
+        let account = json!({"namespace": "a", "name": "b"});
+        assert!(with("serviceAccount", account).service_account);
+        let mut new = spec();
+        new["template"]["metadata"] = json!({"labels": {}});
+        assert_eq!(ChangedParts::between(&old, &new), none);
+        new["template"]["metadata"] = json!({"labels": {"a": "b"}});
+        assert!(ChangedParts::between(&old, &new).template);
+    }
+
+    #[test]
+    fn part_that_cannot_be_read_is_unchanged_only_as_written() {
+        let mut old = spec();
+        old["template"]["spec"]["source"]["type"] = "unknown".into();
+        let mut new = old.clone();
+        assert!(!ChangedParts::between(&old, &new).any());
+        new["template"]["metadata"] = json!({});
+        assert!(ChangedParts::between(&old, &new).template);
+    }
+}

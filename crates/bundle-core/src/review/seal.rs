@@ -1,0 +1,222 @@
+//! The seal: what a stamp said, bound to uid and generation of the stored object. The leader makes it from a fresh stamp at first sight; afterwards only
+//! the seal counts. This module decides whether an object may be sealed; writing the status is the reconciler's.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    canonical,
+    facts::Kind,
+    parts::PartRequesters,
+    stamp::{GeneratedFor, Stamp, StampError, sign, verify},
+};
+use crate::reference::Digest;
+
+/// How much earlier than its stamp an object may have been written, in milliseconds: the API server keeps whole seconds, notes the time of an update
+/// before it asks webhooks, and has a clock of its own.
+pub const EARLIER: i64 = 5_000;
+/// How much later, in milliseconds: the longest review, and other webhooks after it.
+pub const LATER: i64 = 15_000;
+/// How old a stamp may be when it is sealed, in milliseconds.
+pub const SEALED_WITHIN: i64 = 300_000;
+
+const SEAL: &str = "core.rukpak.io/seal";
+
+/// An object of ours as it is stored.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredObject<'a> {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name.
+    pub name: &'a str,
+    /// Its uid.
+    pub uid: &'a str,
+    /// Its generation.
+    pub generation: i64,
+    /// When it was created, in milliseconds since 1970.
+    pub created: Option<i64>,
+    /// When anything but its status was last written: the latest time in `managedFields`, in milliseconds since 1970.
+    pub written: Option<i64>,
+    /// Whether it is being deleted. That alone adds one to the generation.
+    pub deleting: bool,
+    /// Its spec.
+    pub spec: &'a Value,
+    /// The annotation with the stamp.
+    pub stamp: Option<&'a str>,
+    /// `status.admission.seal`.
+    pub seal: Option<&'a str>,
+}
+
+/// When an object is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct SealMoment {
+    /// Now, in milliseconds since 1970.
+    pub now: i64,
+    /// Since when the registrations have been intact without a gap, in milliseconds since 1970; `None` while they are not.
+    pub intact_since: Option<i64>,
+}
+
+/// What is vouched for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vouched {
+    /// Who asked for which part.
+    pub parts: PartRequesters,
+    /// For an approval: the terms that were approved.
+    pub approves: Option<Digest>,
+    /// For a Bundle that the pod made from a template: of which BundleDeployment.
+    pub generated_for: Option<GeneratedFor>,
+    time: i64,
+}
+
+/// What stamp and seal of an object are worth.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VouchState {
+    /// It is sealed.
+    Sealed(Vouched),
+    /// It was written just now through admission, and may be sealed.
+    Unsealed(Vouched),
+    /// Nothing vouches for it.
+    NotVouched(StampError),
+}
+
+impl VouchState {
+    /// What is vouched for, sealed or about to be.
+    pub fn vouched(self) -> Result<Vouched, StampError> {
+        match self {
+            Self::Sealed(vouched) | Self::Unsealed(vouched) => Ok(vouched),
+            Self::NotVouched(why) => Err(why),
+        }
+    }
+}
+
+/// As it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SealText {
+    time: i64,
+    kind: String,
+    name: String,
+    uid: String,
+    generation: i64,
+    spec: Digest,
+    parts: PartRequesters,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    approves: Option<Digest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    generated_for: Option<GeneratedFor>,
+}
+
+/// The seal for `object`, as text.
+pub fn seal(key: &[u8], object: &StoredObject<'_>, vouched: &Vouched) -> String {
+    let text = SealText {
+        time: vouched.time,
+        kind: object.kind.as_str().to_owned(),
+        name: object.name.to_owned(),
+        uid: object.uid.to_owned(),
+        generation: object.generation,
+        spec: canonical::written_digest(object.spec),
+        parts: vouched.parts.clone(),
+        approves: vouched.approves.clone(),
+        generated_for: vouched.generated_for.clone(),
+    };
+    sign(key, SEAL, &text)
+}
+
+/// What stamp and seal of `object` are worth at that moment. A stamp that is newer than the seal counts before it.
+pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -> VouchState {
+    let sealed = read_seal(key, object);
+    let fresh = read_fresh(key, object, moment);
+    match (sealed, fresh) {
+        (Some((seal, at)), fresh) if at == Age::Current => match fresh {
+            Ok(stamp) if stamp.time > seal.time => VouchState::Unsealed(stamp),
+            _ => VouchState::Sealed(seal),
+        },
+        (_, Ok(stamp)) => VouchState::Unsealed(stamp),
+        // The generation moved although the spec is written as before, and that went through admission, which saw nothing to stamp.
+        (Some((seal, _)), Err(_)) if is_intact(object.written, moment) => {
+            VouchState::Unsealed(seal)
+        }
+        (_, Err(why)) => VouchState::NotVouched(why),
+    }
+}
+
+/// Of which generation a seal is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Age {
+    Current,
+    OneBefore,
+}
+
+fn read_seal(key: &[u8], object: &StoredObject<'_>) -> Option<(Vouched, Age)> {
+    let seal: SealText = verify(key, SEAL, object.seal?).ok()?;
+    let same = seal.kind == object.kind.as_str()
+        && seal.name == object.name
+        && seal.uid == object.uid
+        && seal.spec == canonical::written_digest(object.spec);
+    let behind = object.generation.checked_sub(seal.generation)?;
+    let age = match behind {
+        0 => Age::Current,
+        1 if object.deleting => Age::Current,
+        1 => Age::OneBefore,
+        _ => return None,
+    };
+    let vouched = Vouched {
+        parts: seal.parts,
+        approves: seal.approves,
+        generated_for: seal.generated_for,
+        time: seal.time,
+    };
+    same.then_some((vouched, age))
+}
+
+fn read_fresh(
+    key: &[u8],
+    object: &StoredObject<'_>,
+    moment: &SealMoment,
+) -> Result<Vouched, StampError> {
+    let stamp = Stamp::read(key, object.stamp)?;
+    if stamp.kind != object.kind.as_str() || stamp.name != object.name {
+        return Err(StampError::Forged);
+    }
+    if stamp.spec != canonical::written_digest(object.spec) {
+        return Err(StampError::OtherSpec);
+    }
+    let (leads_to, written) = match &stamp.target {
+        None => (1, object.created),
+        Some(target) if target.uid == object.uid => (target.generation, object.written),
+        Some(_) => return Err(StampError::OtherWrite),
+    };
+    let is_that_write = leads_to == object.generation
+        || (object.deleting && object.generation.checked_sub(1) == Some(leads_to));
+    if !is_that_write {
+        return Err(StampError::OtherWrite);
+    }
+    let window = stamp.time.saturating_sub(EARLIER)..=stamp.time.saturating_add(LATER);
+    let in_time = written.is_some_and(|written| window.contains(&written));
+    if !in_time || stamp.time > moment.now.saturating_add(EARLIER) {
+        return Err(StampError::OutOfTime);
+    }
+    if moment.now > stamp.time.saturating_add(SEALED_WITHIN) {
+        return Err(StampError::Expired);
+    }
+    if !is_intact(Some(stamp.time), moment) {
+        return Err(StampError::Gap);
+    }
+    Ok(Vouched {
+        parts: stamp.parts,
+        approves: stamp.approves,
+        generated_for: stamp.generated_for,
+        time: stamp.time,
+    })
+}
+
+/// Whether the registrations have been intact from before `time` until now.
+fn is_intact(time: Option<i64>, moment: &SealMoment) -> bool {
+    match (time, moment.intact_since) {
+        (Some(time), Some(since)) => time > since,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

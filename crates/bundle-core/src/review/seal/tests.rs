@@ -1,0 +1,326 @@
+use serde_json::json;
+
+use super::*;
+use crate::review::stamp::{Requester, StampTarget};
+
+const KEY: &[u8] = b"a key of the pod";
+const NOON: i64 = 1_800_000_000_000;
+
+fn ana() -> PartRequesters {
+    PartRequesters::all(&Requester {
+        user: "ana".into(),
+        ..Requester::default()
+    })
+}
+
+/// An object of generation 1 that was created at noon.
+fn object<'a>(spec: &'a Value, stamp: Option<&'a str>, seal: Option<&'a str>) -> StoredObject<'a> {
+    StoredObject {
+        kind: Kind::BundleDeployment,
+        name: "web",
+        uid: "u1",
+        generation: 1,
+        created: Some(NOON),
+        written: Some(NOON),
+        deleting: false,
+        spec,
+        stamp,
+        seal,
+    }
+}
+
+fn stamp(spec: &Value, target: Option<i64>) -> Stamp {
+    Stamp {
+        time: NOON,
+        kind: "BundleDeployment".into(),
+        name: "web".into(),
+        target: target.map(|generation| StampTarget {
+            uid: "u1".into(),
+            generation,
+        }),
+        spec: canonical::written_digest(spec),
+        parts: ana(),
+        approves: None,
+        generated_for: None,
+    }
+}
+
+fn at(now: i64) -> SealMoment {
+    SealMoment {
+        now,
+        intact_since: Some(NOON - 60_000),
+    }
+}
+
+fn state(object: &StoredObject<'_>) -> VouchState {
+    vouch_state(KEY, object, &at(NOON + 1_000))
+}
+
+fn refusal(object: &StoredObject<'_>, moment: &SealMoment) -> StampError {
+    vouch_state(KEY, object, moment).vouched().unwrap_err()
+}
+
+#[test]
+fn fresh_stamp_of_a_create_may_be_sealed_and_the_seal_lasts() {
+    let spec = json!({"a": 1});
+    let text = stamp(&spec, None).text(KEY);
+    let written = object(&spec, Some(&text), None);
+    let VouchState::Unsealed(vouched) = state(&written) else {
+        panic!("{:?}", state(&written))
+    };
+    assert_eq!(vouched.parts, ana());
+    let seal = seal(KEY, &written, &vouched);
+    // A year later, without its stamp, while the registrations are gone.
+    let later = SealMoment {
+        now: NOON + 31_536_000_000,
+        intact_since: None,
+    };
+    let sealed = object(&spec, None, Some(&seal));
+    assert_eq!(
+        vouch_state(KEY, &sealed, &later),
+        VouchState::Sealed(vouched.clone())
+    );
+    // Deletion adds one to the generation.
+    let deleted = StoredObject {
+        generation: 2,
+        deleting: true,
+        ..sealed
+    };
+    assert_eq!(
+        vouch_state(KEY, &deleted, &later),
+        VouchState::Sealed(vouched)
+    );
+}
+
+#[test]
+fn stamp_counts_only_for_the_write_that_it_was_made_for() {
+    let spec = json!({"a": 1});
+    let (create, update) = (
+        stamp(&spec, None).text(KEY),
+        stamp(&spec, Some(4)).text(KEY),
+    );
+    let created = object(&spec, Some(&create), None);
+    let updated = StoredObject {
+        generation: 4,
+        created: Some(NOON - 86_400_000),
+        ..object(&spec, Some(&update), None)
+    };
+    let moment = at(NOON + 1_000);
+    assert!(matches!(state(&updated), VouchState::Unsealed(_)));
+    let other_spec = json!({"a": 1, "b": null});
+    let cases = [
+        (
+            StoredObject {
+                spec: &other_spec,
+                ..created
+            },
+            StampError::OtherSpec,
+        ),
+        (
+            StoredObject {
+                name: "other",
+                ..created
+            },
+            StampError::Forged,
+        ),
+        (
+            StoredObject {
+                kind: Kind::Bundle,
+                ..created
+            },
+            StampError::Forged,
+        ),
+        (
+            StoredObject {
+                generation: 3,
+                ..created
+            },
+            StampError::OtherWrite,
+        ),
+        (
+            StoredObject {
+                uid: "u2",
+                ..updated
+            },
+            StampError::OtherWrite,
+        ),
+        (
+            StoredObject {
+                generation: 5,
+                ..updated
+            },
+            StampError::OtherWrite,
+        ),
+        (
+            StoredObject {
+                generation: 3,
+                ..updated
+            },
+            StampError::OtherWrite,
+        ),
+        // Created long before, or written long after.
+        (
+            StoredObject {
+                created: Some(NOON - EARLIER - 1),
+                ..created
+            },
+            StampError::OutOfTime,
+        ),
+        (
+            StoredObject {
+                created: Some(NOON + LATER + 1),
+                ..created
+            },
+            StampError::OutOfTime,
+        ),
+        (
+            StoredObject {
+                created: None,
+                ..created
+            },
+            StampError::OutOfTime,
+        ),
+        (
+            StoredObject {
+                written: Some(NOON + LATER + 1),
+                ..updated
+            },
+            StampError::OutOfTime,
+        ),
+        (
+            StoredObject {
+                written: None,
+                ..updated
+            },
+            StampError::OutOfTime,
+        ),
+    ];
+    for (object, why) in cases {
+        assert_eq!(refusal(&object, &moment), why, "{object:?}");
+    }
+}
+
+#[test]
+fn stamp_is_worthless_across_a_gap_when_old_or_from_the_future() {
+    let spec = json!({"a": 1});
+    let text = stamp(&spec, None).text(KEY);
+    let written = object(&spec, Some(&text), None);
+    let moment = |now, intact_since| SealMoment { now, intact_since };
+    let soon = NOON + 1_000;
+    for (moment, why) in [
+        (moment(soon, None), StampError::Gap),
+        (moment(soon, Some(NOON)), StampError::Gap),
+        (moment(soon, Some(NOON + 500)), StampError::Gap),
+        (
+            moment(NOON + SEALED_WITHIN + 1, Some(0)),
+            StampError::Expired,
+        ),
+        (moment(NOON - EARLIER - 1, Some(0)), StampError::OutOfTime),
+    ] {
+        assert_eq!(refusal(&written, &moment), why, "{moment:?}");
+    }
+    assert!(matches!(
+        vouch_state(KEY, &written, &moment(soon, Some(NOON - 1))),
+        VouchState::Unsealed(_)
+    ));
+}
+
+#[test]
+fn seal_counts_for_one_generation_of_one_object_only() {
+    let spec = json!({"a": 1});
+    let text = stamp(&spec, None).text(KEY);
+    let written = object(&spec, Some(&text), None);
+    let vouched = state(&written).vouched().unwrap();
+    let text = seal(KEY, &written, &vouched);
+    let sealed = object(&spec, None, Some(&text));
+    let other_spec = json!({"a": 2});
+    let gone = SealMoment {
+        now: NOON,
+        intact_since: None,
+    };
+    for other in [
+        StoredObject {
+            uid: "u2",
+            ..sealed
+        },
+        StoredObject {
+            name: "other",
+            ..sealed
+        },
+        StoredObject {
+            kind: Kind::Bundle,
+            ..sealed
+        },
+        StoredObject {
+            generation: 2,
+            ..sealed
+        },
+        StoredObject {
+            generation: 3,
+            deleting: true,
+            ..sealed
+        },
+        StoredObject {
+            spec: &other_spec,
+            ..sealed
+        },
+    ] {
+        assert_eq!(refusal(&other, &gone), StampError::Missing, "{other:?}");
+    }
+    assert_eq!(
+        vouch_state(b"another key", &sealed, &gone),
+        VouchState::NotVouched(StampError::Missing)
+    );
+}
+
+#[test]
+fn seal_moves_on_with_a_generation_that_admission_saw_no_change_in() {
+    let spec = json!({"a": 1});
+    let text = stamp(&spec, None).text(KEY);
+    let written = object(&spec, Some(&text), None);
+    let vouched = state(&written).vouched().unwrap();
+    let text = seal(KEY, &written, &vouched);
+    let again = StoredObject {
+        generation: 2,
+        written: Some(NOON + 30_000),
+        ..object(&spec, None, Some(&text))
+    };
+    assert_eq!(
+        vouch_state(KEY, &again, &at(NOON + 31_000)),
+        VouchState::Unsealed(vouched)
+    );
+    // Not across a gap, and not two at once.
+    let gap = SealMoment {
+        now: NOON + 31_000,
+        intact_since: Some(NOON + 30_000),
+    };
+    assert_eq!(refusal(&again, &gap), StampError::Missing);
+    let twice = StoredObject {
+        generation: 3,
+        ..again
+    };
+    assert_eq!(refusal(&twice, &at(NOON + 31_000)), StampError::Missing);
+}
+
+#[test]
+fn newer_stamp_replaces_the_seal_and_an_older_one_does_not() {
+    let spec = json!({"a": 1});
+    let first = stamp(&spec, Some(1)).text(KEY);
+    let written = object(&spec, Some(&first), None);
+    let vouched = state(&written).vouched().unwrap();
+    let text = seal(KEY, &written, &vouched);
+    let ben = PartRequesters::all(&Requester {
+        user: "ben".into(),
+        ..Requester::default()
+    });
+    let with = |time| Stamp {
+        time,
+        parts: ben.clone(),
+        ..stamp(&spec, Some(1))
+    };
+    let newer = with(NOON + 500).text(KEY);
+    let state_of = |stamp: &str| state(&object(&spec, Some(stamp), Some(&text)));
+    assert!(matches!(state_of(&newer), VouchState::Unsealed(found) if found.parts == ben));
+    let older = with(NOON - 500).text(KEY);
+    assert!(matches!(state_of(&older), VouchState::Sealed(found) if found.parts == ana()));
+}

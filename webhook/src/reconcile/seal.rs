@@ -1,0 +1,140 @@
+//! Seals in status: what vouches for an object of ours, and the write that makes a fresh stamp last. It comes before anything is done with the object.
+//! Not here: what stamps and seals are worth (bundle_core::review::seal).
+
+use std::sync::Arc;
+
+use bundle_api::names;
+use bundle_core::diagnostic::codes;
+use bundle_core::review::stamp::admit_token;
+use bundle_core::review::{
+    Kind, SealMoment, StampError, StoredObject, VouchState, Vouched, seal, vouch_state,
+};
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::discovery::ApiResource;
+use kube::runtime::controller::{Action, Config, Controller};
+use kube::runtime::watcher;
+use serde_json::json;
+
+use super::ReconcileError;
+use super::room::Room;
+
+/// What vouches for `object`: its seal, or a stamp that is fresh. Otherwise why nothing does, and how somebody can.
+pub(super) fn vouched(room: &Room, object: &DynamicObject, kind: Kind) -> Result<Vouched, String> {
+    let stored = stored(object, kind);
+    state(room, &stored)
+        .vouched()
+        .map_err(|why| message(room, object, &stored, why))
+}
+
+/// Seals `object` if it has a fresh stamp. Afterwards the stamp is worth nothing any more, and nothing else is needed.
+pub(super) async fn ensure(
+    room: &Room,
+    resource: &ApiResource,
+    object: &DynamicObject,
+    kind: Kind,
+) -> Result<(), kube::Error> {
+    let stored = stored(object, kind);
+    let VouchState::Unsealed(vouched) = state(room, &stored) else {
+        return Ok(());
+    };
+    let key = room.shared.stamp_key();
+    let admission = json!({
+        "seal": seal(key.bytes(), &stored, &vouched),
+        "admit": admit_token(key.bytes(), kind.as_str(), stored.name, stored.uid, stored.spec),
+    });
+    let patch = json!({
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": { "name": stored.name, "uid": stored.uid },
+        "status": { "admission": admission },
+    });
+    let api: Api<DynamicObject> = Api::all_with(room.own.clone(), resource);
+    // Under a manager of its own: other writes of the status, which began earlier, do not take it back.
+    let parameters = PatchParams::apply(names::SEAL_MANAGER).force();
+    match api
+        .patch_status(stored.name, &parameters, &Patch::Apply(&patch))
+        .await
+    {
+        Ok(_) => Ok(()),
+        Err(error) if super::object::is_not_found(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Seals approvals as they come, whether or not any class asks for them yet.
+pub(super) async fn approvals(room: Arc<Room>) {
+    let api: Api<DynamicObject> = Api::all_with(room.own.clone(), &room.approvals);
+    Controller::new_with(api, watcher::Config::default(), room.approvals.clone())
+        .with_config(Config::default().concurrency(super::CONCURRENCY))
+        .run(approval, super::policy, room)
+        .for_each(super::told)
+        .await;
+}
+
+async fn approval(object: Arc<DynamicObject>, room: Arc<Room>) -> Result<Action, ReconcileError> {
+    ensure(&room, &room.approvals, &object, Kind::BundleApproval).await?;
+    Ok(Action::await_change())
+}
+
+fn state(room: &Room, stored: &StoredObject<'_>) -> VouchState {
+    let moment = SealMoment {
+        now: Timestamp::now().as_millisecond(),
+        intact_since: room
+            .shared
+            .registrations
+            .intact_since()
+            .map(Timestamp::as_millisecond),
+    };
+    vouch_state(room.shared.stamp_key().bytes(), stored, &moment)
+}
+
+fn stored(object: &DynamicObject, kind: Kind) -> StoredObject<'_> {
+    let metadata = &object.metadata;
+    let entries = metadata.managed_fields.iter().flatten();
+    let written = entries
+        .filter(|entry| entry.subresource.as_deref() != Some("status"))
+        .filter_map(|entry| Some(entry.time.as_ref()?.0.as_millisecond()))
+        .max();
+    let created = metadata.creation_timestamp.as_ref();
+    StoredObject {
+        kind,
+        name: metadata.name.as_deref().unwrap_or_default(),
+        uid: metadata.uid.as_deref().unwrap_or_default(),
+        generation: metadata.generation.unwrap_or_default(),
+        created: created.map(|time| time.0.as_millisecond()),
+        written,
+        deleting: metadata.deletion_timestamp.is_some(),
+        spec: &object.data["spec"],
+        stamp: object
+            .annotations()
+            .get(names::ANNOTATION_STAMP)
+            .map(String::as_str),
+        seal: object.data["status"]["admission"]["seal"].as_str(),
+    }
+}
+
+fn message(
+    room: &Room,
+    object: &DynamicObject,
+    stored: &StoredObject<'_>,
+    why: StampError,
+) -> String {
+    let key = room.shared.stamp_key();
+    let kind = stored.kind.as_str();
+    let token = admit_token(key.bytes(), kind, stored.name, stored.uid, stored.spec);
+    let annotate = format!("kubectl annotate {} {}", kind.to_lowercase(), stored.name);
+    let annotation = names::ANNOTATION_ADMIT;
+    // A value that is there already does not count: nobody knows who set it.
+    let remove = if object.annotations().get(annotation) == Some(&token) {
+        format!("`{annotate} {annotation}-` and then ")
+    } else {
+        String::new()
+    };
+    format!(
+        "{why}; nothing is done with it ({}). Read its spec; if you want exactly this, run {remove}`{annotate} {annotation}={token} --overwrite`: you become its requester, and are checked for all of it",
+        codes::review::NOT_ADMITTED,
+    )
+}
