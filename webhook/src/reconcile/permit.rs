@@ -113,7 +113,6 @@ impl Turn<'_> {
         items: &[Item],
         first: bool,
     ) -> Result<(), Trouble> {
-        let user = self.requester.user.clone();
         let (found, message) = match self.class.authorization {
             Authorization::Class => (
                 "Delegated",
@@ -127,13 +126,16 @@ impl Turn<'_> {
                 ),
             ),
             Authorization::Requester => {
-                let asked = authorize::authorize(
-                    &self.room.own,
-                    (placing.account, placing.client),
-                    &self.requester,
-                    items,
-                )
-                .await;
+                let mut asked = Ok(());
+                let mut users = Vec::new();
+                for requester in self.parts.content() {
+                    users.push(requester.user.clone());
+                    let as_whom = (placing.account, placing.client);
+                    asked = authorize::authorize(&self.room.own, as_whom, requester, items).await;
+                    if asked.is_err() {
+                        break;
+                    }
+                }
                 if let Err(trouble) = asked {
                     let state = if trouble.cannot_tell() {
                         State::Unknown
@@ -153,7 +155,7 @@ impl Turn<'_> {
                 }
                 (
                     "RequesterMay",
-                    format!("{user} may do all that the content does"),
+                    format!("{} may do all that the content does", users.join(" and ")),
                 )
             }
         };
