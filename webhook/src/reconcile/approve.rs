@@ -57,12 +57,6 @@ pub(super) async fn approved(
         let same_terms = terms == Some(&approval_terms(&deployment.data["spec"]));
         let by = match vouched.map(|vouched| vouched.parts.template) {
             Err(why) => Err((reason::NOT_ADMITTED, why)),
-            Ok(_) if !same_terms => Err((
-                reason::SUPERSEDED,
-                format!(
-                    "class, ServiceAccount or config of BundleDeployment {name} changed after this approval: approve again"
-                ),
-            )),
             Ok(by) if mode == Approval::ByAnotherPerson && asked(requesters, &by) => Err((
                 reason::SELF_APPROVAL,
                 format!(
@@ -73,6 +67,12 @@ pub(super) async fn approved(
             Ok(by) if !may_approve(room, class, &by).await? => Err((
                 reason::NOT_ADMITTED,
                 format!("{} may not approve for class {}", by.user, class.name),
+            )),
+            Ok(_) if !same_terms => Err((
+                reason::SUPERSEDED,
+                format!(
+                    "class, ServiceAccount or config of BundleDeployment {name} changed after this approval: approve again"
+                ),
             )),
             Ok(by) => Ok(by),
         };

@@ -68,7 +68,10 @@ pub(super) async fn of_template(
 ) -> Result<Child, Trouble> {
     let mut taken = Vec::new();
     for name in candidates(room, deployment, &template.hash) {
-        let found = room.get(&room.bundles, &name).await.map_err(failed)?;
+        let found = room
+            .get(&room.bundles, &name)
+            .await
+            .map_err(|error| failed(&error))?;
         let found = match found {
             Some(found) => found,
             None => make(room, deployment, template, &name).await?,
@@ -116,8 +119,8 @@ fn candidates(room: &Room, deployment: &DynamicObject, hash: &str) -> Vec<String
     names
 }
 
-fn failed(error: kube::Error) -> Trouble {
-    Trouble::api("make the Bundle", reason::BUNDLE_LOAD_FAILED, &error)
+fn failed(error: &kube::Error) -> Trouble {
+    Trouble::api("make the Bundle", reason::BUNDLE_LOAD_FAILED, error)
 }
 
 /// Creates the Bundle. Its stamp comes from admission, which looks the BundleDeployment up.
@@ -147,12 +150,12 @@ async fn make(
         Ok(made) => {
             delete(&api, name, made.metadata.uid)
                 .await
-                .map_err(failed)?;
+                .map_err(|error| failed(&error))?;
             Err(unstamped("it came back without an admission stamp"))
         }
         // Made by another replica, or by ourselves before a restart.
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            api.get(name).await.map_err(failed)
+            api.get(name).await.map_err(|error| failed(&error))
         }
         Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Err(Trouble::new(
             codes::install::APPLY_FAILED,
@@ -160,7 +163,7 @@ async fn make(
             format!("cannot make Bundle {name}: {}", status.message),
             Retry::Slowly,
         )),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(failed(&error)),
     }
 }
 

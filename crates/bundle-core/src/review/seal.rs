@@ -127,7 +127,7 @@ pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -
     let sealed = read_seal(key, object);
     let fresh = read_fresh(key, object, moment);
     match (sealed, fresh) {
-        (Some((seal, at)), fresh) if at == Age::Current => match fresh {
+        (Some((seal, Age::Current)), fresh) => match fresh {
             Ok(stamp) if stamp.time > seal.time => VouchState::Unsealed(stamp),
             _ => VouchState::Sealed(seal),
         },
@@ -141,7 +141,6 @@ pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -
 }
 
 /// Of which generation a seal is.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Age {
     Current,
     OneBefore,
