@@ -258,6 +258,24 @@ impl Webhook {
         }
     }
 
+    /// The URL under which the API server calls it now, with its current path. `action` is `validate` or `mutate`.
+    pub async fn admission_url(&self, action: &str) -> Result<String> {
+        let plural = if action == "mutate" {
+            "mutatingwebhookconfigurations"
+        } else {
+            "validatingwebhookconfigurations"
+        };
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/bundle-webhook");
+        let request = http::Request::get(path).body(Vec::new())?;
+        let object: Value = self.client.request(request).await?;
+        let url = object["webhooks"][0]["clientConfig"]["url"].as_str();
+        let url = url.context("the registration has no url")?;
+        let (_, path) = url
+            .split_once(&format!("/{action}/"))
+            .with_context(|| format!("`{url}` has no token yet"))?;
+        Ok(format!("https://{}/{action}/{path}", self.address))
+    }
+
     /// Registers its admission webhooks, as they were or again after somebody took them away.
     pub async fn register(&self) -> Result<()> {
         register(&self.client, self.address).await

@@ -229,7 +229,7 @@ async fn malformed_and_huge_reviews_are_answered_and_harm_nothing() {
         .build()
         .unwrap();
     for path in ["validate", "mutate"] {
-        let url = format!("https://{}/{path}", webhook.address());
+        let url = webhook.admission_url(path).await.unwrap();
         for body in [
             "",
             "not json",

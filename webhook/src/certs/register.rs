@@ -47,7 +47,7 @@ impl Registrar {
         };
         let identity = identity(settings, &self.trusted, &tokens);
         if !change.may_be_ours(&settings.registration, &identity) {
-            return self.keeper.observe(change, &identity, Timestamp::now());
+            return self.keeper.observe(&change, &identity, Timestamp::now());
         }
         // What looks altered may be what another replica has renewed.
         if let Err(error) = self.refresh(shared).await {
@@ -56,7 +56,7 @@ impl Registrar {
         }
         let tokens = shared.paths.tokens().unwrap_or(tokens);
         let identity = self::identity(settings, &self.trusted, &tokens);
-        self.keeper.observe(change, &identity, Timestamp::now())
+        self.keeper.observe(&change, &identity, Timestamp::now())
     }
 
     async fn refresh(&mut self, shared: &Shared) -> Result<(), KeeperError> {

@@ -112,7 +112,7 @@ impl Keeper {
     /// Takes a change into account, and publishes what follows. Returns whether [`Keeper::repair`] has something to do.
     pub(crate) fn observe(
         &mut self,
-        change: Change,
+        change: &Change,
         identity: &Identity<'_>,
         now: Timestamp,
     ) -> bool {
@@ -215,7 +215,7 @@ impl Keeper {
                 registration,
                 event,
             };
-            self.observe(change, identity, Timestamp::now());
+            self.observe(&change, identity, Timestamp::now());
         }
         Ok(())
     }
@@ -233,12 +233,13 @@ impl Keeper {
             faults.push("the webhook registrations have not been read yet".to_owned());
         }
         if self.integrity.set(since, faults) {
-            match since {
-                Some(since) => tracing::info!(%since, "the webhook registrations are intact"),
-                None => tracing::error!(
+            if let Some(since) = since {
+                tracing::info!(%since, "the webhook registrations are intact");
+            } else {
+                tracing::error!(
                     faults = self.integrity.faults(),
                     "the webhook registrations are missing or altered; reviews are not answered until they are as in webhook/deploy/admission"
-                ),
+                );
             }
         }
     }

@@ -66,13 +66,12 @@ fn requesters_with_use_and_managers_with_use_may_delete_and_nobody_else() {
     let away = || Answer::Unavailable(Finding::error(codes::cluster::UNREACHABLE, "no answer"));
     let (no, yes) = (Some(Outcome::Refused), None);
     let unknown = Some(Outcome::CannotTell);
-    let manages = Some(Answer::Yes);
     let mut withdrawn = facts();
     withdrawn.may_use.insert("other".to_owned(), Answer::No);
     let mut silent = facts();
     silent.may_use.insert("other".to_owned(), away());
     let managed = |facts: &DeletionFacts| DeletionFacts {
-        may_manage: manages.clone(),
+        may_manage: Some(Answer::Yes),
         ..facts.clone()
     };
     let mut gone = facts();
