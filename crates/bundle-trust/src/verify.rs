@@ -3,6 +3,7 @@
 
 mod attested;
 mod blob;
+mod budget;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use bundle_core::{
 };
 use jiff::Timestamp;
 use sigstore_verify::types::{Artifact, Bundle as FullBundle, Sha256Hash, SignatureContent};
+
+use budget::Budget;
 
 use crate::{
     bundle::Bundle,
@@ -38,6 +41,7 @@ pub(crate) use attested::all_attested;
 pub use attested::{Attestation, attested, blob_attested};
 pub(crate) use blob::examine_one;
 pub use blob::{Content, blob, blob_of_any_kind};
+pub use budget::SHARE;
 
 /// How signatures in Sigstore bundles are called.
 pub const BUNDLE: &str = "sigstore bundle";
@@ -66,11 +70,34 @@ pub fn examine(
         .collect()
 }
 
+/// The same while `go_on` says so, which is asked before each signature; `None` if it ended before all were examined.
+pub(crate) fn examine_while(
+    signatures: &[RawSignature],
+    digest: &Digest,
+    against: &Against,
+    go_on: &dyn Fn() -> bool,
+) -> Option<Vec<SignatureFound>> {
+    let mut each = each(signatures, digest, against);
+    let mut all = Vec::with_capacity(signatures.len());
+    loop {
+        if !go_on() {
+            return None;
+        }
+        match each.next() {
+            Some(found) => all.push(SignatureFound(found.map(|opened| opened.accepted))),
+            None => return Some(all),
+        }
+    }
+}
+
 fn each<'a>(
     signatures: &'a [RawSignature],
     digest: &'a Digest,
     against: &'a Against,
 ) -> impl Iterator<Item = Result<Opened, Rejection>> + 'a {
+    let examined = signatures.iter().take(MAX_SIGNATURES);
+    let waiting = examined.filter(|raw| raw.unread.is_none()).count();
+    let mut budget = Budget::new(waiting, against);
     let each = signatures.iter().enumerate();
     each.map(move |(index, raw)| match raw.unread {
         Some(Unread::TooLarge { bytes, limit }) => Err(Rejection::TooLarge { bytes, limit }),
@@ -79,8 +106,9 @@ fn each<'a>(
         None if index >= MAX_SIGNATURES => Err(Rejection::NotExamined {
             limit: MAX_SIGNATURES,
         }),
-        None => against
-            .examine(raw, &Content::named(digest))
+        None => budget
+            .charge(raw, against)
+            .and_then(|()| against.examine(raw, &Content::named(digest)))
             .map_err(Rejection::shortened),
     })
 }
@@ -455,6 +483,8 @@ fn open(envelope: &dsse::Envelope) -> Result<(Vec<u8>, Vec<u8>), Rejection> {
     Ok((payload, signature))
 }
 
+#[cfg(test)]
+mod flood_tests;
 #[cfg(test)]
 mod forge;
 #[cfg(test)]

@@ -89,6 +89,13 @@ pub enum Rejection {
         /// How many are examined.
         limit: usize,
     },
+    /// It is there a second time.
+    Repeated,
+    /// More public-key operations than the signatures beside it leave.
+    TooCostly {
+        /// How many it asks for.
+        operations: usize,
+    },
     /// Those before it are as many bytes as are read.
     Crowded {
         /// How many bytes are read.
@@ -151,6 +158,8 @@ impl Rejection {
             Self::OtherDigest(text) => Self::OtherDigest(cut(text)),
             Self::TooLarge { .. }
             | Self::NotExamined { .. }
+            | Self::Repeated
+            | Self::TooCostly { .. }
             | Self::Crowded { .. }
             | Self::Keyless
             | Self::TooMuchEvidence(_)
@@ -170,6 +179,11 @@ impl fmt::Display for Rejection {
             Self::NotExamined { limit } => {
                 write!(f, "not looked at, being beyond the first {limit}")
             }
+            Self::Repeated => f.write_str("that is the same as one before it"),
+            Self::TooCostly { operations } => write!(
+                f,
+                "not looked at, since it asks for {operations} public-key operations, and the limit for all together leaves fewer"
+            ),
             Self::Crowded { limit } => {
                 write!(f, "not looked at, being beyond the first {limit} bytes")
             }

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::{
     ClassSignatures, Meaning, Policy, RawSignature, Rejection, SignatureFound, Signer, Unavailable,
     Unread,
@@ -51,7 +52,8 @@ struct Entry {
 struct Examination {
     from: Timestamp,
     until: Timestamp,
-    found: Vec<SignatureFound>,
+    /// `None` if whoever made it was told to stop before it was complete: it is no result, for nobody.
+    found: Option<Vec<SignatureFound>>,
 }
 
 impl Examination {
@@ -59,12 +61,14 @@ impl Examination {
         signatures: &[RawSignature],
         digest: &Digest,
         against: &Against,
-        now: Timestamp,
+        go_on: &dyn Fn() -> bool,
     ) -> Self {
-        let found = verify::examine(signatures, digest, against);
+        let now = against.now;
+        let found = verify::examine_while(signatures, digest, against, go_on);
         let roots = against.roots.iter().filter_map(|root| root.valid_until());
         let mut until = roots.min().unwrap_or(Timestamp::MAX);
-        if found.iter().any(|one| may_heal(one, against.roots.len())) {
+        let mut all = found.iter().flatten();
+        if all.any(|one| may_heal(one, against.roots.len())) {
             until = until.min(now.saturating_add(HEALS).unwrap_or(now));
         }
         Self {
@@ -75,7 +79,7 @@ impl Examination {
     }
 
     fn is_good(&self, now: Timestamp) -> bool {
-        self.from <= now && now <= self.until
+        self.found.is_some() && self.from <= now && now <= self.until
     }
 }
 
@@ -88,9 +92,23 @@ impl Memory {
         policies: impl IntoIterator<Item = &'a Policy>,
         now: Timestamp,
     ) -> Examined<'a> {
+        self.examine_while(reference, signatures, policies, now, &|| true)
+    }
+
+    /// The same while `go_on` says so, which is asked before each signature. What was not examined by then is not known, and not remembered.
+    pub fn examine_while<'a>(
+        &self,
+        reference: &PinnedReference,
+        signatures: &Result<Vec<RawSignature>, Unavailable>,
+        policies: impl IntoIterator<Item = &'a Policy>,
+        now: Timestamp,
+        go_on: &dyn Fn() -> bool,
+    ) -> Examined<'a> {
         let (policies, against) = Loader::load(reference, policies, now);
         let found = match signatures {
-            Ok(signatures) => Ok(self.found(signatures, reference.digest(), &against)),
+            Ok(signatures) => self
+                .found(signatures, reference.digest(), &against, go_on)
+                .ok_or_else(|| interrupted(signatures.len(), reference)),
             Err(why) => Err(why.clone()),
         };
         Examined { policies, found }
@@ -114,21 +132,41 @@ impl Memory {
         self.known().made
     }
 
+    /// What each signature is; `None` if `go_on` said no before that was known.
     fn found(
         &self,
         signatures: &[RawSignature],
         digest: &Digest,
         against: &Against,
-    ) -> Vec<SignatureFound> {
+        go_on: &dyn Fn() -> bool,
+    ) -> Option<Vec<SignatureFound>> {
         if signatures.is_empty() {
-            return Vec::new();
+            return Some(Vec::new());
         }
         let key = key(signatures, digest, against);
-        let cell = self.cell(key, against.now);
-        let examination =
-            cell.get_or_init(|| Examination::make(signatures, digest, against, against.now));
-        self.settle(key, &cell, || examination.found.iter().map(weight).sum());
-        examination.found.clone()
+        loop {
+            let cell = self.cell(key, against.now);
+            let examination =
+                cell.get_or_init(|| Examination::make(signatures, digest, against, go_on));
+            if let Some(found) = &examination.found {
+                self.settle(key, &cell, || found.iter().map(weight).sum());
+                return Some(found.clone());
+            }
+            self.abandon(key, &cell);
+            // Whoever made it was told to stop; those who waited for it have their own time.
+            if !go_on() {
+                return None;
+            }
+        }
+    }
+
+    /// Forgets an examination that was not completed.
+    fn abandon(&self, key: Key, cell: &Arc<OnceLock<Examination>>) {
+        let mut known = self.known();
+        let is_it = |entry: &Entry| Arc::ptr_eq(&entry.cell, cell);
+        if known.entries.get(&key).is_some_and(is_it) {
+            known.forget(&key);
+        }
     }
 
     /// The place of an examination: a good one, one that is being made, or an empty one.
@@ -184,6 +222,16 @@ impl Known {
         }
         self.order.retain(|kept| kept != key);
     }
+}
+
+/// What is told where an examination was ended before it was complete.
+fn interrupted(signatures: usize, reference: &PinnedReference) -> Unavailable {
+    let told =
+        format!("its {signatures} signatures could not all be examined in the time that there was");
+    let finding = Finding::error(codes::trust::CANNOT_TELL, told)
+        .about(reference.to_string())
+        .hint("try again; if it stays so, remove signatures that nobody needs from beside the content");
+    Unavailable(finding)
 }
 
 /// Whether more may hold of it later, under one of that many roots.

@@ -668,7 +668,12 @@ fn a_payload_of_cosign_2_must_say_that_it_signs_an_image() {
 
 #[test]
 fn ten_thousand_signatures_are_bounded() {
-    let signatures = vec![bundle(WORKFLOW); 10_000];
+    let numbered = |number: usize| {
+        let mut one = bundle(WORKFLOW);
+        one.annotations.insert("number".into(), number.to_string());
+        one
+    };
+    let signatures: Vec<_> = (0..10_000).map(numbered).collect();
     let against = under(ROOT);
     let found = examine(&signatures, &subject(), &against);
     let held = found.iter().filter(|found| found.accepted().is_some());

@@ -276,3 +276,29 @@ fn when_time_alone_changes_a_policy() {
         None
     );
 }
+
+#[test]
+fn an_examination_that_is_ended_early_is_unknown_and_not_remembered() {
+    let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
+    let (memory, policies) = (Memory::default(), [by_key(&key)]);
+    let found: Found = Ok(vec![bundle("{}"), signed(&key, &content())]);
+    for go_on in [false, false] {
+        let examined = memory.examine_while(&content(), &found, &policies, NOW, &|| go_on);
+        let why = examined.found.unwrap_err().0;
+        assert_eq!(why.code, codes::trust::CANNOT_TELL);
+        assert!(why.message.contains("its 2 signatures"), "{why}");
+        let class = ClassSignatures::Required;
+        let refusal = conclude_examined(
+            content(),
+            &memory.examine_while(&content(), &found, &policies, NOW, &|| go_on),
+            class,
+        );
+        assert!(refusal.unwrap_err().cannot_tell);
+    }
+    assert_eq!(memory.made(), 0);
+    assert!(lets_in(&memory, &found, &policies, NOW));
+    assert_eq!(memory.made(), 1);
+    // What is remembered costs no time.
+    let examined = memory.examine_while(&content(), &found, &policies, NOW, &|| false);
+    assert_eq!(examined.found.unwrap().len(), 2);
+}

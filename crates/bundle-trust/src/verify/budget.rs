@@ -1,0 +1,247 @@
+//! How many public-key operations an examination may cost, counted before each signature is verified: whoever may write beside content could ask for
+//! hours of work otherwise.
+//! Not here: how many signatures and bytes are read at all (bundle-oci).
+
+use std::collections::{BTreeMap, HashSet};
+
+use bundle_core::policy::{Fault, MOST_EVIDENCE, RawSignature, Rejection};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::{Against, MAX_SIGNATURES};
+use crate::{dsse, legacy, strict};
+
+/// Public-key operations that each signature may cost under one trust root, whatever lies beside it. One with entries of both versions of the log and
+/// two timestamps, which is more than clients write, costs 26.
+pub const SHARE: usize = 32;
+/// Most signatures under a checkpoint that claim to be by the same key: an honest log signs once.
+const MOST_BY_ONE: usize = 8;
+/// Bytes of a timestamp that are counted as one more operation, since it brings its certificates along.
+const TIMESTAMP_BYTES: usize = 4096;
+
+/// What is left of the operations that one examination may cost: [`MAX_SIGNATURES`] shares, of which each signature that still comes has its own.
+pub(super) struct Budget<'a> {
+    left: usize,
+    share: usize,
+    /// Signatures that are not examined yet.
+    waiting: usize,
+    seen: HashSet<Identity<'a>>,
+}
+
+/// All of a signature.
+type Identity<'a> = (&'a [u8], &'a str, &'a BTreeMap<String, String>);
+
+impl<'a> Budget<'a> {
+    /// For as many signatures that are examined: what they may cost together depends on the keys and roots of the policies alone.
+    pub(super) fn new(waiting: usize, against: &Against) -> Self {
+        let share = against.keys.len() + SHARE * against.roots.len().max(1);
+        Self {
+            left: MAX_SIGNATURES * share,
+            share,
+            waiting,
+            seen: HashSet::new(),
+        }
+    }
+
+    /// Takes what `raw` costs, if that leaves their share to those after it. The same signature is examined once.
+    pub(super) fn charge(
+        &mut self,
+        raw: &'a RawSignature,
+        against: &Against,
+    ) -> Result<(), Rejection> {
+        self.waiting = self.waiting.saturating_sub(1);
+        if !self
+            .seen
+            .insert((&raw.bytes, &raw.artifact_type, &raw.annotations))
+        {
+            return Err(Rejection::Repeated);
+        }
+        let operations = operations(raw, against)?;
+        let reserved = self.waiting * self.share;
+        match self.left.checked_sub(operations) {
+            Some(left) if left >= reserved => {
+                self.left = left;
+                Ok(())
+            }
+            _ => Err(Rejection::TooCostly { operations }),
+        }
+    }
+}
+
+/// What counts of a bundle, whatever else it has.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Counted {
+    verification_material: Material,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Material {
+    #[serde(default)]
+    certificate: Option<IgnoredAny>,
+    #[serde(default)]
+    x509_certificate_chain: Option<Chain>,
+    #[serde(default)]
+    tlog_entries: Vec<Entry>,
+    #[serde(default)]
+    timestamp_verification_data: Option<Timestamps>,
+}
+
+#[derive(Deserialize)]
+struct Chain {
+    #[serde(default)]
+    certificates: Vec<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    #[serde(default)]
+    log_id: Option<LogId>,
+    #[serde(default)]
+    canonicalized_body: Option<String>,
+    #[serde(default)]
+    inclusion_promise: Option<IgnoredAny>,
+    #[serde(default)]
+    inclusion_proof: Option<Proof>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LogId {
+    #[serde(default)]
+    key_id: String,
+}
+
+#[derive(Deserialize)]
+struct Proof {
+    #[serde(default)]
+    checkpoint: Option<Checkpoint>,
+}
+
+#[derive(Deserialize)]
+struct Checkpoint {
+    #[serde(default)]
+    envelope: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Timestamps {
+    #[serde(default)]
+    rfc3161_timestamps: Vec<Timestamped>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Timestamped {
+    #[serde(default)]
+    signed_timestamp: String,
+}
+
+/// Public-key operations that `raw` costs at most. What cannot be read costs none: the examination says what is wrong with it.
+pub(super) fn operations(raw: &RawSignature, against: &Against) -> Result<usize, Rejection> {
+    let keys = against.keys.len().max(1);
+    let roots = against.roots.len();
+    if [legacy::ENVELOPE, legacy::SIMPLE_SIGNING].contains(&raw.artifact_type.as_str()) {
+        // One certificate with its chain, one promise and one timestamp are all that it has room for.
+        let chain = raw.annotations.get(legacy::CHAIN);
+        let certificates = chain.map_or(0, |text| text.matches("-----BEGIN").count());
+        let evidence = if legacy::is_certified(raw) {
+            12 + 4 * certificates.min(MOST_EVIDENCE)
+        } else {
+            0
+        };
+        return Ok(keys + roots * evidence);
+    }
+    let Ok(counted) = strict::read::<Counted>(&raw.bytes, "not the JSON of a bundle") else {
+        return Ok(0);
+    };
+    Ok(keys + roots * counted.verification_material.operations()?)
+}
+
+impl Material {
+    fn operations(&self) -> Result<usize, Rejection> {
+        let no_timestamps = Vec::new();
+        let data = self.timestamp_verification_data.as_ref();
+        let timestamps = data.map_or(&no_timestamps, |data| &data.rfc3161_timestamps);
+        let chain = self.x509_certificate_chain.as_ref();
+        let certificates = chain.map_or(1, |chain| chain.certificates.len());
+        if certificates + self.tlog_entries.len() + timestamps.len() > MOST_EVIDENCE {
+            // The examination refuses it as such, before any operation.
+            return Ok(0);
+        }
+        let mut seen = HashSet::new();
+        let mut operations = 0;
+        for entry in &self.tlog_entries {
+            let log = entry.log_id.as_ref().map(|log| log.key_id.as_str());
+            if !seen.insert((log, entry.canonicalized_body.as_deref())) {
+                return Err(Rejection::Certificate {
+                    fault: Fault::Entry,
+                    why: "it has the same log entry twice".to_owned(),
+                });
+            }
+            operations += entry.operations()?;
+        }
+        let mut stamps = HashSet::new();
+        for one in timestamps {
+            if !stamps.insert(one.signed_timestamp.as_str()) {
+                return Err(Rejection::Certificate {
+                    fault: Fault::Timestamp,
+                    why: "it has the same timestamp twice".to_owned(),
+                });
+            }
+            // Its own signature, and those of the authority's chain.
+            operations += 3 + one.signed_timestamp.len() / TIMESTAMP_BYTES;
+        }
+        if self.certificate.is_some() || chain.is_some() {
+            // The chain holds at each time that somebody vouches for. Any certificate of it may be tried for each place in it.
+            let times = (timestamps.len() + self.tlog_entries.len()).max(1);
+            operations += 2 + times * 2 * certificates.max(1);
+        }
+        Ok(operations)
+    }
+}
+
+impl Entry {
+    fn operations(&self) -> Result<usize, Rejection> {
+        let envelope = self.inclusion_proof.as_ref();
+        let envelope = envelope.and_then(|proof| proof.checkpoint.as_ref());
+        let mut by_key: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+        for line in envelope
+            .into_iter()
+            .flat_map(|checkpoint| checkpoint.envelope.lines())
+        {
+            // `— NAME SIGNATURE`, where the signature begins with four bytes that name the key.
+            let signature = line
+                .strip_prefix('\u{2014}')
+                .and_then(|rest| rest.rsplit_once(' '));
+            if let Some(bytes) = signature.and_then(|(_, text)| dsse::decode(text)) {
+                let key = bytes.get(..4).unwrap_or_default().to_vec();
+                *by_key.entry(key).or_default() += 1;
+            }
+        }
+        if let Some(count) = by_key.values().find(|count| **count > MOST_BY_ONE) {
+            return Err(Rejection::Certificate {
+                fault: Fault::Checkpoint,
+                why: format!(
+                    "it has {count} signatures by one key, where at most {MOST_BY_ONE} are looked at"
+                ),
+            });
+        }
+        // Who names one key twice names one that is known: witnesses sign once, and their keys are not tried.
+        let repeated: usize = by_key.values().map(|count| count - 1).sum();
+        let checkpoint = if by_key.is_empty() {
+            0
+        } else {
+            3 + 2 * repeated
+        };
+        let promise = if self.inclusion_promise.is_some() {
+            2
+        } else {
+            0
+        };
+        Ok(checkpoint + promise)
+    }
+}

@@ -1,0 +1,216 @@
+//! Floods: bundles that are made to cost much, beside one that holds. What they may cost is counted, and none of them hides the good one.
+//! Not here: floods that a registry bounds (bundle-oci).
+
+use std::cell::Cell;
+use std::time::Instant;
+
+use bundle_core::policy::Fault;
+use serde_json::{Value, json};
+
+use super::budget::operations;
+use super::forge::{Sigstore, Wanted, raw, statement, subject};
+use super::*;
+
+const ENTRIES: &str = "/verificationMaterial/tlogEntries";
+
+fn entries(bundle: &mut Value) -> &mut Vec<Value> {
+    bundle.pointer_mut(ENTRIES).unwrap().as_array_mut().unwrap()
+}
+
+/// The checkpoint of an entry with so many signatures that claim to be by its log and are not, before the one that is.
+fn flood_checkpoint(entry: &mut Value, count: usize, number: usize) {
+    let note = &mut entry["inclusionProof"]["checkpoint"]["envelope"];
+    let text = note.as_str().unwrap().to_owned();
+    let (head, line) = text.trim_end().rsplit_once('\n').unwrap();
+    let (name, signature) = line.rsplit_once(' ').unwrap();
+    let good = dsse::decode(signature).unwrap();
+    let mut flooded = format!("{head}\n");
+    for copy in 0..count {
+        let mut bad = good.clone();
+        let end = bad.len() - 2;
+        let [high, low] = u16::try_from(number).unwrap().to_be_bytes();
+        let changes = [u8::try_from(copy + 1).unwrap(), low, high];
+        for (at, change) in changes.into_iter().enumerate() {
+            bad[end - at] ^= change;
+        }
+        let bad = format!("{name} {}\n", dsse::encode(&bad));
+        flooded.push_str(&bad);
+    }
+    flooded.push_str(line);
+    flooded.push('\n');
+    *note = json!(flooded);
+}
+
+/// A bundle of 15 entries with 31 wrong signatures under each checkpoint: as much as one may bring.
+fn flooded(good: &Value, number: usize) -> RawSignature {
+    let mut bundle = good.clone();
+    let entries = entries(&mut bundle);
+    let entry = entries[0].clone();
+    *entries = (0..15)
+        .map(|copy| {
+            let mut entry = entry.clone();
+            flood_checkpoint(&mut entry, 31, number * 15 + copy);
+            entry
+        })
+        .collect();
+    raw(&bundle)
+}
+
+/// The most that may be tried for a bundle, since it has a single entry: 7 wrong signatures under its checkpoint.
+fn costly(good: &Value, number: usize) -> RawSignature {
+    let mut bundle = good.clone();
+    flood_checkpoint(&mut entries(&mut bundle)[0], 7, number);
+    raw(&bundle)
+}
+
+fn fault(found: &SignatureFound) -> Option<Fault> {
+    match &found.0 {
+        Err(Rejection::Certificate { fault, .. }) => Some(*fault),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_flood_of_costly_bundles_does_not_hide_a_good_one() {
+    let sigstore = Sigstore::new();
+    let against = sigstore.against(&[]);
+    let good = sigstore.signed(&Wanted::default(), &statement());
+    let mut flood: Vec<_> = (0..MAX_SIGNATURES - 1)
+        .map(|number| flooded(&good, number))
+        .collect();
+    flood.push(raw(&good));
+    let found = examine(&flood, &subject(), &against);
+    let (last, others) = found.split_last().unwrap();
+    assert!(last.accepted().is_some());
+    let refused =
+        |one: &SignatureFound| matches!(fault(one), Some(Fault::Entry | Fault::Checkpoint));
+    assert!(others.iter().all(refused));
+}
+
+/// What a flood of bundles takes that are all examined: `cargo test -p bundle-trust --lib flood -- --ignored --nocapture`.
+#[test]
+#[ignore = "it measures"]
+#[allow(clippy::print_stdout, reason = "it measures")]
+fn measures_floods() {
+    let sigstore = Sigstore::new();
+    let against = sigstore.against(&[]);
+    let good = sigstore.signed(&Wanted::default(), &statement());
+    for (what, make) in [
+        (
+            "15 entries of 32 signatures",
+            flooded as fn(&Value, usize) -> RawSignature,
+        ),
+        ("one entry of 8 signatures", costly),
+    ] {
+        let flood: Vec<_> = (0..MAX_SIGNATURES)
+            .map(|number| make(&good, number))
+            .collect();
+        let began = Instant::now();
+        examine(&flood, &subject(), &against);
+        println!("{MAX_SIGNATURES} bundles, {what}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn the_same_entry_and_the_same_timestamp_count_once() {
+    let sigstore = Sigstore::new();
+    let against = sigstore.against(&[]);
+    let good = sigstore.signed(&Wanted::default(), &statement());
+    let mut twice = good.clone();
+    let entry = entries(&mut twice)[0].clone();
+    entries(&mut twice).push(entry);
+    let mut stamped = good.clone();
+    let stamp = json!({ "signedTimestamp": "MAA=" });
+    stamped["verificationMaterial"]["timestampVerificationData"] =
+        json!({ "rfc3161Timestamps": [stamp, stamp] });
+    let mut crowded = good.clone();
+    flood_checkpoint(&mut entries(&mut crowded)[0], 8, 1);
+    let bundles = [twice, stamped, crowded, good];
+    let found = examine(&bundles.each_ref().map(raw), &subject(), &against);
+    let faults: Vec<_> = found.iter().map(fault).collect();
+    let expected = [Fault::Entry, Fault::Timestamp, Fault::Checkpoint].map(Some);
+    assert_eq!(faults[..3], expected);
+    assert!(found[3].accepted().is_some());
+}
+
+#[test]
+fn a_signature_that_is_there_twice_is_examined_once() {
+    let sigstore = Sigstore::new();
+    let against = sigstore.against(&[]);
+    let good = raw(&sigstore.signed(&Wanted::default(), &statement()));
+    let mut annotated = good.clone();
+    annotated.annotations.insert("a".into(), "b".into());
+    let found = examine(&[good.clone(), good, annotated], &subject(), &against);
+    assert!(found[0].accepted().is_some());
+    assert_eq!(found[1].0, Err(Rejection::Repeated));
+    assert!(found[2].accepted().is_some());
+}
+
+#[test]
+fn no_signature_takes_the_share_of_those_after_it() {
+    let sigstore = Sigstore::new();
+    let mut against = sigstore.against(&[]);
+    let good = sigstore.signed(&Wanted::default(), &statement());
+    // Each asks for the most that one entry can; a share is enough for it.
+    let flood: Vec<_> = (0..MAX_SIGNATURES)
+        .map(|number| costly(&good, number))
+        .collect();
+    let cost = |raw: &RawSignature, against: &Against| operations(raw, against).unwrap();
+    assert!(cost(&flood[0], &against) <= SHARE);
+    let mut budget = Budget::new(flood.len(), &against);
+    assert!(flood.iter().all(|raw| budget.charge(raw, &against).is_ok()));
+    // More than a share: there is room for the first ones only as far as none that follows needs it.
+    let mut dear = good.clone();
+    let entry = entries(&mut dear)[0].clone();
+    *entries(&mut dear) = (0..6)
+        .map(|number| {
+            let mut other = entry.clone();
+            other["canonicalizedBody"] = json!(dsse::encode(&[number]));
+            flood_checkpoint(&mut other, 7, usize::from(number));
+            other
+        })
+        .collect();
+    let dear: Vec<_> = (0..MAX_SIGNATURES)
+        .map(|number| {
+            let mut one = raw(&dear);
+            one.annotations.insert("number".into(), number.to_string());
+            one
+        })
+        .collect();
+    let wanted = cost(&dear[0], &against);
+    assert!(wanted > SHARE && wanted < MAX_SIGNATURES * SHARE);
+    let mut budget = Budget::new(dear.len(), &against);
+    let mut lone = Budget::new(1, &against);
+    assert_eq!(lone.charge(&dear[0], &against), Ok(()));
+    let refused = Err(Rejection::TooCostly { operations: wanted });
+    assert_eq!(budget.charge(&dear[0], &against), refused);
+    // More roots and keys ask for more, of each signature and of all.
+    against.roots.push(against.roots[0].clone());
+    assert_eq!(cost(&dear[0], &against), 2 * wanted - 1);
+}
+
+#[test]
+fn a_signature_for_which_nothing_is_left_is_refused_in_words() {
+    let text = Rejection::TooCostly { operations: 99 }.to_string();
+    assert!(text.contains("asks for 99 public-key operations"), "{text}");
+}
+
+#[test]
+fn an_examination_ends_between_signatures_when_it_is_told_to() {
+    let sigstore = Sigstore::new();
+    let against = sigstore.against(&[]);
+    let good = sigstore.signed(&Wanted::default(), &statement());
+    let signatures: Vec<_> = (0..4).map(|number| costly(&good, number)).collect();
+    let asked = Cell::new(0);
+    let until = |most: usize| {
+        asked.set(0);
+        let go_on = || {
+            asked.set(asked.get() + 1);
+            asked.get() <= most
+        };
+        examine_while(&signatures, &subject(), &against, &go_on)
+    };
+    assert_eq!(until(2), None);
+    assert_eq!(asked.get(), 3);
+    assert_eq!(until(99).map(|found| found.len()), Some(4));
+}
