@@ -5,11 +5,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use bundle_core::json;
 use bundle_core::reference::Digest;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::media;
+
+/// Most values in a manifest or an index: an index has about ten an entry.
+const MOST_VALUES: usize = 65_536;
 
 /// Names a piece of content by what it is, its digest and its size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -205,7 +209,7 @@ pub struct Manifest {
 impl Manifest {
     /// Reads a manifest. `content_type` is what its carrier said it is; the document must not say otherwise. The error is one sentence.
     pub fn parse(bytes: Bytes, content_type: Option<&str>) -> Result<Self, String> {
-        let document: Document = serde_json::from_slice(&bytes)
+        let document: Document = json::read_bounded(&bytes, MOST_VALUES)
             .map_err(|error| format!("it is not an image manifest: {error}"))?;
         if document.manifests.is_some() {
             return Err("it is a manifest and an index at once".to_owned());
@@ -330,7 +334,7 @@ impl RawManifest {
     }
 
     fn own_type(bytes: &Bytes) -> Result<String, String> {
-        let kind: Kind = serde_json::from_slice(bytes)
+        let kind: Kind = json::read_bounded(bytes, MOST_VALUES)
             .map_err(|error| format!("it is neither a manifest nor an index: {error}"))?;
         Ok(match (kind.media_type, kind.manifests) {
             (Some(media_type), _) => media_type,
@@ -398,7 +402,7 @@ impl Parsed {
 impl ImageIndex {
     /// Reads an index. `content_type` is what its carrier said it is; the document must not say otherwise. The error is one sentence.
     pub fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, String> {
-        let document: IndexDocument = serde_json::from_slice(bytes)
+        let document: IndexDocument = json::read_bounded(bytes, MOST_VALUES)
             .map_err(|error| format!("it is not an index: {error}"))?;
         if document.config.is_some() || document.layers.is_some() {
             return Err("it is a manifest and an index at once".to_owned());
@@ -477,7 +481,7 @@ impl Index {
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = Descriptor> {
         self.manifests
             .iter()
-            .filter_map(|entry| Descriptor::deserialize(entry).ok())
+            .filter_map(|entry| json::typed(entry.clone()).ok())
     }
 
     pub(crate) fn names(&self, digest: &Digest) -> bool {
@@ -539,6 +543,26 @@ mod tests {
                 "not an image manifest",
             ),
             ("{}".to_owned(), media::MANIFEST, "not an image manifest"),
+            (
+                manifest(r#","Layers":[]"#),
+                media::MANIFEST,
+                "by case alone",
+            ),
+            (
+                manifest(r#","annotations":{"a":"b","a":"c"}"#),
+                media::MANIFEST,
+                "a key stands twice",
+            ),
+            (
+                manifest("").replace("\"layers\":[]", "\"layers\":[[\"x\",\"y\",1]]"),
+                media::MANIFEST,
+                "not an image manifest",
+            ),
+            (
+                r#"[2,null,null,{},[],null,{},null]"#.to_owned(),
+                media::MANIFEST,
+                "not an object",
+            ),
         ] {
             let error = Manifest::parse(text.into(), Some(sent_as)).unwrap_err();
             assert!(error.contains(why), "{error}");

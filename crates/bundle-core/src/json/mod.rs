@@ -29,8 +29,8 @@ pub enum JsonError {
     Repeated,
     /// It is JSON, and not an object.
     NotAnObject,
-    /// More values than are read.
-    TooManyValues,
+    /// More values than are read: how many are.
+    TooManyValues(usize),
     /// An object of another shape than is expected: which field, and why.
     Shape(String),
 }
@@ -41,7 +41,7 @@ impl fmt::Display for JsonError {
             Self::Malformed(why) => write!(f, "it is not JSON: {why}"),
             Self::Repeated => f.write_str("a key stands twice in its JSON"),
             Self::NotAnObject => f.write_str("its JSON is not an object"),
-            Self::TooManyValues => write!(f, "its JSON has more than {MOST_VALUES} values"),
+            Self::TooManyValues(most) => write!(f, "its JSON has more than {most} values"),
             Self::Shape(why) => f.write_str(why),
         }
     }
@@ -51,12 +51,21 @@ impl std::error::Error for JsonError {}
 
 /// Reads a typed object. Types that are read here have no `flatten` and no `untagged`: serde reads what is inside of those by its own rules.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
-    typed(Value::Object(object(bytes)?))
+    read_bounded(bytes, MOST_VALUES)
+}
+
+/// The same for documents that have fewer values.
+pub fn read_bounded<T: DeserializeOwned>(bytes: &[u8], most: usize) -> Result<T, JsonError> {
+    typed(Value::Object(object_bounded(bytes, most)?))
 }
 
 /// Reads an object of any shape.
 pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, JsonError> {
-    match tree::read(bytes)? {
+    object_bounded(bytes, MOST_VALUES)
+}
+
+fn object_bounded(bytes: &[u8], most: usize) -> Result<Map<String, Value>, JsonError> {
+    match tree::read(bytes, most)? {
         Value::Object(object) => Ok(object),
         _ => Err(JsonError::NotAnObject),
     }

@@ -126,5 +126,10 @@ fn bounds_depth_and_values_before_they_are_held() {
     }
     let many = |count: usize| object(format!("{{\"a\":[{}0]}}", "0,".repeat(count)).as_bytes());
     many(MOST_VALUES - 3).unwrap();
-    assert_eq!(many(MOST_VALUES - 2), Err(JsonError::TooManyValues));
+    assert_eq!(
+        many(MOST_VALUES - 2),
+        Err(JsonError::TooManyValues(MOST_VALUES))
+    );
+    let few: Result<Value, _> = read_bounded(b"{\"a\":[1,2]}", 3);
+    assert_eq!(few, Err(JsonError::TooManyValues(3)));
 }

@@ -6,11 +6,12 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::{JsonError, MOST_VALUES};
+use super::JsonError;
 
 /// What may still be read, and why reading ended.
 struct Limits {
-    values: Cell<usize>,
+    most: usize,
+    left: Cell<usize>,
     refusal: Cell<Option<JsonError>>,
 }
 
@@ -28,9 +29,10 @@ struct Seed<'a> {
     limits: &'a Limits,
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<Value, JsonError> {
+pub(super) fn read(bytes: &[u8], most: usize) -> Result<Value, JsonError> {
     let limits = Limits {
-        values: Cell::new(MOST_VALUES),
+        most,
+        left: Cell::new(most),
         refusal: Cell::new(None),
     };
     let mut reader = serde_json::Deserializer::from_slice(bytes);
@@ -48,10 +50,12 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        let Some(left) = self.limits.values.get().checked_sub(1) else {
-            return Err(self.limits.refuse(JsonError::TooManyValues));
+        let Some(left) = self.limits.left.get().checked_sub(1) else {
+            return Err(self
+                .limits
+                .refuse(JsonError::TooManyValues(self.limits.most)));
         };
-        self.limits.values.set(left);
+        self.limits.left.set(left);
         deserializer.deserialize_any(self)
     }
 }
