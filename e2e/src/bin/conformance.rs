@@ -42,6 +42,9 @@ struct Sign {
     /// Use the staging instance
     #[arg(long)]
     staging: bool,
+    /// The file is an in-toto statement, to be signed in an envelope as it is
+    #[arg(long)]
+    in_toto: bool,
     /// The identity token itself
     #[arg(long)]
     identity_token: String,
@@ -109,11 +112,17 @@ impl Sign {
         };
         let token = Token::parse(&self.identity_token, AUDIENCE, now.as_second())?;
         let content = fs_err::read(&self.artifact)?;
-        let digest = Digest::of(&content);
+        let (what, digest) = if self.in_toto {
+            let digest = subject(&content)?;
+            (What::Statement(content), digest)
+        } else {
+            let digest = Digest::of(&content);
+            (What::Bytes(content), digest)
+        };
         let key = Ephemeral::new()?;
         let request = key.certificate_request(&token)?;
         let url = format!("{}/api/v2/signingCert", services.fulcio);
-        let signed = key.sign(What::Bytes(content), &ask(&url, JSON, request).await?)?;
+        let signed = key.sign(what, &ask(&url, JSON, request).await?)?;
         let mut evidence = Evidence::default();
         for url in &services.timestamps {
             let request = signed.timestamp_request(now.as_second().unsigned_abs());
@@ -132,7 +141,7 @@ impl Sign {
         let name = signed.identity();
         let wanted = identity(&name.subject, &name.issuer, &root)?;
         let content = Content::named(&digest);
-        verify::blob(
+        verify::blob_of_any_kind(
             bundle.clone(),
             &content,
             &[wanted],
@@ -192,6 +201,20 @@ fn root(file: Option<&Path>, staging: bool) -> Result<std::sync::Arc<Root>> {
         None if staging => Root::staging()?,
         None => Root::public()?,
     })
+}
+
+/// The digest of the one subject of a statement.
+fn subject(statement: &[u8]) -> Result<Digest> {
+    let statement = bundle_core::json::object(statement)?;
+    let subjects = statement
+        .get("subject")
+        .and_then(serde_json::Value::as_array);
+    let Some([subject]) = subjects.map(Vec::as_slice) else {
+        bail!("the file is no in-toto statement about one subject");
+    };
+    let hex = subject["digest"]["sha256"].as_str();
+    let digest = format!("sha256:{}", hex.context("its subject has no sha256")?);
+    digest.parse().map_err(|error| anyhow!("{digest}: {error}"))
 }
 
 /// The digest that an argument is, or that of the file that it names.

@@ -1,9 +1,12 @@
 //! The executable that speaks the conformance suite's protocol verifies what real cosign 3 made of a file, and cosign what it made.
 //! The suite itself is run by whoever has its services at hand: docs/signatures.md says how.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use e2e::command::Command;
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, workflow};
 use e2e::{Output, Tool, Workbench};
+use serde_json::{Value, json};
 
 const FILE: &str = "artifact.txt";
 const DIGEST: &str = "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
@@ -30,6 +33,11 @@ impl Scene {
             .unwrap()
             .success()
             .unwrap();
+    }
+
+    fn bundle(&self, name: &str) -> Value {
+        let text = fs_err::read_to_string(self.bench.folder().join(name)).unwrap();
+        serde_json::from_str(&text).unwrap()
     }
 
     async fn verify(&self, bundle: &str, identity: &str, issuer: &str, artifact: &str) -> Output {
@@ -76,6 +84,23 @@ async fn bundles_of_files_pass_between_cosign_and_the_conformance_executable() {
         .await
         .success()
         .unwrap();
+    let statement = format!(
+        r#"{{"_type":"https://in-toto.io/Statement/v1","subject":[{{"name":"{FILE}","digest":{{"sha256":"{}"}}}}], "predicateType":"https://example.com/tested/v1","predicate":{{}}}}"#,
+        &DIGEST["sha256:".len()..]
+    );
+    fs_err::write(scene.bench.folder().join("statement.json"), &statement).unwrap();
+    let token = scene.sigstore.token(&workflow()).await.unwrap();
+    scene
+        .ours(&format!(
+            "sign-bundle --in-toto --identity-token {token} --bundle stated.json --trusted-root {root} --signing-config {config} statement.json"
+        ))
+        .await
+        .success()
+        .unwrap();
+    let stated = scene.bundle("stated.json");
+    let payload = stated["dsseEnvelope"]["payload"].as_str().unwrap();
+    assert_eq!(STANDARD.decode(payload).unwrap(), statement.as_bytes());
+    assert!(stated.get("messageSignature").is_none());
     scene.cosign("generate-key-pair").await;
     scene
         .cosign(&format!(
@@ -89,7 +114,37 @@ async fn bundles_of_files_pass_between_cosign_and_the_conformance_executable() {
             "verify-blob --bundle ours.json --trusted-root {root} --certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER} {FILE}"
         ))
         .await;
-    for bundle in ["message.json", "envelope.json", "ours.json"] {
+    scene
+        .cosign(&format!(
+            "verify-blob-attestation --bundle stated.json --trusted-root {root} --certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER} --type https://example.com/tested/v1 {FILE}"
+        ))
+        .await;
+    // As clients of earlier versions write it; cosign reads these as well.
+    for version in ["0.1", "0.2"] {
+        let mut bundle = scene.bundle("message.json");
+        bundle["mediaType"] = json!(format!(
+            "application/vnd.dev.sigstore.bundle+json;version={version}"
+        ));
+        let material = bundle["verificationMaterial"].as_object_mut().unwrap();
+        let certificate = material.remove("certificate").unwrap();
+        let chain = json!({ "certificates": [certificate] });
+        material.insert("x509CertificateChain".to_owned(), chain);
+        let file = scene.bench.folder().join(format!("message-{version}.json"));
+        fs_err::write(file, bundle.to_string()).unwrap();
+        scene
+            .cosign(&format!(
+                "verify-blob --bundle message-{version}.json --trusted-root {root} --certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER} {FILE}"
+            ))
+            .await;
+    }
+    for bundle in [
+        "message.json",
+        "message-0.1.json",
+        "message-0.2.json",
+        "envelope.json",
+        "ours.json",
+        "stated.json",
+    ] {
         for artifact in [FILE, DIGEST] {
             let held = scene
                 .verify(bundle, WORKFLOW, WORKFLOW_ISSUER, artifact)
@@ -119,11 +174,22 @@ async fn bundles_of_files_pass_between_cosign_and_the_conformance_executable() {
             .await;
         public.failure(1).unwrap();
     }
-    let by_key = "verify-bundle --bundle key.json --key cosign.pub";
-    for artifact in [FILE, DIGEST] {
-        let held = scene.ours(&format!("{by_key} {artifact}")).await;
-        held.success().unwrap();
+    let mut unnamed = scene.bundle("key.json");
+    unnamed["verificationMaterial"]["publicKey"] = json!({});
+    let file = scene.bench.folder().join("unnamed.json");
+    fs_err::write(file, unnamed.to_string()).unwrap();
+    for bundle in ["key.json", "unnamed.json"] {
+        let by_key = format!("verify-bundle --bundle {bundle} --key cosign.pub");
+        for artifact in [FILE, DIGEST] {
+            let held = scene.ours(&format!("{by_key} {artifact}")).await;
+            held.success().unwrap();
+        }
+        let refused = scene.ours(&format!("{by_key} other.txt")).await;
+        refused.failure(1).unwrap();
+        // Either a key or an identity.
+        let both = format!(
+            "verify-bundle --bundle {bundle} --certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER} --key cosign.pub {FILE}"
+        );
+        scene.ours(&both).await.failure(2).unwrap();
     }
-    let refused = scene.ours(&format!("{by_key} other.txt")).await;
-    refused.failure(1).unwrap();
 }

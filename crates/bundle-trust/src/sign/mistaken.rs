@@ -2,6 +2,10 @@
 //! Not here: signing them (maker), and what is verified (verify), which cannot tell one from the other.
 
 mod list;
+#[cfg(test)]
+mod readers;
+#[cfg(test)]
+mod readers_tests;
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -4,6 +4,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bundle_trust::keys::PrivateKey;
+use bundle_trust::sign::Annotations;
 use serde_json::{Value, json};
 
 const PAYLOAD: &str = "/dsseEnvelope/payload";
@@ -12,8 +13,34 @@ const ENTRY: &str = "/verificationMaterial/tlogEntries/0";
 /// One forgery: what is put beside the content, and the words of the refusal.
 pub(super) struct Forgery {
     pub(super) name: &'static str,
+    /// A bundle, or a payload in cosign 2's form.
     pub(super) bundle: Vec<u8>,
+    /// The annotations of a payload in cosign 2's form; those of a bundle are none.
+    pub(super) annotations: Option<Annotations>,
     pub(super) told: &'static str,
+}
+
+fn bundled(name: &'static str, told: &'static str, bundle: Vec<u8>) -> Forgery {
+    Forgery {
+        name,
+        bundle,
+        annotations: None,
+        told,
+    }
+}
+
+/// The bundle as clients of an earlier version write it.
+pub(super) fn of_version(good: &Value, version: &str) -> Value {
+    let mut bundle = good.clone();
+    bundle["mediaType"] = json!(format!(
+        "application/vnd.dev.sigstore.bundle+json;version={version}"
+    ));
+    let material = bundle["verificationMaterial"].as_object_mut().unwrap();
+    if let Some(certificate) = material.remove("certificate") {
+        let chain = json!({ "certificates": [certificate] });
+        material.insert("x509CertificateChain".to_owned(), chain);
+    }
+    bundle
 }
 
 fn altered(good: &Value, change: impl FnOnce(&mut Value)) -> Vec<u8> {
@@ -44,7 +71,7 @@ fn inside(value: &mut Value, change: impl FnOnce(&mut Value)) {
 
 /// What is altered of any bundle, whoever signed it. `told` is what a signature that does not fit is called, and `flipped` one that is damaged.
 fn of_any(good: &Value, told: &'static str, flipped: &'static str) -> Vec<Forgery> {
-    let forgery = |name, told, bundle| Forgery { name, bundle, told };
+    let forgery = bundled;
     vec![
         forgery(
             "digest",
@@ -101,6 +128,31 @@ fn of_any(good: &Value, told: &'static str, flipped: &'static str) -> Vec<Forger
                 b["messageSignature"] = json!({ "signature": "AAAA" });
             }),
         ),
+        forgery("list", "not the JSON of a bundle", {
+            let envelope = &good["dsseEnvelope"];
+            let material = &good["verificationMaterial"];
+            let list = json!([good["mediaType"], material, envelope, null]);
+            list.to_string().into_bytes()
+        }),
+        forgery(
+            "envelope-list",
+            "not the JSON of a bundle",
+            altered(good, |b| {
+                let envelope = &good["dsseEnvelope"];
+                let fields = ["payload", "payloadType", "signatures"];
+                b["dsseEnvelope"] = json!(fields.map(|field| envelope[field].clone()));
+            }),
+        ),
+        forgery(
+            "capitals",
+            "by case alone",
+            altered(good, |b| b["DSSEEnvelope"] = json!({})),
+        ),
+        forgery(
+            "unknown",
+            "unknown field `conditions`",
+            altered(good, |b| b["conditions"] = json!({})),
+        ),
         forgery("twice", "a key stands twice", {
             let text = good.to_string();
             text.replacen("\"sig\":", "\"sig\":\"AAAA\",\"sig\":", 1)
@@ -121,7 +173,7 @@ pub(super) fn by_key(
     key: &PrivateKey,
 ) -> Vec<Forgery> {
     let hint = "/verificationMaterial/publicKey/hint";
-    let forgery = |name, told, bundle| Forgery { name, bundle, told };
+    let forgery = bundled;
     let payload = good.pointer(PAYLOAD).unwrap().as_str().unwrap();
     let statement: Value = serde_json::from_slice(&STANDARD.decode(payload).unwrap()).unwrap();
     // What the right signer could be made to sign, and must not count all the same.
@@ -136,11 +188,6 @@ pub(super) fn by_key(
             "other-key",
             "by another key",
             other.to_string().into_bytes(),
-        ),
-        forgery(
-            "hint",
-            "by another key",
-            altered(good, |b| *at(b, hint) = json!("AAAA")),
         ),
         forgery(
             "borrowed-hint",
@@ -194,13 +241,75 @@ pub(super) fn by_key(
                 s["_type"] = json!("https://in-toto.io/Statement/v2");
             }),
         ),
+        forgery("statement-list", "no in-toto statement inside", {
+            let list = json!([
+                statement["_type"],
+                statement["subject"],
+                statement["predicateType"]
+            ]);
+            bundle_trust::sign::bundle(key, list.to_string().as_bytes()).unwrap()
+        }),
+        forgery("statement-twice", "a key stands twice", {
+            let text = statement.to_string();
+            let text = text.replacen('{', "{\"subject\":[],", 1);
+            bundle_trust::sign::bundle(key, text.as_bytes()).unwrap()
+        }),
     ]);
+    all.extend(payloads(&statement, key));
     all
+}
+
+/// Payloads in cosign 2's form that the right key signed, as it could be made to sign a file.
+fn payloads(statement: &Value, key: &PrivateKey) -> Vec<Forgery> {
+    let hex = statement.pointer("/subject/0/digest/sha256").unwrap();
+    let digest = format!("sha256:{}", hex.as_str().unwrap());
+    let kind = "cosign container image signature";
+    let image = json!({ "docker-manifest-digest": digest });
+    let whole = json!({ "critical": { "image": image, "type": kind } }).to_string();
+    let payload = |name, told, text: String| Forgery {
+        name,
+        annotations: Some(bundle_trust::sign::annotations(key, text.as_bytes()).unwrap()),
+        bundle: text.into_bytes(),
+        told,
+    };
+    let unreadable = "no simple signing payload inside";
+    vec![
+        payload(
+            "payload-list",
+            unreadable,
+            json!([[[digest], kind], null]).to_string(),
+        ),
+        payload(
+            "payload-list-of-objects",
+            unreadable,
+            json!([{ "image": image, "type": kind }, null]).to_string(),
+        ),
+        payload(
+            "critical-list",
+            unreadable,
+            json!({ "critical": [image, kind] }).to_string(),
+        ),
+        payload(
+            "payload-twice",
+            "a key stands twice",
+            whole.replacen('{', "{\"critical\":{},", 1),
+        ),
+        payload(
+            "payload-capitals",
+            "by case alone",
+            whole.replacen('{', "{\"Critical\":{},", 1),
+        ),
+        payload(
+            "critical-unknown",
+            "unknown field `until`",
+            whole.replacen("{\"image\"", "{\"until\":\"yesterday\",\"image\"", 1),
+        ),
+    ]
 }
 
 /// What becomes of a bundle with a certificate.
 pub(super) fn by_certificate(good: &Value, other: &Value, elsewhere: &Value) -> Vec<Forgery> {
-    let forgery = |name, told, bundle| Forgery { name, bundle, told };
+    let forgery = bundled;
     let entry = |path: &str| format!("{ENTRY}{path}");
     let mut all = of_any(
         good,
@@ -303,6 +412,27 @@ pub(super) fn by_certificate(good: &Value, other: &Value, elsewhere: &Value) -> 
             "certificate",
             altered(good, |b| {
                 flip(at(b, "/verificationMaterial/certificate/rawBytes"));
+            }),
+        ),
+        forgery(
+            "unpromised-0.1",
+            "whose promise does not hold",
+            altered(&of_version(good, "0.1"), |b| {
+                *at(b, &entry("/inclusionPromise")) = Value::Null;
+            }),
+        ),
+        forgery(
+            "unproved-0.2",
+            "without an entry in a log",
+            altered(&of_version(good, "0.2"), |b| {
+                *at(b, &entry("/inclusionProof")) = Value::Null;
+            }),
+        ),
+        forgery(
+            "chain-0.3",
+            "which has one certificate",
+            altered(&of_version(good, "0.2"), |b| {
+                b["mediaType"] = good["mediaType"].clone();
             }),
         ),
         forgery(

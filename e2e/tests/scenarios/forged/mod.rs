@@ -10,7 +10,7 @@ use e2e::sigstore::{Sigstore, person, workflow};
 use e2e::{Cluster, Output, Tool, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
-use made::{Forgery, by_certificate, by_key};
+use made::{Forgery, by_certificate, by_key, of_version};
 
 mod made;
 
@@ -100,9 +100,23 @@ fn policy(scene: &Scene, name: &str, authority: &Value) -> String {
 /// Puts each forgery beside content of its own, and asks.
 async fn none_passes(scene: &Scene, policy: &str, forgeries: Vec<Forgery>) {
     for (number, forgery) in forgeries.into_iter().enumerate() {
-        let Forgery { name, bundle, told } = forgery;
+        let Forgery {
+            name,
+            bundle,
+            annotations,
+            told,
+        } = forgery;
         let pinned = scene.push("bundle", &format!("{policy}/{name}")).await;
-        scene.client.push_signature(&pinned, bundle).await.unwrap();
+        let stored = match annotations {
+            None => scene.client.push_signature(&pinned, bundle).await,
+            Some(annotations) => {
+                let client = &scene.client;
+                client
+                    .push_legacy_signature(&pinned, bundle, annotations)
+                    .await
+            }
+        };
+        stored.unwrap();
         let asked = format!("policy test policies.yaml --image {pinned}");
         let refused = scene.ours(&asked).await;
         let why = refused.failure(3).unwrap();
@@ -191,9 +205,25 @@ async fn no_enforced_policy_is_passed_by_a_forgery() {
     let second =
         sign_by_certificate(&scene, &sigstore, &workflow(), "by-name/second", "second").await;
 
-    // What was signed as it should be passes, here as there, and under another name too: content is signed.
-    for (policy, bundle) in [("by-key", &key), ("by-name", &name)] {
-        let copied = scene.push("bundle", &format!("{policy}/copied")).await;
+    // What was signed as it should be passes, here as there, and under another name too: content is signed. So it does in the form of earlier versions, and
+    // whatever it calls its key.
+    let mut renamed = key.clone();
+    renamed["verificationMaterial"]["publicKey"]["hint"] = json!("AAAA");
+    let (first, second_version) = (of_version(&name, "0.1"), of_version(&name, "0.2"));
+    for (number, (policy, bundle)) in [
+        ("by-key", &key),
+        ("by-key", &renamed),
+        ("by-key", &of_version(&key, "0.2")),
+        ("by-name", &name),
+        ("by-name", &first),
+        ("by-name", &second_version),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let copied = scene
+            .push("bundle", &format!("{policy}/copied-{number}"))
+            .await;
         let bytes = bundle.to_string().into_bytes();
         scene.client.push_signature(&copied, bytes).await.unwrap();
         let asked = format!("policy test policies.yaml --image {copied}");

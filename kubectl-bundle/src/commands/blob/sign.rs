@@ -49,7 +49,7 @@ fn is_bundle(bytes: &[u8]) -> bool {
     struct Kind {
         media_type: String,
     }
-    let kind = serde_json::from_slice::<Kind>(bytes);
+    let kind: Result<Kind, _> = bundle_core::json::read(bytes);
     kind.is_ok_and(|kind| kind.media_type.starts_with(media::SIGSTORE_BUNDLE_PREFIX))
 }
 
