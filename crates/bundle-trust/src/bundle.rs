@@ -124,7 +124,7 @@ impl Bundle {
         }
     }
 
-    /// What its version requires of a bundle with a certificate, and the shape of what its log entries hold.
+    /// What its version requires of a bundle with a certificate.
     pub(crate) fn check_certified(&self, version: Version) -> Result<(), Rejection> {
         let material = &self.verification_material;
         match (
@@ -145,7 +145,13 @@ impl Bundle {
                 ));
             }
         }
-        for entry in material.tlog_entries.iter().flatten() {
+        self.check_entries(version)
+    }
+
+    /// What its version requires of log entries, as far as there are any, and the shape of what they hold.
+    pub(crate) fn check_entries(&self, version: Version) -> Result<(), Rejection> {
+        let entries = &self.verification_material.tlog_entries;
+        for entry in entries.iter().flatten() {
             entry.check_evidence(version)?;
             entry.check_body()?;
         }

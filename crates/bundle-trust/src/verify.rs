@@ -22,7 +22,7 @@ use sigstore_verify::types::{Artifact, Bundle as FullBundle, Sha256Hash, Signatu
 use budget::Budget;
 
 use crate::{
-    bundle::Bundle,
+    bundle::{Bundle, Version},
     certified::{self, Held},
     dsse::{self, Envelope},
     json,
@@ -205,7 +205,7 @@ impl Against {
         match (&material.public_key, certified) {
             (Some(key), false) => {
                 let hint = KeyId::new(&key.hint);
-                self.by_key(&bundle, &hint, content)
+                self.by_key((&bundle, version), &hint, content)
             }
             (None, true) if self.roots.is_empty() => Err(Rejection::Keyless),
             (None, true) => {
@@ -220,7 +220,7 @@ impl Against {
     /// By the one key that fits. Its name in the bundle is a hint: it says which key to try first, and none that fits is refused for it.
     fn by_key(
         &self,
-        bundle: &Bundle,
+        (bundle, version): (&Bundle, Version),
         hint: &KeyId,
         content: &Content<'_>,
     ) -> Result<Opened, Rejection> {
@@ -250,7 +250,12 @@ impl Against {
                     return Err(Rejection::Unreadable("it has no DSSE envelope".to_owned()));
                 }
             };
-        let signed_at = self.time_of_key(bundle, key, digest);
+        let evidence = bundle
+            .check_entries(version)
+            .and_then(|()| certified::read(bundle));
+        let signed_at = evidence
+            .ok()
+            .and_then(|evidence| self.time_of_key(&evidence, key, digest));
         let mut checked = vec!["key", "digest"];
         checked.extend(signed_at.is_some().then_some("log or timestamp"));
         let accepted = Accepted {
@@ -289,10 +294,14 @@ impl Against {
         Err(told)
     }
 
-    fn time_of_key(&self, bundle: &Bundle, key: &PublicKey, digest: &Digest) -> Option<SignedAt> {
-        let bundle = certified::read(bundle).ok()?;
+    fn time_of_key(
+        &self,
+        bundle: &FullBundle,
+        key: &PublicKey,
+        digest: &Digest,
+    ) -> Option<SignedAt> {
         let mut roots = self.roots.iter();
-        roots.find_map(|root| certified::time_of_key(&bundle, ours(digest)?, key, root, self.now))
+        roots.find_map(|root| certified::time_of_key(bundle, ours(digest)?, key, root, self.now))
     }
 
     fn by_certificate(&self, bundle: &Bundle, digest: &Digest) -> Result<Opened, Rejection> {

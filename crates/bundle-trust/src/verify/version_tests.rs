@@ -197,6 +197,9 @@ fn signatures_by_key_count_in_every_version() {
         serde_json::from_str(include_str!("../../testdata/keyless/key.bundle.json")).unwrap();
     bundle["mediaType"] = json!(V0_1);
     assert!(found(&bundle).unwrap().signed_at.is_some());
+    // Evidence that is not what the version requires says nothing of the time.
+    entry(&mut bundle)["inclusionPromise"] = Value::Null;
+    assert_eq!(found(&bundle).unwrap().signed_at, None);
 }
 
 #[test]

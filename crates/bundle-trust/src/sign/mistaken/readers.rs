@@ -8,10 +8,10 @@ use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 /// Whether a reader takes these bytes for a payload or for a manifest.
-pub type Reader = fn(&[u8]) -> bool;
+pub(super) type Reader = fn(&[u8]) -> bool;
 
 /// Every reader, by name.
-pub const READERS: [(&str, Reader); 6] = [
+pub(super) const READERS: [(&str, Reader); 6] = [
     ("a value as payload", |bytes| {
         let value: Option<Value> = serde_json::from_slice(bytes).ok();
         value.is_some_and(|value| value["critical"]["image"]["docker-manifest-digest"].is_string())
