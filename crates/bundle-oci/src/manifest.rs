@@ -559,7 +559,7 @@ mod tests {
                 "not an image manifest",
             ),
             (
-                r#"[2,null,null,{},[],null,{},null]"#.to_owned(),
+                "[2,null,null,{},[],null,{},null]".to_owned(),
                 media::MANIFEST,
                 "not an object",
             ),
