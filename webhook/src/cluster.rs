@@ -13,6 +13,7 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tower::service_fn;
 use tower::timeout::TimeoutLayer;
 
+use crate::budget::requests::RequestMemory;
 use crate::settings::Settings;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -81,6 +82,7 @@ impl Clients {
         let own = ClientBuilder::try_from(config)
             .map_err(|source| ClusterError::Client { source })?
             .with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT))
+            .with_layer(&RequestMemory::default())
             .build();
         Ok(Self::new(own))
     }

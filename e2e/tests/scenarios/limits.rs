@@ -302,16 +302,16 @@ async fn review_bodies_of_empty_lists_do_not_exhaust_memory() {
     .await;
 }
 
-/// Creates the object as a dry run; the status of the answer.
-async fn create_dry(client: &Client, plural: &str, object: &Value) -> u16 {
+/// Creates the object as a dry run; status and message of the answer.
+async fn create_dry(client: &Client, plural: &str, object: &Value) -> (u16, String) {
     let path = format!("/apis/core.rukpak.io/v1alpha1/{plural}?dryRun=All");
     let request = http::Request::post(path)
         .header("content-type", "application/json")
         .body(object.to_string().into_bytes())
         .unwrap();
     match client.request::<Value>(request).await {
-        Ok(_) => 201,
-        Err(kube::Error::Api(status)) => status.code,
+        Ok(_) => (201, String::new()),
+        Err(kube::Error::Api(status)) => (status.code, status.message),
         Err(error) => panic!("the API server did not answer: {error}"),
     }
 }
@@ -343,11 +343,16 @@ async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
             .map(|object| create_dry(&client, "bundledeployments", object)),
     )
     .await;
-    // Refused for good reason or let in; a pod that died would show as 500.
-    assert!(
-        answers.iter().all(|status| *status != 500),
-        "the reviews ended with {answers:?}"
-    );
+    // Let in, refused for good reason, or asked to come back later; a pod that died would show as a broken connection.
+    for (status, message) in &answers {
+        let good = match status {
+            201 => true,
+            403 => message.contains("BUNDLE-REVIEW-040"),
+            503 => message.contains("BUNDLE-REVIEW-041"),
+            _ => message.contains("too many") || message.contains("deadline exceeded"),
+        };
+        assert!(good, "{status}: {message}");
+    }
     survived("eight objects of 3 MiB at once", &mut webhook, probe).await;
 }
 
@@ -507,7 +512,12 @@ async fn content_of_failing_bundles_is_not_kept() {
         let message = until_phase(&cluster, &name, "Failing", LONG).await;
         assert!(message.contains("this is not YAML"), "{message}");
     }
-    assert_eq!(cached_bytes(&cluster, &webhook), 0);
+    // Its own status wakes a Bundle once more, and it is unpacked a second time.
+    wait::until_true(LONG, "nothing of it is kept", || async {
+        Ok(cached_bytes(&cluster, &webhook) == 0)
+    })
+    .await
+    .unwrap();
     survived("failing Bundles", &mut webhook, probe).await;
 }
 
@@ -534,7 +544,11 @@ async fn content_that_can_never_fit_is_refused_with_both_numbers() {
         message.contains("MiB of memory once it is parsed, and at most"),
         "{message}"
     );
-    assert_eq!(cached_bytes(&cluster, &webhook), 0);
+    wait::until_true(LONG, "nothing of it is kept", || async {
+        Ok(cached_bytes(&cluster, &webhook) == 0)
+    })
+    .await
+    .unwrap();
     survived("content of tiny values", &mut webhook, probe).await;
 }
 

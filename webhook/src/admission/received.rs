@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{FromRequest, Request as HttpRequest};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bundle_core::diagnostic::{Code, Finding, codes};
 use bundle_core::review::{Verdict, text};
@@ -194,7 +194,13 @@ impl<L: Lookups> Admission<L> {
     fn invalid(&self, status: StatusCode, message: String, started: Instant) -> Response {
         self.count(ReviewOutcome::Invalid, codes::review::MALFORMED, started);
         tracing::warn!(code = codes::review::MALFORMED.id, "{message}");
-        (status, message + "\n").into_response()
+        let mut response = (status, message + "\n").into_response();
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            // The client of API servers asks again by itself where it is told when.
+            let seconds = HeaderValue::from_static("1");
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        }
+        response
     }
 
     /// The answer to something that was received and is no review.

@@ -3,6 +3,7 @@
 
 pub mod limit;
 pub mod pool;
+pub mod requests;
 
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ pub use pool::{Cap, NeverFits, Pool, Share};
 
 const MIB: u64 = 1 << 20;
 
-/// What the process needs beside all shares, in bytes: code and runtime, connections, watches, and caches. Idle it has 14 MiB, and after the installation of
-/// 3,000 objects 25 MiB.
+/// What the process needs beside all shares, in bytes: code and runtime, connections, watches, caches, and requests to the API server (`requests`). Idle it has
+/// 14 MiB, and after the installation of 3,000 objects 25 MiB.
 const RESERVE: u64 = 32 * MIB;
 /// The least that is left to share out, in bytes. Below, no review of the largest object fits.
 const LEAST: u64 = 64 * MIB;
@@ -22,7 +23,7 @@ const MOST: u64 = 1024 * MIB;
 /// Bodies of reviews as they arrive, in bytes: one of the largest size, and small ones beside it.
 const BODIES: u64 = 10 * MIB;
 /// What one transfer may hold, in bytes: pieces that wait for the unpacker, its buffers, and the list of files (`bundle_oci::limits::NAMES`).
-pub const TRANSFER: u64 = 2 * MIB;
+pub const TRANSFER: u64 = 3 * MIB;
 /// Transfers from one registry at a time.
 const PER_REGISTRY: u64 = 2;
 /// Threads for long work at a time: one, so that reviews and the reconciler have the other of the two cores that a pod usually has.
@@ -51,7 +52,7 @@ impl Budget {
     /// Divides `limit`, in bytes, into shares.
     pub fn new(limit: u64) -> Self {
         let shared = limit.saturating_sub(RESERVE).clamp(LEAST, MOST) - BODIES;
-        let transfers = shared / 8 / TRANSFER;
+        let transfers = shared / 6 / TRANSFER;
         let trees = shared * 3 / 8;
         Self {
             bodies: Pool::new(BODIES),
@@ -70,14 +71,18 @@ impl Budget {
         }]
     }
 
-    /// The caps of a transfer: half of all for one requester, and two for one registry.
+    /// The caps of a transfer: a quarter of all for one requester, and two for one registry.
     pub fn transfer_caps(&self, requester: &str, registry: &str) -> Vec<Cap> {
-        let mut caps = Self::half(&self.transfers, requester);
-        caps.push(Cap {
-            key: format!("registry {registry}"),
-            most: PER_REGISTRY,
-        });
-        caps
+        vec![
+            Cap {
+                key: format!("requester {requester}"),
+                most: (self.transfers.capacity() / 4).max(1),
+            },
+            Cap {
+                key: format!("registry {registry}"),
+                most: PER_REGISTRY,
+            },
+        ]
     }
 
     /// Runs `work` on a thread that may be busy, when it is its turn. `None`: the thread ended early.

@@ -22,7 +22,8 @@ pub(super) struct Fetches<T> {
 struct Job<T> {
     /// What of the object it is for: its uid and generation.
     version: String,
-    result: oneshot::Receiver<T>,
+    /// `None` while a reconcile waits for it. The job stays where it is then, so that it can be cancelled.
+    result: Option<oneshot::Receiver<T>>,
     awaited: Arc<AtomicBool>,
     _task: Task,
 }
@@ -57,24 +58,48 @@ impl<T: Send + 'static> Fetches<T> {
         version: &str,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
-        let known = self
-            .lock()
-            .remove(name)
-            .filter(|job| job.version == version);
-        let mut job = known.unwrap_or_else(|| self.start(name, version, work));
-        job.awaited.store(true, Ordering::SeqCst);
-        if let Ok(result) = tokio::time::timeout(PATIENCE, &mut job.result).await {
-            // Work that panicked has no result: the next reconcile begins it anew.
-            return result.ok();
-        }
-        job.awaited.store(false, Ordering::SeqCst);
-        match job.result.try_recv() {
-            Ok(result) => Some(result),
-            Err(_) => {
-                self.lock().insert(name.to_owned(), job);
+        let (mut result, awaited) = self.begin(name, version, work)?;
+        awaited.store(true, Ordering::SeqCst);
+        let waited = tokio::time::timeout(PATIENCE, &mut result).await;
+        awaited.store(false, Ordering::SeqCst);
+        // What came in the last moment wakes nobody.
+        let done = match waited {
+            Ok(done) => Some(done.ok()),
+            Err(_) => result.try_recv().ok().map(Some),
+        };
+        let mut jobs = self.lock();
+        let job = jobs.get_mut(name).filter(|job| job.version == version);
+        match (done, job) {
+            (Some(done), Some(_)) => {
+                jobs.remove(name);
+                // Work that panicked has no result: the next reconcile begins it anew.
+                done
+            }
+            (Some(done), None) => done,
+            (None, Some(job)) => {
+                job.result = Some(result);
                 None
             }
+            // It was cancelled meanwhile.
+            (None, None) => None,
         }
+    }
+
+    /// The work that is under way for this version, or new work. `None` if another reconcile waits for it already.
+    fn begin(
+        &self,
+        name: &str,
+        version: &str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<(oneshot::Receiver<T>, Arc<AtomicBool>)> {
+        let mut jobs = self.lock();
+        if jobs.get(name).is_none_or(|job| job.version != version) {
+            let job = self.start(name, version, work);
+            // What it was for before ends here.
+            jobs.insert(name.to_owned(), job);
+        }
+        let job = jobs.get_mut(name)?;
+        Some((job.result.take()?, job.awaited.clone()))
     }
 
     fn start(
@@ -95,7 +120,7 @@ impl<T: Send + 'static> Fetches<T> {
         });
         Job {
             version: version.to_owned(),
-            result,
+            result: Some(result),
             awaited,
             _task: Task(task),
         }
@@ -143,6 +168,20 @@ mod tests {
         assert_eq!(woken.recv().await.unwrap(), "a");
         let again = async { panic!("it is done already") };
         assert_eq!(fetches.run("a", "1", again).await, Some(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_a_reconcile_waits_for_can_be_cancelled() {
+        let (fetches, _woken) = fetches();
+        let (slow, mut end) = work();
+        let waiting = fetches.run("a", "1", slow);
+        let cancelling = async {
+            tokio::time::sleep(PATIENCE / 2).await;
+            fetches.cancel("a");
+            end.closed().await;
+        };
+        let (outcome, ()) = futures::join!(waiting, cancelling);
+        assert_eq!(outcome, None);
     }
 
     #[tokio::test(start_paused = true)]
