@@ -112,17 +112,23 @@ fn anonymous_kib(pid: u32) -> u64 {
         .unwrap_or_default()
 }
 
-/// Checks that the process lives, was not killed, and answered its probes; prints the peak, for the table in docs/benchmarks.md.
+/// A line for whoever runs the scenarios with `--nocapture`.
+fn record(line: &str) {
+    let mut terminal = std::io::stderr().lock();
+    writeln!(terminal, "{line}").unwrap();
+}
+
+/// Checks that the process lives, was not killed, and answered its probes; records the peak, for the table in docs/limits.md.
 async fn survived(attack: &str, webhook: &mut Webhook, probe: LivenessProbe) {
     let Observed { longest, anonymous } = probe.stop().await;
     let limit = webhook.memory_limit().unwrap();
     let (peak, kills) = (limit.peak().unwrap(), limit.kills().unwrap());
-    eprintln!(
+    record(&format!(
         "{attack}: peak {} MiB without files, {} MiB with the page cache, limit {} MiB; longest /livez {longest:?}",
         anonymous >> 10,
         peak >> 20,
         MEMORY_LIMIT >> 20,
-    );
+    ));
     assert_eq!(kills, 0, "{attack}: the kernel has killed bundle-webhook");
     assert!(webhook.is_running(), "{attack}: bundle-webhook has ended");
     assert!(longest < ALIVE_WITHIN, "{attack}: /livez took {longest:?}");
@@ -372,7 +378,7 @@ async fn a_small_layer_that_unpacks_to_a_hundred_mebibytes_does_not_exhaust_memo
         .into_iter()
         .chain(manifests);
     let (reference, size) = publish(&registry, "bomb", &tar(files));
-    eprintln!("the layer has {} KiB", size >> 10);
+    record(&format!("the layer has {} KiB", size >> 10));
     let probe = LivenessProbe::start(&webhook);
     for number in 0..3 {
         let name = format!("bomb-{number}");
@@ -587,4 +593,56 @@ async fn the_cache_stays_within_its_limit_and_evicted_content_is_fetched_again()
     .await
     .unwrap();
     survived("a full cache", &mut webhook, probe).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_content_is_installed_while_reviews_are_attacked() {
+    let (cluster, mut webhook) = stage().await;
+    let registry = Registry::honest().await.unwrap();
+    let url = review_url(&cluster).await;
+    let noise: String = (0..500 << 10)
+        .map(|_| char::from(rand::rng().random_range(b'a'..=b'z')))
+        .collect();
+    // 19 MiB of text, which take 38 MiB with their tree: the share of content is 41 MiB.
+    let files = (0..38).map(|file| {
+        let name = format!("largest-{file}");
+        let path = format!("manifests/{name}.yaml");
+        (path, config_map(&name, &noise).into_bytes())
+    });
+    let (reference, _) = publish(&registry, "largest", &tar(files));
+    let probe = LivenessProbe::start(&webhook);
+    apply(&cluster, &deployment("largest", &reference)).await;
+    let body = {
+        let lists = "[],".repeat((2 << 20) / 3);
+        let text = format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"1","kind":{{"group":"core.rukpak.io","version":"v1alpha1","kind":"Bundle"}},"name":"a","operation":"CREATE","userInfo":{{"username":"mallory"}},"object":{{"spec":[{lists}0]}}}}}}"#
+        );
+        text.into_bytes()
+    };
+    let attack = tokio::spawn(async move {
+        loop {
+            join_all((0..4).map(|_| post(&url, body.clone()))).await;
+        }
+    });
+    wait::until_true(LONG, "the content is installed", || async {
+        let output = cluster
+            .kubectl([
+                "get",
+                "bundledeployment",
+                "largest",
+                "-o",
+                "jsonpath={.status.conditions[?(@.type==\"Installed\")].status}",
+            ])
+            .await?;
+        Ok(output.stdout.trim() == "True")
+    })
+    .await
+    .unwrap();
+    attack.abort();
+    survived(
+        "the largest content, with reviews of lists",
+        &mut webhook,
+        probe,
+    )
+    .await;
 }

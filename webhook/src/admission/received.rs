@@ -85,16 +85,16 @@ impl<L: Lookups> Admission<L> {
         let started = Instant::now();
         let (body, weighed) = self.parsed(body, review::weigh).await;
         let envelope = weighed
-            .map_err(|why| self.malformed(why, started))?
-            .ok_or_else(|| self.malformed("it could not be read".to_owned(), started))?;
+            .map_err(|why| self.malformed(&why, started))?
+            .ok_or_else(|| self.malformed("it could not be read", started))?;
         let share = self.tree_share(&envelope, body.len(), started).await?;
         let (body, request) = self.parsed(body, review::read).await;
         // In this order: the share of the body is for the body.
         drop(body);
         drop(body_share);
         let request = request
-            .map_err(|why| self.malformed(why, started))?
-            .ok_or_else(|| self.malformed("it could not be read".to_owned(), started))?;
+            .map_err(|why| self.malformed(&why, started))?
+            .ok_or_else(|| self.malformed("it could not be read", started))?;
         Ok(Received {
             request,
             started,
@@ -204,7 +204,7 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// The answer to something that was received and is no review.
-    fn malformed(&self, why: String, started: Instant) -> Response {
+    fn malformed(&self, why: &str, started: Instant) -> Response {
         self.count(ReviewOutcome::Invalid, codes::review::MALFORMED, started);
         tracing::warn!(code = codes::review::MALFORMED.id, "{why}");
         let message = format!("{}: {why}", codes::review::MALFORMED);
