@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{Against, MAX_SIGNATURES};
-use crate::{dsse, legacy, strict};
+use crate::{dsse, json, legacy};
 
 /// Public-key operations that each signature may cost under one trust root, whatever lies beside it. One with entries of both versions of the log and
 /// two timestamps, which is more than clients write, costs 26.
@@ -155,7 +155,7 @@ pub(super) fn operations(raw: &RawSignature, against: &Against) -> Result<usize,
         };
         return Ok(keys + roots * evidence);
     }
-    let Ok(counted) = strict::read::<Counted>(&raw.bytes, "not the JSON of a bundle") else {
+    let Ok(counted) = json::read::<Counted>(&raw.bytes, "not the JSON of a bundle") else {
         return Ok(0);
     };
     Ok(keys + roots * counted.verification_material.operations()?)
