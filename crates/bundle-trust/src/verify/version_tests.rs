@@ -29,6 +29,13 @@ fn entry(bundle: &mut Value) -> &mut Value {
     &mut bundle["verificationMaterial"]["tlogEntries"][0]
 }
 
+/// A second entry: the same one twice is refused as such, before its version's rules are asked.
+fn another_entry(bundle: &mut Value) -> Value {
+    let mut another = entry(bundle).clone();
+    another["logId"]["keyId"] = json!("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
+    another
+}
+
 fn chain(bundle: &mut Value) -> &mut Vec<Value> {
     let chain = &mut bundle["verificationMaterial"]["x509CertificateChain"]["certificates"];
     chain.as_array_mut().unwrap()
@@ -71,7 +78,7 @@ fn version_0_1_requires_the_promise_of_every_entry() {
     entry(&mut bundle)["inclusionPromise"] = Value::Null;
     assert_eq!(fault(&bundle), Fault::Promise);
     let mut bundle = as_version(WORKFLOW, V0_1);
-    let mut second = entry(&mut bundle).clone();
+    let mut second = another_entry(&mut bundle);
     second["inclusionPromise"] = Value::Null;
     let entries = &mut bundle["verificationMaterial"]["tlogEntries"];
     entries.as_array_mut().unwrap().push(second);
@@ -91,7 +98,7 @@ fn version_0_2_requires_proof_and_checkpoint_of_every_entry() {
     entry(&mut bundle)["inclusionProof"] = Value::Null;
     assert_eq!(fault(&bundle), Fault::NoLog);
     let mut bundle = as_version(UNTIMED, V0_2);
-    let mut second = entry(&mut bundle).clone();
+    let mut second = another_entry(&mut bundle);
     second["inclusionProof"] = Value::Null;
     let entries = &mut bundle["verificationMaterial"]["tlogEntries"];
     entries.as_array_mut().unwrap().push(second);
@@ -110,7 +117,7 @@ fn version_0_2_requires_proof_and_checkpoint_of_every_entry() {
 #[test]
 fn version_0_3_requires_proof_of_every_entry() {
     let mut bundle: Value = serde_json::from_str(UNTIMED).unwrap();
-    let mut second = entry(&mut bundle).clone();
+    let mut second = another_entry(&mut bundle);
     second["inclusionProof"] = Value::Null;
     let entries = &mut bundle["verificationMaterial"]["tlogEntries"];
     entries.as_array_mut().unwrap().push(second);
