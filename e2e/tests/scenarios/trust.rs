@@ -7,6 +7,8 @@ use e2e::sigstore::{Manner, Sigstore, TufRepository, WORKFLOW, WORKFLOW_ISSUER, 
 use e2e::{Output, Registry, Tool, Workbench, bundles};
 use serde_json::{Value, json};
 
+mod refused;
+
 const PAST: &str = "2020-01-01T00:00:00Z";
 
 /// A change of a repository's state.

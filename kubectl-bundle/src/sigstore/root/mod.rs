@@ -2,6 +2,7 @@
 //! Not here: what is verified under it (bundle-trust).
 
 mod fetch;
+mod floors;
 mod repository;
 mod store;
 
@@ -239,3 +240,6 @@ fn is_silence(failure: &Failure) -> bool {
     let mut codes = findings.0.iter().map(|finding| finding.code);
     codes.all(|code| code == codes::trust::REPOSITORY_UNREACHABLE)
 }
+
+#[cfg(test)]
+mod refused_tests;

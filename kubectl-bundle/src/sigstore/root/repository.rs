@@ -12,6 +12,7 @@ use sigstore_tuf::{Error, Repository, StoreRepository, Updater, UpdaterConfig};
 use url::Url;
 
 use super::fetch::{Mirror, Unfetched};
+use super::floors::Floors;
 use super::store::{Draft, Instance, Kept};
 use crate::failure::{Failure, Outcome};
 use crate::sigstore::http::Http;
@@ -51,10 +52,19 @@ impl Source<'_> {
     /// What the repository says now; it is kept.
     pub(super) async fn ask(&self, http: Arc<Http>) -> Outcome<Material> {
         let base = address(&self.instance.mirror)?;
+        self.refresh(Mirror::new(http, base)).await
+    }
+
+    /// The same of a repository, wherever it is.
+    pub(super) async fn refresh(&self, mirror: impl Repository + 'static) -> Outcome<Material> {
         let draft = self.kept.draft();
-        let mirror = Mirror::new(http, base);
-        let asked = tokio::time::timeout(PATIENCE, self.read(mirror, Arc::clone(&draft)));
-        let material = match asked.await {
+        let asked = tokio::time::timeout(PATIENCE, self.read(mirror, Arc::clone(&draft))).await;
+        let is_complete = matches!(asked, Ok(Ok(_)));
+        if is_complete || draft.has_new_timestamp() {
+            self.check_floors(&draft, is_complete)
+                .map_err(|error| self.finding(&error))?;
+        }
+        let material = match asked {
             Ok(Ok(material)) => material,
             Ok(Err(error)) => return Err(self.finding(&error)),
             Err(_) => {
@@ -66,6 +76,19 @@ impl Source<'_> {
         draft.keep().map_err(|error| self.finding(&error))?;
         self.kept.set_asked(self.now)?;
         Ok(material)
+    }
+
+    /// Whether what was said goes below what was said before, be it in a refresh that was refused. What holds of a refresh that is refused is kept.
+    fn check_floors(&self, draft: &Draft, is_complete: bool) -> Result<(), Error> {
+        let root = draft.root()?;
+        let root = root.as_deref().unwrap_or(self.instance.root.as_bytes());
+        let (floors, now) = (Floors::kept(root, draft), Floors::after(root, draft));
+        floors.check_timestamp(&now)?;
+        let checked = floors.check_snapshot(&now);
+        if checked.is_err() || !is_complete {
+            draft.keep_refused(checked.is_ok())?;
+        }
+        checked
     }
 
     async fn read(

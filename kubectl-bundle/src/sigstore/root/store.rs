@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Digest;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sigstore_trust_root::SigstoreInstance;
 use sigstore_tuf::{Error, FileStore, MetadataStore};
 
@@ -20,6 +21,13 @@ const NAME: &str = "kubectl-bundle";
 const INSTANCE: &str = "trust.json";
 /// The file beside the fetched ones that says when the repository was last asked.
 const ASKED: &str = "asked.json";
+/// Names that sigstore-tuf gives to what it stores.
+const ROOT: &str = "root.json";
+const ROOTS: &str = "root_history/";
+pub(super) const TIMESTAMP: &str = "timestamp.json";
+pub(super) const SNAPSHOT: &str = "snapshot.json";
+/// What held of refreshes that were refused: without a snapshot, and with one.
+const REFUSED: [&str; 2] = ["refused-timestamp.json", "refused-snapshot.json"];
 
 /// The folders of a user's configuration and caches.
 #[derive(Debug, Clone)]
@@ -123,6 +131,7 @@ impl Kept {
     /// What is kept, and what a refresh would change of it.
     pub(super) fn draft(&self) -> Arc<Draft> {
         Arc::new(Draft {
+            folder: self.0.clone(),
             kept: FileStore::new(&self.0),
             changes: Mutex::default(),
         })
@@ -150,40 +159,138 @@ impl Kept {
     }
 }
 
-/// What is kept, and changes to it that count for this refresh alone until it has ended well. A refresh that is refused half way would else leave a newer
-/// timestamp beside an older snapshot, which then no longer says below which versions nothing may go.
+/// What is kept, and changes to it. Roots are kept at once, as the client workflow of TUF has it (5.3.8). Timestamp, snapshot and targets replace those of the
+/// last complete refresh together, so that there is always a state that can be used where nobody is asked. Of a refresh that was refused, what held is kept
+/// beside them, since nothing may go below its versions any more (5.4.5, 5.5.7).
 pub(super) struct Draft {
+    folder: PathBuf,
     kept: FileStore,
     changes: Mutex<BTreeMap<String, Vec<u8>>>,
 }
 
+/// A timestamp, and the snapshot that it is about.
+#[derive(Serialize, Deserialize)]
+struct Refused {
+    timestamp: String,
+    snapshot: Option<String>,
+}
+
 impl Draft {
-    /// Keeps the changes: file by file, the timestamp, which points to all others, last.
+    /// Keeps the changes: file by file, the timestamp, which points to all others, last. What was kept of refused refreshes is below them.
     pub(super) fn keep(&self) -> Result<(), Error> {
-        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = self.changes();
         // Copies by version (`7.snapshot.json`) are for mirrors; here they would only become more.
         let lasting = |name: &&String| !name.starts_with(|first: char| first.is_ascii_digit());
         let mut names: Vec<&String> = changes.keys().filter(lasting).collect();
-        names.sort_by_key(|name| *name == "timestamp.json");
+        names.sort_by_key(|name| *name == TIMESTAMP);
         for name in names {
             self.kept.store(name, &changes[name])?;
         }
+        self.forget(&REFUSED)
+    }
+
+    /// The root as it is now, if one was stored.
+    pub(super) fn root(&self) -> Result<Option<Vec<u8>>, Error> {
+        self.load(ROOT)
+    }
+
+    /// Whether a timestamp has come with this refresh, and holds.
+    pub(super) fn has_new_timestamp(&self) -> bool {
+        self.changes().contains_key(TIMESTAMP)
+    }
+
+    /// Keeps what held of a refresh that was refused: the newest timestamp, and, if `with_snapshot`, the newest snapshot with its timestamp. Of both, since
+    /// a later timestamp says nothing of the targets.
+    pub(super) fn keep_refused(&self, with_snapshot: bool) -> Result<(), Error> {
+        let changes = self.changes();
+        let text = |name: &str| {
+            let bytes = changes.get(name)?;
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        };
+        let Some(timestamp) = text(TIMESTAMP) else {
+            return Ok(());
+        };
+        let snapshot = text(SNAPSHOT).filter(|_| with_snapshot);
+        let name = REFUSED[usize::from(snapshot.is_some())];
+        let refused = Refused {
+            timestamp,
+            snapshot,
+        };
+        let bytes = serde_json::to_vec(&refused)
+            .map_err(|error| Error::Malformed(format!("{name}: {error}")))?;
+        self.kept.store(name, &bytes)
+    }
+
+    /// Every timestamp that is kept, each with the snapshot beside it.
+    pub(super) fn kept_versions(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        let load = |name: &str| self.kept.load(name).ok().flatten();
+        let complete = load(TIMESTAMP).map(|timestamp| (timestamp, load(SNAPSHOT)));
+        let refused = REFUSED.iter().filter_map(|name| {
+            let refused: Refused = serde_json::from_slice(&load(name)?).ok()?;
+            let snapshot = refused.snapshot.map(String::into_bytes);
+            Some((refused.timestamp.into_bytes(), snapshot))
+        });
+        complete.into_iter().chain(refused).collect()
+    }
+
+    /// Keeps a root. If it gives the timestamp or the snapshot other keys, what the old ones signed says nothing any more: whoever had them may have gone
+    /// ahead as far as they could (5.3.11).
+    fn keep_root(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        let before = self.kept.load(name)?;
+        if before.as_deref() == Some(bytes) {
+            return Ok(());
+        }
+        if name == ROOT
+            && before.is_some_and(|before| keys_of_versions(&before) != keys_of_versions(bytes))
+        {
+            self.forget(&[TIMESTAMP, SNAPSHOT])?;
+            self.forget(&REFUSED)?;
+        }
+        self.kept.store(name, bytes)
+    }
+
+    fn forget(&self, names: &[&str]) -> Result<(), Error> {
+        for name in names {
+            match fs_err::remove_file(self.folder.join(name)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io(format!("removing {name}"), error));
+                }
+                _ => {}
+            }
+        }
         Ok(())
     }
+
+    fn changes(&self) -> MutexGuard<'_, BTreeMap<String, Vec<u8>>> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who signs timestamps and snapshots, as a root says: compared, and for nothing else.
+fn keys_of_versions(root: &[u8]) -> Option<[Value; 2]> {
+    let root: Value = serde_json::from_slice(root).ok()?;
+    Some(["timestamp", "snapshot"].map(|role| {
+        let ids = &root["signed"]["roles"][role]["keyids"];
+        let mut ids = ids.as_array().cloned().unwrap_or_default();
+        ids.sort_by_key(Value::to_string);
+        Value::Array(ids)
+    }))
 }
 
 impl MetadataStore for Draft {
     fn load(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
-        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        match changes.get(name) {
-            Some(bytes) => Ok(Some(bytes.clone())),
+        let changed = self.changes().get(name).cloned();
+        match changed {
+            Some(bytes) => Ok(Some(bytes)),
             None => self.kept.load(name),
         }
     }
 
     fn store(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        changes.insert(name.to_owned(), bytes.to_vec());
+        self.changes().insert(name.to_owned(), bytes.to_vec());
+        if name == ROOT || name.starts_with(ROOTS) {
+            self.keep_root(name, bytes)?;
+        }
         Ok(())
     }
 }

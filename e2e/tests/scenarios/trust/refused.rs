@@ -1,0 +1,130 @@
+//! What is kept of a refresh that was refused, as the client workflow of TUF (5.3 to 5.6) has it: roots at once, and the versions below which nothing goes.
+//! Not here: what is refused, and in which words (trust).
+
+use e2e::Output;
+use serde_json::{Value, json};
+
+use super::{PAST, Scene};
+
+/// A scene that knows version 5 of everything.
+async fn at_five() -> Scene {
+    let mut scene = Scene::new().await;
+    scene.offer(|state| versions(state, 5, 5));
+    scene.init().await.success().unwrap();
+    scene
+}
+
+/// Timestamp and snapshot of this version, and targets of that one, all by their own keys.
+fn versions(state: &mut Value, version: u64, targets: u64) {
+    for (role, version) in [
+        ("timestamp", version),
+        ("snapshot", version),
+        ("targets", targets),
+    ] {
+        state[role]["version"] = json!(version);
+        state[role]["signers"] = state[role]["keys"].clone();
+        state[role]["expires"] = json!("2090-01-01T00:00:00Z");
+    }
+}
+
+impl Scene {
+    fn offer(&mut self, change: impl FnOnce(&mut Value)) {
+        self.repository.rewrite(change).unwrap();
+    }
+
+    async fn update(&self) -> Output {
+        self.ours("trust update -o json").await
+    }
+
+    async fn refuses(&self, why: &str) {
+        let refused = self.update().await.failure(3).unwrap();
+        assert!(refused.contains(why), "{why}: {refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_of_a_refused_refresh_are_not_forgotten() {
+    let mut scene = at_five().await;
+    // The timestamp holds, and the snapshot does not.
+    scene.offer(|state| {
+        versions(state, 7, 7);
+        state["snapshot"]["signers"] = json!(["eve"]);
+    });
+    scene.refuses("0/1 valid signatures").await;
+    // What was true before that timestamp is an old copy now, also where nothing newer was ever complete.
+    for version in [5, 6] {
+        scene.offer(|state| versions(state, version, version));
+        let why = format!("timestamp is of version {version}, and was of version 7");
+        scene.refuses(&why).await;
+    }
+    // Nor are the versions of the last refresh that was complete.
+    scene.offer(|state| versions(state, 8, 4));
+    scene.refuses("targets.json").await;
+    // Timestamp and snapshot hold, and the targets do not.
+    scene.offer(|state| {
+        versions(state, 9, 9);
+        state["targets"]["signers"] = json!(["eve"]);
+    });
+    scene.refuses("0/1 valid signatures").await;
+    // Another timestamp that leads nowhere does not make that be forgotten.
+    scene.offer(|state| {
+        versions(state, 10, 9);
+        state["snapshot"]["signers"] = json!(["eve"]);
+    });
+    scene.refuses("0/1 valid signatures").await;
+    scene.offer(|state| versions(state, 11, 8));
+    scene
+        .refuses("targets.json (via snapshot) is of version 8, and was of version 9")
+        .await;
+    // Meanwhile, what was complete counts where nobody is asked; and what is newer than all that is taken.
+    let offline = scene.ours("trust show --offline -o json").await;
+    offline.success().unwrap();
+    scene.offer(|state| versions(state, 12, 12));
+    scene.update().await.success().unwrap();
+    scene.offer(|state| versions(state, 11, 11));
+    scene.refuses("was of version 12").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_root_is_kept_at_once_even_if_what_it_signs_is_refused() {
+    let mut scene = at_five().await;
+    scene.offer(|state| {
+        state["root"]["version"] = json!(2);
+        state["timestamp"]["keys"] = json!(["second"]);
+        versions(state, 6, 6);
+        state["timestamp"]["expires"] = json!(PAST);
+    });
+    scene.refuses("says of timestamp has expired").await;
+    // A mirror that hides the second root, and has what the withdrawn key signs.
+    fs_err::remove_file(scene.repository.root().with_file_name("2.root.json")).unwrap();
+    scene.offer(|state| {
+        state["root"]["version"] = json!(1);
+        state["timestamp"]["keys"] = json!(["timestamp"]);
+        versions(state, 6, 6);
+    });
+    scene.refuses("0/1 valid signatures").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_root_with_other_keys_ends_a_fast_forward() {
+    for rotated in ["timestamp", "snapshot"] {
+        let mut scene = at_five().await;
+        // Whoever had the keys has gone ahead as far as they could, once in a refresh that was refused, and once in one that was not.
+        scene.offer(|state| {
+            versions(state, 1_000, 1_000);
+            state["targets"]["signers"] = json!(["eve"]);
+        });
+        scene.refuses("0/1 valid signatures").await;
+        scene.offer(|state| versions(state, 2_000, 6));
+        scene.refuses("targets.json").await;
+        scene.offer(|state| versions(state, 6, 6));
+        scene.refuses("was of version 2000").await;
+        scene.offer(|state| {
+            state["root"]["version"] = json!(2);
+            state[rotated]["keys"] = json!(["second"]);
+            versions(state, 6, 6);
+        });
+        let updated = scene.update().await.success().unwrap();
+        assert!(updated.contains("\"version\": 2"), "{rotated}: {updated}");
+    }
+}

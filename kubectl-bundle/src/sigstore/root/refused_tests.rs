@@ -1,0 +1,286 @@
+//! What is kept of a refresh that was refused: roots at once, and the versions below which nothing goes. The repository is written here, role by role.
+//! Not here: the same with the real writer and the whole program (e2e).
+
+use std::collections::BTreeMap;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sigstore_tuf::transport::FetchFuture;
+use sigstore_tuf::{Repository, canonical_json};
+
+use super::repository::Source;
+use super::store::{Folders, Instance};
+
+const NOW: Timestamp = Timestamp::constant(1_900_000_000, 0);
+const LATER: &str = "2090-01-01T00:00:00Z";
+const PAST: &str = "2020-01-01T00:00:00Z";
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The key of that name.
+fn key(name: &str) -> Ed25519KeyPair {
+    Ed25519KeyPair::from_seed_unchecked(digest(&SHA256, name.as_bytes()).as_ref()).unwrap()
+}
+
+fn signed(document: &Value, signer: &str) -> Vec<u8> {
+    let bytes = canonical_json::to_canonical_bytes(document).unwrap();
+    let signature = json!({ "keyid": signer, "sig": hex(key(signer).sign(&bytes).as_ref()) });
+    json!({ "signed": document, "signatures": [signature] })
+        .to_string()
+        .into_bytes()
+}
+
+/// What a repository says, as it should be, to be changed.
+#[derive(Clone)]
+struct State {
+    root: u64,
+    /// Whose key signs timestamps, snapshots and targets, by the root.
+    keys: [&'static str; 3],
+    /// Who does sign them.
+    signers: [&'static str; 3],
+    versions: [u64; 3],
+    timestamp_expires: &'static str,
+}
+
+impl State {
+    fn at(version: u64, targets: u64) -> Self {
+        let keys = ["timestamp", "snapshot", "targets"];
+        Self {
+            root: 1,
+            keys,
+            signers: keys,
+            versions: [version, version, targets],
+            timestamp_expires: LATER,
+        }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    fn root(&self) -> Vec<u8> {
+        let mut keys = serde_json::Map::new();
+        for name in ["root"].iter().chain(&self.keys) {
+            let public = hex(key(name).public_key().as_ref());
+            let named = json!({ "keytype": "ed25519", "scheme": "ed25519", "keyval": { "public": public } });
+            keys.insert((*name).to_owned(), named);
+        }
+        let role = |key: &str| json!({ "keyids": [key], "threshold": 1 });
+        let [timestamp, snapshot, targets] = self.keys;
+        let document = json!({
+            "_type": "root", "spec_version": "1.0.31", "version": self.root, "expires": LATER,
+            "consistent_snapshot": false, "keys": keys,
+            "roles": {
+                "root": role("root"), "timestamp": role(timestamp),
+                "snapshot": role(snapshot), "targets": role(targets),
+            },
+        });
+        signed(&document, "root")
+    }
+
+    /// Its files.
+    fn files(&self) -> Files {
+        let [timestamp, snapshot, targets] = self.versions;
+        let role = |kind: &str, version: u64, expires: &str, more: (&str, Value)| {
+            let mut document = json!({ "_type": kind, "spec_version": "1.0.31", "version": version, "expires": expires });
+            document[more.0] = more.1;
+            document
+        };
+        let hash = hex(digest(&SHA256, b"{}").as_ref());
+        let target = json!({ "trusted_root.json": { "length": 2, "hashes": { "sha256": hash } } });
+        let documents = [
+            role(
+                "timestamp",
+                timestamp,
+                self.timestamp_expires,
+                ("meta", json!({ "snapshot.json": { "version": snapshot } })),
+            ),
+            role(
+                "snapshot",
+                snapshot,
+                LATER,
+                ("meta", json!({ "targets.json": { "version": targets } })),
+            ),
+            role("targets", targets, LATER, ("targets", target)),
+        ];
+        let names = ["timestamp.json", "snapshot.json", "targets.json"];
+        let mut files = BTreeMap::from([
+            (format!("{}.root.json", self.root), self.root()),
+            ("targets/trusted_root.json".to_owned(), b"{}".to_vec()),
+        ]);
+        for ((name, document), signer) in names.iter().zip(documents).zip(self.signers) {
+            files.insert((*name).to_owned(), signed(&document, signer));
+        }
+        Files(files)
+    }
+}
+
+struct Files(BTreeMap<String, Vec<u8>>);
+
+impl Repository for Files {
+    fn fetch_metadata<'a>(&'a self, name: &'a str, _: u64) -> FetchFuture<'a> {
+        Box::pin(async move { Ok(self.0.get(name).cloned()) })
+    }
+
+    fn fetch_target<'a>(&'a self, path: &'a str, _: u64) -> FetchFuture<'a> {
+        Box::pin(async move { Ok(self.0.get(&format!("targets/{path}")).cloned()) })
+    }
+}
+
+/// Somebody who trusts the first root, and whatever they were told since.
+struct Client {
+    folder: tempfile::TempDir,
+    instance: Instance,
+}
+
+impl Client {
+    /// Who knows version 5 of everything.
+    async fn at_five() -> Self {
+        let first = State::at(5, 5);
+        let client = Self {
+            folder: tempfile::tempdir().unwrap(),
+            instance: Instance {
+                mirror: "https://tuf.example.com".to_owned(),
+                root: String::from_utf8(first.root()).unwrap(),
+            },
+        };
+        client.takes(&first).await;
+        client
+    }
+
+    fn source(&self) -> Source<'_> {
+        let folders = Folders {
+            config: self.folder.path().join("config"),
+            cache: self.folder.path().join("cache"),
+        };
+        Source {
+            kept: folders.kept(&self.instance),
+            instance: &self.instance,
+            now: NOW,
+        }
+    }
+
+    #[track_caller]
+    fn takes(&self, state: &State) -> impl Future<Output = ()> {
+        let files = state.files();
+        async move {
+            let asked = self.source().refresh(files).await;
+            asked.unwrap_or_else(|failure| panic!("{failure:?}"));
+        }
+    }
+
+    async fn refuses(&self, state: &State, why: &str) {
+        let Err(failure) = self.source().refresh(state.files()).await else {
+            panic!("not refused: {why}");
+        };
+        let told = format!("{failure:?}");
+        assert!(told.contains(why), "{why}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn versions_of_a_refused_refresh_are_not_forgotten() {
+    let client = Client::at_five().await;
+    // The timestamp holds, and the snapshot does not.
+    let bad_snapshot = |state: &mut State| state.signers[1] = "eve";
+    let forged = "BUNDLE-TRUST-053";
+    client
+        .refuses(&State::at(7, 7).with(bad_snapshot), forged)
+        .await;
+    // What was true before that timestamp is an old copy now, also where nothing newer was ever complete.
+    for version in [5, 6] {
+        let why = format!("timestamp is of version {version}, and was of version 7");
+        client.refuses(&State::at(version, version), &why).await;
+    }
+    // Nor are the versions of the last refresh that was complete.
+    client.refuses(&State::at(8, 4), "targets.json").await;
+    // Timestamp and snapshot hold, and the targets do not.
+    let bad_targets = |state: &mut State| state.signers[2] = "eve";
+    client
+        .refuses(&State::at(9, 9).with(bad_targets), forged)
+        .await;
+    // Another timestamp that leads nowhere does not make that be forgotten.
+    client
+        .refuses(&State::at(10, 9).with(bad_snapshot), forged)
+        .await;
+    let why = "targets.json (via snapshot) is of version 8, and was of version 9";
+    client.refuses(&State::at(11, 8), why).await;
+    client
+        .refuses(&State::at(10, 10), "was of version 11")
+        .await;
+    // What was complete still counts where nobody is asked; and what is newer than all that is taken.
+    client.source().what_is_kept().await.unwrap();
+    client.takes(&State::at(12, 12)).await;
+    client
+        .refuses(&State::at(11, 11), "was of version 12")
+        .await;
+}
+
+#[tokio::test]
+async fn a_repository_that_is_silent_does_not_go_back() {
+    let client = Client::at_five().await;
+    let bad_snapshot = |state: &mut State| state.signers[1] = "eve";
+    client
+        .refuses(&State::at(7, 7).with(bad_snapshot), "BUNDLE-TRUST-053")
+        .await;
+    let nothing = client.source().refresh(Files(BTreeMap::new())).await;
+    let told = format!("{:?}", nothing.err().unwrap());
+    assert!(told.contains("BUNDLE-TRUST-050"), "{told}");
+}
+
+#[tokio::test]
+async fn a_root_is_kept_at_once_even_if_what_it_signs_is_refused() {
+    let client = Client::at_five().await;
+    let second = |state: &mut State| {
+        state.root = 2;
+        state.keys[0] = "second";
+        state.signers[0] = "second";
+        state.timestamp_expires = PAST;
+    };
+    client
+        .refuses(&State::at(6, 6).with(second), "BUNDLE-TRUST-051")
+        .await;
+    // A mirror that hides the second root, and has what the withdrawn key signs.
+    client.refuses(&State::at(7, 7), "BUNDLE-TRUST-053").await;
+}
+
+#[tokio::test]
+async fn a_root_with_other_keys_ends_a_fast_forward() {
+    for rotated in [0, 1] {
+        let client = Client::at_five().await;
+        // Whoever had the keys has gone ahead as far as they could.
+        let bad_targets = |state: &mut State| state.signers[2] = "eve";
+        client
+            .refuses(
+                &State::at(1_000, 1_000).with(bad_targets),
+                "BUNDLE-TRUST-053",
+            )
+            .await;
+        client.refuses(&State::at(2_000, 6), "targets.json").await;
+        client
+            .refuses(&State::at(6, 6), "was of version 2000")
+            .await;
+        let second = |state: &mut State| {
+            state.root = 2;
+            state.keys[rotated] = "second";
+            state.signers[rotated] = "second";
+        };
+        client.takes(&State::at(6, 6).with(second)).await;
+        client
+            .refuses(&State::at(5, 5).with(second), "was of version 6")
+            .await;
+        // A root without other keys changes nothing of it.
+        let third = |state: &mut State| {
+            second(state);
+            state.root = 3;
+        };
+        client
+            .refuses(&State::at(5, 5).with(third), "was of version 6")
+            .await;
+    }
+}
