@@ -18,6 +18,7 @@ use bundle_trust::proof;
 use futures::future::{OptionFuture, join_all};
 use jiff::Timestamp;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::review::UserInfo;
 use crate::heavy;
@@ -104,6 +105,8 @@ pub(super) enum Content<'a> {
         policies: &'a [Arc<Policy>],
         examinations: &'a proof::Memory,
         now: Timestamp,
+        /// When the review has to be answered: no signature is examined after that.
+        until: Instant,
     },
 }
 
@@ -205,6 +208,7 @@ impl Gathered {
                 policies,
                 examinations,
                 now,
+                until,
             } => {
                 let policies = policies.iter().map(AsRef::as_ref);
                 match looked {
@@ -214,8 +218,10 @@ impl Gathered {
                     }
                     Ok(looked) => {
                         let (pinned, signatures) = (&looked.pinned, &looked.signatures);
-                        let examined =
-                            heavy::run(|| examinations.examine(pinned, signatures, policies, *now));
+                        let in_time = || Instant::now() < *until;
+                        let examined = heavy::run(|| {
+                            examinations.examine_while(pinned, signatures, policies, *now, &in_time)
+                        });
                         facts.policies = examined.policies;
                         facts.content = ContentFact::Found {
                             pinned: looked.pinned.clone(),

@@ -181,7 +181,7 @@ impl<L: Lookups> Admission<L> {
 
     /// Gathers what is needed, and judges, within the time that there is.
     async fn judged(&self, subject: &Subject<'_>, user: &UserInfo, until: Instant) -> Verdict {
-        let weighing = Box::pin(self.weighed(subject, user));
+        let weighing = Box::pin(self.weighed(subject, user, until));
         tokio::time::timeout_at(until, weighing)
             .await
             .unwrap_or_else(|_| {
@@ -196,7 +196,7 @@ impl<L: Lookups> Admission<L> {
             })
     }
 
-    async fn weighed(&self, subject: &Subject<'_>, user: &UserInfo) -> Verdict {
+    async fn weighed(&self, subject: &Subject<'_>, user: &UserInfo, until: Instant) -> Verdict {
         let needs = needs(subject);
         let gathered = lookups::gather(&self.lookups, user, &needs).await;
         let unseen = gathered.facts(&Content::NotAsked);
@@ -217,6 +217,7 @@ impl<L: Lookups> Admission<L> {
                 policies: &policies,
                 examinations: self.lookups.examinations(),
                 now: self.lookups.now(),
+                until,
             };
             judge(subject, &gathered.facts(&content))
         };

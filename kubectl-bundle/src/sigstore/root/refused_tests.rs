@@ -18,7 +18,10 @@ const LATER: &str = "2090-01-01T00:00:00Z";
 const PAST: &str = "2020-01-01T00:00:00Z";
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits
+        .map(|digit| char::from_digit(u32::from(digit), 16).unwrap())
+        .collect()
 }
 
 /// The key of that name.
