@@ -22,6 +22,7 @@ pub struct Builder {
     terms: Terms,
     controller_manager: bool,
     audit: bool,
+    webhook_client_certificate: bool,
     existing: Option<String>,
     kubeconfig: Option<PathBuf>,
 }
@@ -34,6 +35,7 @@ impl Default for Builder {
             terms: Terms::default(),
             controller_manager: true,
             audit: false,
+            webhook_client_certificate: false,
             existing: None,
             kubeconfig: None,
         }
@@ -102,6 +104,13 @@ impl Builder {
     #[must_use]
     pub fn audit(mut self, wanted: bool) -> Self {
         self.audit = wanted;
+        self
+    }
+
+    /// Whether the API server presents a client certificate to webhooks, of the authority in [`Cluster::authority_file`]; default no.
+    #[must_use]
+    pub fn webhook_client_certificate(mut self, wanted: bool) -> Self {
+        self.webhook_client_certificate = wanted;
         self
     }
 
@@ -182,7 +191,7 @@ impl Builder {
             } => {
                 let mut plane = ControlPlane::new(root, &authority, janitor)?;
                 plane.start_store(etcd)?;
-                plane.start_api_server(api_server, self.audit)?;
+                plane.start_api_server(api_server, self.audit, self.webhook_client_certificate)?;
                 let registries = self.start_registries(root, &authority, janitor).await?;
                 plane.wait_ready().await?;
                 if let Some(program) = controller_manager {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::certs::{self, Authority, Identity};
 use crate::janitor::Janitor;
@@ -91,8 +91,13 @@ impl<'a> ControlPlane<'a> {
         self.start("etcd", program, &flags)
     }
 
-    /// With `audit` it writes a line for every request that it has answered.
-    pub(super) fn start_api_server(&mut self, program: &Path, audit: bool) -> Result<()> {
+    /// With `audit` it writes a line for every request that it has answered. With `webhook_client_certificate` it presents a certificate to webhooks.
+    pub(super) fn start_api_server(
+        &mut self,
+        program: &Path,
+        audit: bool,
+        webhook_client_certificate: bool,
+    ) -> Result<()> {
         let serving = self
             .authority
             .server(&self.root.join("pki"), "kube-apiserver")?;
@@ -121,7 +126,44 @@ impl<'a> ControlPlane<'a> {
             flags.push(flag("audit-policy-file", policy));
             flags.push(flag("audit-log-path", audit_log(self.root)));
         }
+        if webhook_client_certificate {
+            let configuration = self.admission_configuration()?;
+            flags.push(flag("admission-control-config-file", configuration));
+        }
         self.start("kube-apiserver", program, &flags)
+    }
+
+    /// Writes the AdmissionConfiguration that makes the API server present a client certificate to every webhook.
+    fn admission_configuration(&self) -> Result<PathBuf> {
+        let pki = self.root.join("pki");
+        let identity = self
+            .authority
+            .client(&pki, "webhook-client", "kube-apiserver", &[])?;
+        let kubeconfig = pki.join("webhooks.kubeconfig");
+        let users = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "users": [{"name": "*", "user": {
+                "client-certificate": identity.certificate,
+                "client-key": identity.key,
+            }}],
+        });
+        fs_err::write(&kubeconfig, users.to_string())?;
+        let plugin = |name: &str| {
+            json!({"name": name, "configuration": {
+                "apiVersion": "apiserver.config.k8s.io/v1",
+                "kind": "WebhookAdmissionConfiguration",
+                "kubeConfigFile": kubeconfig,
+            }})
+        };
+        let configuration = json!({
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "AdmissionConfiguration",
+            "plugins": [plugin("ValidatingAdmissionWebhook"), plugin("MutatingAdmissionWebhook")],
+        });
+        let file = pki.join("admission-configuration.json");
+        fs_err::write(&file, configuration.to_string())?;
+        Ok(file)
     }
 
     pub(super) fn start_controllers(&mut self, program: &Path) -> Result<()> {

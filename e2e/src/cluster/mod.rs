@@ -261,6 +261,11 @@ impl Cluster {
         Ok(self.logs())
     }
 
+    /// The file with the cluster's certificate authority, PEM.
+    pub fn authority_file(&self) -> &Path {
+        self.authority.certificate()
+    }
+
     pub(crate) fn authority(&self) -> &Authority {
         &self.authority
     }

@@ -270,3 +270,24 @@ async fn no_review_fails_while_the_path_is_rotated_and_every_replica_follows() {
         seen.insert(path);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_client_authority_the_path_alone_is_not_enough() {
+    let cluster = Cluster::builder()
+        .webhook_client_certificate(true)
+        .start()
+        .await
+        .unwrap();
+    let authority = cluster.authority_file().display().to_string();
+    let options = WebhookOptions {
+        flags: vec!["--client-ca-file".to_owned(), authority],
+        ..WebhookOptions::default()
+    };
+    // The API server presents its certificate: admission works.
+    let webhook = cluster.start_webhook(options).await.unwrap();
+    create(&cluster, &bundle("known")).await.success().unwrap();
+    let url = webhook.admission_url("mutate").await.unwrap();
+    let client = stranger(&cluster).await;
+    let answer = client.post(url).body(review().to_string()).send().await;
+    assert!(answer.is_err(), "{answer:?}");
+}

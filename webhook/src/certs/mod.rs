@@ -63,7 +63,9 @@ pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: Cancel
     let mut registrar = Registrar::new(&shared);
     loop {
         let pause = match look(&shared, &resolver, &mut registrar).await {
-            Ok(()) => Registrar::rotates_in(&shared).map_or(LOOK, |rotates| LOOK.min(rotates)),
+            Ok(()) => registrar
+                .rotates_in(&shared)
+                .map_or(LOOK, |rotates| LOOK.min(rotates)),
             Err(error) => {
                 shared.metrics.refresh_failed();
                 tracing::warn!(

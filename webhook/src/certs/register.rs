@@ -105,9 +105,10 @@ impl Registrar {
         Ok(())
     }
 
-    /// How long until the path has to be rotated; `None` if nothing but a gap leads to that.
-    pub(super) fn rotates_in(shared: &Shared) -> Option<Duration> {
-        let interval = shared.settings.path_rotation_interval?;
+    /// How long until the path has to be rotated; `None` as long as nothing but a repaired registration leads to that.
+    pub(super) fn rotates_in(&self, shared: &Shared) -> Option<Duration> {
+        let interval = shared.settings.path_rotation_interval;
+        let interval = interval.filter(|_| self.keeper.is_repairable())?;
         let rotated = shared.paths.tokens()?.rotated;
         let age = Duration::try_from(Timestamp::now().duration_since(rotated)).unwrap_or_default();
         Some(interval.saturating_sub(age))
