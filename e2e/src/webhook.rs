@@ -258,8 +258,8 @@ impl Webhook {
         }
     }
 
-    /// The URL under which the API server calls it now, with its current path. `action` is `validate` or `mutate`.
-    pub async fn admission_url(&self, action: &str) -> Result<String> {
+    /// The URL under which the API server calls it now, with its current path. `action` is `validate` or `mutate`; `client` is one of the test that asks.
+    pub async fn admission_url(&self, client: &Client, action: &str) -> Result<String> {
         let plural = if action == "mutate" {
             "mutatingwebhookconfigurations"
         } else {
@@ -267,7 +267,7 @@ impl Webhook {
         };
         let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/bundle-webhook");
         let request = http::Request::get(path).body(Vec::new())?;
-        let object: Value = self.client.request(request).await?;
+        let object: Value = client.request(request).await?;
         let url = object["webhooks"][0]["clientConfig"]["url"].as_str();
         let url = url.context("the registration has no url")?;
         let (_, path) = url

@@ -229,7 +229,8 @@ async fn malformed_and_huge_reviews_are_answered_and_harm_nothing() {
         .build()
         .unwrap();
     for path in ["validate", "mutate"] {
-        let url = webhook.admission_url(path).await.unwrap();
+        let api = cluster.client().await.unwrap();
+        let url = webhook.admission_url(&api, path).await.unwrap();
         for body in [
             "",
             "not json",

@@ -286,7 +286,8 @@ async fn with_a_client_authority_the_path_alone_is_not_enough() {
     // The API server presents its certificate: admission works.
     let webhook = cluster.start_webhook(options).await.unwrap();
     create(&cluster, &bundle("known")).await.success().unwrap();
-    let url = webhook.admission_url("mutate").await.unwrap();
+    let api = cluster.client().await.unwrap();
+    let url = webhook.admission_url(&api, "mutate").await.unwrap();
     let client = stranger(&cluster).await;
     let answer = client.post(url).body(review().to_string()).send().await;
     assert!(answer.is_err(), "{answer:?}");

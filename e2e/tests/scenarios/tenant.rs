@@ -311,7 +311,11 @@ async fn who_moves_a_tag_and_deletes_the_bundle_installs_nothing_in_the_name_of_
         .unwrap()
         .to_owned();
     publish(&cluster, 0, "moved", &[crown("moved-crown")]).await;
-    let delete = format!("delete bundle {active} --as={MALLORY}");
+    let delete = format!("delete bundle {active}");
+    let by_mallory = kubectl(&cluster, &format!("{delete} --as={MALLORY}")).await;
+    let refused = by_mallory.failure(1).unwrap();
+    assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
+    // Nor when somebody deletes it who may.
     kubectl(&cluster, &delete).await.success().unwrap();
     let why = until(&cluster, "bundledeployment moved", "Installed", "False").await;
     assert!(why.contains("was made anew"), "{why}");
