@@ -2,12 +2,13 @@
 //! Not here: the watches that tell (watch), or putting things right (heal).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use bundle_core::plan::applyset::GroupKind;
-use bundle_core::plan::drift::{self, Fingerprint, Standing};
+use bundle_core::plan::drift::{self, DriftState, ObjectState};
 use bundle_core::plan::health;
+use bundle_core::plan::inventory::Inventory;
 use bundle_core::reference::Digest;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -15,24 +16,47 @@ use tokio::sync::mpsc;
 use super::apis::Kind;
 use super::object::Seen;
 
+/// After so long without a verification of an object, the next one is the first again.
+const QUIET_OBJECT: Duration = Duration::from_secs(120);
+
 /// What our last apply left of one object.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Left {
-    /// Its fingerprint; none if the server keeps no `managedFields` for it.
-    pub(super) print: Option<Fingerprint>,
+    /// None if it is not known, so that only reading the object tells.
+    pub(super) state: Option<ObjectState>,
     /// Its resource version.
     pub(super) version: u64,
+}
+
+impl Left {
+    /// Whether our entry in `managedFields` tells drift.
+    fn is_told_by_fields(&self) -> bool {
+        self.state.is_some_and(|state| state.fingerprint.is_some())
+    }
+}
+
+/// An object that was written by somebody, and does not show that it was ours that changed.
+#[derive(Debug, Clone, Copy)]
+struct Suspect {
+    /// When it is to be verified; none: it was, and nothing has been written since.
+    due: Option<Instant>,
+    /// How many times in a row it was verified and had not drifted.
+    times: u32,
+    last: Instant,
 }
 
 /// What is known of one deployment.
 #[derive(Default)]
 struct Book {
+    /// What is ours, as it is recorded.
+    inventory: Arc<Inventory>,
     /// The content that these objects are of.
     digest: String,
     objects: HashMap<String, Left>,
     /// While objects are being applied, events tell nothing new: what they brought is looked at when it is settled.
     busy: bool,
     drifted: BTreeMap<String, Timestamp>,
+    suspects: BTreeMap<String, Suspect>,
     touched: BTreeSet<String>,
     unhealthy: BTreeMap<String, String>,
     healed: Option<(Instant, u32)>,
@@ -56,6 +80,67 @@ impl Books {
     fn with<T>(&self, deployment: &str, act: impl FnOnce(&mut Book) -> T) -> T {
         let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
         act(books.entry(deployment.to_owned()).or_default())
+    }
+
+    /// From now on this is what belongs to `deployment`.
+    pub(super) fn set_inventory(&self, deployment: &str, inventory: Arc<Inventory>) {
+        self.with(deployment, |book| book.inventory = inventory);
+    }
+
+    /// Those of `deployments` whose inventory has the object `key`: an event about any other object is nobody's.
+    pub(super) fn recorders(&self, deployments: &[String], key: &str) -> Vec<String> {
+        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        deployments
+            .iter()
+            .filter(|name| books.get(*name).is_some_and(|book| book.inventory.has(key)))
+            .cloned()
+            .collect()
+    }
+
+    /// Whether just this object belongs to `deployment`.
+    pub(super) fn owns(&self, deployment: &str, key: &str, uid: &str) -> bool {
+        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        books
+            .get(deployment)
+            .is_some_and(|book| book.inventory.owns(key, uid))
+    }
+
+    /// The objects to verify now, and how long it is until the next one.
+    pub(super) fn suspects(
+        &self,
+        deployment: &str,
+        now: Instant,
+    ) -> (BTreeSet<String>, Option<Duration>) {
+        self.with(deployment, |book| {
+            let mut due = BTreeSet::new();
+            let mut next = None::<Duration>;
+            for (key, suspect) in &book.suspects {
+                match suspect.due {
+                    Some(at) if at <= now => {
+                        due.insert(key.clone());
+                    }
+                    Some(at) => {
+                        let wait = at.duration_since(now);
+                        next = Some(next.map_or(wait, |next| next.min(wait)));
+                    }
+                    None => {}
+                }
+            }
+            (due, next)
+        })
+    }
+
+    /// One object was verified: it has everything, and this is how it is now.
+    pub(super) fn verified(&self, deployment: &str, key: &str, left: Left, now: Instant) {
+        self.with(deployment, |book| {
+            book.drifted.remove(key);
+            if let Some(suspect) = book.suspects.get_mut(key) {
+                suspect.due = None;
+                suspect.times = suspect.times.saturating_add(1);
+                suspect.last = now;
+            }
+            book.objects.insert(key.to_owned(), left);
+        });
     }
 
     /// The content that is known to be in place, if any is.
@@ -85,6 +170,7 @@ impl Books {
             digest.clone_into(&mut book.digest);
             book.busy = false;
             book.drifted.clear();
+            book.suspects.clear();
             book.unhealthy.retain(|key, _| objects.contains_key(key));
             book.touched = objects
                 .keys()
@@ -107,6 +193,7 @@ impl Books {
     pub(super) fn healed(&self, deployment: &str, key: &str, left: Left) {
         self.with(deployment, |book| {
             book.drifted.remove(key);
+            book.suspects.remove(key);
             if tells_health(key) {
                 book.touched.insert(key.to_owned());
             }
@@ -118,6 +205,7 @@ impl Books {
     pub(super) fn doubt(&self, deployment: &str, keys: BTreeSet<String>) {
         self.with(deployment, |book| {
             for key in keys {
+                book.suspects.remove(&key);
                 book.drifted.entry(key).or_insert_with(Timestamp::now);
             }
         });
@@ -161,12 +249,15 @@ impl Books {
         self.with(deployment, |book| book.drifted.clone())
     }
 
+    /// What our last apply left of the object, if that is known.
+    pub(super) fn state(&self, deployment: &str, key: &str) -> Option<ObjectState> {
+        self.with(deployment, |book| book.objects.get(key)?.state)
+    }
+
     /// Whether it is known what our last apply left of the object.
     pub(super) fn is_told_by_fields(&self, deployment: &str, key: &str) -> bool {
         self.with(deployment, |book| {
-            book.objects
-                .get(key)
-                .is_some_and(|left| left.print.is_some())
+            book.objects.get(key).is_some_and(Left::is_told_by_fields)
         })
     }
 
@@ -199,7 +290,7 @@ impl Books {
 
     /// How many times in a row, without a quiet half minute, objects of `deployment` had to be put right, counting this time.
     pub(super) fn count_healing(&self, deployment: &str, now: Instant) -> u32 {
-        const QUIET: std::time::Duration = std::time::Duration::from_secs(30);
+        const QUIET: Duration = Duration::from_secs(30);
         self.with(deployment, |book| {
             let times = match book.healed {
                 Some((last, times)) if now.duration_since(last) < QUIET => times + 1,
@@ -278,12 +369,26 @@ impl Book {
             // From before our own last write, or just that write.
             return false;
         }
-        let drifted = match drift::standing(left.print, seen.map(|seen| seen.print)) {
-            Standing::InPlace => {
+        let is_ours = seen.is_none_or(|seen| self.inventory.owns(key, &seen.uid));
+        let state = match left.state {
+            _ if !is_ours => DriftState::Drifted,
+            Some(applied) => drift::drift_state(applied, seen.map(|seen| seen.state)),
+            None if seen.is_none() => DriftState::Gone,
+            None => DriftState::MustRead,
+        };
+        let work = match state {
+            DriftState::InPlace => {
                 self.drifted.remove(key);
+                if let Some(suspect) = self.suspects.get_mut(key) {
+                    suspect.due = None;
+                }
                 false
             }
-            Standing::Drifted | Standing::Gone | Standing::MustRead => {
+            DriftState::MustVerify => {
+                self.suspect(key, Instant::now());
+                true
+            }
+            DriftState::Drifted | DriftState::Gone | DriftState::MustRead => {
                 if !self.drifted.contains_key(key) {
                     self.drifted.insert(key.to_owned(), Timestamp::now());
                 }
@@ -291,17 +396,36 @@ impl Book {
             }
         };
         let touched = tells_health(key) && self.touched.insert(key.to_owned());
-        drifted || touched
+        work || touched
+    }
+
+    /// Has the object verified: at once, or later where that was done shortly before.
+    fn suspect(&mut self, key: &str, now: Instant) {
+        let suspect = self.suspects.entry(key.to_owned()).or_insert(Suspect {
+            due: None,
+            times: 0,
+            last: now,
+        });
+        if now.duration_since(suspect.last) > QUIET_OBJECT {
+            suspect.times = 0;
+        }
+        if suspect.due.is_none() {
+            let pause = Duration::from_millis(drift::verification_pause_ms(suspect.times));
+            suspect.due = Some(suspect.last + pause);
+        }
     }
 }
 
-/// One digest over the fingerprints of all objects.
+/// One digest over the states of all objects.
 pub(super) fn digest_of(objects: &HashMap<String, Left>) -> Option<Digest> {
-    let prints: Option<Vec<_>> = objects
+    let states: Option<Vec<_>> = objects
         .iter()
-        .map(|(key, left)| Some((key.clone(), left.print?)))
+        .map(|(key, left)| {
+            let state = left.state?;
+            Some((key.clone(), state.fingerprint?, state.revision))
+        })
         .collect();
-    prints.map(drift::combined)
+    states.map(drift::combined)
 }
 
 /// The kind in a key: keys are [`bundle_core::object::ObjectId`]s in text, `Deployment.apps/team-a/web`.
@@ -325,42 +449,104 @@ mod tests {
 
     use super::*;
 
-    fn print(text: &str) -> Option<Fingerprint> {
+    const KEY: &str = "ConfigMap/n/x";
+
+    /// The state of an object that our entry `text` is in, after the write `revision`.
+    fn state(text: &str, revision: &str) -> ObjectState {
         let fields = json!({ text: {} });
         let entry = drift::Entry {
             manager: "m",
             operation: "Apply",
             subresource: "",
+            api_version: "v1",
+            time: Some(1),
             fields: &fields,
         };
-        Fingerprint::of("m", [entry], &BTreeMap::new(), &[])
+        ObjectState {
+            fingerprint: drift::Fingerprint::of("m", [entry], &BTreeMap::new(), &[]),
+            revision: drift::Revision::of(drift::RevisionParts {
+                group: "",
+                kind: "ConfigMap",
+                generation: None,
+                resource_version: revision,
+                rest: "",
+            }),
+        }
+    }
+
+    fn left(version: u64, text: &str) -> Left {
+        Left {
+            state: Some(state(text, &version.to_string())),
+            version,
+        }
     }
 
     fn seen(version: u64, text: &str) -> Seen {
         Seen {
             uid: "u".to_owned(),
             version,
-            owner: Some("web".to_owned()),
-            print: print(text),
-            deleting: false,
+            state: state(text, &version.to_string()),
+            created: None,
         }
+    }
+
+    fn recording(keys: &[&str]) -> Arc<Inventory> {
+        let mut inventory = Inventory::new("web");
+        for key in keys {
+            inventory.record(*key, "u");
+        }
+        Arc::new(inventory)
     }
 
     fn books() -> (Books, mpsc::UnboundedReceiver<String>) {
         let (wake, woken) = mpsc::unbounded_channel();
         let books = Books::new(wake);
-        let left = Left {
-            print: print("a"),
-            version: 5,
-        };
+        books.set_inventory("web", recording(&[KEY]));
         books.begin("web");
-        books.settle(
-            "web",
-            "sha256:1",
-            [("ConfigMap/n/x".to_owned(), left)].into(),
-            &BTreeMap::new(),
-        );
+        let objects = [(KEY.to_owned(), left(5, "a"))].into();
+        books.settle("web", "sha256:1", objects, &BTreeMap::new());
         (books, woken)
+    }
+
+    #[test]
+    fn a_write_that_leaves_our_entry_alone_is_verified_once_and_then_ever_more_rarely() {
+        let (books, mut woken) = books();
+        let users = ["web".to_owned()];
+        let now = Instant::now() + Duration::from_secs(1);
+        books.changed(&users, KEY, Some(&seen(6, "a")));
+        assert_eq!(woken.try_recv().unwrap(), "web");
+        assert!(books.drifted("web").is_empty());
+        assert_eq!(books.suspects("web", now).0, [KEY.to_owned()].into());
+        books.verified("web", KEY, left(6, "a"), now);
+        assert_eq!(books.suspects("web", now), (BTreeSet::new(), None));
+        // The same state once more is no news; another write is verified after a pause.
+        books.changed(&users, KEY, Some(&seen(6, "a")));
+        assert_eq!(books.suspects("web", now), (BTreeSet::new(), None));
+        books.changed(&users, KEY, Some(&seen(7, "a")));
+        let (due, next) = books.suspects("web", now);
+        assert!(due.is_empty() && next.is_some(), "{due:?} {next:?}");
+        let later = now + Duration::from_secs(1);
+        assert_eq!(books.suspects("web", later).0, [KEY.to_owned()].into());
+    }
+
+    #[test]
+    fn an_object_with_another_uid_is_not_ours_whatever_it_looks_like() {
+        let (books, _woken) = books();
+        let mut other = seen(6, "a");
+        other.uid = "other".to_owned();
+        other.state = state("a", "5");
+        books.changed(&["web".to_owned()], KEY, Some(&other));
+        assert_eq!(books.drifted("web").len(), 1);
+        assert!(books.owns("web", KEY, "u") && !books.owns("web", KEY, "other"));
+    }
+
+    #[test]
+    fn objects_that_no_inventory_has_are_nobodys() {
+        let (books, _woken) = books();
+        let users = ["web".to_owned(), "unknown".to_owned()];
+        assert_eq!(books.recorders(&users, KEY), ["web"]);
+        assert_eq!(books.recorders(&users, "ConfigMap/n/other"), [""; 0]);
+        assert_eq!(books.recorders(&users[1..], KEY), [""; 0]);
     }
 
     #[test]
@@ -374,7 +560,10 @@ mod tests {
         books.changed(&users, "ConfigMap/n/x", Some(&seen(6, "b")));
         assert_eq!(woken.try_recv().unwrap(), "web");
         assert_eq!(books.drifted("web").len(), 1);
+        // A value may be another one under the same entry: drift stays drift until we have applied.
         books.changed(&users, "ConfigMap/n/x", Some(&seen(7, "a")));
+        assert_eq!(books.drifted("web").len(), 1);
+        books.healed("web", "ConfigMap/n/x", left(8, "a"));
         assert_eq!(books.drifted("web").len(), 0);
     }
 
@@ -409,10 +598,7 @@ mod tests {
         books.changed(&users, "ConfigMap/n/x", Some(&seen(9, "b")));
         assert!(woken.try_recv().is_err());
         assert_eq!(books.content("web"), None);
-        let left = Left {
-            print: print("a"),
-            version: 8,
-        };
+        let left = left(8, "a");
         let table = [("ConfigMap/n/x".to_owned(), seen(9, "b"))].into();
         books.settle(
             "web",
@@ -427,19 +613,18 @@ mod tests {
     #[test]
     fn a_workload_that_moves_is_looked_at_and_is_no_drift() {
         let (books, mut woken) = books();
-        let left = Left {
-            print: print("a"),
-            version: 1,
-        };
         let key = "Deployment.apps/n/x";
+        books.set_inventory("web", recording(&[key]));
         books.settle(
             "web",
             "d",
-            [(key.to_owned(), left)].into(),
+            [(key.to_owned(), left(1, "a"))].into(),
             &BTreeMap::new(),
         );
         assert_eq!(books.take_touched("web").len(), 1);
-        books.changed(&["web".to_owned()], key, Some(&seen(2, "a")));
+        let mut moved = seen(2, "a");
+        moved.state = state("a", "1");
+        books.changed(&["web".to_owned()], key, Some(&moved));
         assert_eq!(woken.try_recv().unwrap(), "web");
         assert_eq!(books.drifted("web").len(), 0);
     }

@@ -10,13 +10,13 @@ use bundle_api::names::{self, condition, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::applyset;
 use bundle_core::plan::conditions::State;
+use bundle_core::plan::inventory::Inventory;
 use bundle_core::review::{CheckedDeploymentSpec, Class, Kind, PartRequesters, Requester};
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 use kube::{Client, ResourceExt as _};
 
 use super::child::{self, Child};
-use super::install::Install;
 use super::place::Placing;
 use super::room::{ClassFound, Room};
 use super::said::{self, Said};
@@ -113,6 +113,7 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
         parts,
         applyset: applyset::id(&name, "", super::DEPLOYMENT, names::GROUP),
         annotations: object.annotations().clone(),
+        inventory: Arc::new(Inventory::new(&name)),
         name,
         said,
         status: BundleDeploymentStatus {
@@ -224,12 +225,14 @@ pub(super) struct Turn<'a> {
     pub(super) applyset: String,
     /// As they are after our own writes.
     pub(super) annotations: BTreeMap<String, String>,
+    /// What belongs to the deployment, as it is recorded.
+    pub(super) inventory: Arc<Inventory>,
     pub(super) said: Said,
     pub(super) old: BundleDeploymentStatus,
     pub(super) status: BundleDeploymentStatus,
     pub(super) warnings: BTreeSet<String>,
     pub(super) approved_by: Option<String>,
-    restored: Vec<String>,
+    pub(super) restored: Vec<String>,
     placed: bool,
     /// What the objects of the content take of the memory.
     pub(super) memory: Option<Share>,
@@ -281,6 +284,7 @@ impl Turn<'_> {
 
     async fn run(&mut self) -> Result<Option<Duration>, Trouble> {
         super::room::is_built(self.class)?;
+        self.load_inventory().await?;
         let template = self.spec.template.clone();
         let child = child::of_template(self.room, self.object, &template)
             .await
@@ -352,30 +356,8 @@ impl Turn<'_> {
 
     /// Keeps content that is in place: heals or reports drift, and looks at health.
     async fn keep(&mut self, placing: &Placing<'_>) -> Result<Option<Duration>, Trouble> {
-        let mut wait = None;
+        let mut wait = self.restore(placing).await?;
         let name = self.name.clone();
-        let correct = self.spec.correct_drift && !self.spec.paused;
-        if correct && !self.room.books.drifted(&name).is_empty() {
-            let pause = keep::pause(self.room, &name);
-            if pause.is_zero() {
-                let items = self.items(placing).await?;
-                let ignore = self.spec.drift_ignore.clone();
-                let install = Install {
-                    client: placing.client,
-                    deployment: &name,
-                    reason: reason::RECONCILE_FAILED,
-                    adopt: true,
-                    ignore: &ignore,
-                };
-                self.restored = keep::heal(self.room, &install, &items).await?;
-                let fields = self.room.books.fields_digest(&name);
-                if let Some(installed) = &mut self.status.installed {
-                    installed.fields_digest = fields.map(|digest| digest.to_string());
-                }
-            } else {
-                wait = Some(pause);
-            }
-        }
         if keep::look(self.room, placing.client, &name).await {
             wait = Some(wait.unwrap_or(HEALTH_AGAIN).min(HEALTH_AGAIN));
         }

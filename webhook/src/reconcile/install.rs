@@ -2,20 +2,23 @@
 //! Not here: whether it may be done at all (authorize, approve), or what is removed afterwards (prune).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::drift::Entry;
 use bundle_core::plan::health::{Health, health};
 use bundle_core::plan::ignore::{self, Rule};
+use bundle_core::plan::inventory::{Claim, Inventory};
 use bundle_core::plan::phases::Phase;
 use kube::Client;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
 use super::books::Left;
+use super::inventory::Inventories;
 use super::items::Item;
-use super::object::{self, Applied, Seen};
+use super::object::{self, Applied, Seen, Target};
 use super::trouble::{self, Retry, Trouble};
 
 /// How many complaints a message holds.
@@ -29,8 +32,12 @@ const TRIES: Duration = Duration::from_secs(5);
 pub(super) struct Install<'a> {
     /// Acts as the installing identity.
     pub(super) client: &'a Client,
-    /// Name of the BundleDeployment.
-    pub(super) deployment: &'a str,
+    /// Uid of the BundleDeployment.
+    pub(super) uid: &'a str,
+    /// What it has.
+    pub(super) inventory: Arc<Inventory>,
+    /// What others have.
+    pub(super) inventories: &'a Inventories,
     /// The reason of the condition if something goes wrong.
     pub(super) reason: &'static str,
     /// Whether objects that belong to nobody are taken over.
@@ -43,18 +50,48 @@ pub(super) struct Install<'a> {
 #[derive(Default)]
 pub(super) struct Done {
     pub(super) left: HashMap<String, Left>,
+    /// The uid of each object, as the API server answered.
+    pub(super) uids: BTreeMap<String, String>,
     pub(super) warnings: BTreeSet<String>,
 }
 
+/// Which object each item is applied to, by key.
+pub(super) type Targets = HashMap<String, Target>;
+
+/// Why one object was not applied.
+#[derive(Debug)]
+pub(super) enum ApplyError {
+    Api(kube::Error),
+    /// Between the look at it and the apply somebody deleted it, or created another one. The next look says what there is to say.
+    Moved,
+}
+
+impl ApplyError {
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::Api(error) => object::is_passing(error) || object::is_not_found(error),
+            Self::Moved => true,
+        }
+    }
+
+    fn told(&self) -> String {
+        match self {
+            Self::Api(error) => object::told(error),
+            Self::Moved => "somebody deleted or created it at the same time".to_owned(),
+        }
+    }
+}
+
 impl Install<'_> {
-    /// Names every object that exists and is not ours. `seen` are those that our watches know to be ours.
-    pub(super) async fn collisions(
+    /// Says to which object each item will be applied, or names every object that exists and is not ours. `seen` are those that our watches know.
+    pub(super) async fn targets(
         &self,
-        items: &[Item],
+        items: &[&Item],
         seen: &BTreeMap<String, Seen>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<Targets, Trouble> {
         let (namespaces, others): (Vec<&Item>, Vec<&Item>) = items
             .iter()
+            .copied()
             .filter(|item| !seen.contains_key(&item.key))
             .partition(|item| item.phase == Phase::Namespaces);
         let found = self.look_at(namespaces.iter().copied()).await?;
@@ -74,13 +111,49 @@ impl Install<'_> {
             }))
             .await?,
         );
+        let mut foreign = BTreeMap::new();
+        let mut replaced = HashSet::new();
+        for (key, seen) in &exist {
+            match self.inventory.claim(key, seen.live()) {
+                Claim::Ours => continue,
+                Claim::Replaced => {
+                    replaced.insert(key.as_str());
+                }
+                Claim::Unrecorded => {}
+            }
+            foreign.insert(key.clone(), seen.uid.clone());
+        }
+        self.may_adopt(&foreign, &replaced).await?;
+        Ok(items
+            .iter()
+            .map(|item| {
+                let live = seen.get(&item.key).or_else(|| exist.get(&item.key));
+                let target = live.map_or(Target::Absent, |seen| Target::Uid(seen.uid.clone()));
+                (item.key.clone(), target)
+            })
+            .collect())
+    }
+
+    /// Whether objects that are not recorded may be taken over: never those that another inventory has, and others only where that is asked for.
+    async fn may_adopt(
+        &self,
+        foreign: &BTreeMap<String, String>,
+        replaced: &HashSet<&str>,
+    ) -> Result<(), Trouble> {
+        if foreign.is_empty() {
+            return Ok(());
+        }
+        let owners = self.inventories.owners(foreign, self.uid).await;
+        let owners = owners.map_err(|error| Trouble::inventory(self.reason, &error))?;
         let mut of_others = Vec::new();
         let mut of_nobody = Vec::new();
-        for (key, seen) in exist {
-            match seen.owner {
-                Some(owner) if owner == self.deployment => {}
+        for key in foreign.keys() {
+            match owners.get(key) {
                 Some(owner) => of_others.push(format!("{key} belongs to BundleDeployment {owner}")),
                 None if self.adopt => {}
+                None if replaced.contains(key.as_str()) => of_nobody.push(format!(
+                    "{key} was deleted and made anew by somebody else, and is not taken over"
+                )),
                 None => of_nobody.push(format!("{key} exists already and belongs to nobody")),
             }
         }
@@ -127,12 +200,16 @@ impl Install<'_> {
     }
 
     /// Applies one phase, and waits for what later phases need.
-    pub(super) async fn phase(&self, items: &[&Item], done: &mut Done) -> Result<(), Trouble> {
-        let applied: Vec<_> = super::parallel::all(
-            items
-                .iter()
-                .map(|item| async move { (*item, self.apply(item).await) }),
-        )
+    pub(super) async fn phase(
+        &self,
+        items: &[&Item],
+        targets: &Targets,
+        done: &mut Done,
+    ) -> Result<(), Trouble> {
+        let applied: Vec<_> = super::parallel::all(items.iter().map(|item| async move {
+            let target = targets.get(&item.key).unwrap_or(&Target::Absent);
+            (*item, self.apply(item, target).await)
+        }))
         .await;
         let mut failed = Vec::new();
         let mut passing = true;
@@ -141,10 +218,11 @@ impl Install<'_> {
                 Ok(applied) => {
                     done.warnings.extend(applied.warnings);
                     done.left.insert(item.key.clone(), left(&applied.seen));
+                    done.uids.insert(item.key.clone(), applied.seen.uid);
                 }
                 Err(error) => {
-                    passing &= object::is_passing(&error) || object::is_not_found(&error);
-                    failed.push(format!("{}: {}", item.key, object::told(&error)));
+                    passing &= error.is_passing();
+                    failed.push(format!("{}: {}", item.key, error.told()));
                 }
             }
         }
@@ -174,32 +252,69 @@ impl Install<'_> {
     }
 
     /// Applies one object; again, for a while, where the answer may change by itself.
-    pub(super) async fn apply(&self, item: &Item) -> Result<Applied, kube::Error> {
+    async fn apply(&self, item: &Item, target: &Target) -> Result<Applied, ApplyError> {
         let begun = Instant::now();
         let mut pause = Duration::from_millis(50);
+        let mut target = target.clone();
         loop {
-            let error = match self.apply_once(item).await {
+            let error = match self.apply_once(item, &target, false).await {
+                // It was to be created, and somebody else has done so since we looked.
+                Ok(applied) if target == Target::Absent && !applied.created => {
+                    return Err(ApplyError::Moved);
+                }
                 Ok(applied) => return Ok(applied),
                 Err(error) => error,
             };
             let may_change =
                 object::is_passing(&error) || (item.custom && object::is_not_found(&error));
-            if !may_change || begun.elapsed() > TRIES {
-                return Err(error);
+            let conflict = object::is_conflict(&error);
+            if !(may_change || conflict) || begun.elapsed() > TRIES {
+                return Err(ApplyError::Api(error));
+            }
+            // The answer to a request that did its work may be lost, and a conflict may be about whose object it is.
+            if (conflict || target == Target::Absent)
+                && let Ok(now) = object::look(self.client, &item.kind, &item.id).await
+            {
+                target = match (target, now) {
+                    (Target::Uid(_), None) => return Err(ApplyError::Moved),
+                    (Target::Uid(uid), Some(now)) if now.uid != uid => {
+                        return Err(ApplyError::Moved);
+                    }
+                    (Target::Absent, Some(now)) => {
+                        if self.inventory.claim(&item.key, now.live()) != Claim::Ours {
+                            return Err(ApplyError::Moved);
+                        }
+                        Target::Uid(now.uid)
+                    }
+                    _ if !may_change => return Err(ApplyError::Api(error)),
+                    (target, _) => target,
+                };
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_secs(1));
         }
     }
 
-    async fn apply_once(&self, item: &Item) -> Result<Applied, kube::Error> {
+    /// Applies an object that is ours once more: nothing changes where everything is as it was. With `dry_run` nothing changes in any case.
+    pub(super) async fn verify(&self, item: &Item, dry_run: bool) -> Result<Applied, kube::Error> {
+        let uid = self.inventory.uid(&item.key).unwrap_or_default().to_owned();
+        self.apply_once(item, &Target::Uid(uid), dry_run).await
+    }
+
+    async fn apply_once(
+        &self,
+        item: &Item,
+        target: &Target,
+        dry_run: bool,
+    ) -> Result<Applied, kube::Error> {
         let rules: Vec<&Rule> = self
             .ignore
             .iter()
             .filter(|rule| rule.fits(&item.id))
             .collect();
+        let how = (target, dry_run);
         if rules.is_empty() {
-            return object::apply(self.client, &item.kind, &item.id, &item.value).await;
+            return object::apply(self.client, &item.kind, &item.id, &item.value, how).await;
         }
         // Only what others were given has to be read first.
         let namespace = item.id.namespace.as_deref();
@@ -208,7 +323,7 @@ impl Install<'_> {
         if let Some(live) = live {
             leave_to_others(&mut value, &live, &rules);
         }
-        object::apply(self.client, &item.kind, &item.id, &value).await
+        object::apply(self.client, &item.kind, &item.id, &value, how).await
     }
 
     async fn wait_until_ready(&self, items: &[&Item]) -> Result<(), Trouble> {
@@ -256,7 +371,7 @@ impl Install<'_> {
 /// What an apply left, for the books.
 pub(super) fn left(seen: &Seen) -> Left {
     Left {
-        print: seen.print,
+        state: Some(seen.state),
         version: seen.version,
     }
 }
@@ -275,14 +390,7 @@ fn leave_to_others(value: &mut Value, live: &DynamicObject, rules: &[&Rule]) {
         .managed_fields
         .iter()
         .flatten()
-        .filter_map(|entry| {
-            Some(Entry {
-                manager: entry.manager.as_deref()?,
-                operation: entry.operation.as_deref().unwrap_or_default(),
-                subresource: entry.subresource.as_deref().unwrap_or_default(),
-                fields: &entry.fields_v1.as_ref()?.0,
-            })
-        })
+        .filter_map(object::entry)
         .collect();
     let Ok(live) = serde_json::to_value(live) else {
         return;

@@ -1,18 +1,21 @@
-//! Keeping what is installed: drifted objects applied again, health looked at where something moved.
+//! Keeping what is installed: drifted objects applied again, those that somebody wrote verified, health looked at where something moved.
 //! Not here: seeing drift (watch, books), or installing (place).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use bundle_core::plan::applyset::GroupKind;
+use bundle_api::names::reason;
 use bundle_core::plan::drift;
 use bundle_core::plan::health::{Health, health};
+use bundle_core::plan::inventory;
 use bundle_core::plan::phases::Phase;
 use kube::Client;
 
-use super::install::{self, Done, Install};
+use super::deployment::Turn;
+use super::install::{self, Done, Install, Targets};
 use super::items::Item;
-use super::object;
+use super::object::{self, Target};
+use super::place::Placing;
 use super::room::Room;
 use super::trouble::Trouble;
 
@@ -21,36 +24,153 @@ const AT_ONCE: u32 = 10;
 /// The longest pause in such a fight.
 const SLOWEST: Duration = Duration::from_secs(30);
 
-/// Applies again what has drifted, in the order of installation. Says what was restored.
-pub(super) async fn heal(
-    room: &Room,
-    install: &Install<'_>,
-    items: &[Item],
-) -> Result<Vec<String>, Trouble> {
-    let drifted = room.books.drifted(install.deployment);
-    let mut by_phase = BTreeMap::<Phase, Vec<&Item>>::new();
-    for item in items.iter().filter(|item| drifted.contains_key(&item.key)) {
-        if !room.books.is_told_by_fields(install.deployment, &item.key)
-            && covered(install.client, item).await
-        {
-            room.books.settled(install.deployment, &item.key);
-            continue;
+impl Turn<'_> {
+    /// Restores what has drifted and verifies what somebody wrote. Says when to look again.
+    pub(super) async fn restore(
+        &mut self,
+        placing: &Placing<'_>,
+    ) -> Result<Option<Duration>, Trouble> {
+        let books = &self.room.books;
+        let (due, next) = books.suspects(&self.name, Instant::now());
+        let correct = self.spec.correct_drift && !self.spec.paused;
+        let drifted = correct && !books.drifted(&self.name).is_empty();
+        if !drifted && due.is_empty() {
+            return Ok(next);
         }
-        by_phase.entry(item.phase).or_default().push(item);
-    }
-    let mut restored = Vec::new();
-    for items in by_phase.values() {
-        let mut done = Done::default();
-        let result = install.phase(items, &mut done).await;
-        for (key, left) in done.left {
-            room.books.healed(install.deployment, &key, left);
-            restored.push(key);
+        if drifted {
+            let pause = pause(self.room, &self.name);
+            if !pause.is_zero() {
+                return Ok(Some(next.map_or(pause, |next| next.min(pause))));
+            }
         }
-        result?;
+        let items = self.items(placing).await?;
+        let ignore = self.spec.drift_ignore.clone();
+        let mut install = self.install(placing, reason::RECONCILE_FAILED, &ignore);
+        self.verify_suspects(&install, &items, &due, correct).await;
+        let healed = if correct {
+            self.heal(placing, &mut install, &items).await
+        } else {
+            Ok(())
+        };
+        self.restored.sort();
+        let count = self.restored.len() as u64;
+        self.room.shared.metrics.drift_corrected(count);
+        let fields = self.room.books.fields_digest(&self.name);
+        if let Some(installed) = &mut self.status.installed {
+            installed.fields_digest = fields.map(|digest| digest.to_string());
+        }
+        healed?;
+        Ok(self.room.books.suspects(&self.name, Instant::now()).1)
     }
-    restored.sort();
-    room.shared.metrics.drift_corrected(restored.len() as u64);
-    Ok(restored)
+
+    /// Applies objects once more that somebody wrote without our entry showing a change: what is as it was stays, and the rest is restored. Where drift is only
+    /// reported, a dry run tells.
+    async fn verify_suspects(
+        &mut self,
+        install: &Install<'_>,
+        items: &[Item],
+        due: &BTreeSet<String>,
+        correct: bool,
+    ) {
+        let books = &self.room.books;
+        let suspects = items.iter().filter(|item| due.contains(&item.key));
+        let results: Vec<_> = super::parallel::all(
+            suspects.map(|item| async move { (item, install.verify(item, !correct).await) }),
+        )
+        .await;
+        let now = Instant::now();
+        for (item, result) in results {
+            let before = books.state(&self.name, &item.key);
+            let fingerprint = before.and_then(|state| state.fingerprint);
+            match result {
+                Ok(applied) if applied.seen.state.fingerprint == fingerprint => {
+                    let left = install::left(&applied.seen);
+                    books.verified(&self.name, &item.key, left, now);
+                }
+                Ok(applied) if correct => {
+                    books.healed(&self.name, &item.key, install::left(&applied.seen));
+                    self.restored.push(item.key.clone());
+                }
+                Ok(_) => books.doubt(&self.name, [item.key.clone()].into()),
+                // The way of drift: whose it is now, what is in the way, and when to try again.
+                Err(_) => books.doubt(&self.name, [item.key.clone()].into()),
+            }
+        }
+    }
+
+    /// Applies again what has drifted, in the order of installation. An object that somebody else made in the place of ours stops no other.
+    async fn heal(
+        &mut self,
+        placing: &Placing<'_>,
+        install: &mut Install<'_>,
+        items: &[Item],
+    ) -> Result<(), Trouble> {
+        let room = self.room;
+        let drifted = room.books.drifted(&self.name);
+        let mut by_phase = BTreeMap::<Phase, Vec<&Item>>::new();
+        for item in items.iter().filter(|item| drifted.contains_key(&item.key)) {
+            if !room.books.is_told_by_fields(&self.name, &item.key)
+                && self.is_untouched(install.client, item).await
+            {
+                room.books.settled(&self.name, &item.key);
+                continue;
+            }
+            by_phase.entry(item.phase).or_default().push(item);
+        }
+        let mut trouble = None;
+        for items in by_phase.values() {
+            let mut targets = Targets::new();
+            for item in items {
+                match install.targets(&[item], &BTreeMap::new()).await {
+                    Ok(found) => targets.extend(found),
+                    Err(error) => trouble = Some(error),
+                }
+            }
+            let absent: Vec<&Item> = items
+                .iter()
+                .copied()
+                .filter(|item| {
+                    self.inventory.uid(&item.key).is_none()
+                        || targets.get(&item.key) == Some(&Target::Absent)
+                })
+                .collect();
+            if !absent.is_empty()
+                && let Err(error) = self.before_recreate(placing, &absent).await
+            {
+                trouble = Some(error);
+                for item in absent {
+                    targets.remove(&item.key);
+                }
+            }
+            self.record_targets(&targets).await?;
+            install.inventory = self.inventory.clone();
+            let items: Vec<&Item> = items
+                .iter()
+                .copied()
+                .filter(|item| targets.contains_key(&item.key))
+                .collect();
+            let mut done = Done::default();
+            let result = install.phase(&items, &targets, &mut done).await;
+            self.record_done(&done).await?;
+            install.inventory = self.inventory.clone();
+            for (key, left) in done.left {
+                room.books.healed(&self.name, &key, left);
+                self.restored.push(key);
+            }
+            result?;
+        }
+        trouble.map_or(Ok(()), Err)
+    }
+
+    /// Whether an object that no field tells about is ours and has everything that we applied.
+    async fn is_untouched(&self, client: &Client, item: &Item) -> bool {
+        match object::look(client, &item.kind, &item.id).await {
+            Ok(Some(seen)) if self.inventory.owns(&item.key, &seen.uid) => {
+                covered(client, item).await
+            }
+            _ => false,
+        }
+    }
 }
 
 /// How long to wait before healing, if somebody keeps changing the objects back.
@@ -114,7 +234,7 @@ pub(super) async fn look(room: &Room, client: &Client, deployment: &str) -> bool
 }
 
 async fn health_of(room: &Room, client: &Client, key: &str) -> Result<Health, kube::Error> {
-    let Some((group_kind, namespace, name)) = parts(key) else {
+    let Some((group_kind, namespace, name)) = inventory::parts(key) else {
         return Ok(Health::Ready);
     };
     let Some(kind) = room.apis.preferred(&group_kind).await? else {
@@ -129,17 +249,6 @@ async fn health_of(room: &Room, client: &Client, key: &str) -> Result<Health, ku
     })
 }
 
-/// Kind, namespace and name in a key: the text of an object id.
-fn parts(key: &str) -> Option<(GroupKind, Option<&str>, &str)> {
-    let mut parts = key.split('/');
-    let kind = GroupKind::parse(parts.next()?);
-    let (first, second) = (parts.next()?, parts.next());
-    Some(match second {
-        Some(name) => (kind, Some(first), name),
-        None => (kind, None, first),
-    })
-}
-
 /// What was seen of `items`, as what our last apply left; none if one of them is not there, not ours or told by no fields.
 pub(super) fn as_left(
     items: &[Item],
@@ -149,38 +258,8 @@ pub(super) fn as_left(
         .iter()
         .map(|item| {
             let seen = seen.get(&item.key)?;
-            seen.print?;
+            seen.state.fingerprint?;
             Some((item.key.clone(), install::left(seen)))
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use bundle_core::object::ObjectId;
-
-    use super::*;
-
-    #[test]
-    fn a_key_is_the_text_of_an_id() {
-        let id = |group: &str, namespace: Option<&str>| ObjectId {
-            group: group.to_owned(),
-            version: "v1".to_owned(),
-            kind: "Thing".to_owned(),
-            namespace: namespace.map(str::to_owned),
-            name: "x.example.com".to_owned(),
-        };
-        for id in [
-            id("", None),
-            id("example.com", None),
-            id("example.com", Some("team-a")),
-        ] {
-            let key = id.to_string();
-            let (kind, namespace, name) = parts(&key).unwrap();
-            assert_eq!(
-                (kind.group.as_str(), kind.kind.as_str(), namespace, name),
-                id.identity()
-            );
-        }
-    }
 }

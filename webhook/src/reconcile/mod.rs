@@ -12,8 +12,10 @@ mod departed;
 mod deployment;
 mod fetches;
 mod install;
+mod inventory;
 mod items;
 mod keep;
+mod namespaces;
 mod object;
 mod parallel;
 mod permit;
@@ -97,6 +99,7 @@ async fn sweep(room: Arc<Room>) {
         tokio::time::sleep(spread(SWEEP)).await;
         // Somebody may take our finalizer off: then there is no end that we see. The names first: what comes after them is not asked about.
         let known = room.books.names();
+        let recorded = room.inventories.uids().await.unwrap_or_default();
         let deployments = api(&room, &room.deployments);
         if let Ok(list) = deployments.list_metadata(&ListParams::default()).await {
             let there: HashSet<String> =
@@ -104,6 +107,19 @@ async fn sweep(room: Arc<Room>) {
             for gone in known.iter().filter(|name| !there.contains(*name)) {
                 room.books.close(gone);
                 room.watches.leave(gone);
+            }
+            let uids: HashSet<String> = list
+                .items
+                .iter()
+                .filter_map(kube::ResourceExt::uid)
+                .collect();
+            for gone in recorded.difference(&uids) {
+                if let Err(error) = room.inventories.remove(gone).await {
+                    tracing::warn!(
+                        error = crate::chain(&error),
+                        "an inventory that nobody needs stays"
+                    );
+                }
             }
         }
         // Without a list nothing is known to be needless.

@@ -1,17 +1,19 @@
-//! One object on the cluster, as the installing identity reaches it: apply, look, delete. The answers are metadata, never the whole object.
+//! One object on the cluster, as the installing identity reaches it: apply, look, list, delete. The answers are metadata, never the whole object.
 //! Not here: what to apply, in which order, or what an error means for the installation.
 
 use std::collections::BTreeMap;
 
 use bundle_api::names;
 use bundle_core::object::ObjectId;
-use bundle_core::plan::drift::{Entry, Fingerprint};
+use bundle_core::plan::drift::{Entry, Fingerprint, ObjectState, Revision, RevisionParts};
+use bundle_core::plan::inventory::LiveObject;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
 use kube::client::Body;
 use kube::core::metadata::PartialObjectMeta;
 use kube::core::response::Status;
 use kube::{Client, Resource as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::apis::Kind;
 
@@ -22,6 +24,9 @@ pub(super) const LABELS: [&str; 3] = [
     names::LABEL_APPLYSET_PART_OF,
 ];
 
+/// Objects of one page of a list. Metadata can have a quarter of a mebibyte an object.
+pub(super) const PAGE: u32 = 100;
+
 /// What is known of an object from its metadata.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
@@ -29,45 +34,66 @@ pub(super) struct Seen {
     pub(super) uid: String,
     /// Its resource version, if it is a number as the API server's own storage has it.
     pub(super) version: u64,
-    /// The BundleDeployment that its labels name.
-    pub(super) owner: Option<String>,
-    /// What our last apply left, if our entry is there.
-    pub(super) print: Option<Fingerprint>,
-    /// Whether it is on its way out.
-    pub(super) deleting: bool,
+    /// Its state, to compare with what our last apply left.
+    pub(super) state: ObjectState,
+    /// When it was created, in seconds since 1970.
+    pub(super) created: Option<i64>,
 }
 
 impl Seen {
-    pub(super) fn of(object: &PartialObjectMeta<DynamicObject>) -> Self {
+    pub(super) fn of(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> Self {
         let meta = &object.metadata;
         let none = BTreeMap::new();
         let labels = meta.labels.as_ref().unwrap_or(&none);
-        let entries = meta.managed_fields.iter().flatten().filter_map(|entry| {
-            Some(Entry {
-                manager: entry.manager.as_deref()?,
-                operation: entry.operation.as_deref().unwrap_or_default(),
-                subresource: entry.subresource.as_deref().unwrap_or_default(),
-                fields: &entry.fields_v1.as_ref()?.0,
-            })
-        });
-        let owned_by_deployment = labels
-            .get(names::LABEL_OWNER_KIND)
-            .is_some_and(|kind| kind == super::DEPLOYMENT);
+        let entries = meta.managed_fields.iter().flatten().filter_map(entry);
+        let resource_version = meta.resource_version.as_deref().unwrap_or_default();
+        let rest = serde_json::to_string(&(
+            labels,
+            meta.annotations.as_ref(),
+            meta.finalizers.as_ref(),
+            meta.owner_references.as_ref(),
+        ))
+        .unwrap_or_else(|_| resource_version.to_owned());
         Self {
             uid: meta.uid.clone().unwrap_or_default(),
-            version: meta
-                .resource_version
-                .as_deref()
-                .and_then(|version| version.parse().ok())
-                .unwrap_or(0),
-            owner: labels
-                .get(names::LABEL_OWNER_NAME)
-                .filter(|_| owned_by_deployment)
-                .cloned(),
-            print: Fingerprint::of(names::FIELD_MANAGER, entries, labels, &LABELS),
-            deleting: meta.deletion_timestamp.is_some(),
+            version: resource_version.parse().unwrap_or(0),
+            state: ObjectState {
+                fingerprint: Fingerprint::of(names::FIELD_MANAGER, entries, labels, &LABELS),
+                revision: Revision::of(RevisionParts {
+                    group: &kind.resource.group,
+                    kind: &kind.resource.kind,
+                    generation: meta.generation,
+                    resource_version,
+                    rest: &rest,
+                }),
+            },
+            created: meta
+                .creation_timestamp
+                .as_ref()
+                .map(|time| time.0.as_second()),
         }
     }
+
+    /// What decides whose it is.
+    pub(super) fn live(&self) -> LiveObject<'_> {
+        LiveObject {
+            uid: &self.uid,
+            created: self.created,
+            applied_by_us: self.state.fingerprint.is_some(),
+        }
+    }
+}
+
+/// An entry of `managedFields`, for the rules about it; none if it lacks what each has.
+pub(super) fn entry(entry: &ManagedFieldsEntry) -> Option<Entry<'_>> {
+    Some(Entry {
+        manager: entry.manager.as_deref()?,
+        operation: entry.operation.as_deref().unwrap_or_default(),
+        subresource: entry.subresource.as_deref().unwrap_or_default(),
+        api_version: entry.api_version.as_deref().unwrap_or_default(),
+        time: entry.time.as_ref().map(|time| time.0.as_second()),
+        fields: &entry.fields_v1.as_ref()?.0,
+    })
 }
 
 /// The API of `kind`, in `namespace` if its objects live in one.
@@ -94,20 +120,44 @@ pub(super) fn metadata_api(
 pub(super) struct Applied {
     pub(super) seen: Seen,
     pub(super) warnings: Vec<String>,
+    /// Whether the object did not exist before.
+    pub(super) created: bool,
 }
 
-/// Applies `value` as ours. Fields that others have and we do not name stay theirs.
+/// Which object an apply may touch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    /// The one with this uid, and none that took its name. Fields that others took are taken back.
+    Uid(String),
+    /// None that exists: it is to be created. Fields of one that was created meanwhile are not taken.
+    Absent,
+}
+
+/// Applies `value` as ours. Fields that others have and we do not name stay theirs. With `dry_run` nothing is stored.
 pub(super) async fn apply(
     client: &Client,
     kind: &Kind,
     id: &ObjectId,
     value: &Value,
+    (target, dry_run): (&Target, bool),
 ) -> Result<Applied, kube::Error> {
     let url = DynamicObject::url_path(
         &kind.resource,
         id.namespace.as_deref().filter(|_| kind.namespaced),
     );
-    let parameters = PatchParams::apply(names::FIELD_MANAGER).force();
+    let mut parameters = PatchParams::apply(names::FIELD_MANAGER);
+    parameters.dry_run = dry_run;
+    let with_uid;
+    let value = match target {
+        Target::Absent => value,
+        Target::Uid(uid) => {
+            parameters.force = true;
+            let mut value = value.clone();
+            value["metadata"]["uid"] = Value::String(uid.clone());
+            with_uid = value;
+            &with_uid
+        }
+    };
     let request = kube::core::Request::new(url)
         .patch_metadata(&id.name, &parameters, &Patch::Apply(value))
         .map_err(kube::Error::BuildRequest)?;
@@ -119,6 +169,7 @@ pub(super) async fn apply(
         .filter_map(|header| warning(header.to_str().ok()?))
         .collect();
     let failed = !response.status().is_success();
+    let created = response.status() == http::StatusCode::CREATED;
     let code = response.status().as_u16();
     let body = response.into_body().collect_bytes().await?;
     if failed {
@@ -132,8 +183,9 @@ pub(super) async fn apply(
     let object: PartialObjectMeta<DynamicObject> =
         serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
     Ok(Applied {
-        seen: Seen::of(&object),
+        seen: Seen::of(kind, &object),
         warnings,
+        created,
     })
 }
 
@@ -153,7 +205,7 @@ pub(super) async fn look(
 ) -> Result<Option<Seen>, kube::Error> {
     let api = api(client, kind, id.namespace.as_deref());
     match api.get_metadata_opt(&id.name).await {
-        Ok(found) => Ok(found.map(|object| Seen::of(&object))),
+        Ok(found) => Ok(found.map(|object| Seen::of(kind, &object))),
         Err(error) if is_not_found(&error) => Ok(None),
         Err(error) => Err(error),
     }
@@ -173,29 +225,23 @@ pub(super) async fn read(
     }
 }
 
-/// The metadata of all objects of a kind that `selector` names; page by page.
+/// Passes the id and uid of every object of a kind to `each`, page by page: how many there are is for others to say.
 pub(super) async fn list(
     client: &Client,
     kind: &Kind,
-    namespace: Option<&str>,
-    selector: Option<&str>,
-) -> Result<Vec<(ObjectId, Seen)>, kube::Error> {
-    let api = api(client, kind, namespace);
-    let mut parameters = ListParams {
-        label_selector: selector.map(str::to_owned),
-        ..ListParams::default().limit(500)
-    };
-    let mut all = Vec::new();
+    mut each: impl FnMut(ObjectId, &str) + Send,
+) -> Result<(), kube::Error> {
+    let api = api(client, kind, None);
+    let mut parameters = ListParams::default().limit(PAGE);
     loop {
         let page = api.list_metadata(&parameters).await?;
-        all.extend(
-            page.items
-                .iter()
-                .map(|object| (id_of(kind, object), Seen::of(object))),
-        );
+        for object in &page.items {
+            let uid = object.metadata.uid.as_deref().unwrap_or_default();
+            each(id_of(kind, object), uid);
+        }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters.continue_token = Some(token),
-            None => return Ok(all),
+            None => return Ok(()),
         }
     }
 }
@@ -211,13 +257,13 @@ pub(super) fn id_of(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> O
     }
 }
 
-/// Deletes just the object with this uid. One that has gone already, or was replaced, is no error.
+/// Deletes just the object with this uid. Says whether it is gone: it had gone already, was replaced, or nothing holds it up.
 pub(super) async fn delete(
     client: &Client,
     kind: &Kind,
     id: &ObjectId,
     uid: &str,
-) -> Result<(), kube::Error> {
+) -> Result<bool, kube::Error> {
     let parameters = DeleteParams {
         preconditions: Some(Preconditions {
             uid: Some(uid.to_owned()),
@@ -231,11 +277,48 @@ pub(super) async fn delete(
     ))
     .delete(&id.name, &parameters)
     .map_err(kube::Error::BuildRequest)?;
-    match client.request_text(request).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+    match client.request_status::<DynamicObject>(request).await {
+        // The server answers with the object while something holds it up, and for some kinds in any case.
+        Ok(answer) => Ok(answer.is_right()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(true),
+        Err(error @ kube::Error::Api(_)) if is_conflict(&error) => {
+            let now = look(client, kind, id).await?;
+            Ok(now.is_none_or(|now| now.uid != uid))
+        }
         Err(error) => Err(error),
     }
+}
+
+/// Takes our labels off the object with this uid. One that has gone, or was replaced, is no error.
+pub(super) async fn release(
+    client: &Client,
+    kind: &Kind,
+    id: &ObjectId,
+    uid: &str,
+) -> Result<(), kube::Error> {
+    let labels: BTreeMap<&str, Option<&str>> = LABELS.iter().map(|label| (*label, None)).collect();
+    let patch = json!({ "metadata": { "uid": uid, "labels": labels } });
+    let parameters = PatchParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let done = api(client, kind, id.namespace.as_deref())
+        .patch_metadata(&id.name, &parameters, &Patch::Merge(&patch))
+        .await;
+    match done {
+        Ok(_) => Ok(()),
+        Err(error) if is_not_found(&error) => Ok(()),
+        Err(error) if is_conflict(&error) => match look(client, kind, id).await? {
+            Some(now) if now.uid == uid => Err(error),
+            _ => Ok(()),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the API server may have refused because the object is not the one that was meant: gone, replaced, or there where it should not be.
+pub(super) fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 409 | 422))
 }
 
 /// Whether the API server said that there is no such thing.

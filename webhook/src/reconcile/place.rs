@@ -1,25 +1,27 @@
 //! Putting the content of one Bundle in place: may it be done, is it done already, do it, prune, say so.
 //! Not here: which Bundle (child), the single steps (install, remove, authorize, approve), or keeping it (keep).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::applyset::GroupKind;
 use bundle_core::plan::conditions::State;
-use bundle_core::plan::inventory;
+use bundle_core::plan::ignore::Rule;
+use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::phases::Phase;
 use bundle_core::reference::{Digest, PinnedReference, Reference};
 use bundle_core::review::class::Authorization;
 use kube::Client;
+use kube::api::DynamicObject;
 
 use super::books::{self, Left};
 use super::child::Child;
 use super::deployment::Turn;
-use super::install::{Done, Install};
+use super::install::{Done, Install, Targets};
 use super::items::{self, Item, Owner};
-use super::record::{kinds_of, namespaces_of};
+use super::namespaces::Uids;
 use super::remove::{self, Kept, Remover};
+use super::room::Room;
 use super::trouble::{Retry, Trouble};
 use super::{authorize, bundle, content, keep};
 use crate::cluster::ServiceAccount;
@@ -67,7 +69,7 @@ impl Placing<'_> {
     }
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
     /// The objects of the content, ready to be applied.
     pub(super) async fn items(&mut self, placing: &Placing<'_>) -> Result<Vec<Item>, Trouble> {
         let (pinned, secret) = placing.source()?;
@@ -138,7 +140,6 @@ impl Turn<'_> {
             self.takes_source()?;
             self.verify(placing).await?;
         }
-        self.record_inventory(&items).await?;
         let served = self.watch(placing, &items, false).await?;
         let only_reports = self.spec.paused || !self.spec.correct_drift;
         if known.is_none() && !first && only_reports {
@@ -181,7 +182,7 @@ impl Turn<'_> {
                 let left = match seen.get(&item.key) {
                     Some(seen) if !changed.contains(&item.key) => super::install::left(seen),
                     _ => Left {
-                        print: None,
+                        state: None,
                         version: 0,
                     },
                 };
@@ -288,70 +289,143 @@ impl Turn<'_> {
             .is_some_and(|digest| installed.fields_digest.as_deref() == Some(digest.as_str()))
     }
 
+    /// What all steps of one installation share.
+    pub(super) fn install<'b>(
+        &self,
+        placing: &Placing<'b>,
+        reason: &'static str,
+        ignore: &'b [Rule],
+    ) -> Install<'b>
+    where
+        'a: 'b,
+    {
+        let object: &'a DynamicObject = self.object;
+        let room: &'a Room = self.room;
+        Install {
+            client: placing.client,
+            uid: object.metadata.uid.as_deref().unwrap_or_default(),
+            inventory: self.inventory.clone(),
+            inventories: &room.inventories,
+            reason,
+            adopt: self.spec.adopt,
+            ignore,
+        }
+    }
+
     async fn apply(
         &mut self,
         placing: &Placing<'_>,
         items: &[Item],
         watched: bool,
     ) -> Result<HashMap<String, Left>, Trouble> {
-        let name = self.name.clone();
         let ignore = self.spec.drift_ignore.clone();
-        let install = Install {
-            client: placing.client,
-            deployment: &name,
-            reason: placing.reason,
-            adopt: self.spec.adopt,
-            ignore: &ignore,
-        };
-        let seen = self.room.watches.seen_of(&name);
-        install.collisions(items, &seen).await?;
-        self.room.books.begin(&name);
+        let mut install = self.install(placing, placing.reason, &ignore);
+        let all: Vec<&Item> = items.iter().collect();
+        let live = self.namespaces_of(&all).await?;
+        self.check_namespaces(placing, &all, &live).await?;
+        let seen = self.room.watches.seen_of(&self.name);
+        let targets = install.targets(&all, &seen).await?;
+        // Recorded before anything is applied: a crash never loses an object.
+        self.record_namespaces(placing, live).await?;
+        self.record_targets(&targets).await?;
+        self.write_applyset().await?;
+        install.inventory = self.inventory.clone();
+        self.room.books.begin(&self.name);
         let mut done = Done::default();
-        let mut watched = watched;
-        let mut phases = std::collections::BTreeMap::<Phase, Vec<&Item>>::new();
-        for item in items {
-            phases.entry(item.phase).or_default().push(item);
-        }
-        for (phase, items_of_phase) in phases {
-            if phase > Phase::Crds && !watched {
-                self.watch(placing, items, true).await?;
-                watched = true;
-            }
-            install.phase(&items_of_phase, &mut done).await?;
-        }
-        if !watched {
-            self.watch(placing, items, true).await?;
-        }
+        let applied = self
+            .apply_phases(placing, &install, (items, &targets), watched, &mut done)
+            .await;
+        self.record_done(&done).await?;
+        applied?;
         self.warnings.extend(done.warnings);
         Ok(done.left)
     }
 
+    async fn apply_phases(
+        &mut self,
+        placing: &Placing<'_>,
+        install: &Install<'_>,
+        (items, targets): (&[Item], &Targets),
+        mut watched: bool,
+        done: &mut Done,
+    ) -> Result<(), Trouble> {
+        let mut phases = BTreeMap::<Phase, Vec<&Item>>::new();
+        for item in items {
+            phases.entry(item.phase).or_default().push(item);
+        }
+        for (phase, items_of_phase) in phases {
+            self.before_phase(placing, phase, items, &mut watched)
+                .await?;
+            install.phase(&items_of_phase, targets, done).await?;
+        }
+        if !watched {
+            self.watch(placing, items, true).await?;
+        }
+        Ok(())
+    }
+
+    /// Before the objects of a phase are applied, and after those of all earlier phases are: kinds that the content brings can be watched once they are served.
+    async fn before_phase(
+        &mut self,
+        placing: &Placing<'_>,
+        phase: Phase,
+        items: &[Item],
+        watched: &mut bool,
+    ) -> Result<(), Trouble> {
+        if phase > Phase::Crds && !*watched {
+            self.watch(placing, items, true).await?;
+            *watched = true;
+        }
+        Ok(())
+    }
+
+    async fn record_namespaces(
+        &mut self,
+        placing: &Placing<'_>,
+        live: Uids,
+    ) -> Result<(), Trouble> {
+        let mut inventory = (*self.inventory).clone();
+        inventory.installation = self.content_key(placing);
+        for (name, uid) in live {
+            inventory.record_namespace(name, uid);
+        }
+        self.save_inventory(inventory).await
+    }
+
     /// Removes what the content does not have any more, and shrinks what is recorded to what is there.
     async fn prune(&mut self, placing: &Placing<'_>, items: &[Item]) -> Result<(), Trouble> {
-        let (kinds, namespaces) = self.inventory();
-        let name = self.name.clone();
+        let wanted = items.iter().map(|item| item.key.as_str()).collect();
+        let unwanted = self.inventory.unwanted(&wanted);
+        let mut left = (*self.inventory).clone();
+        if !unwanted.is_empty() {
+            self.prune_objects(placing, &unwanted, &mut left).await?;
+        }
+        left.shrink_namespaces();
+        self.save_inventory(left).await?;
+        self.write_applyset().await
+    }
+
+    async fn prune_objects(
+        &mut self,
+        placing: &Placing<'_>,
+        unwanted: &[String],
+        left: &mut Inventory,
+    ) -> Result<(), Trouble> {
+        let inventory = self.inventory.clone();
         let remover = Remover {
             apis: &self.room.apis,
-            scopes: &self.room.scopes,
             client: placing.client,
             account: placing.account,
-            deployment: &name,
+            inventory: &inventory,
             reason: placing.reason,
         };
-        let present = remover.present(&kinds, &namespaces).await?;
-        let unwanted: BTreeSet<String> = inventory::to_prune(
-            present.iter().map(|present| &present.id),
-            items.iter().map(|item| &item.id),
-        )
-        .into_iter()
-        .map(ToString::to_string)
-        .collect();
-        let mut going: Vec<_> = present
-            .into_iter()
-            .filter(|present| unwanted.contains(&present.id.to_string()))
-            .collect();
-        let mut left_kinds = kinds_of(items);
-        let mut left_namespaces = namespaces_of(items);
+        let mut going = remover.present(unwanted).await?;
+        // What is not there any more, or was replaced by somebody else's, is forgotten.
+        for key in unwanted {
+            if !going.iter().any(|present| present.key == *key) {
+                left.forget(key);
+            }
+        }
         let mut kept = remover.in_use(&going).await?;
         if self.class.authorization == Authorization::Requester {
             let user = &self.requester.user;
@@ -366,19 +440,25 @@ impl Turn<'_> {
                 "{} is no longer part of the content and stays: {}",
                 kept.id, kept.why
             ));
-            left_kinds.insert(GroupKind::new(&kept.id.group, &kept.id.kind));
-            left_namespaces.extend(kept.id.namespace.clone());
             going.retain(|present| present.id != kept.id);
         }
         let mut rest = going;
         while !rest.is_empty() {
             let step: Vec<_> = remove::next_step(&rest).into_iter().cloned().collect();
-            remover.delete(&step).await?;
+            let mut gone = BTreeSet::new();
+            let deleted = remover.delete(&step, &mut gone).await;
+            for key in &gone {
+                left.forget(key);
+            }
+            if let Err(trouble) = deleted {
+                self.save_inventory(left.clone()).await?;
+                return Err(trouble);
+            }
             rest.retain(|present| !step.iter().any(|gone| gone.id == present.id));
             for gone in &step {
-                tracing::info!(deployment = name, object = %gone.id, "pruned");
+                tracing::info!(deployment = self.name, object = %gone.id, "pruned");
             }
         }
-        self.write_inventory(left_kinds, left_namespaces).await
+        Ok(())
     }
 }

@@ -1,49 +1,96 @@
-//! What is written down about an installation: its kinds and namespaces before, its result afterwards.
-//! Not here: the status write (status).
+//! What is written down about an installation: its objects before and after they are applied, for other tools its kinds and namespaces, its result in status.
+//! Not here: where inventories are kept (inventory), and the status write (status).
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use bundle_api::deployment::ServiceAccountName;
 use bundle_api::deployment_status::Installed;
 use bundle_api::names;
-use bundle_core::plan::applyset::{self, GroupKind};
+use bundle_core::plan::applyset;
+use bundle_core::plan::inventory::{self, Inventory};
+use bundle_core::plan::phases::Phase;
 use bundle_core::reference::Digest;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::bundle;
 use super::deployment::Turn;
+use super::install::{Done, Targets};
 use super::items::Item;
+use super::object::Target;
 use super::place::Placing;
 use super::trouble::Trouble;
+use super::{bundle, said};
 
 impl Turn<'_> {
-    /// Writes down which kinds and namespaces will be in use, before anything is applied: a crash never loses an object.
-    pub(super) async fn record_inventory(&mut self, items: &[Item]) -> Result<(), Trouble> {
-        let (mut kinds, mut namespaces) = self.inventory();
-        kinds.extend(kinds_of(items));
-        namespaces.extend(namespaces_of(items));
-        self.write_inventory(kinds, namespaces).await
+    /// Reads what belongs to the deployment. Without an inventory nothing does.
+    pub(super) async fn load_inventory(&mut self) -> Result<(), Trouble> {
+        let loaded = self.room.inventories.load(self.uid()).await;
+        let reason = self.install_reason();
+        if let Some(inventory) = loaded.map_err(|error| Trouble::inventory(reason, &error))? {
+            self.take_inventory(inventory);
+        }
+        Ok(())
     }
 
-    pub(super) fn inventory(&self) -> (BTreeSet<GroupKind>, BTreeSet<String>) {
-        let annotation = |name: &str| {
-            self.annotations
-                .get(name)
-                .map(String::as_str)
-                .unwrap_or_default()
-        };
-        (
-            applyset::read_group_kinds(annotation(names::ANNOTATION_APPLYSET_GROUP_KINDS)),
-            applyset::read_namespaces(annotation(names::ANNOTATION_APPLYSET_NAMESPACES)),
-        )
+    /// Stores what belongs to the deployment from now on.
+    pub(super) async fn save_inventory(&mut self, inventory: Inventory) -> Result<(), Trouble> {
+        let saved = self.room.inventories.save(self.uid(), inventory).await;
+        let reason = self.install_reason();
+        let inventory = saved.map_err(|error| Trouble::inventory(reason, &error))?;
+        self.take_inventory(inventory);
+        Ok(())
     }
 
-    pub(super) async fn write_inventory(
-        &mut self,
-        kinds: BTreeSet<GroupKind>,
-        namespaces: BTreeSet<String>,
-    ) -> Result<(), Trouble> {
+    fn take_inventory(&mut self, inventory: Arc<Inventory>) {
+        let books = &self.room.books;
+        books.set_inventory(&self.name, inventory.clone());
+        self.inventory = inventory;
+    }
+
+    /// Records every object before it is applied: the uids of those that exist, an intent for those that will be created. No crash loses one.
+    pub(super) async fn record_targets(&mut self, targets: &Targets) -> Result<(), Trouble> {
+        let mut inventory = (*self.inventory).clone();
+        let now = said::now().as_second();
+        for (key, target) in targets {
+            match target {
+                Target::Uid(uid) => inventory.record(key, uid),
+                Target::Absent => inventory.intend(key, now),
+            }
+        }
+        self.save_inventory(inventory).await
+    }
+
+    /// Records what the API server answered for each object, and the namespaces that were created on the way.
+    pub(super) async fn record_done(&mut self, done: &Done) -> Result<(), Trouble> {
+        let mut inventory = (*self.inventory).clone();
+        for (key, uid) in &done.uids {
+            inventory.record(key, uid);
+            if let Some((kind, None, name)) = inventory::parts(key)
+                && Phase::of(&kind.group, &kind.kind) == Phase::Namespaces
+            {
+                inventory.record_namespace(name, uid);
+            }
+        }
+        self.save_inventory(inventory).await
+    }
+
+    pub(super) fn uid(&self) -> &str {
+        self.object.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// Tells other tools which kinds and namespaces are in use, as an ApplySet (KEP-3659). Nothing is decided by it.
+    pub(super) async fn write_applyset(&mut self) -> Result<(), Trouble> {
+        let mut kinds = BTreeSet::new();
+        let mut namespaces = BTreeSet::new();
+        for (kind, namespace, _) in self
+            .inventory
+            .objects()
+            .filter_map(|(key, _)| inventory::parts(key))
+        {
+            kinds.insert(kind);
+            namespaces.extend(namespace.map(str::to_owned));
+        }
         let wanted = [
             (
                 names::ANNOTATION_APPLYSET_GROUP_KINDS,
@@ -109,18 +156,4 @@ impl Turn<'_> {
         self.status.active_bundle = Some(placing.child.name.clone());
         self.add_revision(&placing.child.name, placing.digest(), version.as_deref());
     }
-}
-
-pub(super) fn kinds_of(items: &[Item]) -> BTreeSet<GroupKind> {
-    items
-        .iter()
-        .map(|item| GroupKind::new(&item.id.group, &item.id.kind))
-        .collect()
-}
-
-pub(super) fn namespaces_of(items: &[Item]) -> BTreeSet<String> {
-    items
-        .iter()
-        .filter_map(|item| item.id.namespace.clone())
-        .collect()
 }

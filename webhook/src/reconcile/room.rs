@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use super::apis::Apis;
 use super::books::Books;
 use super::fetches::Fetches;
+use super::inventory::Inventories;
 use super::object;
 use super::scope::Scopes;
 use super::status::Teller;
@@ -42,6 +43,7 @@ pub(super) struct Room {
     pub(super) scopes: Scopes,
     pub(super) books: Arc<Books>,
     pub(super) watches: Watches,
+    pub(super) inventories: Inventories,
     pub(super) store: Store,
     /// Bundles that are being unpacked.
     pub(super) unpacking: Fetches<Result<Unpacked, UnpackFailed>>,
@@ -111,6 +113,7 @@ impl Room {
             apis: Apis::new(own.clone()),
             scopes: Scopes::default(),
             watches: Watches::new(books.clone()),
+            inventories: Inventories::new(own.clone(), &shared.settings.state_namespace),
             books,
             store: Store::new(
                 shared.settings.cache_dir.join("content"),

@@ -1,23 +1,24 @@
 //! The end of a BundleDeployment: what it installed goes in the reverse order, or is let go; the finalizer goes last.
 //! Not here: the single steps (remove), or the Bundles, which the API server's garbage collection takes with their owner.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use bundle_api::names::{self, condition};
 use bundle_core::diagnostic::{Code, codes};
-use bundle_core::plan::applyset;
 use bundle_core::plan::conditions::State;
-use bundle_core::review::deployment::CustomResources;
+use bundle_core::plan::inventory::{self, Inventory};
+use bundle_core::review::deployment::{CustomResources, Deletion};
 use bundle_core::review::{CheckedDeploymentSpec, Kind};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 
-use super::remove::{Remover, name_some, next_step};
+use super::remove::{Present, Remover, name_some, next_step};
 use super::room::{ClassFound, Room};
 use super::said::{self, Said};
 use super::trouble::{Retry, Trouble};
-use super::{ReconcileError, deployment, status};
+use super::{ReconcileError, deployment, namespaces, status};
 use crate::cluster::ServiceAccount;
 
 /// How long one reconcile waits for objects to go, before it says which ones it waits for.
@@ -122,19 +123,82 @@ async fn account(object: &DynamicObject, room: &Room) -> Result<Option<ServiceAc
     })
 }
 
+/// Whether anything may have been applied, as far as the object itself tells: by its status, or by what other tools are told beforehand.
+fn may_have_installed(object: &DynamicObject) -> bool {
+    let status = deployment::status_of(object);
+    let told = object
+        .annotations()
+        .get(names::ANNOTATION_APPLYSET_GROUP_KINDS);
+    status.installed.is_some()
+        || status.active_bundle.is_some()
+        || told.is_some_and(|kinds| !kinds.is_empty())
+}
+
 async fn remove(object: &DynamicObject, room: &Room) -> Result<(), Trouble> {
-    let name = object.name_any();
-    let annotation = |name: &str| object.annotations().get(name).map_or("", String::as_str);
-    let kinds = applyset::read_group_kinds(annotation(names::ANNOTATION_APPLYSET_GROUP_KINDS));
-    let namespaces = applyset::read_namespaces(annotation(names::ANNOTATION_APPLYSET_NAMESPACES));
-    // Kinds are recorded before the first object is applied: without any, there is nothing.
-    if kinds.is_empty() {
-        return Ok(());
-    }
+    let uid = object.metadata.uid.as_deref().unwrap_or_default();
+    let unreadable = |error| Trouble::inventory("RemovalFailed", &error);
+    let inventory = room.inventories.load(uid).await.map_err(unreadable)?;
     let deletion = CheckedDeploymentSpec::parse(&object.data["spec"])
         .ok()
         .map(|spec| spec.deletion);
     let orphan = deletion.as_ref().is_some_and(|deletion| deletion.orphan);
+    let Some(inventory) = inventory else {
+        // It is recorded before the first object is applied: without a record there is nothing, or somebody deleted it.
+        if orphan || !may_have_installed(object) {
+            return Ok(());
+        }
+        return Err(refused(
+            codes::install::INVENTORY_LOST,
+            format!(
+                "the inventory of what was installed (ConfigMap inventory-{uid} in namespace {}) is gone, so it is not known which objects are to be removed: remove them by hand, and set spec.deletion.objects: Orphan to let this one go",
+                room.shared.settings.state_namespace
+            ),
+        ));
+    };
+    let mut left = (*inventory).clone();
+    forget_replaced_namespaces(room, &mut left).await;
+    if !left.is_empty() {
+        let done = remove_objects(object, room, &mut left, deletion, orphan).await;
+        if let Err(trouble) = done {
+            // What is gone need not be looked at again.
+            room.inventories.save(uid, left).await.map_err(unreadable)?;
+            return Err(trouble);
+        }
+    }
+    room.inventories.remove(uid).await.map_err(unreadable)
+}
+
+/// Objects went with their namespace, also where another one has its name now.
+async fn forget_replaced_namespaces(room: &Room, left: &mut Inventory) {
+    let names: BTreeSet<String> = left.namespaces().map(|(name, _)| name.to_owned()).collect();
+    let names = names.iter().map(String::as_str).collect();
+    let Ok(live) = namespaces::uids(&room.own, names).await else {
+        // Then each object is asked for.
+        return;
+    };
+    let is_gone = |name: &str| {
+        left.namespace(name)
+            .is_some_and(|uid| live.get(name).is_none_or(|live| live != uid))
+    };
+    let gone: Vec<String> = left
+        .objects()
+        .filter(|(key, _)| {
+            inventory::parts(key).is_some_and(|(_, namespace, _)| namespace.is_some_and(is_gone))
+        })
+        .map(|(key, _)| key.to_owned())
+        .collect();
+    for key in gone {
+        left.forget(&key);
+    }
+}
+
+async fn remove_objects(
+    object: &DynamicObject,
+    room: &Room,
+    left: &mut Inventory,
+    deletion: Option<Deletion>,
+    orphan: bool,
+) -> Result<(), Trouble> {
     let Some(account) = account(object, room).await? else {
         if orphan {
             return Ok(());
@@ -148,16 +212,17 @@ async fn remove(object: &DynamicObject, room: &Room) -> Result<(), Trouble> {
         .shared
         .client_as(&account)
         .map_err(|error| refused(codes::install::NO_ACCOUNT, crate::chain(&error)))?;
+    let recorded = left.clone();
     let remover = Remover {
         apis: &room.apis,
-        scopes: &room.scopes,
         client: &client,
         account: &account,
-        deployment: &name,
+        inventory: &recorded,
         reason: "RemovalFailed",
     };
+    let keys: Vec<String> = recorded.objects().map(|(key, _)| key.to_owned()).collect();
     if orphan {
-        let released = match remover.present(&kinds, &namespaces).await {
+        let released = match remover.present(&keys).await {
             Ok(present) => remover.release(&present).await,
             Err(trouble) => Err(trouble),
         };
@@ -165,7 +230,7 @@ async fn remove(object: &DynamicObject, room: &Room) -> Result<(), Trouble> {
             // Whoever asked for the objects to be left behind is not kept waiting for labels that cannot be taken off.
             Err(trouble) if trouble.retry != Retry::Soon => {
                 tracing::warn!(
-                    deployment = name,
+                    deployment = object.name_any(),
                     why = trouble.message,
                     "objects are left behind with our labels"
                 );
@@ -180,65 +245,74 @@ async fn remove(object: &DynamicObject, room: &Room) -> Result<(), Trouble> {
         .map_or(CustomResources::Refuse, |deletion| {
             deletion.custom_resources
         });
-    tear_down(&remover, &kinds, &namespaces, policy).await
+    let present = remover.present(&keys).await?;
+    tear_down(&remover, left, present, policy).await
 }
 
 async fn tear_down(
     remover: &Remover<'_>,
-    kinds: &std::collections::BTreeSet<applyset::GroupKind>,
-    namespaces: &std::collections::BTreeSet<String>,
+    left: &mut Inventory,
+    mut present: Vec<Present>,
     policy: CustomResources,
 ) -> Result<(), Trouble> {
     let end = Instant::now() + WAIT;
-    let mut pause = Duration::from_millis(20);
-    let mut first = true;
-    loop {
-        let mut present = remover.present(kinds, namespaces).await?;
-        if first && policy != CustomResources::Delete {
-            let in_use = remover.in_use(&present).await?;
-            if policy == CustomResources::Refuse && !in_use.is_empty() {
-                let list = in_use
-                    .iter()
-                    .map(|kept| format!("{}: {}", kept.id, kept.why))
-                    .collect();
-                return Err(Trouble {
-                    retry: Retry::Soon,
-                    ..refused(
-                        codes::install::RESOURCES_LEFT,
-                        format!(
-                            "nothing is torn down while custom resources exist that were not installed by it: {} (delete them, or set spec.deletion.customResources: Orphan or Delete)",
-                            super::trouble::list(list, 10)
-                        ),
-                    )
-                });
-            }
-            let (orphans, rest): (Vec<_>, Vec<_>) = present
-                .into_iter()
-                .partition(|present| in_use.iter().any(|kept| kept.id == present.id));
-            remover.release(&orphans).await?;
-            present = rest;
+    if policy != CustomResources::Delete {
+        let in_use = remover.in_use(&present).await?;
+        if policy == CustomResources::Refuse && !in_use.is_empty() {
+            let list = in_use
+                .iter()
+                .map(|kept| format!("{}: {}", kept.id, kept.why))
+                .collect();
+            return Err(Trouble {
+                retry: Retry::Soon,
+                ..refused(
+                    codes::install::RESOURCES_LEFT,
+                    format!(
+                        "nothing is torn down while custom resources exist that were not installed by it: {} (delete them, or set spec.deletion.customResources: Orphan or Delete)",
+                        super::trouble::list(list, 10)
+                    ),
+                )
+            });
         }
-        first = false;
-        if present.is_empty() {
-            return Ok(());
+        let (orphans, rest): (Vec<_>, Vec<_>) = present
+            .into_iter()
+            .partition(|present| in_use.iter().any(|kept| kept.id == present.id));
+        remover.release(&orphans).await?;
+        for orphan in orphans {
+            left.forget(&orphan.key);
         }
-        let step = next_step(&present);
-        remover.delete(step.iter().copied()).await?;
-        if Instant::now() > end {
+        present = rest;
+    }
+    while !present.is_empty() {
+        let step: Vec<Present> = next_step(&present).into_iter().cloned().collect();
+        let mut gone = BTreeSet::new();
+        let mut deleted = remover.delete(&step, &mut gone).await;
+        if deleted.is_ok() {
+            deleted = remover.until_gone(&step, &mut gone, end).await;
+        }
+        for key in &gone {
+            left.forget(key);
+        }
+        present.retain(|present| !gone.contains(&present.key));
+        deleted?;
+        let waiting: Vec<&Present> = step
+            .iter()
+            .filter(|present| !gone.contains(&present.key))
+            .collect();
+        if !waiting.is_empty() || !present.is_empty() && Instant::now() > end {
             return Err(Trouble::new(
                 codes::install::REMOVAL_FAILED,
                 REMOVING,
                 format!(
                     "{} objects are left; waiting for these to go: {}",
                     present.len(),
-                    name_some(&step)
+                    name_some(&waiting)
                 ),
                 Retry::Soon,
             ));
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_millis(300));
     }
+    Ok(())
 }
 
 fn refused(code: Code, message: String) -> Trouble {

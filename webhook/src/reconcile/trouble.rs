@@ -8,6 +8,7 @@ use bundle_core::plan::backoff;
 use bundle_core::plan::conditions::bounded;
 use rand::Rng as _;
 
+use super::inventory::InventoryStoreError;
 use super::object;
 
 /// When to try again.
@@ -54,6 +55,16 @@ impl Trouble {
             codes::cluster::UNREACHABLE,
             reason,
             format!("cannot {doing}: {}", object::told(error)),
+            Retry::Soon,
+        )
+    }
+
+    /// What belongs to a BundleDeployment could not be read or recorded, so nothing was changed.
+    pub(super) fn inventory(reason: &'static str, error: &InventoryStoreError) -> Self {
+        Self::new(
+            codes::install::INVENTORY_FAILED,
+            reason,
+            error.to_string(),
             Retry::Soon,
         )
     }

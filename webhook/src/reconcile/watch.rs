@@ -44,7 +44,7 @@ enum Progress {
     Failed(String),
 }
 
-/// What a watch sees, by object id in text.
+/// What a watch sees, by object id in text: objects that some inventory has, and no others, whatever labels they bear.
 type Table = Arc<Mutex<HashMap<String, Seen>>>;
 
 struct Watch {
@@ -171,7 +171,7 @@ impl Watches {
         })
     }
 
-    /// What the watches of `deployment` see with its labels, as far as they have been told.
+    /// What the watches of `deployment` see of its objects, as far as they have been told: just those with the recorded uids.
     pub(super) fn seen_of(&self, deployment: &str) -> BTreeMap<String, Seen> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = BTreeMap::new();
@@ -186,7 +186,7 @@ impl Watches {
                 all.extend(
                     table
                         .iter()
-                        .filter(|(_, seen)| seen.owner.as_deref() == Some(deployment))
+                        .filter(|(key, seen)| self.books.owns(deployment, key, &seen.uid))
                         .map(|(key, seen)| (key.clone(), seen.clone())),
                 );
             }
@@ -233,7 +233,11 @@ async fn follow(
 ) {
     let api = object::metadata_api(&client, &subject.kind, subject.namespace.as_deref());
     let selector = format!("{}={}", names::LABEL_OWNER_KIND, super::DEPLOYMENT);
-    let events = watcher(api, watcher::Config::default().labels(&selector)).default_backoff();
+    // The labels keep foreign objects out of the answers. They decide nothing: an object of ours that lost them is gone for this watch, and looked at.
+    let config = watcher::Config::default()
+        .labels(&selector)
+        .page_size(object::PAGE);
+    let events = watcher(api, config).default_backoff();
     let mut events = std::pin::pin!(events);
     let mut listing = HashMap::new();
     let mut failures = 0;
@@ -250,7 +254,9 @@ async fn follow(
             Ok(Event::Init) => listing = HashMap::new(),
             Ok(Event::InitApply(object)) => {
                 let (key, seen) = entry(&subject.kind, &object);
-                listing.insert(key, seen);
+                if !books.recorders(&users(), &key).is_empty() {
+                    listing.insert(key, seen);
+                }
             }
             Ok(Event::InitDone) => {
                 let listed = std::mem::take(&mut listing);
@@ -270,11 +276,14 @@ async fn follow(
             }
             Ok(Event::Apply(object)) => {
                 let (key, seen) = entry(&subject.kind, &object);
-                table
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .insert(key.clone(), seen.clone());
-                books.changed(&users(), &key, Some(&seen));
+                let users = books.recorders(&users(), &key);
+                if !users.is_empty() {
+                    table
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .insert(key.clone(), seen.clone());
+                    books.changed(&users, &key, Some(&seen));
+                }
             }
             Ok(Event::Delete(object)) => {
                 let (key, _) = entry(&subject.kind, &object);
@@ -282,7 +291,7 @@ async fn follow(
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .remove(&key);
-                books.changed(&users(), &key, None);
+                books.changed(&books.recorders(&users(), &key), &key, None);
             }
             Err(error) => {
                 failures += 1;
@@ -312,5 +321,5 @@ async fn follow(
 
 fn entry(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> (String, Seen) {
     let id = object::id_of(kind, object);
-    (id.to_string(), Seen::of(object))
+    (id.to_string(), Seen::of(kind, object))
 }

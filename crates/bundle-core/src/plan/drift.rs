@@ -8,11 +8,12 @@ use sha2::{Digest as _, Sha256};
 
 use crate::reference::Digest;
 
-/// What we keep of an object that we applied: a hash of our own entry in `managedFields` and of our labels.
+/// A hash of our own entry in `managedFields` and of our labels.
 ///
-/// With server-side apply a field of ours that anybody else changes or removes leaves our entry; status updates and fields of others do not touch it.
+/// With server-side apply a field of ours that somebody else changes or removes leaves our entry, and a value that is changed by an apply under our own name
+/// gives the entry another time. The time has whole seconds, and whoever may write the object can write `managedFields`: [`Revision`] covers both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Fingerprint(u128);
+pub struct Fingerprint([u8; 16]);
 
 /// One entry of `managedFields`, as far as it counts here.
 #[derive(Debug, Clone, Copy)]
@@ -23,66 +24,174 @@ pub struct Entry<'a> {
     pub operation: &'a str,
     /// The subresource it was written through; empty for the object itself.
     pub subresource: &'a str,
+    /// The version of the API that its fields are of.
+    pub api_version: &'a str,
+    /// When the manager last changed a field, in whole seconds since 1970.
+    pub time: Option<i64>,
     /// The fields that it owns.
     pub fields: &'a Value,
 }
 
 impl Fingerprint {
-    /// Of an object's metadata; none where `manager` has no entry, as after its fields were all taken or on a server that keeps none.
+    /// Of an object's metadata. None where `manager` does not have exactly one entry of its own: its fields were all taken, the server keeps none, or
+    /// somebody wrote a second one. Updates and entries of subresources are never ours.
     pub fn of<'a>(
         manager: &str,
         entries: impl IntoIterator<Item = Entry<'a>>,
         labels: &BTreeMap<String, String>,
         ours: &[&str],
     ) -> Option<Self> {
-        let entry = entries.into_iter().find(|entry| {
+        let mut entries = entries.into_iter().filter(|entry| {
             entry.manager == manager && entry.operation == "Apply" && entry.subresource.is_empty()
-        })?;
+        });
+        let (entry, None) = (entries.next()?, entries.next()) else {
+            return None;
+        };
         let mut hash = Sha256::new();
         hash.update(entry.fields.to_string());
+        hash.update([0]);
+        hash.update(entry.api_version);
+        hash.update([0]);
+        hash.update(entry.time.unwrap_or(i64::MIN).to_be_bytes());
         for label in ours {
             hash.update([0]);
             hash.update(labels.get(*label).map_or("", String::as_str));
         }
-        let mut first = [0; 16];
-        first.copy_from_slice(&hash.finalize()[..16]);
-        Some(Self(u128::from_be_bytes(first)))
+        Some(Self(first_half(hash)))
     }
 }
 
-/// One digest over the fingerprints of many objects, whatever order they come in: what a status keeps, so that after a restart one comparison tells
-/// whether all is in place.
-pub fn combined(objects: impl IntoIterator<Item = (String, Fingerprint)>) -> Digest {
-    let sorted: BTreeMap<String, Fingerprint> = objects.into_iter().collect();
+/// Tells one state of an object's own fields from the next: what a status update leaves alone and every other write changes.
+///
+/// For kinds whose `metadata.generation` counts each change outside of metadata and status, that number and a hash of the rest of the metadata; for all others
+/// the resource version. An object with the revision of our last apply has not been written by anybody since, whatever its `managedFields` say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Revision([u8; 16]);
+
+/// The parts of an object's metadata that a [`Revision`] is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct RevisionParts<'a> {
+    /// API group.
+    pub group: &'a str,
+    /// Kind.
+    pub kind: &'a str,
+    /// `metadata.generation`.
+    pub generation: Option<i64>,
+    /// `metadata.resourceVersion`.
+    pub resource_version: &'a str,
+    /// Labels, annotations, finalizers and owner references, in any encoding that is the same for the same values.
+    pub rest: &'a str,
+}
+
+impl Revision {
+    /// Of an object's metadata.
+    pub fn of(parts: RevisionParts<'_>) -> Self {
+        let mut hash = Sha256::new();
+        match parts.generation {
+            Some(generation) if generation > 0 && counts_generations(parts.group, parts.kind) => {
+                hash.update(generation.to_be_bytes());
+                hash.update(parts.rest);
+            }
+            _ => {
+                hash.update([0]);
+                hash.update(parts.resource_version);
+            }
+        }
+        Self(first_half(hash))
+    }
+}
+
+/// Whether the API server raises `metadata.generation` with each change of the kind outside of metadata and status, by the strategies of Kubernetes' own
+/// kinds and, for custom resources, of apiextensions. Kinds that are not listed here set it once or not at all.
+fn counts_generations(group: &str, kind: &str) -> bool {
+    match group {
+        "apps" => matches!(
+            kind,
+            "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet"
+        ),
+        "batch" => matches!(kind, "Job" | "CronJob"),
+        "policy" => kind == "PodDisruptionBudget",
+        "networking.k8s.io" => matches!(kind, "Ingress" | "NetworkPolicy"),
+        "apiextensions.k8s.io" => kind == "CustomResourceDefinition",
+        // Custom resources: groups of Kubernetes itself have no dot, or end in k8s.io.
+        _ => group.contains('.') && !group.ends_with(".k8s.io"),
+    }
+}
+
+fn first_half(hash: Sha256) -> [u8; 16] {
+    let mut first = [0; 16];
+    first.copy_from_slice(&hash.finalize()[..16]);
+    first
+}
+
+/// One digest over the fingerprints and revisions of many objects, whatever order they come in: what a status keeps, so that after a restart one comparison
+/// tells whether all is in place.
+pub fn combined(objects: impl IntoIterator<Item = (String, Fingerprint, Revision)>) -> Digest {
+    let sorted: BTreeMap<String, ([u8; 16], [u8; 16])> = objects
+        .into_iter()
+        .map(|(key, fingerprint, revision)| (key, (fingerprint.0, revision.0)))
+        .collect();
     let mut hash = Sha256::new();
-    for (key, fingerprint) in sorted {
+    for (key, (fingerprint, revision)) in sorted {
         hash.update(key);
         hash.update([0]);
-        hash.update(fingerprint.0.to_be_bytes());
+        hash.update(fingerprint);
+        hash.update(revision);
     }
     Digest::from_hash(&hash.finalize())
 }
 
-/// What a look at the metadata says.
+/// The state of one object, as one look at its metadata has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// As we left it.
+pub struct ObjectState {
+    /// None if our entry is not there.
+    pub fingerprint: Option<Fingerprint>,
+    /// Tells it from the object after any other write.
+    pub revision: Revision,
+}
+
+/// What a look at the metadata of an installed object says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriftState {
+    /// As our last apply left it.
     InPlace,
-    /// Somebody has a field or label that we set.
+    /// Something of it was written, and it does not show that this was ours: applying again tells, and changes nothing if it was not.
+    MustVerify,
+    /// Somebody has a field or label that we set, or changed one under our name.
     Drifted,
-    /// It is not there, or no longer carries our label.
+    /// It does not exist.
     Gone,
     /// The server keeps no `managedFields` for it: only reading the object tells.
     MustRead,
 }
 
-/// Compares what our last apply left with what is seen now. `seen`: the object if it is there, and its fingerprint if it has one.
-pub fn standing(expected: Option<Fingerprint>, seen: Option<Option<Fingerprint>>) -> Standing {
-    match (expected, seen) {
-        (_, None) => Standing::Gone,
-        (None, Some(None)) => Standing::MustRead,
-        (Some(expected), Some(Some(seen))) if expected == seen => Standing::InPlace,
-        _ => Standing::Drifted,
+/// Compares what our last apply left with what is seen now; no `seen`: the object does not exist.
+pub fn drift_state(applied: ObjectState, seen: Option<ObjectState>) -> DriftState {
+    let Some(seen) = seen else {
+        return DriftState::Gone;
+    };
+    match (applied.fingerprint, seen.fingerprint) {
+        (Some(applied), Some(seen)) if applied != seen => DriftState::Drifted,
+        (Some(_), None) | (None, Some(_)) => DriftState::Drifted,
+        _ if applied.revision == seen.revision => DriftState::InPlace,
+        (Some(_), Some(_)) => DriftState::MustVerify,
+        (None, None) => DriftState::MustRead,
+    }
+}
+
+/// The shortest pause between two verifications of one object.
+const FIRST_PAUSE_MS: u64 = 500;
+/// The longest one.
+const LONGEST_PAUSE_MS: u64 = 60_000;
+
+/// How many milliseconds to wait before an object is verified that was verified so many times in a row without having drifted: others may write fields of
+/// theirs as often as they like.
+pub fn verification_pause_ms(times: u32) -> u64 {
+    match times {
+        0 => 0,
+        times => FIRST_PAUSE_MS
+            .saturating_mul(1 << times.saturating_sub(1).min(16))
+            .min(LONGEST_PAUSE_MS),
     }
 }
 
@@ -113,84 +222,181 @@ mod tests {
 
     use super::*;
 
-    fn print(manager: &str, fields: &Value, owner: &str) -> Option<Fingerprint> {
-        let labels = [("owner".to_owned(), owner.to_owned())].into();
-        let entries = [
-            Entry {
-                manager: "kubectl",
-                operation: "Update",
-                subresource: "",
-                fields: &json!({ "f:x": {} }),
-            },
-            Entry {
-                manager,
-                operation: "Apply",
-                subresource: "",
-                fields,
-            },
-        ];
-        Fingerprint::of("ours", entries, &labels, &["owner"])
-    }
-
-    #[test]
-    fn our_entry_and_our_labels_count_and_nothing_else() {
-        let fields = json!({ "f:data": { "f:a": {} } });
-        let expected = print("ours", &fields, "web").unwrap();
-        assert_eq!(print("ours", &fields, "web"), Some(expected));
-        assert_ne!(
-            print("ours", &json!({ "f:data": {} }), "web"),
-            Some(expected)
-        );
-        assert_ne!(print("ours", &fields, "other"), Some(expected));
-        assert_eq!(print("theirs", &fields, "web"), None);
-    }
-
-    #[test]
-    fn status_and_updates_under_our_name_are_not_our_entry() {
-        let fields = json!({});
-        for (operation, subresource) in [("Update", ""), ("Apply", "status")] {
-            let entry = Entry {
-                manager: "ours",
-                operation,
-                subresource,
-                fields: &fields,
-            };
-            assert_eq!(
-                Fingerprint::of("ours", [entry], &BTreeMap::new(), &[]),
-                None
-            );
+    fn entry<'a>(manager: &'a str, fields: &'a Value) -> Entry<'a> {
+        Entry {
+            manager,
+            operation: "Apply",
+            subresource: "",
+            api_version: "v1",
+            time: Some(100),
+            fields,
         }
     }
 
+    fn fingerprint(entries: &[Entry<'_>], owner: &str) -> Option<Fingerprint> {
+        let labels = [("owner".to_owned(), owner.to_owned())].into();
+        Fingerprint::of("ours", entries.iter().copied(), &labels, &["owner"])
+    }
+
     #[test]
-    fn every_way_to_stand() {
-        let a = print("ours", &json!({ "f:a": {} }), "web");
-        let b = print("ours", &json!({ "f:b": {} }), "web");
-        for (expected, seen, standing_is) in [
-            (a, Some(a), Standing::InPlace),
-            (a, Some(b), Standing::Drifted),
-            (a, Some(None), Standing::Drifted),
-            (a, None, Standing::Gone),
-            (None, Some(None), Standing::MustRead),
-            (None, Some(a), Standing::Drifted),
-            (None, None, Standing::Gone),
+    fn fingerprint_covers_our_one_entry_and_our_labels() {
+        let fields = json!({ "f:data": { "f:a": {} } });
+        let ours = entry("ours", &fields);
+        let expected = fingerprint(&[ours], "web");
+        assert!(expected.is_some());
+        let other_fields = json!({ "f:data": {} });
+        let theirs = entry("theirs", &other_fields);
+        let update = Entry {
+            operation: "Update",
+            ..ours
+        };
+        let status = Entry {
+            subresource: "status",
+            ..ours
+        };
+        for (name, entries, owner, same) in [
+            ("others beside it", vec![theirs, ours], "web", true),
+            (
+                "an update under our name beside it",
+                vec![ours, update],
+                "web",
+                true,
+            ),
+            (
+                "a status entry under our name beside it",
+                vec![status, ours],
+                "web",
+                true,
+            ),
+            (
+                "other fields",
+                vec![entry("ours", &other_fields)],
+                "web",
+                false,
+            ),
+            (
+                "another time",
+                vec![Entry {
+                    time: Some(101),
+                    ..ours
+                }],
+                "web",
+                false,
+            ),
+            ("no time", vec![Entry { time: None, ..ours }], "web", false),
+            (
+                "another version",
+                vec![Entry {
+                    api_version: "v2",
+                    ..ours
+                }],
+                "web",
+                false,
+            ),
+            ("another label", vec![ours], "other", false),
         ] {
-            assert_eq!(
-                standing(expected, seen),
-                standing_is,
-                "{expected:?} {seen:?}"
-            );
+            assert_eq!(fingerprint(&entries, owner) == expected, same, "{name}");
+        }
+        for (name, entries) in [
+            ("no entry", vec![]),
+            ("two entries", vec![ours, ours]),
+            ("only an update", vec![update]),
+            ("only a status", vec![status]),
+            ("only others", vec![theirs]),
+        ] {
+            assert_eq!(fingerprint(&entries, "web"), None, "{name}");
+        }
+    }
+
+    fn revision(group: &str, kind: &str, generation: i64, version: &str, rest: &str) -> Revision {
+        Revision::of(RevisionParts {
+            group,
+            kind,
+            generation: Some(generation),
+            resource_version: version,
+            rest,
+        })
+    }
+
+    #[test]
+    fn revision_ignores_status_updates_where_generations_count() {
+        for (group, kind, counts) in [
+            ("apps", "Deployment", true),
+            ("batch", "CronJob", true),
+            ("shop.example.com", "Queue", true),
+            ("apiextensions.k8s.io", "CustomResourceDefinition", true),
+            ("", "ConfigMap", false),
+            ("", "Service", false),
+            ("rbac.authorization.k8s.io", "Role", false),
+            ("scheduling.k8s.io", "PriorityClass", false),
+            ("autoscaling", "HorizontalPodAutoscaler", false),
+        ] {
+            let first = revision(group, kind, 1, "10", "labels");
+            let same = revision(group, kind, 1, "11", "labels") == first;
+            assert_eq!(same, counts, "{group} {kind}");
+            assert_eq!(revision(group, kind, 1, "10", "labels"), first);
+            assert_ne!(revision(group, kind, 2, "11", "labels"), first);
+            assert_ne!(revision(group, kind, 1, "11", "others"), first);
+        }
+        let none = revision("apps", "Deployment", 0, "10", "labels");
+        assert_ne!(revision("apps", "Deployment", 0, "11", "labels"), none);
+    }
+
+    #[test]
+    fn drift_state_of_every_pair() {
+        let fields = [json!({ "f:a": {} }), json!({ "f:b": {} })];
+        let prints = fields
+            .each_ref()
+            .map(|fields| fingerprint(&[entry("ours", fields)], "web"));
+        let [a, b] = prints;
+        let one = revision("", "ConfigMap", 0, "1", "");
+        let two = revision("", "ConfigMap", 0, "2", "");
+        let state = |fingerprint, revision| ObjectState {
+            fingerprint,
+            revision,
+        };
+        for (applied, seen, expected) in [
+            (state(a, one), Some(state(a, one)), DriftState::InPlace),
+            (state(a, one), Some(state(a, two)), DriftState::MustVerify),
+            (state(a, one), Some(state(b, two)), DriftState::Drifted),
+            (state(a, one), Some(state(b, one)), DriftState::Drifted),
+            (state(a, one), Some(state(None, two)), DriftState::Drifted),
+            (state(None, one), Some(state(a, two)), DriftState::Drifted),
+            (
+                state(None, one),
+                Some(state(None, two)),
+                DriftState::MustRead,
+            ),
+            (
+                state(None, one),
+                Some(state(None, one)),
+                DriftState::InPlace,
+            ),
+            (state(a, one), None, DriftState::Gone),
+            (state(None, one), None, DriftState::Gone),
+        ] {
+            assert_eq!(drift_state(applied, seen), expected, "{applied:?} {seen:?}");
         }
     }
 
     #[test]
     fn one_digest_for_any_order_and_another_for_any_change() {
-        let a = print("ours", &json!({ "f:a": {} }), "web").unwrap();
-        let b = print("ours", &json!({ "f:b": {} }), "web").unwrap();
-        let one = combined([("x".to_owned(), a), ("y".to_owned(), b)]);
-        assert_eq!(one, combined([("y".to_owned(), b), ("x".to_owned(), a)]));
-        assert_ne!(one, combined([("y".to_owned(), a), ("x".to_owned(), b)]));
-        assert_ne!(one, combined([("x".to_owned(), a)]));
+        let a = fingerprint(&[entry("ours", &json!({ "f:a": {} }))], "web").unwrap();
+        let b = fingerprint(&[entry("ours", &json!({ "f:b": {} }))], "web").unwrap();
+        let one = revision("", "ConfigMap", 0, "1", "");
+        let two = revision("", "ConfigMap", 0, "2", "");
+        let key = |name: &str| name.to_owned();
+        let digest = combined([(key("x"), a, one), (key("y"), b, one)]);
+        assert_eq!(digest, combined([(key("y"), b, one), (key("x"), a, one)]));
+        assert_ne!(digest, combined([(key("x"), a, two), (key("y"), b, one)]));
+        assert_ne!(digest, combined([(key("y"), a, one), (key("x"), b, one)]));
+        assert_ne!(digest, combined([(key("x"), a, one)]));
+    }
+
+    #[test]
+    fn verifications_become_rarer_and_never_stop() {
+        let pauses = [0, 1, 2, 3, 7, 8, 100].map(verification_pause_ms);
+        assert_eq!(pauses, [0, 500, 1_000, 2_000, 32_000, 60_000, 60_000]);
     }
 
     #[test]

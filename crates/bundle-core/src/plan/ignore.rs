@@ -228,6 +228,8 @@ mod tests {
             manager: "keda",
             operation: "Update",
             subresource: "",
+            api_version: "v1",
+            time: None,
             fields: &fields,
         };
         leave(&mut desired, &Value::Null, &[entry], &[&rule]);

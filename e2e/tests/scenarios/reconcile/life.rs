@@ -1,6 +1,8 @@
 //! A bundle's whole life: installed in order, kept, replaced, removed, also by a webhook that is killed on the way.
 //! Not here: where content comes from (source), and whose rights count (rights).
 
+use std::time::{Duration, Instant};
+
 use e2e::{Cluster, bundles, wait};
 use serde_json::{Value, json};
 
@@ -123,7 +125,7 @@ async fn a_shop_is_installed_kept_replaced_and_removed() {
 }
 
 /// How many requests of the webhook have changed something.
-fn writes(cluster: &Cluster) -> anyhow::Result<usize> {
+pub(super) fn writes(cluster: &Cluster) -> anyhow::Result<usize> {
     let changes = |event: &&Value| {
         let verb = event["verb"].as_str().unwrap_or_default();
         let user = event["user"]["username"].as_str().unwrap_or_default();
@@ -135,8 +137,23 @@ fn writes(cluster: &Cluster) -> anyhow::Result<usize> {
     Ok(cluster.audit()?.iter().filter(changes).count())
 }
 
+/// Until three seconds pass without a write of ours: whatever is put right ends.
+pub(super) async fn quiet(cluster: &Cluster) {
+    let last = std::sync::Mutex::new((0, Instant::now()));
+    wait::until_true(LONG, "it comes to rest", || async {
+        let now = writes(cluster)?;
+        let mut last = last.lock().unwrap();
+        if last.0 != now {
+            *last = (now, Instant::now());
+        }
+        Ok(last.1.elapsed() > Duration::from_secs(3))
+    })
+    .await
+    .unwrap();
+}
+
 /// Kills the webhook once it has changed something so many more times, and starts it again.
-async fn killed_after(cluster: &Cluster, webhook: &mut e2e::Webhook, more: usize) {
+pub(super) async fn killed_after(cluster: &Cluster, webhook: &mut e2e::Webhook, more: usize) {
     let before = writes(cluster).unwrap();
     wait::until_true(LONG, "the webhook has got on", || async {
         Ok(writes(cluster)? >= before + more)
@@ -156,7 +173,6 @@ async fn killed_at_any_moment_it_ends_in_the_same_state() {
         killed_after(&cluster, &mut webhook, more).await;
     }
     installed(&cluster, "shop").await;
-    let before = get(&cluster, "get bundledeployment shop").await.unwrap();
 
     // What happened while it was away is found, and what did not happen is not applied again.
     webhook.kill().unwrap();
@@ -168,6 +184,8 @@ async fn killed_at_any_moment_it_ends_in_the_same_state() {
     .await
     .unwrap();
     installed(&cluster, "shop").await;
+    quiet(&cluster).await;
+    let before = get(&cluster, "get bundledeployment shop").await.unwrap();
     webhook.restart().await.unwrap();
     wait::until_true(LONG, "nothing is applied", || async {
         Ok(webhook

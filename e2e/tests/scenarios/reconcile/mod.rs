@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use e2e::{Cluster, WebhookOptions, wait};
 use serde_json::{Value, json};
 
+mod inventory;
 mod life;
+mod managers;
 mod older;
 mod others;
 mod rights;

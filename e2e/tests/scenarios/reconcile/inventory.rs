@@ -1,0 +1,354 @@
+//! What belongs to a BundleDeployment: what its inventory records, whatever the labels of objects say.
+//! Drift under any field manager is in `managers`.
+
+use std::time::{Duration, Instant};
+
+use e2e::{Cluster, wait};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use super::life::killed_after;
+use super::{
+    CONFIG, LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
+    staged, until, within_a_second,
+};
+
+/// Labels as `bundle-webhook` puts them on the objects of `owner`.
+const LABELS: &str = "core.rukpak.io/owner-kind=BundleDeployment core.rukpak.io/owner-name=web";
+
+/// A ConfigMap in namespace `mallory` that claims to belong to `web`, and that a finalizer holds.
+async fn labelled_object_of_a_stranger(cluster: &Cluster, web: &Value) {
+    kubectl(cluster, "create namespace mallory").await;
+    let labels = &web["metadata"]["labels"];
+    let trap = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "trap", "namespace": "mallory", "labels": labels, "finalizers": ["example.com/hold"]},
+        "data": {"whose": "mallory"},
+    });
+    apply(cluster, &trap).await;
+}
+
+async fn removed(cluster: &Cluster, name: &str) {
+    wait::until_true(LONG, &format!("{name} is gone"), || async {
+        let object = get(cluster, &format!("get bundledeployment {name}")).await;
+        if let Some(object) = &object {
+            anyhow::bail!("{}", condition(object, "Ready"));
+        }
+        Ok(true)
+    })
+    .await
+    .unwrap();
+}
+
+/// `web` of [`CONFIG`] in a namespace `team-a` that was there before.
+async fn install_web(cluster: &Cluster) -> String {
+    let one = publish(cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
+    kubectl(cluster, "create namespace team-a").await;
+    apply(cluster, &deployment("web", &one, &json!({}))).await;
+    installed(cluster, "web").await;
+    one
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labelled_objects_of_strangers_survive_upgrade_and_removal_and_hold_up_neither() {
+    let (cluster, _webhook) = stage().await;
+    install_web(&cluster).await;
+    let web = get(&cluster, "get configmap web -n team-a").await.unwrap();
+    labelled_object_of_a_stranger(&cluster, &web).await;
+    let manifests = CONFIG.replace("name: web,", "name: web-2,");
+    let two = publish(&cluster, "team/web:2", |f| bundle_of(f, "web", &manifests)).await;
+    apply(&cluster, &deployment("web", &two, &json!({}))).await;
+    installed(&cluster, "web").await;
+    assert!(get(&cluster, "get configmap web -n team-a").await.is_none());
+    assert!(
+        get(&cluster, "get configmap web-2 -n team-a")
+            .await
+            .is_some()
+    );
+    let look = "get configmap trap -n mallory";
+    let trap = get(&cluster, look).await.unwrap();
+    assert_eq!(trap["metadata"]["deletionTimestamp"], Value::Null);
+
+    kubectl(&cluster, "delete bundledeployment web --wait=false").await;
+    removed(&cluster, "web").await;
+    assert!(
+        get(&cluster, "get configmap web-2 -n team-a")
+            .await
+            .is_none()
+    );
+    let trap = get(&cluster, look).await.unwrap();
+    assert_eq!(trap["metadata"]["deletionTimestamp"], Value::Null);
+    wait::until_true(LONG, "its inventory is gone", || async {
+        let left = kubectl(&cluster, "get configmaps -n bundle-system-state -o name").await;
+        Ok(!left.contains("inventory-"))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_without_our_labels_is_restored_and_never_forgotten() {
+    let (cluster, mut webhook) = stage().await;
+    install_web(&cluster).await;
+    let unlabel = format!(
+        "label configmap web -n team-a {}",
+        LABELS
+            .split(' ')
+            .map(|label| format!("{}-", label.split('=').next().unwrap_or_default()))
+            .collect::<Vec<_>>()
+            .join(" ")
+    );
+    kubectl(&cluster, &unlabel).await;
+    within_a_second(
+        &cluster,
+        "configmap web -n team-a",
+        "/metadata/labels/core.rukpak.io~1owner-name",
+        "web",
+    )
+    .await;
+    // Unlabelled and deleted while nobody looks: it is removed all the same.
+    webhook.kill().unwrap();
+    kubectl(&cluster, &unlabel).await;
+    delete_unasked(&cluster, "web").await;
+    webhook.start().await.unwrap();
+    removed(&cluster, "web").await;
+    assert!(get(&cluster, "get configmap web -n team-a").await.is_none());
+}
+
+/// Deletes a BundleDeployment while the webhook that would be asked about it is down.
+async fn delete_unasked(cluster: &Cluster, name: &str) {
+    kubectl(
+        cluster,
+        &format!("delete bundledeployment {name} --wait=false"),
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_somebody_else_made_anew_is_not_taken_over() {
+    let (cluster, mut webhook) = stage().await;
+    install_web(&cluster).await;
+    let web = get(&cluster, "get configmap web -n team-a").await.unwrap();
+    webhook.kill().unwrap();
+    kubectl(&cluster, "delete configmap web -n team-a").await;
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "web", "namespace": "team-a", "labels": web["metadata"]["labels"]},
+        "data": {"text": "of somebody else"},
+    });
+    apply(&cluster, &theirs).await;
+    webhook.start().await.unwrap();
+    wait::until_true(LONG, "the condition says so", || async {
+        let object = get(&cluster, "get bundledeployment web")
+            .await
+            .unwrap_or_default();
+        let found = condition(&object, "Ready");
+        let said = found["message"].as_str().unwrap_or_default();
+        if found["status"] == "False" && said.contains("ConfigMap/team-a/web") {
+            return Ok(true);
+        }
+        anyhow::bail!("{found}")
+    })
+    .await
+    .unwrap();
+    let look = "get configmap web -n team-a";
+    let object = get(&cluster, look).await.unwrap();
+    assert_eq!(object["data"]["text"], "of somebody else");
+    kubectl(&cluster, "delete bundledeployment web --wait=false").await;
+    removed(&cluster, "web").await;
+    let object = get(&cluster, look).await.unwrap();
+    assert_eq!(object["data"]["text"], "of somebody else");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_between_apply_and_record_it_loses_no_object() {
+    let (cluster, mut webhook) = staged(Cluster::builder().audit(true)).await;
+    kubectl(&cluster, "create namespace team-a").await;
+    let manifests: String = (0..20)
+        .map(|n| format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: item-{n}, namespace: team-a}}\ndata: {{number: '{n}'}}\n"))
+        .collect();
+    let many = publish(&cluster, "team/many:1", |f| {
+        bundle_of(f, "many", &manifests)
+    })
+    .await;
+    for more in [4, 6, 9, 15, 24] {
+        let name = format!("many-{more}");
+        apply(&cluster, &deployment(&name, &many, &json!({}))).await;
+        killed_after(&cluster, &mut webhook, more).await;
+        if more % 2 == 0 {
+            installed(&cluster, &name).await;
+        }
+        kubectl(
+            &cluster,
+            &format!("delete bundledeployment {name} --wait=false"),
+        )
+        .await;
+        removed(&cluster, &name).await;
+        let left = kubectl(&cluster, "get configmaps -n team-a -o name").await;
+        assert!(!left.contains("item-"), "after {more}: {left}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_made_again_in_a_namespace_that_was_given_to_somebody_else() {
+    let (cluster, _webhook) = stage().await;
+    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
+    let ana = cluster.kubeconfig_for("ana@example.com", &[]).unwrap();
+    for role in ["bundle-user", "bundle-editor"] {
+        kubectl(
+            &cluster,
+            &format!(
+                "create clusterrolebinding ana-{role} --clusterrole {role} --user ana@example.com"
+            ),
+        )
+        .await;
+    }
+    let give = "create rolebinding ana -n team-a --clusterrole admin --user ana@example.com";
+    kubectl(&cluster, "create namespace team-a").await;
+    kubectl(&cluster, give).await;
+    let tool = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
+    let applied = tool
+        .kubeconfig(&ana)
+        .args(["apply", "-f", "-"])
+        .stdin(deployment("web", &one, &json!({})).to_string())
+        .output()
+        .await
+        .unwrap();
+    applied.success().unwrap();
+    installed(&cluster, "web").await;
+
+    kubectl(&cluster, "delete namespace team-a").await;
+    kubectl(&cluster, "create namespace team-a").await;
+    wait::until_true(LONG, "the condition names the namespace", || async {
+        let object = get(&cluster, "get bundledeployment web")
+            .await
+            .unwrap_or_default();
+        let said = condition(&object, "Ready")["message"].to_string();
+        assert!(
+            get(&cluster, "get configmap web -n team-a").await.is_none(),
+            "it was made in the namespace of somebody else; {said}"
+        );
+        if said.contains("namespace team-a") && said.contains("made anew") {
+            return Ok(true);
+        }
+        anyhow::bail!("{said}")
+    })
+    .await
+    .unwrap();
+
+    // With the rights of its requester it is installed again.
+    kubectl(&cluster, give).await;
+    wait::until_true(LONG, "it is installed again", || async {
+        Ok(get(&cluster, "get configmap web -n team-a").await.is_some())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_inventory_stops_a_removal_until_somebody_decides() {
+    let (cluster, mut webhook) = stage().await;
+    install_web(&cluster).await;
+    webhook.kill().unwrap();
+    kubectl(&cluster, "delete configmaps --all -n bundle-system-state").await;
+    kubectl(&cluster, "delete bundledeployment web --wait=false").await;
+    webhook.start().await.unwrap();
+    let said = until(&cluster, "bundledeployment web", "Ready", "False").await;
+    let told = wait::until(LONG, "the condition says what is not known", || async {
+        let object = get(&cluster, "get bundledeployment web")
+            .await
+            .unwrap_or_default();
+        let found = condition(&object, "Ready");
+        Ok((found["reason"] == "RemovalRefused")
+            .then(|| found["message"].as_str().unwrap_or_default().to_owned()))
+    })
+    .await
+    .unwrap();
+    assert!(told.contains("deletion.objects: Orphan"), "{said} {told}");
+    assert!(get(&cluster, "get configmap web -n team-a").await.is_some());
+    kubectl(
+        &cluster,
+        "patch bundledeployment web --type merge -p {\"spec\":{\"deletion\":{\"objects\":\"Orphan\"}}}",
+    )
+    .await;
+    removed(&cluster, "web").await;
+    assert!(get(&cluster, "get configmap web -n team-a").await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn custom_resources_in_foreign_namespaces_are_counted_and_not_named() {
+    let (cluster, _webhook) = stage().await;
+    let shop = publish(&cluster, "team/shop:1.0.0", |f| {
+        e2e::bundles::shop(f, "1.0.0")
+    })
+    .await;
+    apply(&cluster, &deployment("shop", &shop, &json!({}))).await;
+    installed(&cluster, "shop").await;
+    kubectl(&cluster, "create namespace mallory").await;
+    let theirs = json!({"apiVersion": "shop.example.com/v1", "kind": "Queue",
+        "metadata": {"name": "secret-project", "namespace": "mallory",
+            "labels": {"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "shop"}},
+        "spec": {"service": "x"}});
+    apply(&cluster, &theirs).await;
+    kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
+    let said = wait::until(LONG, "the deletion is refused", || async {
+        let object = get(&cluster, "get bundledeployment shop")
+            .await
+            .unwrap_or_default();
+        let found = condition(&object, "Ready");
+        if found["reason"] != "RemovalRefused" {
+            anyhow::bail!("{found}");
+        }
+        Ok(Some(object["status"].to_string()))
+    })
+    .await
+    .unwrap();
+    assert!(said.contains("1 queues exist"), "{said}");
+    assert!(
+        !said.contains("secret-project") && !said.contains("mallory"),
+        "{said}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_labelled_foreign_objects_cost_no_memory() {
+    let (cluster, webhook) = stage().await;
+    install_web(&cluster).await;
+    let before = webhook.rss_kib().unwrap();
+    kubectl(&cluster, "create namespace mallory").await;
+    let api: Api<ConfigMap> = Api::namespaced(cluster.client().await.unwrap(), "mallory");
+    let name = |n: usize| format!("{}-{n:04}", "x".repeat(240));
+    let began = Instant::now();
+    let made: Vec<_> = futures::stream::iter((0..5_000).map(|n| {
+        let api = api.clone();
+        let object: ConfigMap =
+            serde_json::from_value(json!({"metadata": {"name": name(n), "labels": {
+            "core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "web"}}}))
+            .unwrap();
+        async move { api.create(&PostParams::default(), &object).await }
+    }))
+    .buffer_unordered(32)
+    .collect()
+    .await;
+    assert!(made.iter().all(Result::is_ok));
+    // The watch has come past all of them once it tells of a later change.
+    kubectl(&cluster, "delete configmap web -n team-a").await;
+    wait::until_true(LONG, "the ConfigMap is back", || async {
+        Ok(get(&cluster, "get configmap web -n team-a").await.is_some())
+    })
+    .await
+    .unwrap();
+    let after = webhook.rss_kib().unwrap();
+    println!(
+        "{before} KiB before, {after} KiB after, {:?}",
+        began.elapsed()
+    );
+    assert!(
+        after.saturating_sub(before) < 4 * 1024,
+        "{before} KiB before, {after} KiB after"
+    );
+    assert!(began.elapsed() < Duration::from_secs(300));
+}
