@@ -288,6 +288,15 @@ impl Books {
         self.with(deployment, |book| digest_of(&book.objects))
     }
 
+    /// How long ago objects of `deployment` were last put right, and how many times in a row that was.
+    pub(super) fn healings(&self, deployment: &str, now: Instant) -> (Duration, u32) {
+        self.with(deployment, |book| {
+            book.healed.map_or((Duration::ZERO, 0), |(last, times)| {
+                (now.saturating_duration_since(last), times)
+            })
+        })
+    }
+
     /// How many times in a row, without a quiet half minute, objects of `deployment` had to be put right, counting this time.
     pub(super) fn count_healing(&self, deployment: &str, now: Instant) -> u32 {
         const QUIET: Duration = Duration::from_secs(30);

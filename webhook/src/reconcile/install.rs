@@ -295,10 +295,15 @@ impl Install<'_> {
         }
     }
 
-    /// Applies an object that is ours once more: nothing changes where everything is as it was. With `dry_run` nothing changes in any case.
-    pub(super) async fn verify(&self, item: &Item, dry_run: bool) -> Result<Applied, kube::Error> {
-        let uid = self.inventory.uid(&item.key).unwrap_or_default().to_owned();
-        self.apply_once(item, &Target::Uid(uid), dry_run).await
+    /// Applies once more the object with this uid, which is ours: nothing changes where everything is as it was. With `dry_run` nothing changes in any case.
+    pub(super) async fn verify(
+        &self,
+        item: &Item,
+        uid: &str,
+        dry_run: bool,
+    ) -> Result<Applied, kube::Error> {
+        self.apply_once(item, &Target::Uid(uid.to_owned()), dry_run)
+            .await
     }
 
     async fn apply_once(

@@ -37,11 +37,14 @@ impl Turn<'_> {
         if !drifted && due.is_empty() {
             return Ok(next);
         }
-        if drifted {
-            let pause = pause(self.room, &self.name);
-            if !pause.is_zero() {
-                return Ok(Some(next.map_or(pause, |next| next.min(pause))));
-            }
+        let pause = if drifted {
+            pause(self.room.books.count_healing(&self.name, Instant::now()))
+        } else {
+            let (since, times) = self.room.books.healings(&self.name, Instant::now());
+            pause(times).saturating_sub(since)
+        };
+        if !pause.is_zero() {
+            return Ok(Some(next.map_or(pause, |next| next.min(pause))));
         }
         let items = self.items(placing).await?;
         let ignore = self.spec.drift_ignore.clone();
@@ -73,12 +76,18 @@ impl Turn<'_> {
         correct: bool,
     ) {
         let books = &self.room.books;
-        let suspects = items.iter().filter(|item| due.contains(&item.key));
-        let results: Vec<_> = super::parallel::all(
-            suspects.map(|item| async move { (item, install.verify(item, !correct).await) }),
-        )
-        .await;
+        let inventory = &self.inventory;
+        let suspects = items.iter().filter_map(|item| {
+            let uid = inventory.uid(&item.key)?;
+            due.contains(&item.key).then_some((item, uid))
+        });
+        let results: Vec<_> =
+            super::parallel::all(suspects.map(|(item, uid)| async move {
+                (item, install.verify(item, uid, !correct).await)
+            }))
+            .await;
         let now = Instant::now();
+        let mut restored = Vec::new();
         for (item, result) in results {
             let before = books.state(&self.name, &item.key);
             let fingerprint = before.and_then(|state| state.fingerprint);
@@ -89,12 +98,15 @@ impl Turn<'_> {
                 }
                 Ok(applied) if correct => {
                     books.healed(&self.name, &item.key, install::left(&applied.seen));
-                    self.restored.push(item.key.clone());
+                    restored.push(item.key.clone());
                 }
-                Ok(_) => books.doubt(&self.name, [item.key.clone()].into()),
-                // The way of drift: whose it is now, what is in the way, and when to try again.
-                Err(_) => books.doubt(&self.name, [item.key.clone()].into()),
+                // As any other drift: it is restored or reported, and where an error is in the way, that is said.
+                Ok(_) | Err(_) => books.doubt(&self.name, [item.key.clone()].into()),
             }
+        }
+        if !restored.is_empty() {
+            books.count_healing(&self.name, now);
+            self.restored.extend(restored);
         }
     }
 
@@ -173,9 +185,8 @@ impl Turn<'_> {
     }
 }
 
-/// How long to wait before healing, if somebody keeps changing the objects back.
-pub(super) fn pause(room: &Room, deployment: &str) -> Duration {
-    let times = room.books.count_healing(deployment, Instant::now());
+/// How long to wait before healing, if somebody keeps changing the objects back and they were restored so many times in a row.
+fn pause(times: u32) -> Duration {
     if times <= AT_ONCE {
         return Duration::ZERO;
     }
