@@ -297,17 +297,16 @@ impl Books {
         })
     }
 
-    /// How many times in a row, without a quiet half minute, objects of `deployment` had to be put right, counting this time.
-    pub(super) fn count_healing(&self, deployment: &str, now: Instant) -> u32 {
-        const QUIET: Duration = Duration::from_secs(30);
+    /// Counts that objects of `deployment` were put right: how many times in a row, without a quiet minute.
+    pub(super) fn count_healing(&self, deployment: &str, now: Instant) {
+        const QUIET: Duration = Duration::from_secs(60);
         self.with(deployment, |book| {
             let times = match book.healed {
                 Some((last, times)) if now.duration_since(last) < QUIET => times + 1,
                 _ => 1,
             };
             book.healed = Some((now, times));
-            times
-        })
+        });
     }
 
     /// A watch says how an object is now; none: it is not there any more.

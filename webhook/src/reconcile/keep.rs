@@ -37,12 +37,8 @@ impl Turn<'_> {
         if !drifted && due.is_empty() {
             return Ok(next);
         }
-        let pause = if drifted {
-            pause(self.room.books.count_healing(&self.name, Instant::now()))
-        } else {
-            let (since, times) = self.room.books.healings(&self.name, Instant::now());
-            pause(times).saturating_sub(since)
-        };
+        let (since, times) = self.room.books.healings(&self.name, Instant::now());
+        let pause = pause(times).saturating_sub(since);
         if !pause.is_zero() {
             return Ok(Some(next.map_or(pause, |next| next.min(pause))));
         }
@@ -56,6 +52,9 @@ impl Turn<'_> {
             Ok(())
         };
         self.restored.sort();
+        if !self.restored.is_empty() {
+            self.room.books.count_healing(&self.name, Instant::now());
+        }
         let count = self.restored.len() as u64;
         self.room.shared.metrics.drift_corrected(count);
         let fields = self.room.books.fields_digest(&self.name);
@@ -87,7 +86,6 @@ impl Turn<'_> {
             }))
             .await;
         let now = Instant::now();
-        let mut restored = Vec::new();
         for (item, result) in results {
             let before = books.state(&self.name, &item.key);
             let fingerprint = before.and_then(|state| state.fingerprint);
@@ -98,15 +96,11 @@ impl Turn<'_> {
                 }
                 Ok(applied) if correct => {
                     books.healed(&self.name, &item.key, install::left(&applied.seen));
-                    restored.push(item.key.clone());
+                    self.restored.push(item.key.clone());
                 }
                 // As any other drift: it is restored or reported, and where an error is in the way, that is said.
                 Ok(_) | Err(_) => books.doubt(&self.name, [item.key.clone()].into()),
             }
-        }
-        if !restored.is_empty() {
-            books.count_healing(&self.name, now);
-            self.restored.extend(restored);
         }
     }
 

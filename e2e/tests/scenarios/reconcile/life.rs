@@ -132,7 +132,10 @@ pub(super) fn writes(cluster: &Cluster) -> anyhow::Result<usize> {
         let resource = event["objectRef"]["resource"].as_str().unwrap_or_default();
         user.ends_with(":bundle-webhook")
             && matches!(verb, "create" | "patch" | "update" | "delete")
-            && !matches!(resource, "leases" | "subjectaccessreviews")
+            && !matches!(
+                resource,
+                "leases" | "subjectaccessreviews" | "selfsubjectaccessreviews"
+            )
     };
     Ok(cluster.audit()?.iter().filter(changes).count())
 }

@@ -132,9 +132,12 @@ async fn stage() -> (Cluster, e2e::Webhook) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_that_changes_is_restored_whoever_changes_it_and_however() {
-    let (cluster, _webhook) = stage().await;
+    let (cluster, mut webhook) = stage().await;
     for manager in [OURS, "somebody"] {
         for (what, pointer, good, evil) in targets() {
+            // Whoever reverts us for long is answered more slowly; that is not the subject here.
+            webhook.restart().await.unwrap();
+            settled(&cluster).await;
             let mut object = applied(&cluster, what).await;
             *object.pointer_mut(pointer).unwrap() = evil.clone();
             // Several times in a row: also within the second of our own write.
@@ -148,8 +151,8 @@ async fn a_value_that_changes_is_restored_whoever_changes_it_and_however() {
                 .unwrap();
             *live.pointer_mut(pointer).unwrap() = evil.clone();
             live["metadata"]["resourceVersion"] = Value::Null;
-            let line = format!("replace --field-manager {manager} -f - -o name");
-            send(&cluster, &line, &live).await;
+            let command = format!("replace --field-manager {manager} -f - -o name");
+            send(&cluster, &command, &live).await;
             let how = format!("an update by {manager}");
             until_value(&cluster, &how, what, pointer, &good).await;
             let patch = json!([{"op": "replace", "path": pointer, "value": evil}]);
@@ -165,10 +168,10 @@ async fn a_value_that_changes_is_restored_whoever_changes_it_and_however() {
     // The status is not ours, under whatever name it is written.
     let status = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "team-a"},
         "status": {"collisionCount": 7}});
-    let line = format!(
+    let command = format!(
         "apply --server-side --force-conflicts --subresource status --field-manager {OURS} -f - -o name"
     );
-    send(&cluster, &line, &status).await;
+    send(&cluster, &command, &status).await;
     quiet(&cluster).await;
 }
 
@@ -243,5 +246,5 @@ async fn what_was_applied_under_our_name_while_the_webhook_was_down_is_restored(
     .await
     .unwrap();
     let after = writes(&cluster).unwrap();
-    assert!(after - before < 3, "{} writes", after - before);
+    assert_eq!(after, before, "writes after a restart");
 }
