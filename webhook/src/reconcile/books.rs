@@ -97,6 +97,12 @@ impl Books {
             .collect()
     }
 
+    /// Whether some inventory has the object `key`.
+    pub(super) fn is_recorded(&self, key: &str) -> bool {
+        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        books.values().any(|book| book.inventory.has(key))
+    }
+
     /// Whether just this object belongs to `deployment`.
     pub(super) fn owns(&self, deployment: &str, key: &str, uid: &str) -> bool {
         let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
@@ -555,6 +561,7 @@ mod tests {
         assert_eq!(books.recorders(&users, KEY), ["web"]);
         assert_eq!(books.recorders(&users, "ConfigMap/n/other"), [""; 0]);
         assert_eq!(books.recorders(&users[1..], KEY), [""; 0]);
+        assert!(books.is_recorded(KEY) && !books.is_recorded("ConfigMap/n/other"));
     }
 
     #[test]

@@ -172,7 +172,8 @@ impl Install<'_> {
         Err(Trouble::new(code, self.reason, message, Retry::Slowly))
     }
 
-    async fn look_at(
+    /// Those of `items` that exist, by key.
+    pub(super) async fn look_at(
         &self,
         items: impl Iterator<Item = &Item> + Send,
     ) -> Result<BTreeMap<String, Seen>, Trouble> {
@@ -401,4 +402,122 @@ fn leave_to_others(value: &mut Value, live: &DynamicObject, rules: &[&Rule]) {
         return;
     };
     ignore::leave(value, &live, &entries, rules);
+}
+
+#[cfg(test)]
+mod tests {
+    use bundle_core::object::ObjectId;
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::super::apis::Kind;
+    use super::*;
+
+    fn item() -> Item {
+        let id = ObjectId {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            namespace: Some("team-a".to_owned()),
+            name: "web".to_owned(),
+        };
+        Item {
+            key: id.to_string(),
+            kind: Kind {
+                resource: kube::core::discovery::ApiResource {
+                    group: String::new(),
+                    version: "v1".to_owned(),
+                    api_version: "v1".to_owned(),
+                    kind: "ConfigMap".to_owned(),
+                    plural: "configmaps".to_owned(),
+                },
+                namespaced: true,
+            },
+            phase: Phase::Configuration,
+            value: json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "web" } }),
+            custom: false,
+            id,
+        }
+    }
+
+    /// Applies to `target` on a server that answers in this order; returns the requests, too.
+    async fn applied(
+        target: Target,
+        answers: Vec<(u16, Value)>,
+    ) -> (Result<Applied, ApplyError>, Vec<(Method, String, String)>) {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let client = Client::new(service, "default");
+        let answering = tokio::spawn(async move {
+            let mut requests = Vec::new();
+            for (status, body) in answers {
+                let (request, reply) = server.next_request().await.unwrap();
+                let (parts, sent) = request.into_parts();
+                let sent = sent.collect_bytes().await.unwrap();
+                let query = parts.uri.query().unwrap_or_default().to_owned();
+                let sent = String::from_utf8_lossy(&sent).into_owned();
+                requests.push((parts.method, query, sent));
+                let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+                *response.status_mut() = http::StatusCode::from_u16(status).unwrap();
+                reply.send_response(response);
+            }
+            requests
+        });
+        let inventories = Inventories::new(client.clone(), "state");
+        let install = Install {
+            client: &client,
+            uid: "deployment",
+            inventory: Arc::new(Inventory::new("web")),
+            inventories: &inventories,
+            reason: "InstallFailed",
+            adopt: false,
+            ignore: &[],
+        };
+        let result = install.apply(&item(), &target).await;
+        (result, answering.await.unwrap())
+    }
+
+    fn object(uid: &str) -> Value {
+        json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+            "metadata": { "name": "web", "namespace": "team-a", "uid": uid, "resourceVersion": "5" } })
+    }
+
+    fn failure(code: u16) -> Value {
+        json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "reason": "x", "message": "m" })
+    }
+
+    #[tokio::test]
+    async fn an_object_that_should_not_exist_is_created_without_force_and_never_taken_over() {
+        let (created, requests) = applied(Target::Absent, vec![(201, object("new"))]).await;
+        assert_eq!(created.unwrap().seen.uid, "new");
+        assert!(!requests[0].1.contains("force=true"), "{requests:?}");
+        assert!(!requests[0].2.contains("uid"), "{requests:?}");
+        // Somebody created it after we had looked: with values that do not conflict, and with others.
+        let (taken, _) = applied(Target::Absent, vec![(200, object("theirs"))]).await;
+        assert!(matches!(taken, Err(ApplyError::Moved)));
+        let answers = vec![(409, failure(409)), (200, object("theirs"))];
+        let (taken, _) = applied(Target::Absent, answers).await;
+        assert!(matches!(taken, Err(ApplyError::Moved)));
+    }
+
+    #[tokio::test]
+    async fn a_known_object_is_applied_with_force_under_its_uid_and_no_other_in_its_place() {
+        let target = || Target::Uid("ours".to_owned());
+        let (done, requests) = applied(target(), vec![(200, object("ours"))]).await;
+        assert_eq!(done.unwrap().seen.uid, "ours");
+        assert!(requests[0].1.contains("force=true"), "{requests:?}");
+        assert!(requests[0].2.contains(r#""uid":"ours""#), "{requests:?}");
+        for code in [409, 422] {
+            let answers = vec![(code, failure(code)), (200, object("theirs"))];
+            let (replaced, _) = applied(target(), answers).await;
+            assert!(matches!(replaced, Err(ApplyError::Moved)), "{code}");
+            let answers = vec![(code, failure(code)), (404, failure(404))];
+            let (gone, _) = applied(target(), answers).await;
+            assert!(matches!(gone, Err(ApplyError::Moved)), "{code}");
+        }
+        // A refusal of the object itself is told in the server's words.
+        let answers = vec![(422, failure(422)), (200, object("ours"))];
+        let (refused, _) = applied(target(), answers).await;
+        assert!(matches!(refused, Err(ApplyError::Api(_))));
+    }
 }

@@ -92,6 +92,45 @@ impl Inventories {
         Ok(Some(inventory))
     }
 
+    /// Reads all inventories, so that watches know from their first list on what is somebody's. One that cannot be read stops its own deployment, later.
+    pub(super) async fn load_all(&self) -> Result<Vec<Arc<Inventory>>, kube::Error> {
+        let mut all = Vec::new();
+        let mut parameters = ListParams::default().limit(PAGE);
+        loop {
+            let page = self.api.list(&parameters).await?;
+            for map in page.items {
+                let name = map.name_any();
+                let Some(uid) = name.strip_prefix(PREFIX) else {
+                    continue;
+                };
+                match read(&map) {
+                    Ok(inventory) => {
+                        let inventory = Arc::new(inventory);
+                        all.push(inventory.clone());
+                        self.known().insert(
+                            uid.to_owned(),
+                            Stored {
+                                inventory,
+                                resource_version: map.metadata.resource_version,
+                            },
+                        );
+                    }
+                    Err(error) => {
+                        tracing::warn!(
+                            name,
+                            error = crate::chain(&error),
+                            "an inventory cannot be read"
+                        );
+                    }
+                }
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => return Ok(all),
+            }
+        }
+    }
+
     /// Stores `inventory`, unless it is what is stored already. One that somebody deleted is made again from what this process knows.
     pub(super) async fn save(
         &self,

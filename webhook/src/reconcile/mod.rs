@@ -78,6 +78,15 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
     let (wake_bundle, woken_bundles) = mpsc::unbounded_channel();
     let books = Arc::new(Books::new(wake.clone()));
     let room = Arc::new(Room::new(shared, books, wake_bundle, wake));
+    let inventories = crate::retry("read the inventories", || room.inventories.load_all());
+    let inventories = tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        inventories = inventories => inventories,
+    };
+    for inventory in inventories {
+        room.books
+            .set_inventory(&inventory.deployment, inventory.clone());
+    }
     let sweeping = sweep(room.clone());
     let departing = departed::watch(room.clone());
     let bundles = bundles(room.clone(), woken_bundles);

@@ -20,6 +20,7 @@ use super::deployment::Turn;
 use super::install::{Done, Install, Targets};
 use super::items::{self, Item, Owner};
 use super::namespaces::Uids;
+use super::object::Seen;
 use super::remove::{self, Kept, Remover};
 use super::room::Room;
 use super::trouble::{Retry, Trouble};
@@ -146,15 +147,17 @@ impl<'a> Turn<'a> {
             self.find_again(placing).await?;
             return Ok(false);
         }
-        if known.is_none() && !first && self.is_as_left(&items, placing) {
-            tracing::info!(
-                deployment = self.name,
-                "everything is in place: nothing is applied"
-            );
-            let seen = self.room.watches.seen_of(&self.name);
-            let left = keep::as_left(&items, &seen).unwrap_or_default();
-            self.room.books.settle(&self.name, &key, left, &seen);
-            return Ok(false);
+        if known.is_none() && !first {
+            let seen = self.seen(placing, &items).await?;
+            if self.is_as_left(&items, placing, &seen) {
+                tracing::info!(
+                    deployment = self.name,
+                    "everything is in place: nothing is applied"
+                );
+                let left = keep::as_left(&items, &seen).unwrap_or_default();
+                self.room.books.settle(&self.name, &key, left, &seen);
+                return Ok(false);
+            }
         }
         let left = self.apply(placing, &items, served).await?;
         let digest = books::digest_of(&left);
@@ -169,8 +172,8 @@ impl<'a> Turn<'a> {
     pub(super) async fn find_again(&mut self, placing: &Placing<'_>) -> Result<(), Trouble> {
         let items = self.items(placing).await?;
         self.watch(placing, &items, false).await?;
-        let seen = self.room.watches.seen_of(&self.name);
-        let in_place = self.is_as_left(&items, placing);
+        let seen = self.seen(placing, &items).await?;
+        let in_place = self.is_as_left(&items, placing, &seen);
         let changed = if in_place {
             BTreeSet::new()
         } else {
@@ -272,8 +275,33 @@ impl<'a> Turn<'a> {
         Ok(complete)
     }
 
-    /// Whether what the watches have listed is just what the status says that our last apply left.
-    fn is_as_left(&self, items: &[Item], placing: &Placing<'_>) -> bool {
+    /// The recorded objects among `items` that exist. Those that no watch shows, such as one without our labels, are looked at one by one.
+    async fn seen(
+        &self,
+        placing: &Placing<'_>,
+        items: &[Item],
+    ) -> Result<BTreeMap<String, Seen>, Trouble> {
+        let mut seen = self.room.watches.seen_of(&self.name);
+        let missing = items.iter().filter(|item| {
+            !seen.contains_key(&item.key) && self.inventory.uid(&item.key).is_some()
+        });
+        let install = self.install(placing, placing.reason, &[]);
+        let found = install.look_at(missing).await?;
+        seen.extend(
+            found
+                .into_iter()
+                .filter(|(key, seen)| self.inventory.owns(key, &seen.uid)),
+        );
+        Ok(seen)
+    }
+
+    /// Whether what was seen is just what the status says that our last apply left.
+    fn is_as_left(
+        &self,
+        items: &[Item],
+        placing: &Placing<'_>,
+        seen: &BTreeMap<String, Seen>,
+    ) -> bool {
         let Some(installed) = &self.status.installed else {
             return false;
         };
@@ -281,8 +309,7 @@ impl<'a> Turn<'a> {
         if !same_spec || !self.is_installed(placing) {
             return false;
         }
-        let seen = self.room.watches.seen_of(&self.name);
-        let Some(left) = keep::as_left(items, &seen) else {
+        let Some(left) = keep::as_left(items, seen) else {
             return false;
         };
         books::digest_of(&left)

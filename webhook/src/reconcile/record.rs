@@ -27,9 +27,10 @@ impl Turn<'_> {
     pub(super) async fn load_inventory(&mut self) -> Result<(), Trouble> {
         let loaded = self.room.inventories.load(self.uid()).await;
         let reason = self.install_reason();
-        if let Some(inventory) = loaded.map_err(|error| Trouble::inventory(reason, &error))? {
-            self.take_inventory(inventory);
-        }
+        let inventory = loaded.map_err(|error| Trouble::inventory(reason, &error))?;
+        // Also where there is none: an earlier deployment of the same name may have had one.
+        let inventory = inventory.unwrap_or_else(|| Arc::new(Inventory::new(&self.name)));
+        self.take_inventory(inventory);
         Ok(())
     }
 

@@ -254,7 +254,7 @@ async fn follow(
             Ok(Event::Init) => listing = HashMap::new(),
             Ok(Event::InitApply(object)) => {
                 let (key, seen) = entry(&subject.kind, &object);
-                if !books.recorders(&users(), &key).is_empty() {
+                if books.is_recorded(&key) {
                     listing.insert(key, seen);
                 }
             }
@@ -276,13 +276,12 @@ async fn follow(
             }
             Ok(Event::Apply(object)) => {
                 let (key, seen) = entry(&subject.kind, &object);
-                let users = books.recorders(&users(), &key);
-                if !users.is_empty() {
+                if books.is_recorded(&key) {
                     table
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
                         .insert(key.clone(), seen.clone());
-                    books.changed(&users, &key, Some(&seen));
+                    books.changed(&books.recorders(&users(), &key), &key, Some(&seen));
                 }
             }
             Ok(Event::Delete(object)) => {

@@ -11,7 +11,7 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use super::life::killed_after;
+use super::life::{killed_after, quiet, writes};
 use super::{
     CONFIG, LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
     staged, until, within_a_second,
@@ -362,4 +362,33 @@ async fn thousands_of_labelled_foreign_objects_cost_no_memory() {
         "{before} KiB before, {after} KiB after"
     );
     assert!(began.elapsed() < Duration::from_secs(300));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployments_that_share_a_watch_find_their_objects_after_a_restart() {
+    let (cluster, mut webhook) = staged(Cluster::builder().audit(true)).await;
+    kubectl(&cluster, "create namespace team-a").await;
+    let names = ["web-1", "web-2", "web-3"];
+    for name in names {
+        let manifests = CONFIG.replace("name: web,", &format!("name: {name},"));
+        let one = publish(&cluster, &format!("team/{name}:1"), |f| {
+            bundle_of(f, name, &manifests)
+        })
+        .await;
+        apply(&cluster, &deployment(name, &one, &json!({}))).await;
+        installed(&cluster, name).await;
+    }
+    quiet(&cluster).await;
+    let before = writes(&cluster).unwrap();
+    webhook.restart().await.unwrap();
+    wait::until_true(LONG, "all are found", || async {
+        let log = webhook.log()?;
+        let found = log
+            .matches("everything is in place: nothing is applied")
+            .count();
+        Ok(found == names.len())
+    })
+    .await
+    .unwrap();
+    assert_eq!(writes(&cluster).unwrap(), before);
 }
