@@ -53,6 +53,11 @@ pub struct ProvisionerClassSpec {
     /// is delegated to the class's ServiceAccount. Default: Requester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorization: Option<Authorization>,
+    /// How it is found out whether the requester may write the objects of a content, under `authorization: Requester`. `DryRun`: by access reviews, and by
+    /// sending each object as a server-side dry run as the requester, so that policies and the API server's own checks count for them. `AccessReview`: by
+    /// access reviews alone; for clusters with admission webhooks that do not support dry runs. Default: DryRun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requester_check: Option<RequesterCheck>,
     /// Whether content waits for somebody's approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
@@ -77,6 +82,18 @@ pub enum Authorization {
     Requester,
     /// That of the class.
     Class,
+}
+
+/// How it is found out whether the requester may write the objects of a content, under `authorization: Requester`. `DryRun`: by access reviews, and by
+/// sending each object as a server-side dry run as the requester, so that policies and the API server's own checks count for them. `AccessReview`: by
+/// access reviews alone; for clusters with admission webhooks that do not support dry runs. Default: DryRun.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RequesterCheck {
+    /// By access reviews and dry runs.
+    #[default]
+    DryRun,
+    /// By access reviews alone.
+    AccessReview,
 }
 
 /// Whether content waits for somebody's approval.

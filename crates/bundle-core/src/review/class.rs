@@ -29,6 +29,8 @@ pub struct Class {
     pub service_account: Option<ServiceAccount>,
     /// Whose right counts.
     pub authorization: Authorization,
+    /// How the requester's right is found out, where that counts.
+    pub requester_check: RequesterCheck,
     /// Whether content waits for approval.
     pub approval: Approval,
     /// What happens where no SignaturePolicy matches.
@@ -65,6 +67,15 @@ pub enum Authorization {
     Requester,
     /// That of the class.
     Class,
+}
+
+/// How it is found out whether the requester may write the objects of a content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequesterCheck {
+    /// By access reviews, and by a dry run of each object as the requester.
+    DryRun,
+    /// By access reviews alone.
+    AccessReview,
 }
 
 /// Whether content waits for approval.
@@ -115,6 +126,14 @@ impl Class {
                 &[
                     ("Requester", Authorization::Requester),
                     ("Class", Authorization::Class),
+                ],
+            ),
+            requester_check: field.get("requesterCheck").choice(
+                f,
+                RequesterCheck::DryRun,
+                &[
+                    ("DryRun", RequesterCheck::DryRun),
+                    ("AccessReview", RequesterCheck::AccessReview),
                 ],
             ),
             approval: match (required, another) {
@@ -295,6 +314,7 @@ mod tests {
         let class = class(&json!({"provisioner": "core.rukpak.io/plain"}));
         assert_eq!(class.provisioner, Provisioner::Plain);
         assert_eq!(class.authorization, Authorization::Requester);
+        assert_eq!(class.requester_check, RequesterCheck::DryRun);
         assert_eq!(class.approval, Approval::None);
         assert_eq!(class.signatures, ClassSignatures::IfPolicy);
         assert_eq!(class.namespaces, ["*"]);
