@@ -51,21 +51,57 @@ pub(super) async fn authorize(
     if missing.is_empty() {
         return Ok(());
     }
-    let rules = rights::compact(&missing);
-    let mut text: Vec<String> = rules.iter().take(RULES).map(ToString::to_string).collect();
-    if rules.len() > RULES {
-        text.push(format!("and {} more", rules.len() - RULES));
-    }
     Err(Trouble::new(
         codes::install::NOT_AUTHORIZED,
         reason::INSTALL_FAILED,
         format!(
             "{} lacks rights for this content; missing: {}",
             requester.user,
-            text.join("; ")
+            rules(&missing)
         ),
         Retry::Slowly,
     ))
+}
+
+/// Missing rights as rules of RBAC, a bounded number of them.
+pub(super) fn rules(missing: &[Question]) -> String {
+    let rules = rights::compact(missing);
+    let mut text: Vec<String> = rules.iter().take(RULES).map(ToString::to_string).collect();
+    if rules.len() > RULES {
+        text.push(format!("and {} more", rules.len() - RULES));
+    }
+    text.join("; ")
+}
+
+/// Whether `requester` has one right.
+pub(super) async fn may(
+    own: &Client,
+    requester: &Requester,
+    question: &Question,
+) -> Result<bool, Trouble> {
+    let asker = Asker {
+        own,
+        requester,
+        answers: Mutex::default(),
+    };
+    let answer = asker.ask(question).await;
+    answer.map_err(|error| unknown(requester, &error))
+}
+
+/// Whether the access reviews refuse to `requester` to patch this one object.
+pub(super) async fn patch_is_refused(
+    own: &Client,
+    requester: &Requester,
+    item: &Item,
+) -> Result<bool, Trouble> {
+    let question = Question::resource(
+        "patch",
+        &item.id.group,
+        &item.kind.resource.plural,
+        item.id.namespace.as_deref(),
+        Some(&item.id.name),
+    );
+    Ok(!may(own, requester, &question).await?)
 }
 
 /// Those of `objects` that `requester` may not delete. They bear our labels, and labels can be written by whoever may patch an object.
@@ -143,25 +179,63 @@ impl Asker<'_> {
             missing.extend(self.all(&[question]).await?);
         }
         for item in items {
-            if let Some(grant) = rights::grant(&manifest(item)) {
-                missing.extend(self.grant(installer, items, grant).await?);
+            let mut object = manifest(item);
+            self.complete(installer, item, &mut object).await?;
+            if let Some(grant) = rights::grant(&object) {
+                missing.extend(self.grant(installer, items, &object, grant).await?);
             }
         }
         Ok(missing)
+    }
+
+    /// A binding that names no role keeps the one that it has on the cluster.
+    async fn complete(
+        &self,
+        installer: &Client,
+        item: &Item,
+        object: &mut Manifest,
+    ) -> Result<(), kube::Error> {
+        let is_binding = object.id.group == "rbac.authorization.k8s.io"
+            && matches!(
+                object.id.kind.as_str(),
+                "RoleBinding" | "ClusterRoleBinding"
+            );
+        if !is_binding || object.value["roleRef"]["name"].is_string() {
+            return Ok(());
+        }
+        let namespace = item.id.namespace.as_deref();
+        match object::read(installer, &item.kind, namespace, &item.id.name).await {
+            Ok(Some(live)) => {
+                object.value["roleRef"] = live.data["roleRef"].clone();
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(error) if object::is_forbidden(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn grant(
         &self,
         installer: &Client,
         items: &[Item],
+        object: &Manifest,
         grant: Grant,
     ) -> Result<Vec<Question>, kube::Error> {
         let (shortcut, rules, namespace) = match grant {
             Grant::Role {
                 escalate,
-                rules,
                 namespace,
-            } => (escalate, Some(rules), namespace),
+                ..
+            } => {
+                let role = RoleRef {
+                    kind: object.id.kind.clone(),
+                    name: object.id.name.clone(),
+                    namespace: namespace.clone(),
+                };
+                let rules = self.rules(installer, items, &role).await?;
+                (escalate, rules, namespace)
+            }
             Grant::Binding {
                 bind,
                 role,
@@ -187,7 +261,7 @@ impl Asker<'_> {
         }
     }
 
-    /// The rules of a role: as the content has it, or as it stands on the cluster.
+    /// The rules of a role, as the content and the cluster have it.
     async fn rules(
         &self,
         installer: &Client,
@@ -200,10 +274,6 @@ impl Asker<'_> {
                 && item.id.name == role.name
                 && item.id.namespace == role.namespace
         });
-        let stated = own.map(|own| rights::rules_of(&own.value));
-        if own.is_some_and(|own| rights::replaces_rules(&own.value)) {
-            return Ok(stated);
-        }
         if role.name.is_empty() {
             return Ok(None);
         }
@@ -215,13 +285,11 @@ impl Asker<'_> {
             api.get_opt(&role.name).await.map(text)
         };
         match found {
-            // A role that the content brings without rules has those that are there already.
-            Ok(Some(found)) => {
-                let mut rules = rights::rules_held(&found);
-                rules.extend(stated.unwrap_or_default());
-                Ok(Some(rules))
-            }
-            Ok(None) => Ok(stated),
+            Ok(live) if live.is_none() && own.is_none() => Ok(None),
+            Ok(live) => Ok(Some(rights::rules_after(
+                own.map(|own| &own.value),
+                live.as_ref(),
+            ))),
             // One that may not be read cannot be looked into.
             Err(error) if object::is_forbidden(&error) => Ok(None),
             Err(error) => Err(error),

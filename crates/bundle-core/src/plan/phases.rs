@@ -34,6 +34,8 @@ pub enum Phase {
     Publish,
     /// Admission and aggregated APIs: last, since they can stop everything before them.
     Admission,
+    /// Bindings of admission policies: who may bind one is asked of the policy as it stands then.
+    AdmissionBindings,
 }
 
 impl Phase {
@@ -44,6 +46,7 @@ impl Phase {
             ("networking.k8s.io", "NetworkPolicy")
             | ("policy", "PodDisruptionBudget")
             | ("scheduling.k8s.io", "PriorityClass")
+            | ("node.k8s.io", "RuntimeClass")
             | ("", "ResourceQuota" | "LimitRange") => Self::Policies,
             ("", "ServiceAccount") => Self::Identity,
             ("", "Secret" | "ConfigMap") => Self::Configuration,
@@ -75,11 +78,13 @@ impl Phase {
                 "ValidatingWebhookConfiguration"
                 | "MutatingWebhookConfiguration"
                 | "ValidatingAdmissionPolicy"
-                | "ValidatingAdmissionPolicyBinding"
-                | "MutatingAdmissionPolicy"
-                | "MutatingAdmissionPolicyBinding",
+                | "MutatingAdmissionPolicy",
             )
             | ("apiregistration.k8s.io", "APIService") => Self::Admission,
+            (
+                "admissionregistration.k8s.io",
+                "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding",
+            ) => Self::AdmissionBindings,
             _ => Self::Deploy,
         }
     }

@@ -2,14 +2,18 @@
 //! Not here: asking the API server (webhook::reconcile), or the use of a class, which admission asks.
 
 mod compact;
+mod dry_run;
 mod needs;
+mod order;
 mod required;
 mod roles;
 
 pub use compact::{ScopedRule, compact};
+pub use dry_run::{DryRunVerdict, verdict};
 pub use needs::{Need, Target, VERBS, needs};
+pub use order::Provided;
 pub use required::{Required, required};
-pub use roles::{Grant, RoleRef, Rule, grant, made_as, replaces_rules, rules_held, rules_of};
+pub use roles::{Grant, RoleRef, Rule, grant, made_as, rules_after};
 
 /// One question that a SubjectAccessReview can answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

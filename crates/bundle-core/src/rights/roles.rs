@@ -56,7 +56,7 @@ impl Rule {
 
 /// The rules of a Role or ClusterRole that is to be written. One that collects the rules of others counts as everything, as it does for the API
 /// server: nobody knows yet what it will hold.
-pub fn rules_of(role: &Value) -> Vec<Rule> {
+fn rules_of(role: &Value) -> Vec<Rule> {
     let mut rules = rules_held(role);
     if role["aggregationRule"].is_object() {
         let all = || vec!["*".to_owned()];
@@ -72,7 +72,7 @@ pub fn rules_of(role: &Value) -> Vec<Rule> {
 }
 
 /// The rules that a Role or ClusterRole holds as it stands on a cluster, those collected from others included.
-pub fn rules_held(role: &Value) -> Vec<Rule> {
+fn rules_held(role: &Value) -> Vec<Rule> {
     let texts = |value: &Value| -> Vec<String> {
         value
             .as_array()
@@ -95,9 +95,24 @@ pub fn rules_held(role: &Value) -> Vec<Rule> {
         .collect()
 }
 
-/// Whether applying this role puts its own rules in the place of those that stand on the cluster. One that says nothing of rules leaves them.
-pub fn replaces_rules(role: &Value) -> bool {
-    role["rules"].is_array()
+/// What a role holds once `stated` has been applied over `live`, and what its aggregation may yet bring; either may not be there.
+///
+/// A role that says nothing of rules keeps those that stand on the cluster. One that collects the rules of others counts as everything, whether the content
+/// or the cluster says that it collects: its controller fills it again after every apply.
+pub fn rules_after(stated: Option<&Value>, live: Option<&Value>) -> Vec<Rule> {
+    let Some(stated) = stated else {
+        return live.map(rules_held).unwrap_or_default();
+    };
+    let mut rules = rules_of(stated);
+    if let Some(live) = live {
+        if !stated["rules"].is_array() {
+            rules.extend(rules_held(live));
+        }
+        if live["aggregationRule"].is_object() {
+            rules.extend(rules_of(live));
+        }
+    }
+    rules
 }
 
 /// What a requester needs who brings objects that record who made them and count for that person: applied by the ServiceAccount `account` (namespace and
@@ -335,11 +350,28 @@ mod tests {
     }
 
     #[test]
-    fn a_role_that_says_nothing_of_rules_replaces_none() {
-        assert!(replaces_rules(&json!({ "rules": [] })));
+    fn a_role_holds_what_its_apply_leaves_and_what_its_aggregation_brings() {
+        let rule = |resource: &str| json!({ "apiGroups": [""], "resources": [resource], "verbs": ["get"] });
+        let live = json!({ "rules": [rule("secrets")] });
+        let resources = |stated: Option<&Value>, live: Option<&Value>| {
+            let rules = rules_after(stated, live);
+            let all: Vec<String> = rules.into_iter().flat_map(|rule| rule.resources).collect();
+            all.join(" ")
+        };
         for silent in [json!({}), json!({ "rules": null })] {
-            assert!(!replaces_rules(&silent));
+            assert_eq!(resources(Some(&silent), Some(&live)), "secrets");
+            assert_eq!(resources(Some(&silent), None), "");
         }
+        let own = json!({ "rules": [rule("pods")] });
+        assert_eq!(resources(Some(&own), Some(&live)), "pods");
+        assert_eq!(resources(None, Some(&live)), "secrets");
+        assert_eq!(resources(None, None), "");
+        let collected =
+            json!({ "aggregationRule": {"clusterRoleSelectors": []}, "rules": [rule("secrets")] });
+        for stated in [json!({ "rules": [] }), json!({})] {
+            assert!(resources(Some(&stated), Some(&collected)).contains('*'));
+        }
+        assert_eq!(resources(None, Some(&collected)), "secrets");
     }
 
     #[test]

@@ -1,0 +1,153 @@
+//! Reads the answer of the API server to a dry run as the requester.
+
+/// The result of one dry run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DryRunVerdict {
+    /// The API server allows it to the requester.
+    Allowed,
+    /// The API server refuses it.
+    Refused {
+        /// The message of the API server, a policy or an admission webhook.
+        message: String,
+        /// Whether RBAC refused; the access reviews should then have refused as well.
+        by_rbac: bool,
+    },
+    /// The object needs something that does not exist yet: its namespace, its kind or a role.
+    Missing(String),
+    /// An admission webhook does not support dry runs.
+    Unsupported(String),
+    /// The pod may not impersonate this requester.
+    NotImpersonated(String),
+    /// The result is unknown: the server is busy, or there was a conflict.
+    Unknown(String),
+}
+
+/// Reads an answer that is no success, from its HTTP status code and the message of its `Status`.
+///
+/// Sources: `k8s.io/apiserver` `pkg/endpoints/filters/impersonation` ("cannot impersonate resource", "cannot impersonate:user-info resource"), `pkg/admission/plugin/webhook` ("does not
+/// support dry run", "denied the request"), `pkg/admission/plugin/policy/validating` ("denied request"), `pkg/endpoints/handlers/responsewriters`
+/// ("cannot patch resource"), and `pkg/registry/rbac` of Kubernetes ("is attempting to grant RBAC permissions not currently held").
+pub fn verdict(code: u16, message: &str) -> DryRunVerdict {
+    let text = message.to_owned();
+    let contains = |part: &str| message.contains(part);
+    // Webhooks and policies choose the code of their refusals themselves, so that their words count first.
+    if contains("denied the request") || contains("denied request") {
+        return DryRunVerdict::Refused {
+            message: text,
+            by_rbac: false,
+        };
+    }
+    match code {
+        400 if contains("does not support dry run") => DryRunVerdict::Unsupported(text),
+        // Since 1.36 the verb may be a constrained one, such as `impersonate:user-info`.
+        403 if contains("cannot impersonate") => DryRunVerdict::NotImpersonated(text),
+        403 => DryRunVerdict::Refused {
+            by_rbac: RBAC.iter().any(|part| contains(part)),
+            message: text,
+        },
+        404 => DryRunVerdict::Missing(text),
+        401 | 408 | 409 | 429 | 500.. => DryRunVerdict::Unknown(text),
+        _ => DryRunVerdict::Refused {
+            message: text,
+            by_rbac: false,
+        },
+    }
+}
+
+/// Parts of the messages of RBAC.
+const RBAC: [&str; 5] = [
+    "cannot create resource",
+    "cannot patch resource",
+    "cannot delete resource",
+    "is attempting to grant RBAC permissions not currently held",
+    "must have cluster-admin privileges to use an aggregationRule",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Expected<'a> = &'a dyn Fn(&DryRunVerdict) -> bool;
+
+    #[test]
+    fn answers_of_the_api_server_are_allowed_refused_or_unknown() {
+        let refused = |by_rbac| move |verdict: &DryRunVerdict| matches!(verdict, DryRunVerdict::Refused { by_rbac: by, .. } if *by == by_rbac);
+        let (rbac, policy) = (refused(true), refused(false));
+        let unknown = |verdict: &DryRunVerdict| matches!(verdict, DryRunVerdict::Unknown(_));
+        let missing = |verdict: &DryRunVerdict| matches!(verdict, DryRunVerdict::Missing(_));
+        let table: [(u16, &str, Expected<'_>); 16] = [
+            (
+                403,
+                r#"configmaps "a" is forbidden: User "ana" cannot patch resource "configmaps" in API group "" in the namespace "b""#,
+                &rbac,
+            ),
+            (
+                403,
+                r#"roles.rbac.authorization.k8s.io "a" is forbidden: user "ana" (groups=[]) is attempting to grant RBAC permissions not currently held:"#,
+                &rbac,
+            ),
+            (
+                403,
+                r#"pods "a" is forbidden: violates PodSecurity "restricted:latest""#,
+                &policy,
+            ),
+            (
+                422,
+                "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no",
+                &policy,
+            ),
+            (
+                401,
+                "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no",
+                &policy,
+            ),
+            (
+                500,
+                r#"admission webhook "w.example.com" denied the request: no"#,
+                &policy,
+            ),
+            (
+                404,
+                r#"admission webhook "w.example.com" denied the request: no"#,
+                &policy,
+            ),
+            (422, "Invalid value", &policy),
+            (
+                405,
+                "the server does not allow this method on the requested resource",
+                &policy,
+            ),
+            (404, r#"namespaces "a" not found"#, &missing),
+            (404, "404 page not found\n", &missing),
+            (401, "Unauthorized", &unknown),
+            (409, "Operation cannot be fulfilled", &unknown),
+            (429, "too many requests", &unknown),
+            (
+                500,
+                r#"failed calling webhook "w.example.com": connection refused"#,
+                &unknown,
+            ),
+            (504, "Timeout: request did not complete", &unknown),
+        ];
+        for (code, message, expected) in table {
+            let found = verdict(code, message);
+            assert!(expected(&found), "{code} {message}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn webhooks_without_dry_run_and_missing_impersonation_are_told_apart() {
+        let found = verdict(
+            400,
+            r#"admission webhook "w.example.com" does not support dry run"#,
+        );
+        assert!(matches!(found, DryRunVerdict::Unsupported(why) if why.contains("w.example.com")));
+        for verb in ["impersonate", "impersonate:user-info"] {
+            let refusal = format!(
+                r#"users "ana" is forbidden: User "pod" cannot {verb} resource "users" in API group "" at the cluster scope"#
+            );
+            let found = verdict(403, &refusal);
+            assert!(matches!(found, DryRunVerdict::NotImpersonated(_)), "{verb}");
+        }
+    }
+}
