@@ -14,6 +14,7 @@ use tower::service_fn;
 use tower::timeout::TimeoutLayer;
 
 use crate::budget::requests::RequestMemory;
+use crate::dry_run;
 use crate::settings::Settings;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -87,10 +88,10 @@ impl Clients {
         Ok(Self::new(own))
     }
 
-    /// Builds on a client that exists.
+    /// Builds on a client that exists. Under all of them lies the lock that lets nobody act as a person but in dry runs.
     pub fn new(own: Client) -> Self {
         Self {
-            own,
+            own: dry_run::guarded(own),
             by_account: Mutex::default(),
         }
     }

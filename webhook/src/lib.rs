@@ -9,6 +9,7 @@ pub mod caller;
 pub mod certs;
 mod chain;
 pub mod cluster;
+pub mod dry_run;
 mod heavy;
 pub mod lease;
 pub mod logs;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bundle_core::diagnostic::Findings;
 use bundle_core::policy::Policy;
+use bundle_core::review::Requester;
 use bundle_core::review::class::Class;
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry;
@@ -15,6 +16,7 @@ use kube::{Api, Client};
 use crate::budget::Budget;
 use crate::caller::Paths;
 use crate::cluster::{Clients, ClusterError, ServiceAccount};
+use crate::dry_run::{IdentityError, RequesterDryRun};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::registrations::Integrity;
@@ -98,6 +100,11 @@ impl Shared {
     /// Acts as a ServiceAccount; all clients share one pool of connections.
     pub fn client_as(&self, account: &ServiceAccount) -> Result<Client, ClusterError> {
         self.clients.acting_as(account)
+    }
+
+    /// Sends dry runs as a requester, and nothing else.
+    pub fn dry_run_as(&self, requester: &Requester) -> Result<RequesterDryRun, IdentityError> {
+        RequesterDryRun::new(self.client(), requester)
     }
 
     /// The registry client in nobody's name; clones share connections.

@@ -1,0 +1,140 @@
+//! Impersonation headers for a requester, exactly as the API server authenticated them. Values that cannot be sent are errors and never dropped.
+
+use bundle_core::review::Requester;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+const USER: HeaderName = HeaderName::from_static("impersonate-user");
+const UID: HeaderName = HeaderName::from_static("impersonate-uid");
+const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
+/// Prefix of the headers for extra fields.
+const EXTRA: &str = "impersonate-extra-";
+
+/// A requester that cannot be written as headers.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {value:?} cannot be sent in a header exactly as it is")]
+pub struct IdentityError {
+    /// `user name`, `uid`, `group` or `extra field`.
+    pub what: &'static str,
+    /// The value that cannot be sent.
+    pub value: String,
+}
+
+/// Returns the headers for user, uid, each group and each value of each extra field.
+pub(super) fn of(requester: &Requester) -> Result<HeaderMap, IdentityError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(USER, filled("user name", &requester.user)?);
+    if !requester.uid.is_empty() {
+        headers.insert(UID, filled("uid", &requester.uid)?);
+    }
+    for group in &requester.groups {
+        headers.append(GROUP, filled("group", group)?);
+    }
+    for (key, values) in &requester.extra {
+        let name = extra_name(key)?;
+        // A field without values has no header that could stand for it.
+        if values.is_empty() {
+            return Err(refused("extra field", key));
+        }
+        for text in values {
+            headers.append(name.clone(), value("extra field", text)?);
+        }
+    }
+    Ok(headers)
+}
+
+fn refused(what: &'static str, value: &str) -> IdentityError {
+    IdentityError {
+        what,
+        value: value.to_owned(),
+    }
+}
+
+fn filled(what: &'static str, text: &str) -> Result<HeaderValue, IdentityError> {
+    if text.is_empty() {
+        return Err(refused(what, text));
+    }
+    value(what, text)
+}
+
+/// HTTP servers trim spaces around a value, which would name another identity; such values are refused.
+fn value(what: &'static str, text: &str) -> Result<HeaderValue, IdentityError> {
+    if text.trim_matches([' ', '\t']).len() != text.len() {
+        return Err(refused(what, text));
+    }
+    HeaderValue::from_bytes(text.as_bytes()).map_err(|_| refused(what, text))
+}
+
+/// Returns the header name of an extra field. The API server turns the name into lower case and then decodes it; everything but lower case letters,
+/// digits and `-_.` is therefore percent-encoded, capitals too.
+fn extra_name(key: &str) -> Result<HeaderName, IdentityError> {
+    use std::fmt::Write as _;
+    let mut name = EXTRA.to_owned();
+    for byte in key.bytes() {
+        if byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte) {
+            name.push(char::from(byte));
+        } else {
+            // Writing into a String cannot fail.
+            write!(name, "%{byte:02x}").ok();
+        }
+    }
+    if key.is_empty() {
+        return Err(refused("extra field", key));
+    }
+    HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused("extra field", key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requester(user: &str) -> Requester {
+        Requester {
+            user: user.to_owned(),
+            ..Requester::default()
+        }
+    }
+
+    #[test]
+    fn names_user_uid_groups_and_extra_fields() {
+        let requester = Requester {
+            uid: "7".to_owned(),
+            groups: vec!["dev".to_owned(), "system:authenticated".to_owned()],
+            extra: [(
+                "example.com/Scopes".to_owned(),
+                vec!["a b".to_owned(), "c".to_owned()],
+            )]
+            .into(),
+            ..requester("jürgen@example.com")
+        };
+        let headers = of(&requester).unwrap();
+        assert_eq!(headers[USER].as_bytes(), "jürgen@example.com".as_bytes());
+        assert_eq!(headers[UID], "7");
+        let groups: Vec<_> = headers.get_all(GROUP).iter().collect();
+        assert_eq!(groups, ["dev", "system:authenticated"]);
+        let name = "impersonate-extra-example.com%2f%53copes";
+        let extra: Vec<_> = headers.get_all(name).iter().collect();
+        assert_eq!(extra, ["a b", "c"]);
+    }
+
+    #[test]
+    fn refuses_whoever_would_arrive_as_somebody_else() {
+        for user in [
+            "",
+            " admin",
+            "admin\t",
+            "a\r\nImpersonate-Group: system:masters",
+            "a\0",
+        ] {
+            assert!(of(&requester(user)).is_err(), "{user:?}");
+        }
+        let mut grouped = requester("ana");
+        grouped.groups = vec![String::new()];
+        assert_eq!(of(&grouped).unwrap_err().what, "group");
+        let mut without_values = requester("ana");
+        without_values.extra = [("scopes".to_owned(), Vec::new())].into();
+        assert!(of(&without_values).is_err());
+        let mut without_key = requester("ana");
+        without_key.extra = [(String::new(), vec!["a".to_owned()])].into();
+        assert!(of(&without_key).is_err());
+    }
+}

@@ -1,0 +1,133 @@
+//! Server-side dry runs as a requester. This is the only module that impersonates people, and it can send nothing else.
+//! `reconcile::requester_check` decides what to send, `bundle_core::rights` what an answer means.
+
+mod guard;
+mod headers;
+
+use bundle_api::names;
+use bundle_core::object::ObjectId;
+use bundle_core::review::Requester;
+use bundle_core::rights::{DryRunVerdict, verdict};
+use http::HeaderMap;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::client::Body;
+use kube::core::discovery::ApiResource;
+use kube::core::response::Status;
+use kube::{Client, Resource as _};
+use serde_json::{Value, json};
+
+pub use guard::guarded;
+pub use headers::IdentityError;
+
+/// How many bytes of an answer that is no `Status` appear in messages.
+const WORDS: usize = 512;
+
+/// Sends dry runs as one requester; it can send nothing else.
+pub struct RequesterDryRun {
+    client: Client,
+    headers: HeaderMap,
+}
+
+/// The answer to the dry run of an apply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DryRunAnswer {
+    /// Whether the API server allows it.
+    pub verdict: DryRunVerdict,
+    /// Whether it would create the object, instead of updating it.
+    pub creates: bool,
+}
+
+impl RequesterDryRun {
+    /// Impersonates `requester` with the credential of `own`. Fails if a name of the requester cannot be sent in a header.
+    pub fn new(own: Client, requester: &Requester) -> Result<Self, IdentityError> {
+        Ok(Self {
+            client: own,
+            headers: headers::of(requester)?,
+        })
+    }
+
+    /// Sends the apply of `value` as a dry run, with the field manager and force of the real one.
+    pub async fn apply(
+        &self,
+        resource: &ApiResource,
+        id: &ObjectId,
+        value: &Value,
+    ) -> DryRunAnswer {
+        let parameters = PatchParams {
+            dry_run: true,
+            ..PatchParams::apply(names::FIELD_MANAGER).force()
+        };
+        let request = kube::core::Request::new(url(resource, id)).patch_metadata(
+            &id.name,
+            &parameters,
+            &Patch::Apply(value),
+        );
+        self.send(request).await
+    }
+
+    /// Sends the deletion of the object with this uid as a dry run.
+    pub async fn delete(&self, resource: &ApiResource, id: &ObjectId, uid: &str) -> DryRunVerdict {
+        // The API server reads the options from the body and then ignores the query. The query repeats dryRun for the guard and for the audit log.
+        let options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "dryRun": ["All"],
+            "preconditions": { "uid": uid },
+            "propagationPolicy": "Background",
+        });
+        let target = format!("{}/{}?dryRun=All", url(resource, id), id.name);
+        let request = http::Request::delete(target)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(options.to_string().into_bytes())
+            .map_err(kube::core::request::Error::BuildRequest);
+        match self.send(request).await.verdict {
+            // It has gone already, or another one is there: the real deletion would do nothing either.
+            DryRunVerdict::Missing(_) => DryRunVerdict::Allowed,
+            verdict => verdict,
+        }
+    }
+
+    async fn send(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> DryRunAnswer {
+        let sent = async {
+            let mut request = request.map_err(kube::Error::BuildRequest)?;
+            request.headers_mut().extend(self.headers.clone());
+            let response = self.client.send(request.map(Body::from)).await?;
+            let status = response.status();
+            let body = response.into_body().collect_bytes().await?;
+            Ok::<_, kube::Error>((status, body))
+        };
+        let (status, body) = match sent.await {
+            Ok(answer) => answer,
+            Err(error) => {
+                return DryRunAnswer {
+                    verdict: DryRunVerdict::Unknown(crate::chain(&error)),
+                    creates: false,
+                };
+            }
+        };
+        if status.is_success() {
+            return DryRunAnswer {
+                verdict: DryRunVerdict::Allowed,
+                creates: status == http::StatusCode::CREATED,
+            };
+        }
+        let message = serde_json::from_slice::<Status>(&body).map_or_else(
+            |_| String::from_utf8_lossy(&body[..body.len().min(WORDS)]).into_owned(),
+            |status| status.message,
+        );
+        DryRunAnswer {
+            verdict: verdict(status.as_u16(), &message),
+            creates: false,
+        }
+    }
+}
+
+fn url(resource: &ApiResource, id: &ObjectId) -> String {
+    DynamicObject::url_path(resource, id.namespace.as_deref())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! What leaves the process, seen from the other end of the connection.
+
+use bundle_core::rights::DryRunVerdict;
+use http::{Method, Request, Response};
+
+use super::*;
+
+type Sent = (Method, String, HeaderMap, Vec<u8>);
+
+fn config_map() -> (ApiResource, ObjectId) {
+    let resource = ApiResource {
+        group: String::new(),
+        version: "v1".to_owned(),
+        api_version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        plural: "configmaps".to_owned(),
+    };
+    let id = ObjectId {
+        group: String::new(),
+        version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        namespace: Some("team-a".to_owned()),
+        name: "web".to_owned(),
+    };
+    (resource, id)
+}
+
+fn ana() -> Requester {
+    Requester {
+        user: "ana".to_owned(),
+        groups: vec!["dev".to_owned()],
+        ..Requester::default()
+    }
+}
+
+/// A guarded client, and what it sent: every request is answered with `code` and `body`.
+fn client(code: u16, body: &'static str) -> (Client, tokio::sync::mpsc::UnboundedReceiver<Sent>) {
+    let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+    let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some((request, reply)) = server.next_request().await {
+            let (head, sent) = request.into_parts();
+            let sent = sent.collect_bytes().await.unwrap().to_vec();
+            tell.send((head.method, head.uri.to_string(), head.headers, sent))
+                .unwrap();
+            let answer = Response::builder()
+                .status(code)
+                .body(Body::from(body.as_bytes().to_vec()));
+            reply.send_response(answer.unwrap());
+        }
+    });
+    (guarded(Client::new(service, "default")), told)
+}
+
+#[tokio::test]
+async fn apply_and_delete_are_sent_as_the_requester_and_as_dry_runs() {
+    let (client, mut told) = client(201, "{}");
+    let run = RequesterDryRun::new(client, &ana()).unwrap();
+    let (resource, id) = config_map();
+    let answer = run
+        .apply(&resource, &id, &json!({"data": {"a": "b"}}))
+        .await;
+    assert_eq!(
+        answer,
+        DryRunAnswer {
+            verdict: DryRunVerdict::Allowed,
+            creates: true
+        }
+    );
+    let (method, uri, headers, body) = told.recv().await.unwrap();
+    assert_eq!(method, Method::PATCH);
+    assert!(
+        uri.starts_with("/api/v1/namespaces/team-a/configmaps/web?"),
+        "{uri}"
+    );
+    for pair in ["dryRun=All", "force=true", "fieldManager=bundle-webhook"] {
+        assert!(uri.contains(pair), "{uri}");
+    }
+    assert_eq!(
+        (&headers["impersonate-user"], &headers["impersonate-group"]),
+        (&"ana".parse().unwrap(), &"dev".parse().unwrap())
+    );
+    assert_eq!(body, br#"{"data":{"a":"b"}}"#);
+
+    assert_eq!(
+        run.delete(&resource, &id, "7").await,
+        DryRunVerdict::Allowed
+    );
+    let (method, uri, headers, body) = told.recv().await.unwrap();
+    assert_eq!(
+        (method, uri.as_str()),
+        (
+            Method::DELETE,
+            "/api/v1/namespaces/team-a/configmaps/web?dryRun=All"
+        )
+    );
+    assert_eq!(headers["impersonate-user"], "ana");
+    let options: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(
+        (&options["dryRun"], &options["preconditions"]["uid"]),
+        (&json!(["All"]), &json!("7"))
+    );
+}
+
+#[tokio::test]
+async fn refusals_keep_the_words_of_the_api_server() {
+    let denied = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"admission webhook \"w\" does not support dry run","code":400}"#;
+    let (client, _told) = client(400, denied);
+    let run = RequesterDryRun::new(client, &ana()).unwrap();
+    let (resource, id) = config_map();
+    let answer = run.apply(&resource, &id, &json!({})).await;
+    let words = r#"admission webhook "w" does not support dry run"#;
+    assert_eq!(answer.verdict, DryRunVerdict::Unsupported(words.to_owned()));
+}
+
+#[tokio::test]
+async fn requests_as_a_person_that_are_no_dry_run_never_leave() {
+    let (client, mut told) = client(200, "{}");
+    let as_person = |method: Method, target: &str, body: &'static str| {
+        Request::builder()
+            .method(method)
+            .uri(target)
+            .header("impersonate-user", "ana")
+            .body(Body::from(body.as_bytes().to_vec()))
+            .unwrap()
+    };
+    let one = "/api/v1/namespaces/a/configmaps/b";
+    let query = format!("{one}?dryRun=All");
+    for request in [
+        as_person(Method::GET, one, ""),
+        as_person(Method::PATCH, one, "{}"),
+        as_person(Method::DELETE, &query, "{}"),
+        as_person(Method::DELETE, &query, r#"{"dryRun":[]}"#),
+        as_person(Method::DELETE, &query, ""),
+    ] {
+        assert!(client.send(request).await.is_err());
+    }
+    assert!(told.try_recv().is_err());
+    let account = Request::get(one)
+        .header("impersonate-user", "system:serviceaccount:a:b")
+        .body(Body::empty());
+    client.send(account.unwrap()).await.unwrap();
+    assert_eq!(told.recv().await.unwrap().0, Method::GET);
+}
