@@ -97,6 +97,12 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub source_check_interval: SignedDuration,
 
+    /// How often the rights of those who asked for what is installed are asked again
+    ///
+    /// Before every change they are asked in any case.
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    pub rights_check_interval: SignedDuration,
+
     /// How long a review may take; below the timeoutSeconds of the registration, so that the answer is ours
     #[arg(long, value_name = "DURATION", default_value = "8s")]
     pub review_deadline: SignedDuration,

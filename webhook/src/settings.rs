@@ -46,6 +46,7 @@ pub struct Settings {
     pub registries_conf: Option<PathBuf>,
     /// `None`: never.
     pub source_check_interval: Option<Duration>,
+    pub rights_check_interval: Duration,
     pub review_deadline: Duration,
     pub identity: String,
     /// `None`: reconcile without a lease.
@@ -135,6 +136,14 @@ impl Settings {
                 least: budget::SMALLEST_LIMIT,
             });
         }
+        let rights_check_interval = unsigned("rights-check-interval", args.rights_check_interval)?;
+        if rights_check_interval < Duration::from_secs(1) {
+            return Err(SettingsError::Duration {
+                flag: "rights-check-interval",
+                given: args.rights_check_interval,
+                reason: "is too short: each deployment takes several questions",
+            });
+        }
         Ok(Self {
             names: names(&args.service, &args.namespace, args.san),
             kubeconfig: args.kubeconfig,
@@ -154,6 +163,7 @@ impl Settings {
             registries_conf: args.registries_conf,
             source_check_interval: Some(source_check_interval)
                 .filter(|interval| !interval.is_zero()),
+            rights_check_interval,
             review_deadline,
             identity: args.identity.unwrap_or_else(host_name),
             lease_duration: Some(lease_duration).filter(|_| !args.no_leader_election),
@@ -336,6 +346,10 @@ mod tests {
             (
                 ["--drain-timeout", "5s ago"],
                 "--drain-timeout 5s ago is negative",
+            ),
+            (
+                ["--rights-check-interval", "0s"],
+                "--rights-check-interval 0s is too short: each deployment takes several questions",
             ),
         ] {
             assert_eq!(settings(&flags).unwrap_err().to_string(), message);

@@ -130,6 +130,8 @@ pub mod reason {
     pub const INSTALLATION_SUCCEEDED: &str = "InstallationSucceeded";
     /// Any: there is no valid seal or fresh admission stamp, so the object was written while admission was off, or its stamp was tampered with.
     pub const NOT_ADMITTED: &str = "NotAdmitted";
+    /// Authorized, Ready: whoever asked for what is installed has lost rights that it needs. It stays, and nothing is changed any more.
+    pub const RIGHTS_WITHDRAWN: &str = "RightsWithdrawn";
     /// SourceMoved: the source names other content now.
     pub const SOURCE_MOVED: &str = "SourceMoved";
     /// SourceMoved: the source names what was unpacked.

@@ -78,6 +78,7 @@ pub struct Metrics {
     reconciles: Family<ReconcileLabels, Counter>,
     reconcile_duration: Family<KindLabel, Histogram, fn() -> Histogram>,
     drift_corrections: Counter,
+    authorization_disagreements: Counter,
     unreadable: Family<KindLabel, Gauge>,
     certificate_not_after: Gauge,
     refresh_errors: Counter,
@@ -121,6 +122,12 @@ impl Default for Metrics {
             "bundle_drift_corrections",
             "Objects put right after somebody else changed or deleted them",
             drift_corrections.clone(),
+        );
+        let authorization_disagreements = Counter::default();
+        registry.register(
+            "bundle_authorization_disagreements",
+            "Objects about which access reviews and RBAC in the dry run as the requester disagree",
+            authorization_disagreements.clone(),
         );
         let unreadable = Family::default();
         registry.register(
@@ -167,6 +174,7 @@ impl Default for Metrics {
             reconciles,
             reconcile_duration,
             drift_corrections,
+            authorization_disagreements,
             unreadable,
             certificate_not_after,
             refresh_errors,
@@ -212,6 +220,11 @@ impl Metrics {
     /// Counts objects that were put right.
     pub fn drift_corrected(&self, objects: u64) {
         self.drift_corrections.inc_by(objects);
+    }
+
+    /// Counts objects about which access reviews and dry runs disagree.
+    pub fn authorization_disagreed(&self, objects: u64) {
+        self.authorization_disagreements.inc_by(objects);
     }
 
     /// Tells how many stored objects of `kind` cannot be read.
@@ -275,6 +288,7 @@ mod tests {
         );
         metrics.reconcile("BundleDeployment", false, took);
         metrics.drift_corrected(2);
+        metrics.authorization_disagreed(3);
         metrics.certificate_ends(1_800_000_000);
         metrics.leading(true);
         let page = metrics.page();
@@ -283,6 +297,7 @@ mod tests {
             r#"bundle_reviews_total{kind="Bundle",operation="CREATE",outcome="cannot_tell",code="BUNDLE-CLUSTER-001"} 1"#,
             r#"bundle_reconciles_total{kind="BundleDeployment",outcome="failed"} 1"#,
             "bundle_drift_corrections_total 2",
+            "bundle_authorization_disagreements_total 3",
             "tls_certificate_not_after_seconds 1800000000",
             "bundle_is_leader 1",
         ] {

@@ -313,7 +313,7 @@ impl Turn<'_> {
         self.placed = matches!(result, Ok(true));
         let in_place =
             unpacked && self.room.books.content(&self.name) == Some(self.content_key(&placing));
-        let kept = if in_place {
+        let mut kept = if in_place {
             let installed = self.status.active_bundle.as_deref() == Some(&child.name);
             self.approve(&placing, !installed).await.ok();
             self.keep(&placing).await
@@ -324,6 +324,12 @@ impl Turn<'_> {
             // While new content is on its way, or may not be installed, the old is kept as it was.
             self.keep_active(&account, &client).await
         };
+        if let (Ok(wait), true) = (&mut kept, in_place) {
+            match self.rights_cycle(&placing).await {
+                Ok(next) => *wait = Some(wait.map_or(next, |wait| wait.min(next))),
+                Err(trouble) => kept = Err(trouble),
+            }
+        }
         if self.placed || !in_place {
             self.clear(&child, in_place).await;
         }
@@ -356,12 +362,19 @@ impl Turn<'_> {
 
     /// Keeps content that is in place: heals or reports drift, and looks at health.
     async fn keep(&mut self, placing: &Placing<'_>) -> Result<Option<Duration>, Trouble> {
-        let mut wait = self.restore(placing).await?;
+        let mut refused = None;
+        let mut wait = match self.restore(placing).await {
+            Err(trouble) if trouble.reason == reason::RIGHTS_WITHDRAWN => {
+                refused = Some(trouble);
+                None
+            }
+            restored => restored?,
+        };
         let name = self.name.clone();
         if keep::look(self.room, placing.client, &name).await {
             wait = Some(wait.unwrap_or(HEALTH_AGAIN).min(HEALTH_AGAIN));
         }
-        Ok(wait)
+        refused.map_or(Ok(wait), Err)
     }
 
     /// Keeps the content that is installed while the wanted one is not.
@@ -406,8 +419,6 @@ impl Turn<'_> {
         mut self,
         result: Result<Option<Duration>, Trouble>,
     ) -> Result<Action, ReconcileError> {
-        self.add_drift();
-        self.add_health();
         let key = format!("{}/{}", super::DEPLOYMENT, self.name);
         let (wait, trouble) = match result {
             Ok(wait) => {
@@ -416,9 +427,12 @@ impl Turn<'_> {
             }
             Err(trouble) => {
                 self.tell_trouble(&trouble);
+                self.set_rights_condition(&trouble);
                 (self.room.again(&key, trouble.retry), Some(trouble))
             }
         };
+        self.add_drift();
+        self.add_health();
         for kind in [condition::AUTHORIZED, condition::APPROVED] {
             self.said.set_if_new(
                 kind,
@@ -452,7 +466,9 @@ impl Turn<'_> {
         let written = status::write(&room.own, &room.deployments, object, &old, &status).await?;
         let teller = &room.deployment_teller;
         match &trouble {
-            Some(trouble) if written => teller.warn(object, trouble.code, &trouble.message).await,
+            Some(trouble) if written && !is_told(&old, trouble) => {
+                teller.warn(object, trouble.code, &trouble.message).await;
+            }
             None if placed => {
                 let bundle = status.active_bundle.as_deref().unwrap_or_default();
                 let note = format!("Instantiated bundle {bundle} successfully");
@@ -471,6 +487,16 @@ impl Turn<'_> {
         }
         Ok(wait.map_or_else(Action::await_change, Action::requeue))
     }
+}
+
+/// Whether the conditions said before that rights were withdrawn, in the same words: that is told by one Event.
+fn is_told(old: &BundleDeploymentStatus, trouble: &Trouble) -> bool {
+    trouble.code == codes::install::RIGHTS_WITHDRAWN
+        && old.conditions.iter().any(|condition| {
+            condition.type_ == condition::AUTHORIZED
+                && condition.reason == reason::RIGHTS_WITHDRAWN
+                && condition.message == trouble.message
+        })
 }
 
 /// New warnings in the place of old ones; those of an earlier apply stay until the next.

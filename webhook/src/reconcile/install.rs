@@ -1,6 +1,7 @@
 //! From prepared objects to objects on the cluster: collisions first, then phase by phase.
 //! Not here: whether it may be done at all (authorize, approve), or what is removed afterwards (prune).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use super::books::Left;
 use super::inventory::Inventories;
 use super::items::Item;
 use super::object::{self, Applied, Seen, Target};
+use super::requester_check::RequesterCheck;
 use super::trouble::{self, Retry, Trouble};
 
 /// How many complaints a message holds.
@@ -44,6 +46,8 @@ pub(super) struct Install<'a> {
     pub(super) adopt: bool,
     /// Fields that are left to others.
     pub(super) ignore: &'a [Rule],
+    /// Checks what could not be checked before earlier phases; none where the class does not ask for it.
+    pub(super) check: Option<&'a RequesterCheck<'a>>,
 }
 
 /// What has been applied so far.
@@ -207,6 +211,9 @@ impl Install<'_> {
         targets: &Targets,
         done: &mut Done,
     ) -> Result<(), Trouble> {
+        if let Some(check) = self.check {
+            check.before_phase(items).await?;
+        }
         let applied: Vec<_> = super::parallel::all(items.iter().map(|item| async move {
             let target = targets.get(&item.key).unwrap_or(&Target::Absent);
             (*item, self.apply(item, target).await)
@@ -313,22 +320,8 @@ impl Install<'_> {
         target: &Target,
         dry_run: bool,
     ) -> Result<Applied, kube::Error> {
-        let rules: Vec<&Rule> = self
-            .ignore
-            .iter()
-            .filter(|rule| rule.fits(&item.id))
-            .collect();
+        let value = value_to_apply(self.client, self.ignore, item).await?;
         let how = (target, dry_run);
-        if rules.is_empty() {
-            return object::apply(self.client, &item.kind, &item.id, &item.value, how).await;
-        }
-        // Only what others were given has to be read first.
-        let namespace = item.id.namespace.as_deref();
-        let live = object::read(self.client, &item.kind, namespace, &item.id.name).await?;
-        let mut value = item.value.clone();
-        if let Some(live) = live {
-            leave_to_others(&mut value, &live, &rules);
-        }
         object::apply(self.client, &item.kind, &item.id, &value, how).await
     }
 
@@ -372,6 +365,26 @@ impl Install<'_> {
             pause = (pause * 2).min(Duration::from_millis(500));
         }
     }
+}
+
+/// What is sent of an object: all of it, but for the fields that are left to others.
+pub(super) async fn value_to_apply<'i>(
+    client: &Client,
+    ignore: &[Rule],
+    item: &'i Item,
+) -> Result<Cow<'i, Value>, kube::Error> {
+    let rules: Vec<&Rule> = ignore.iter().filter(|rule| rule.fits(&item.id)).collect();
+    if rules.is_empty() {
+        return Ok(Cow::Borrowed(&item.value));
+    }
+    // Only what others were given has to be read first.
+    let namespace = item.id.namespace.as_deref();
+    let live = object::read(client, &item.kind, namespace, &item.id.name).await?;
+    let mut value = item.value.clone();
+    if let Some(live) = live {
+        leave_to_others(&mut value, &live, &rules);
+    }
+    Ok(Cow::Owned(value))
 }
 
 /// What an apply left, for the books.

@@ -16,6 +16,7 @@ use super::install::{self, Done, Install, Targets};
 use super::items::Item;
 use super::object::{self, Target};
 use super::place::Placing;
+use super::requester_check::RequesterCheck;
 use super::room::Room;
 use super::trouble::Trouble;
 
@@ -43,8 +44,14 @@ impl Turn<'_> {
             return Ok(Some(next.map_or(pause, |next| next.min(pause))));
         }
         let items = self.items(placing).await?;
+        let check = if correct {
+            self.authorize_changes(placing, &items, &due).await?
+        } else {
+            None
+        };
         let ignore = self.spec.drift_ignore.clone();
         let mut install = self.install(placing, reason::RECONCILE_FAILED, &ignore);
+        install.check = check.as_ref();
         self.verify_suspects(&install, &items, &due, correct).await;
         let healed = if correct {
             self.heal(placing, &mut install, &items).await
@@ -63,6 +70,25 @@ impl Turn<'_> {
         }
         healed?;
         Ok(self.room.books.suspects(&self.name, Instant::now()).1)
+    }
+
+    /// Asks whether the requesters may still write what is about to be applied again: what has drifted, and what is `due` to be verified.
+    async fn authorize_changes<'b>(
+        &self,
+        placing: &Placing<'_>,
+        items: &[Item],
+        due: &BTreeSet<String>,
+    ) -> Result<Option<RequesterCheck<'b>>, Trouble>
+    where
+        Self: 'b,
+    {
+        let drifted = self.room.books.drifted(&self.name);
+        let concerned: Vec<Item> = items
+            .iter()
+            .filter(|item| drifted.contains_key(&item.key) || due.contains(&item.key))
+            .cloned()
+            .collect();
+        self.authorize_repair(placing, &concerned).await
     }
 
     /// Applies objects once more that somebody wrote without our entry showing a change: what is as it was stays, and the rest is restored. Where drift is only

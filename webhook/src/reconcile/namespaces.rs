@@ -74,6 +74,7 @@ impl Turn<'_> {
             return self
                 .authorize(placing, &items, true)
                 .await
+                .map(drop)
                 .map_err(|trouble| Trouble {
                     message: format!("{said}, and nothing is created in it: {}", trouble.message),
                     ..trouble

@@ -1,19 +1,18 @@
-//! Whether content may be put in place: where it lands, whose signatures it has, what its requester may do, who approved it.
-//! Not here: the questions themselves (verify, authorize, approve).
+//! Whether content may be put in place: where it lands, whose signatures it has, who approved it.
+//! Not here: what its requester may do (requester_rights), and the questions themselves (verify, approve).
 
 use bundle_api::names::condition;
 use bundle_core::diagnostic::codes;
 use bundle_core::object::Manifest;
 use bundle_core::plan::conditions::{State, some_of};
 use bundle_core::plan::{downgrade, targets};
-use bundle_core::review::class::Authorization;
 use serde_json::Value;
 
 use super::deployment::{LISTED, Turn};
 use super::items::Item;
 use super::place::Placing;
 use super::trouble::{Retry, Trouble};
-use super::{approve, authorize, content, verify};
+use super::{approve, content, verify};
 
 impl Turn<'_> {
     pub(super) fn within_targets(&self, items: &[Item]) -> Result<(), Trouble> {
@@ -105,63 +104,6 @@ impl Turn<'_> {
             )),
             None => Ok(()),
         }
-    }
-
-    pub(super) async fn authorize(
-        &mut self,
-        placing: &Placing<'_>,
-        items: &[Item],
-        first: bool,
-    ) -> Result<(), Trouble> {
-        let (found, message) = match self.class.authorization {
-            Authorization::Class => (
-                "Delegated",
-                format!("class {} decides for whoever may use it", self.class.name),
-            ),
-            Authorization::Requester if !first => (
-                "RequesterMay",
-                format!(
-                    "the rights for {} were checked when it was installed",
-                    placing.digest()
-                ),
-            ),
-            Authorization::Requester => {
-                let mut asked = Ok(());
-                let mut users = Vec::new();
-                for requester in self.parts.content() {
-                    users.push(requester.user.clone());
-                    let as_whom = (placing.account, placing.client);
-                    asked = authorize::authorize(&self.room.own, as_whom, requester, items).await;
-                    if asked.is_err() {
-                        break;
-                    }
-                }
-                if let Err(trouble) = asked {
-                    let state = if trouble.cannot_tell() {
-                        State::Unknown
-                    } else {
-                        State::False
-                    };
-                    self.said.set(
-                        condition::AUTHORIZED,
-                        state,
-                        "RightsMissing",
-                        &trouble.message,
-                    );
-                    return Err(Trouble {
-                        reason: self.install_reason(),
-                        ..trouble
-                    });
-                }
-                (
-                    "RequesterMay",
-                    format!("{} may do all that the content does", users.join(" and ")),
-                )
-            }
-        };
-        self.said
-            .set(condition::AUTHORIZED, State::True, found, &message);
-        Ok(())
     }
 
     /// Whether the content is approved. A withdrawn approval is told, and tears nothing down: only content that is new waits for one.

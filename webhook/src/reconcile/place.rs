@@ -10,7 +10,6 @@ use bundle_core::plan::ignore::Rule;
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::phases::Phase;
 use bundle_core::reference::{Digest, PinnedReference, Reference};
-use bundle_core::review::class::Authorization;
 use kube::Client;
 use kube::api::DynamicObject;
 
@@ -21,10 +20,11 @@ use super::install::{Done, Install, Targets};
 use super::items::{self, Item, Owner};
 use super::namespaces::Uids;
 use super::object::Seen;
-use super::remove::{self, Kept, Remover};
+use super::remove::{self, Remover};
+use super::requester_check::RequesterCheck;
 use super::room::Room;
 use super::trouble::{Retry, Trouble};
-use super::{authorize, bundle, content, keep};
+use super::{bundle, content, keep};
 use crate::cluster::ServiceAccount;
 
 /// What will be put in place, and as whom.
@@ -135,7 +135,11 @@ impl<'a> Turn<'a> {
         }
         let first = !self.is_installed(placing);
         self.within_targets(&items)?;
-        self.authorize(placing, &items, first).await?;
+        let asked = if first {
+            Some(self.authorize(placing, &items, true).await?)
+        } else {
+            None
+        };
         self.approve(placing, first).await?;
         if first {
             self.takes_source()?;
@@ -159,7 +163,12 @@ impl<'a> Turn<'a> {
                 return Ok(false);
             }
         }
-        let left = self.apply(placing, &items, served).await?;
+        let check = match asked {
+            Some(check) => check,
+            // Settings or objects have changed: what was allowed once may not be any more.
+            None => self.authorize(placing, &items, false).await?,
+        };
+        let left = self.apply(placing, &items, served, check.as_ref()).await?;
         let digest = books::digest_of(&left);
         let seen = self.room.watches.seen_of(&self.name);
         self.room.books.settle(&self.name, &key, left, &seen);
@@ -336,6 +345,7 @@ impl<'a> Turn<'a> {
             reason,
             adopt: self.spec.adopt,
             ignore,
+            check: None,
         }
     }
 
@@ -344,9 +354,11 @@ impl<'a> Turn<'a> {
         placing: &Placing<'_>,
         items: &[Item],
         watched: bool,
+        check: Option<&RequesterCheck<'_>>,
     ) -> Result<HashMap<String, Left>, Trouble> {
         let ignore = self.spec.drift_ignore.clone();
         let mut install = self.install(placing, placing.reason, &ignore);
+        install.check = check;
         let all: Vec<&Item> = items.iter().collect();
         let live = self.namespaces_of(&all).await?;
         self.check_namespaces(placing, &all, &live).await?;
@@ -454,14 +466,7 @@ impl<'a> Turn<'a> {
             }
         }
         let mut kept = remover.in_use(&going).await?;
-        if self.class.authorization == Authorization::Requester {
-            let user = &self.requester.user;
-            let refused = authorize::undeletable(&self.room.own, &self.requester, &going).await?;
-            kept.extend(refused.into_iter().map(|id| Kept {
-                why: format!("{user} may not delete it"),
-                id,
-            }));
-        }
+        kept.extend(self.undeletable(&going, placing.reason).await?);
         for kept in kept {
             self.warnings.insert(format!(
                 "{} is no longer part of the content and stays: {}",

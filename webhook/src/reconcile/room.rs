@@ -17,9 +17,11 @@ use tokio::sync::mpsc;
 
 use super::apis::Apis;
 use super::books::Books;
+use super::dry_run_memory::AllowedDryRuns;
 use super::fetches::Fetches;
 use super::inventory::Inventories;
 use super::object;
+use super::rights_schedule::RightsSchedule;
 use super::scope::Scopes;
 use super::status::Teller;
 use super::store::Store;
@@ -51,6 +53,8 @@ pub(super) struct Room {
     pub(super) resolving: Fetches<Result<Digest, String>>,
     /// Content of BundleDeployments that is fetched again.
     pub(super) refetching: Fetches<Result<(), Trouble>>,
+    pub(super) allowed_dry_runs: AllowedDryRuns,
+    pub(super) rights_schedule: RightsSchedule,
     pub(super) bundle_teller: Teller,
     pub(super) deployment_teller: Teller,
     failures: Mutex<HashMap<String, u32>>,
@@ -124,6 +128,8 @@ impl Room {
             refetching: Fetches::new(wake_deployment),
             bundle_teller: Teller::new(own.clone(), bundles.clone()),
             deployment_teller: Teller::new(own.clone(), deployments.clone()),
+            allowed_dry_runs: AllowedDryRuns::default(),
+            rights_schedule: RightsSchedule::default(),
             classes: resource("ProvisionerClass", "provisionerclasses"),
             approvals: resource("BundleApproval", "bundleapprovals"),
             bundles,

@@ -88,6 +88,10 @@ impl Turn<'_> {
     }
 
     pub(super) fn tell_trouble(&mut self, trouble: &Trouble) {
+        // What is installed stays so.
+        if trouble.reason == reason::RIGHTS_WITHDRAWN {
+            return;
+        }
         let state = if trouble.cannot_tell() && self.status.active_bundle.is_none() {
             State::False
         } else if trouble.cannot_tell() {
@@ -122,6 +126,8 @@ impl Turn<'_> {
         if !objects.is_empty() {
             let message = if self.spec.paused {
                 format!("not restored, since spec.paused is true: {list}")
+            } else if self.rights_are_withdrawn() {
+                format!("not restored, since the requester has lost rights: {list}")
             } else if self.spec.correct_drift {
                 format!("being restored: {list}")
             } else {

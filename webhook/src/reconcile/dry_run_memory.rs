@@ -1,0 +1,128 @@
+//! Remembers allowed dry runs for a minute, so that a repeated attempt does not repeat them. Refused and unknown results are never remembered.
+
+use std::time::Duration;
+
+use bundle_core::object::ObjectId;
+use bundle_core::review::Requester;
+use moka::future::Cache;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// How long an answer counts: the delay with which a changed policy is noticed. Access reviews run every time and notice changed RBAC at once.
+const REMEMBERED: Duration = Duration::from_secs(60);
+/// The largest number of answers, a few MiB.
+const MOST: u64 = 20_000;
+
+/// A hash over requester, class, object and operation (create or update).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct DryRunKey([u8; 32]);
+
+impl DryRunKey {
+    /// Returns `None` for kinds whose verdict depends on other objects of the cluster; they are checked every time.
+    pub(super) fn of(
+        requester: &Requester,
+        class: &str,
+        id: &ObjectId,
+        value: &Value,
+        creates: bool,
+    ) -> Option<Self> {
+        if matches!(
+            id.group.as_str(),
+            "rbac.authorization.k8s.io" | "admissionregistration.k8s.io" | "core.rukpak.io"
+        ) {
+            return None;
+        }
+        let question = json!({
+            "requester": requester,
+            "class": class,
+            "object": [id.group, id.version, id.kind, id.namespace, id.name],
+            "value": value,
+            "creates": creates,
+        });
+        Some(Self(Sha256::digest(question.to_string()).into()))
+    }
+}
+
+/// The dry runs that the API server allowed.
+pub(super) struct AllowedDryRuns(Cache<DryRunKey, ()>);
+
+impl Default for AllowedDryRuns {
+    fn default() -> Self {
+        let cache = Cache::builder()
+            .max_capacity(MOST)
+            .time_to_live(REMEMBERED)
+            .build();
+        Self(cache)
+    }
+}
+
+impl AllowedDryRuns {
+    pub(super) async fn contains(&self, key: Option<DryRunKey>) -> bool {
+        match key {
+            Some(key) => self.0.get(&key).await.is_some(),
+            None => false,
+        }
+    }
+
+    pub(super) async fn insert(&self, key: Option<DryRunKey>) {
+        if let Some(key) = key {
+            self.0.insert(key, ()).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(group: &str) -> ObjectId {
+        ObjectId {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            kind: "Thing".to_owned(),
+            namespace: Some("a".to_owned()),
+            name: "b".to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_counts_for_the_same_person_class_object_and_operation_only() {
+        let ana = Requester {
+            user: "ana".to_owned(),
+            groups: vec!["dev".to_owned()],
+            ..Requester::default()
+        };
+        let other_group = Requester {
+            groups: Vec::new(),
+            ..ana.clone()
+        };
+        let scoped = Requester {
+            extra: [("scopes".to_owned(), vec!["read".to_owned()])].into(),
+            ..ana.clone()
+        };
+        let (core, value) = (id(""), json!({"data": {"a": "b"}}));
+        let key = |who: &Requester, class: &str, value: &Value, creates| {
+            DryRunKey::of(who, class, &core, value, creates)
+        };
+        let memory = AllowedDryRuns::default();
+        memory.insert(key(&ana, "plain", &value, true)).await;
+        assert!(memory.contains(key(&ana, "plain", &value, true)).await);
+        for other in [
+            key(&other_group, "plain", &value, true),
+            key(&scoped, "plain", &value, true),
+            key(&ana, "other", &value, true),
+            key(&ana, "plain", &json!({}), true),
+            key(&ana, "plain", &value, false),
+        ] {
+            assert!(!memory.contains(other).await);
+        }
+        let role = DryRunKey::of(
+            &ana,
+            "plain",
+            &id("rbac.authorization.k8s.io"),
+            &value,
+            true,
+        );
+        assert_eq!(role, None);
+    }
+}
