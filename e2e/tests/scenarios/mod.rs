@@ -24,6 +24,7 @@ mod proof;
 mod readme;
 mod reconcile;
 mod registries;
+mod requester;
 mod shipping;
 mod signing;
 mod sigstore;

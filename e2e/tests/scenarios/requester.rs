@@ -1,0 +1,278 @@
+//! That nobody gets more through a bundle than the API server itself lets them do: content is sent as a dry run as its requester, and rights are asked
+//! again before every change.
+//! What the access reviews alone find is in `reconcile::rights` and `tenant`.
+
+use std::time::Duration;
+
+use e2e::cluster::shared;
+use e2e::{Cluster, Output, Tool, WebhookOptions, bundles, wait};
+use serde_json::{Value, json};
+
+mod policies;
+mod roles;
+mod withdrawn;
+
+const CLASS: &str = "core-rukpak-io-plain";
+const LONG: Duration = Duration::from_secs(90);
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+async fn apply(cluster: &Cluster, object: &Value, user: Option<&str>) -> Output {
+    let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
+    let user = user.map(|user| format!("--as={user}"));
+    kubectl
+        .args(["apply", "--server-side", "--force-conflicts", "-f", "-"])
+        .args(user)
+        .stdin(object.to_string())
+        .output()
+        .await
+        .unwrap()
+}
+
+/// As the administrator.
+async fn put(cluster: &Cluster, objects: &[Value]) {
+    for object in objects {
+        apply(cluster, object, None).await.success().unwrap();
+    }
+}
+
+async fn kubectl(cluster: &Cluster, line: &str) -> Output {
+    cluster.kubectl(line.split(' ')).await.unwrap()
+}
+
+async fn get(cluster: &Cluster, what: &str) -> Option<Value> {
+    let line = format!("get {what} -o json --ignore-not-found");
+    let found = kubectl(cluster, &line).await.success().unwrap();
+    serde_json::from_str(&found).ok()
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions
+        .and_then(|all| all.iter().find(|found| found["type"] == kind))
+        .unwrap_or(&Value::Null)
+}
+
+/// Waits until a condition of the BundleDeployment has this status for its present generation, and returns it.
+async fn until(cluster: &Cluster, name: &str, kind: &str, status: &str) -> Value {
+    let what = format!("bundledeployment {name}");
+    wait::until(LONG, &format!("{what}: {kind}={status}"), || async {
+        let Some(object) = get(cluster, &what).await else {
+            anyhow::bail!("it is not there");
+        };
+        let found = condition(&object, kind);
+        if found["status"] == status
+            && found["observedGeneration"] == object["metadata"]["generation"]
+        {
+            return Ok(Some(found.clone()));
+        }
+        anyhow::bail!("{}", object["status"]["conditions"])
+    })
+    .await
+    .unwrap()
+}
+
+/// Waits until the content of `name` is refused for want of rights, and returns the message.
+async fn until_refused(cluster: &Cluster, name: &str) -> String {
+    let found = until(cluster, name, "Authorized", "False").await;
+    found["message"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Waits until `name` says that rights of its requester were withdrawn, and returns the message.
+async fn until_withdrawn(cluster: &Cluster, name: &str) -> String {
+    let found = until(cluster, name, "Authorized", "False").await;
+    assert_eq!(found["reason"], "RightsWithdrawn", "{found}");
+    found["message"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Writes the files of a bundle of just these objects, and returns the folder.
+fn write(cluster: &Cluster, name: &str, objects: &[Value]) -> String {
+    let folder = cluster.folder().join("data").join(name.replace(':', "-"));
+    bundles::greeting(&folder, "1.0.0", None).unwrap();
+    let documents: Vec<_> = objects.iter().map(ToString::to_string).collect();
+    let file = folder.join("manifests/greeting.yaml");
+    fs_err::write(file, documents.join("\n---\n")).unwrap();
+    folder.display().to_string()
+}
+
+/// Pushes these objects as a bundle, and returns its pinned reference.
+async fn publish(cluster: &Cluster, name: &str, objects: &[Value]) -> String {
+    let folder = write(cluster, name, objects);
+    let tagged = format!("{name}:1.0.0");
+    let tagged = if name.contains(':') { name } else { &tagged };
+    let reference = cluster.registry(0).unwrap().reference(tagged);
+    let pushed = cluster
+        .kubectl_bundle(["push", &folder, &reference, "--overwrite-tag"])
+        .await
+        .unwrap();
+    pushed.success().unwrap().lines().last().unwrap().to_owned()
+}
+
+fn deployment(name: &str, reference: &str, more: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment",
+        "metadata": {"name": name},
+        "spec": {"provisionerClassName": CLASS, "template": {"spec": {
+            "provisionerClassName": CLASS,
+            "source": {"type": "image", "image": {"ref": reference}},
+        }}},
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        object["spec"][key] = value.clone();
+    }
+    object
+}
+
+/// Publishes `objects` and deploys them as `user`.
+async fn deploy(cluster: &Cluster, user: &str, name: &str, objects: &[Value], more: &Value) {
+    let reference = publish(cluster, name, objects).await;
+    let written = apply(cluster, &deployment(name, &reference, more), Some(user)).await;
+    written.success().unwrap();
+}
+
+fn note(namespace: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": {"a": "b"}})
+}
+
+fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"scenario": name}}})
+}
+
+fn subject(user: &str) -> Value {
+    json!({"apiGroup": RBAC, "kind": "User", "name": user})
+}
+
+fn cluster_role(name: &str, rules: &Value) -> Value {
+    json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
+}
+
+/// A binding of a ClusterRole to `user`; for the whole cluster, or in one namespace.
+fn binding(name: &str, namespace: Option<&str>, role: &str, user: &str) -> Value {
+    json!({
+        "apiVersion": format!("{RBAC}/v1"),
+        "kind": if namespace.is_some() { "RoleBinding" } else { "ClusterRoleBinding" },
+        "metadata": {"name": name, "namespace": namespace},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [subject(user)],
+    })
+}
+
+/// Makes `user` a tenant: editor of our kinds, user of the shipped classes, administrator of the namespace of the same name, and `rules` in the cluster.
+async fn tenant(cluster: &Cluster, user: &str, rules: &Value) {
+    let role = format!("{user}-more");
+    put(
+        cluster,
+        &[
+            namespace(user),
+            binding(&format!("{user}-editor"), None, "bundle-editor", user),
+            binding(&format!("{user}-user"), None, "bundle-user", user),
+            binding("tenant-admin", Some(user), "admin", user),
+            cluster_role(&role, rules),
+            binding(&role, None, &role, user),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn impersonation_of_people_never_leaves_without_dry_run() {
+    let cluster = Cluster::builder()
+        .registries(1)
+        .audit(true)
+        .start()
+        .await
+        .unwrap();
+    let _webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    tenant(&cluster, "audited", &json!([])).await;
+    let objects = [note("audited", "one"), note("audited", "two")];
+    deploy(&cluster, "audited", "audited", &objects, &json!({})).await;
+    until(&cluster, "audited", "Installed", "True").await;
+    // An upgrade that removes something, and a restoration.
+    let fewer = publish(&cluster, "audited", &objects[..1]).await;
+    let upgraded = deployment("audited", &fewer, &json!({}));
+    let upgraded = apply(&cluster, &upgraded, Some("audited")).await;
+    upgraded.success().unwrap();
+    wait::until_true(LONG, "two is pruned", || async {
+        Ok(get(&cluster, "configmap two -n audited").await.is_none())
+    })
+    .await
+    .unwrap();
+    kubectl(&cluster, "delete configmap one -n audited")
+        .await
+        .success()
+        .unwrap();
+    wait::until_true(LONG, "one is restored", || async {
+        Ok(get(&cluster, "configmap one -n audited").await.is_some())
+    })
+    .await
+    .unwrap();
+    let events = cluster.audit().unwrap();
+    let by_pod: Vec<_> = events
+        .iter()
+        .filter(|event| {
+            event["user"]["username"] == "system:serviceaccount:bundle-system:bundle-webhook"
+        })
+        .filter(|event| {
+            event["impersonatedUser"]["username"]
+                .as_str()
+                .is_some_and(|user| !user.starts_with("system:serviceaccount:"))
+        })
+        .collect();
+    for verb in ["patch", "delete"] {
+        assert!(
+            by_pod.iter().any(|event| event["verb"] == verb),
+            "no dry run to {verb}"
+        );
+    }
+    for event in by_pod {
+        let uri = event["requestURI"].as_str().unwrap_or_default();
+        let query = uri.split_once('?').map_or("", |(_, query)| query);
+        assert!(query.split('&').any(|pair| pair == "dryRun=All"), "{event}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_that_may_not_impersonate_people_installs_nothing_and_says_so() {
+    let cluster = Cluster::builder().registries(1).start().await.unwrap();
+    let _webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    tenant(&cluster, "unknown", &json!([])).await;
+    let mut role = get(&cluster, "clusterrole bundle-webhook").await.unwrap();
+    let rules = role["rules"].as_array_mut().unwrap();
+    rules.retain(|rule| {
+        let people = ["users", "*"].map(Value::from);
+        let resources = rule["resources"].as_array().unwrap();
+        !resources.iter().any(|resource| people.contains(resource))
+    });
+    let rules = json!({"rules": rules}).to_string();
+    let patch = [
+        "patch",
+        "clusterrole",
+        "bundle-webhook",
+        "--type=merge",
+        "-p",
+        &rules,
+    ];
+    cluster.kubectl(patch).await.unwrap().success().unwrap();
+    let objects = [note("unknown", "one")];
+    deploy(&cluster, "unknown", "unknown", &objects, &json!({})).await;
+    let found = until(&cluster, "unknown", "Authorized", "Unknown").await;
+    wait::until_true(LONG, "the condition says what is missing", || async {
+        let object = get(&cluster, "bundledeployment unknown")
+            .await
+            .unwrap_or_default();
+        let found = condition(&object, "Authorized");
+        Ok(found["reason"] == "RequesterNotImpersonated"
+            && found["message"]
+                .as_str()
+                .is_some_and(|why| why.contains("impersonate")))
+    })
+    .await
+    .unwrap_or_else(|error| panic!("{found}: {error}"));
+    assert_eq!(get(&cluster, "configmap one -n unknown").await, None);
+}
