@@ -1,4 +1,5 @@
-//! Installing a thousand small objects: a bare loop of server-side applies, `kubectl apply --server-side`, and a BundleDeployment.
+//! Installing a thousand small objects: bare loops of server-side applies and of dry runs, `kubectl apply --server-side`, and a BundleDeployment, with and
+//! without dry runs as the requester, and once more with other settings.
 //! How the programs are started is in `e2e`.
 
 use std::path::PathBuf;
@@ -8,8 +9,10 @@ use anyhow::{Context, Result};
 use e2e::{Cluster, WebhookOptions, bundles, manifests, wait};
 use futures::stream::{self, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+
+use serde_json::{Value, json};
 
 use super::table::Table;
 
@@ -47,23 +50,54 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<(Table, Memory)> {
     let webhook = cluster.start_webhook(WebhookOptions::default()).await?;
     // Idle is after its start-up work, not before it.
     let idle = mebibytes(webhook.rss_kib()?);
-    let mut took: [Vec<f64>; 3] = Default::default();
+    let mut took: [Vec<f64>; 7] = Default::default();
     for round in 0..ROUNDS {
         let name = |what: &str| format!("{what}-{round}");
-        took[0].push(bare_loop(cluster, &name("bare")).await?);
-        took[1].push(kubectl(cluster, &name("kubectl")).await?);
-        took[2].push(deployment(cluster, &name("bundle")).await?);
+        let (dry, applied) = bare_loop(cluster, &name("bare")).await?;
+        took[0].push(applied);
+        took[1].push(dry);
+        took[2].push(kubectl(cluster, &name("kubectl")).await?);
+        for (check, column) in [("DryRun", 3), ("AccessReview", 5)] {
+            requester_check(cluster, check).await?;
+            let name = name(&format!("bundle-{}", check.to_lowercase()));
+            took[column].push(deployment(cluster, &name).await?);
+            took[column + 1].push(settings(cluster, &name).await?);
+        }
     }
     let after = mebibytes(webhook.rss_kib()?);
-    let [bare, kubectl, ours] = took.map(median);
+    let [
+        bare,
+        dry,
+        kubectl,
+        checked,
+        checked_again,
+        reviewed,
+        reviewed_again,
+    ] = took.map(median);
     let mut table = Table::new(&["1,000 ConfigMaps", "s (median of 3)", "of the bare loop"]);
     for (name, seconds) in [
         (
             format!("bare loop of server-side applies, {IN_FLIGHT} in flight"),
             bare,
         ),
+        ("the same loop as dry runs".to_owned(), dry),
         ("kubectl apply --server-side".to_owned(), kubectl),
-        ("BundleDeployment, created to Installed".to_owned(), ours),
+        (
+            "BundleDeployment, created to Installed, requesterCheck: DryRun".to_owned(),
+            checked,
+        ),
+        (
+            "the same once more with other settings".to_owned(),
+            checked_again,
+        ),
+        (
+            "BundleDeployment, created to Installed, requesterCheck: AccessReview".to_owned(),
+            reviewed,
+        ),
+        (
+            "the same once more with other settings".to_owned(),
+            reviewed_again,
+        ),
     ] {
         table.row([
             name,
@@ -74,7 +108,25 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<(Table, Memory)> {
     Ok((table, Memory { idle, after }))
 }
 
-async fn bare_loop(cluster: &Cluster, name: &str) -> Result<f64> {
+/// Sets how the shipped class finds out what a requester may do.
+async fn requester_check(cluster: &Cluster, check: &str) -> Result<()> {
+    let patch = json!({"spec": {"requesterCheck": check}}).to_string();
+    cluster
+        .kubectl([
+            "patch",
+            "provisionerclass",
+            "core-rukpak-io-plain",
+            "--type=merge",
+            "-p",
+            &patch,
+        ])
+        .await?
+        .success()?;
+    Ok(())
+}
+
+/// Seconds for the dry runs, and for the applies.
+async fn bare_loop(cluster: &Cluster, name: &str) -> Result<(f64, f64)> {
     let folder = write(cluster, name, OBJECTS)?;
     let objects = manifests::read_folder(&folder.join("manifests"))?;
     let client = cluster.client().await?;
@@ -83,7 +135,15 @@ async fn bare_loop(cluster: &Cluster, name: &str) -> Result<f64> {
         .partition(|object| object["kind"] == "Namespace");
     let began = Instant::now();
     manifests::apply(&client, &namespaces).await?;
-    stream::iter(rest.iter().map(Ok::<_, anyhow::Error>))
+    let prepared = began.elapsed();
+    let dry = patches(&client, &rest, true).await?;
+    let applied = patches(&client, &rest, false).await?;
+    Ok((dry, prepared.as_secs_f64() + applied))
+}
+
+async fn patches(client: &Client, objects: &[Value], dry_run: bool) -> Result<f64> {
+    let began = Instant::now();
+    stream::iter(objects.iter().map(Ok::<_, anyhow::Error>))
         .try_for_each_concurrent(IN_FLIGHT, |object| {
             let client = client.clone();
             async move {
@@ -96,7 +156,10 @@ async fn bare_loop(cluster: &Cluster, name: &str) -> Result<f64> {
                 let api: Api<ConfigMap> = Api::namespaced(client, namespace);
                 api.patch(
                     name,
-                    &PatchParams::apply("bench").force(),
+                    &PatchParams {
+                        dry_run,
+                        ..PatchParams::apply("bench").force()
+                    },
                     &Patch::Apply(object),
                 )
                 .await?;
@@ -128,22 +191,50 @@ async fn deployment(cluster: &Cluster, name: &str) -> Result<f64> {
         .kubectl_bundle(["deploy", name, &reference])
         .await?
         .success()?;
+    until_installed(&client, name).await?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// Installs the same content again, since the settings have changed.
+async fn settings(cluster: &Cluster, name: &str) -> Result<f64> {
+    let client = cluster.client().await?;
+    let began = Instant::now();
+    let patch = json!({"spec": {"rollout": {"history": 4}}}).to_string();
+    cluster
+        .kubectl([
+            "patch",
+            "bundledeployment",
+            name,
+            "--type=merge",
+            "-p",
+            &patch,
+        ])
+        .await?
+        .success()?;
+    until_installed(&client, name).await?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// Waits until the spec that is there now is installed.
+async fn until_installed(client: &Client, name: &str) -> Result<()> {
     let path = format!("/apis/core.rukpak.io/v1alpha1/bundledeployments/{name}");
     wait::until_true(DEADLINE, "the bundle is installed", || {
         let client = client.clone();
         let request = http::Request::get(&path).body(Vec::new());
         async move {
-            let object: serde_json::Value = client.request(request?).await?;
-            let installed = |condition: &serde_json::Value| {
-                condition["type"] == "Installed" && condition["status"] == "True"
+            let object: Value = client.request(request?).await?;
+            let generation = &object["metadata"]["generation"];
+            let installed = |condition: &Value| {
+                condition["type"] == "Installed"
+                    && condition["status"] == "True"
+                    && condition["observedGeneration"] == *generation
             };
             Ok(object["status"]["conditions"]
                 .as_array()
                 .is_some_and(|all| all.iter().any(installed)))
         }
     })
-    .await?;
-    Ok(began.elapsed().as_secs_f64())
+    .await
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
