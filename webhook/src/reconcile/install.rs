@@ -485,6 +485,7 @@ mod tests {
             reason: "InstallFailed",
             adopt: false,
             ignore: &[],
+            check: None,
         };
         let result = install.apply(&item(), &target).await;
         (result, answering.await.unwrap())
