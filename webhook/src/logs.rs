@@ -1,40 +1,106 @@
-//! Where log lines go: stderr, as JSON or text, filtered.
-//! Not here: what is logged.
+//! Where log lines go: stderr, as JSON or text, filtered. Dependencies log nothing.
+//!
+//! Some dependencies log what they carry: `kube_client::client` writes bodies of the API server that it cannot parse, at `warn`, and failures of requests at
+//! `debug`; HTTP libraries write frames and heads at `trace`. Such a body can hold Secrets, and a user can cause it. So no directive of `--log-level` reaches
+//! anything but our own crates, and the `log` crate is not connected at all. What dependencies fail at comes back as an error, which we log.
 
 use std::io;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
+use tracing::{Metadata, Subscriber};
+use tracing_subscriber::filter::{FilterExt as _, ParseError, filter_fn};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use crate::args::LogFormat;
 
-/// A filter that cannot be read.
+/// What the targets of our own crates begin with.
+const OWN: &str = "bundle_";
+
+/// Why logging could not start.
 #[derive(Debug, thiserror::Error)]
-#[error("--log-level {filter} is no level and no directives")]
-pub struct LogError {
-    filter: String,
-    source: ParseError,
+pub enum LogError {
+    /// A filter that cannot be read.
+    #[error("--log-level {filter} is no level and no directives")]
+    Filter {
+        /// What was given.
+        filter: String,
+        /// Why not.
+        source: ParseError,
+    },
+    /// The process logs already.
+    #[error("logging was started twice")]
+    Twice {
+        /// Why not.
+        source: tracing::subscriber::SetGlobalDefaultError,
+    },
 }
 
 /// Starts logging, once per process. `filter` is a level or directives.
 pub fn start(format: LogFormat, filter: &str) -> Result<(), LogError> {
-    let filter = EnvFilter::try_new(filter).map_err(|source| LogError {
+    let subscriber = subscriber(format, filter, io::stderr)?;
+    tracing::subscriber::set_global_default(subscriber).map_err(|source| LogError::Twice { source })
+}
+
+/// Lines of our own crates that `filter` lets through, to `writer`.
+fn subscriber<W>(
+    format: LogFormat,
+    filter: &str,
+    writer: W,
+) -> Result<Box<dyn Subscriber + Send + Sync>, LogError>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let directives = EnvFilter::try_new(filter).map_err(|source| LogError::Filter {
         filter: filter.to_owned(),
         source,
     })?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr);
-    match format {
-        LogFormat::Json => builder.json().flatten_event(true).init(),
-        LogFormat::Text => builder.with_ansi(false).init(),
-    }
-    Ok(())
+    let filter = directives.and(filter_fn(is_own));
+    Ok(match format {
+        LogFormat::Json => {
+            let lines = lines().json().flatten_event(true).with_writer(writer);
+            Box::new(Registry::default().with(lines.with_filter(filter)))
+        }
+        LogFormat::Text => {
+            let lines = lines().with_ansi(false).with_writer(writer);
+            Box::new(Registry::default().with(lines.with_filter(filter)))
+        }
+    })
+}
+
+fn lines<S>() -> tracing_subscriber::fmt::Layer<S>
+where
+    S: Subscriber + for<'s> LookupSpan<'s>,
+{
+    tracing_subscriber::fmt::layer()
+}
+
+/// Whether an event or span is ours, whatever the directives say.
+fn is_own(metadata: &Metadata<'_>) -> bool {
+    metadata.target().starts_with(OWN)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use std::sync::{Arc, Mutex};
+
+    /// What was written.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
 
     #[test]
     fn a_filter_that_is_none_is_named() {
@@ -43,5 +109,38 @@ mod tests {
             error.to_string(),
             "--log-level bundle_webhook=loud is no level and no directives"
         );
+    }
+
+    #[test]
+    fn bodies_that_dependencies_log_are_dropped_whatever_the_directives_say() {
+        for filter in [
+            "info",
+            "trace",
+            "trace,kube_client=trace,kube_client::client=trace",
+            "[HTTP]=trace,kube_client::client=trace,hyper=trace,log=trace",
+            "[{http.url}]=trace",
+        ] {
+            for format in [LogFormat::Json, LogFormat::Text] {
+                let lines = Lines::default();
+                let writer = lines.clone();
+                let subscriber = subscriber(format, filter, move || writer.clone()).unwrap();
+                tracing::subscriber::with_default(subscriber, || {
+                    let span = tracing::debug_span!(
+                        target: "kube_client::client::builder",
+                        "HTTP",
+                        http.url = "https://server/hidden"
+                    );
+                    let _entered = span.enter();
+                    tracing::warn!(target: "kube_client::client", "hidden");
+                    tracing::error!(target: "hyper::proto", body = "hidden");
+                    tracing::error!(target: "bundle_webhook::certs", "seen");
+                });
+                let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+                assert!(!text.contains("hidden"), "{filter}: {text}");
+                // A directive for spans alone lets nothing outside of them through.
+                let expected = usize::from(!filter.starts_with('['));
+                assert_eq!(text.matches("seen").count(), expected, "{filter}: {text}");
+            }
+        }
     }
 }
