@@ -1,11 +1,15 @@
 //! Ways to the API server: the pod's own identity, and the ServiceAccounts that bundles are installed as.
 //! Not here: what is asked of it.
 
+mod by_name;
+mod impersonation;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use bundle_core::names::{KubeName, NameError, NameKind};
 use http::{HeaderName, HeaderValue, Request};
 use kube::Client;
 use kube::client::{Body, ClientBuilder};
@@ -16,6 +20,9 @@ use tower::timeout::TimeoutLayer;
 use crate::budget::requests::RequestMemory;
 use crate::dry_run;
 use crate::settings::Settings;
+
+pub(crate) use self::by_name::ByName;
+pub(crate) use self::impersonation::missing_right;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Until the head of an answer; also of a watch, whose body may go on. Above the minute that API servers give a request.
@@ -45,9 +52,19 @@ pub enum ClusterError {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceAccount {
     /// Its namespace.
-    pub namespace: String,
+    pub namespace: KubeName,
     /// Its name.
-    pub name: String,
+    pub name: KubeName,
+}
+
+impl ServiceAccount {
+    /// Parses namespace and name of a ServiceAccount that some record names.
+    pub fn parse(namespace: &str, name: &str) -> Result<Self, NameError> {
+        Ok(Self {
+            namespace: KubeName::parse(NameKind::Label, namespace)?,
+            name: KubeName::parse(NameKind::Subdomain, name)?,
+        })
+    }
 }
 
 impl fmt::Display for ServiceAccount {
@@ -152,10 +169,7 @@ mod tests {
             }
             users
         });
-        let account = ServiceAccount {
-            namespace: "team-a".into(),
-            name: "deployer".into(),
-        };
+        let account = ServiceAccount::parse("team-a", "deployer").unwrap();
         let first = clients.acting_as(&account).unwrap();
         let again = clients.acting_as(&account).unwrap();
         for client in [first, clients.own(), again] {
@@ -169,14 +183,15 @@ mod tests {
         );
     }
 
-    #[tokio::test]
-    async fn a_name_that_no_header_can_carry_is_refused() {
-        let (service, _server) = tower_test::mock::pair::<Request<Body>, http::Response<Body>>();
-        let clients = Clients::new(Client::new(service, "default"));
-        let account = ServiceAccount {
-            namespace: "team-a".into(),
-            name: "deployer\r\nImpersonate-Group: system:masters".into(),
-        };
-        assert!(clients.acting_as(&account).is_err());
+    #[test]
+    fn rejects_accounts_whose_names_add_to_a_header_or_url() {
+        for (namespace, name) in [
+            ("team-a", "deployer\r\nImpersonate-Group: system:masters"),
+            ("team-a", "../secrets"),
+            ("team.a", "deployer"),
+            ("", "deployer"),
+        ] {
+            assert!(ServiceAccount::parse(namespace, name).is_err());
+        }
     }
 }

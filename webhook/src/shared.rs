@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bundle_core::diagnostic::Findings;
+use bundle_core::names::KubeName;
 use bundle_core::policy::Policy;
 use bundle_core::review::Requester;
 use bundle_core::review::class::Class;
@@ -115,7 +116,7 @@ impl Shared {
     /// The registry client for a source: with the pull secret that it names, which is in the system namespace.
     pub async fn registry_for(
         &self,
-        pull_secret: Option<&str>,
+        pull_secret: Option<&KubeName>,
     ) -> Result<registry::Client, PullSecretError> {
         match pull_secret {
             None => Ok(self.registry().clone()),

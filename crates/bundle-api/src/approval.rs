@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::admission_status::AdmissionStatus;
+use crate::names;
 
 /// An approval of one content digest. It does not change; deleting it withdraws it.
 #[derive(
@@ -54,6 +55,7 @@ pub struct BundleApprovalSpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeploymentRef {
     /// Name of the BundleDeployment.
+    #[schemars(regex(pattern = names::SUBDOMAIN_PATTERN), length(max = names::SUBDOMAIN_LIMIT))]
     pub name: String,
     /// Its uid: a later BundleDeployment of the same name needs its own approval.
     pub uid: String,

@@ -6,7 +6,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{admission_status::AdmissionStatus, source::BundleSource};
+use crate::{admission_status::AdmissionStatus, names, source::BundleSource};
 
 /// What to unpack, and for which class of provisioner. It does not change once it is admitted.
 #[derive(
@@ -45,7 +45,7 @@ use crate::{admission_status::AdmissionStatus, source::BundleSource};
 pub struct BundleSpec {
     /// Name of the ProvisionerClass that this Bundle is for. Whoever creates it needs verb `use` on that class. A class that does not exist, or that
     /// names somebody else's provisioner, is admitted with a warning and left alone.
-    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
     pub provisioner_class_name: String,
     /// Where the content comes from.
     pub source: BundleSource,

@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{bundle::BundleSpec, deployment_status::BundleDeploymentStatus};
+use crate::{bundle::BundleSpec, deployment_status::BundleDeploymentStatus, names};
 
 /// What to install, and on what terms.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -54,7 +54,7 @@ use crate::{bundle::BundleSpec, deployment_status::BundleDeploymentStatus};
 #[serde(rename_all = "camelCase")]
 pub struct BundleDeploymentSpec {
     /// Name of the ProvisionerClass that installs the content. Whoever writes this needs verb `use` on that class.
-    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
     pub provisioner_class_name: String,
     /// The Bundle to make. Changing it makes a new one, called after this object and a hash of the template.
     pub template: BundleTemplate,
@@ -130,8 +130,10 @@ impl TemplateMetadata {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceAccountName {
     /// Namespace of the ServiceAccount.
+    #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
     pub namespace: String,
     /// Name of the ServiceAccount.
+    #[schemars(regex(pattern = names::SUBDOMAIN_PATTERN), length(max = names::SUBDOMAIN_LIMIT))]
     pub name: String,
 }
 

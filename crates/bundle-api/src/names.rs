@@ -13,6 +13,19 @@ pub const BUNDLE_NAME_LIMIT: usize = 52;
 /// The longest name of a BundleDeployment: its Bundles are called `<name>-<6 hexadecimal digits>`.
 pub const DEPLOYMENT_NAME_LIMIT: usize = 45;
 
+/// The schema pattern of a name that is a DNS-1123 label: classes and namespaces (`IsDNS1123Label` of apimachinery, without its length).
+pub const LABEL_PATTERN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+/// The longest DNS-1123 label, in bytes.
+pub const LABEL_LIMIT: usize = 63;
+/// The schema pattern of a name that is a DNS-1123 subdomain: most kinds (`IsDNS1123Subdomain` of apimachinery, without its length).
+pub const SUBDOMAIN_PATTERN: &str =
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+/// The same where an empty name means none.
+pub const OPTIONAL_SUBDOMAIN_PATTERN: &str =
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$";
+/// The longest DNS-1123 subdomain, in bytes.
+pub const SUBDOMAIN_LIMIT: usize = 253;
+
 /// Who writes our fields on installed objects, by server-side apply.
 pub const FIELD_MANAGER: &str = "bundle-webhook";
 /// Who writes the status of our own kinds.

@@ -4,6 +4,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::names;
+
 /// Where the content comes from. Exactly one of the members beside `type` is set, the one that `type` names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -38,6 +40,7 @@ pub struct ImageSource {
     pub reference: String,
     /// Name of a Secret of type `kubernetes.io/dockerconfigjson` in the system namespace, for a registry that wants credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = names::OPTIONAL_SUBDOMAIN_PATTERN), length(max = names::SUBDOMAIN_LIMIT))]
     pub pull_secret: Option<String>,
 }
 
@@ -116,5 +119,6 @@ pub struct Authorization {
 pub struct LocalName {
     /// Name of the object.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(regex(pattern = names::OPTIONAL_SUBDOMAIN_PATTERN), length(max = names::SUBDOMAIN_LIMIT))]
     pub name: String,
 }

@@ -7,6 +7,7 @@ pub mod footprint;
 pub mod format;
 pub mod images;
 pub mod json;
+pub mod names;
 pub mod object;
 pub mod package;
 pub mod plan;

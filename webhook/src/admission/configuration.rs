@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::names::KubeName;
 use bundle_core::policy::{Named, Policy};
 use bundle_core::review::{Class, Stamping, Verdict};
 use bundle_trust::proof;
@@ -46,10 +47,10 @@ pub(super) fn judge(
 fn policy_problems(name: &str, spec: &Value, now: Timestamp) -> Findings {
     let policy = Policy::read(name, spec);
     let later = Finding::warning(codes::trust::CANNOT_TELL, "it is read later");
-    let unread = |names: BTreeSet<&str>| -> BTreeMap<String, Named> {
+    let unread = |names: BTreeSet<&KubeName>| -> BTreeMap<String, Named> {
         names
             .into_iter()
-            .map(|name| (name.to_owned(), Named::Unavailable(later.clone())))
+            .map(|name| (name.to_string(), Named::Unavailable(later.clone())))
             .collect()
     };
     let (secrets, roots) = (unread(policy.secrets()), unread(policy.config_maps()));

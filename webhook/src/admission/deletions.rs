@@ -3,6 +3,7 @@
 
 use bundle_api::names::{FINALIZER_INSTALLED, GROUP, verb};
 use bundle_core::diagnostic::{Finding, Findings, Outcome, codes};
+use bundle_core::names::{KubeName, NameKind};
 use bundle_core::review::deletion::{
     Deletion, DeletionFacts, OwnerFact, is_guarded_update, judge_deletion,
 };
@@ -84,14 +85,17 @@ impl<L: Lookups> Admission<L> {
 
     async fn deletion_facts(&self, deletion: &Deletion<'_>, user: &UserInfo) -> DeletionFacts {
         let lookups = &self.lookups;
-        let owner =
-            deletion
-                .owner()
-                .map(async |(name, uid)| match lookups.deployment(name).await {
-                    Ok(Some(found)) if is_staying(&found, uid) => OwnerFact::Present,
-                    Ok(_) => OwnerFact::Going,
-                    Err(why) => OwnerFact::Unavailable(why),
-                });
+        let owner = deletion.owner().map(async |(name, uid)| {
+            // No object has a name that cannot be one.
+            let Ok(name) = KubeName::parse(NameKind::Subdomain, name) else {
+                return OwnerFact::Going;
+            };
+            match lookups.deployment(&name).await {
+                Ok(Some(found)) if is_staying(&found, uid) => OwnerFact::Present,
+                Ok(_) => OwnerFact::Going,
+                Err(why) => OwnerFact::Unavailable(why),
+            }
+        });
         if deletion.is_trusted() {
             return DeletionFacts {
                 owner: OptionFuture::from(owner).await,
@@ -106,7 +110,7 @@ impl<L: Lookups> Admission<L> {
                 group: GROUP,
                 resource: "provisionerclasses",
                 namespace: lookups.system_namespace().to_owned(),
-                name: name.clone(),
+                name: name.to_string(),
             });
             let (class, allowed) = futures::join!(lookups.class(name), asked);
             (name.clone(), class, allowed)
@@ -125,8 +129,8 @@ impl<L: Lookups> Admission<L> {
             ..DeletionFacts::default()
         };
         for (name, class, allowed) in classes {
-            facts.classes.insert(name.clone(), class);
-            facts.may_use.insert(name, allowed);
+            facts.classes.insert(name.to_string(), class);
+            facts.may_use.insert(name.into(), allowed);
         }
         facts
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bundle_api::BundleDeployment;
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::names::KubeName;
 use bundle_core::review::{Class, ClassFact, Image};
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::Looked;
@@ -26,8 +27,8 @@ use super::lookups::{Lookups, Policies, Right};
 use super::permits::Permits;
 use super::review::UserInfo;
 use crate::chain;
+use crate::cluster::ByName;
 use crate::shared::Shared;
-use crate::sources::PullSecretError;
 
 /// Lookups against the cluster that the pod serves.
 pub struct Live {
@@ -115,7 +116,7 @@ impl Lookups for Live {
         }
     }
 
-    async fn class(&self, name: &str) -> ClassFact {
+    async fn class(&self, name: &KubeName) -> ClassFact {
         let stored = &self.shared.classes;
         if !stored.is_synced() {
             return ClassFact::Unavailable(
@@ -135,7 +136,7 @@ impl Lookups for Live {
             &bundle_api::ProvisionerClass::api_resource(),
         );
         match self
-            .patient("read the ProvisionerClass", api.get_opt(name))
+            .patient("read the ProvisionerClass", ByName(&api).get_opt(name))
             .await
         {
             Ok(None) => ClassFact::Unknown,
@@ -173,20 +174,20 @@ impl Lookups for Live {
         self.permits.ask(user, right, question).await
     }
 
-    async fn deployment(&self, name: &str) -> Result<Option<Value>, Finding> {
+    async fn deployment(&self, name: &KubeName) -> Result<Option<Value>, Finding> {
         let resource: ApiResource = BundleDeployment::api_resource();
         let api: Api<DynamicObject> = Api::all_with(self.shared.client(), &resource);
         let found = self
-            .patient("read the BundleDeployment", api.get_opt(name))
+            .patient("read the BundleDeployment", ByName(&api).get_opt(name))
             .await?;
         // Whole: what vouches for it depends on its metadata and status.
         Ok(found.and_then(|found| serde_json::to_value(found).ok()))
     }
 
-    async fn immutable(&self, name: &str) -> Result<Option<bool>, Finding> {
+    async fn immutable(&self, name: &KubeName) -> Result<Option<bool>, Finding> {
         let api: Api<ConfigMap> = Api::namespaced(self.shared.client(), self.system_namespace());
         let found = self
-            .patient("read the ConfigMap", api.get_opt(name))
+            .patient("read the ConfigMap", ByName(&api).get_opt(name))
             .await?;
         Ok(found.map(|found| found.immutable == Some(true)))
     }
@@ -206,17 +207,9 @@ impl Lookups for Live {
     async fn look(&self, image: &Image, signatures: bool) -> Result<Looked, Finding> {
         let registry = self
             .shared
-            .registry_for(image.pull_secret.as_deref())
+            .registry_for(image.pull_secret.as_ref())
             .await
-            .map_err(|error| match error {
-                PullSecretError::Read { .. } => {
-                    Finding::error(codes::cluster::UNREACHABLE, chain(&error))
-                }
-                PullSecretError::Missing { .. } | PullSecretError::Empty { .. } => {
-                    Finding::error(codes::registry::BAD_CREDENTIALS, error.to_string())
-                        .hint("create it with `kubectl create secret docker-registry` in the namespace of the pod")
-                }
-            })?
+            .map_err(|error| error.finding())?
             .with_deadline(self.patience);
         registry
             .look(&image.reference, signatures)

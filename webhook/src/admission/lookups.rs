@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::names::KubeName;
 use bundle_core::package;
 use bundle_core::policy::Policy;
 use bundle_core::review::deployment::ServiceAccount;
@@ -54,7 +55,7 @@ pub trait Lookups: Send + Sync + 'static {
     /// The user name of the pod's own identity; `None` where it could not be found out.
     fn own_user(&self) -> impl Future<Output = Option<String>> + Send;
     /// A class by name.
-    fn class(&self, name: &str) -> impl Future<Output = ClassFact> + Send;
+    fn class(&self, name: &KubeName) -> impl Future<Output = ClassFact> + Send;
     /// Whether that user has that right.
     fn may(
         &self,
@@ -62,10 +63,15 @@ pub trait Lookups: Send + Sync + 'static {
         right: &Right,
     ) -> impl Future<Output = Result<bool, Finding>> + Send;
     /// A BundleDeployment by name.
-    fn deployment(&self, name: &str)
-    -> impl Future<Output = Result<Option<Value>, Finding>> + Send;
+    fn deployment(
+        &self,
+        name: &KubeName,
+    ) -> impl Future<Output = Result<Option<Value>, Finding>> + Send;
     /// Whether a ConfigMap of the system namespace is immutable; `None` if there is none.
-    fn immutable(&self, name: &str) -> impl Future<Output = Result<Option<bool>, Finding>> + Send;
+    fn immutable(
+        &self,
+        name: &KubeName,
+    ) -> impl Future<Output = Result<Option<bool>, Finding>> + Send;
     /// The time, that trust roots and stamps are held against.
     fn now(&self) -> Timestamp;
     /// Since when the registrations have been intact; `None` while they are not.
@@ -134,12 +140,12 @@ pub(super) async fn gather<L: Lookups>(lookups: &L, user: &UserInfo, needs: &Nee
             verb: "impersonate",
             group: "",
             resource: "serviceaccounts",
-            namespace,
-            name,
+            namespace: namespace.into(),
+            name: name.into(),
         })
     });
     let approve = async {
-        let fact = deployment(lookups, needs.deployment.as_deref()?).await;
+        let fact = deployment(lookups, needs.deployment.as_ref()?).await;
         let allowed = match &fact {
             DeploymentFact::Found { class, .. } => {
                 Some(may(on_class(bundle_api::names::verb::APPROVE, class)).await)
@@ -171,13 +177,16 @@ pub(super) async fn gather<L: Lookups>(lookups: &L, user: &UserInfo, needs: &Nee
         may_impersonate,
         deployment,
         may_approve,
-        config_maps: config_maps.into_iter().collect(),
+        config_maps: config_maps
+            .into_iter()
+            .map(|(name, fact)| (name.into(), fact))
+            .collect(),
         server: lookups.server(),
         system_namespace: system,
     };
     for (name, class, allowed) in classes {
-        gathered.classes.insert(name.clone(), class);
-        gathered.may_use.insert(name, allowed);
+        gathered.classes.insert(name.to_string(), class);
+        gathered.may_use.insert(name.into(), allowed);
     }
     gathered
 }
@@ -274,7 +283,7 @@ pub(super) fn answer(result: Result<bool, Finding>, user: &UserInfo, right: &Rig
     }
 }
 
-async fn deployment<L: Lookups>(lookups: &L, name: &str) -> DeploymentFact {
+async fn deployment<L: Lookups>(lookups: &L, name: &KubeName) -> DeploymentFact {
     match lookups.deployment(name).await {
         Ok(Some(found)) => DeploymentFact::Found {
             uid: text(&found["metadata"]["uid"]),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_core::diagnostic::Finding;
+use bundle_core::names::KubeName;
 use bundle_core::reference::Digest;
 use bundle_core::review::{Image, Subject, Verdict, spec_digest};
 use bundle_oci::registry::Looked;
@@ -34,7 +35,7 @@ pub(super) struct Memory {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ImageKey {
     reference: String,
-    pull_secret: Option<String>,
+    pull_secret: Option<KubeName>,
     policies: u64,
 }
 

@@ -11,6 +11,7 @@ use axum::http::{Request as HttpRequest, StatusCode};
 use base64::Engine as _;
 use bundle_api::names::{ANNOTATION_ADMIT, ANNOTATION_STAMP, LABEL_TEMPLATE_HASH};
 use bundle_core::diagnostic::Finding;
+use bundle_core::names::KubeName;
 use bundle_core::policy::RawSignature;
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{Class, ClassFact, Image, Kind, SealMoment, template_hash};
@@ -80,8 +81,8 @@ impl Lookups for Arc<Fake> {
     async fn own_user(&self) -> Option<String> {
         Some(OWN.to_owned())
     }
-    async fn class(&self, name: &str) -> ClassFact {
-        let signatures = match name {
+    async fn class(&self, name: &KubeName) -> ClassFact {
+        let signatures = match name.as_str() {
             "plain" => "IfPolicy",
             "strict" => "Required",
             _ => return ClassFact::Unknown,
@@ -96,10 +97,10 @@ impl Lookups for Arc<Fake> {
         Ok(["ana", "eve"].contains(&user.username.as_str())
             && ["plain", "strict"].contains(&right.name.as_str()))
     }
-    async fn deployment(&self, _name: &str) -> Result<Option<Value>, Finding> {
+    async fn deployment(&self, _name: &KubeName) -> Result<Option<Value>, Finding> {
         Ok(self.deployment.clone())
     }
-    async fn immutable(&self, _name: &str) -> Result<Option<bool>, Finding> {
+    async fn immutable(&self, _name: &KubeName) -> Result<Option<bool>, Finding> {
         Ok(Some(true))
     }
     fn now(&self) -> Timestamp {

@@ -168,7 +168,9 @@ impl<L: Lookups> Admission<L> {
     /// What a Bundle that the pod creates inherits.
     async fn inherited(&self, bundle: &Value, moment: &SealMoment) -> Option<Inherited> {
         let made_for = MadeFor::read(bundle)?;
-        let deployment = match self.lookups.deployment(made_for.name).await {
+        // The reference is whatever the requester wrote.
+        let name = made_for.name.parse().ok()?;
+        let deployment = match self.lookups.deployment(&name).await {
             Ok(found) => found?,
             Err(error) => {
                 tracing::warn!(%error, deployment = made_for.name, "cannot read the BundleDeployment that a Bundle is made for");

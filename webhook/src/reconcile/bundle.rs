@@ -9,6 +9,7 @@ use bundle_api::names::{self, condition, reason};
 use bundle_api::source::BundleSource;
 use bundle_core::diagnostic::codes;
 use bundle_core::format::Content;
+use bundle_core::names::KubeName;
 use bundle_core::plan::conditions::State;
 use bundle_core::reference::{Digest, Reference};
 use bundle_core::review::{CheckedBundleSpec, Class, Kind, Source};
@@ -220,9 +221,7 @@ impl Turn<'_> {
             ));
         };
         if let Some(recorded) = self.recorded(&spec)? {
-            return self
-                .moved(reference, pull_secret.as_deref(), &recorded)
-                .await;
+            return self.moved(reference, pull_secret.as_ref(), &recorded).await;
         }
         if let Some(finding) = self.class.takes(&spec.source, "spec.source") {
             return Err(Trouble::findings(
@@ -378,7 +377,7 @@ impl Turn<'_> {
     async fn moved(
         &mut self,
         reference: &Reference,
-        pull_secret: Option<&str>,
+        pull_secret: Option<&KubeName>,
         recorded: &Digest,
     ) -> Result<Option<Duration>, Trouble> {
         // A status that somebody emptied in part is made whole again.
@@ -399,9 +398,9 @@ impl Turn<'_> {
             Some(Ok(digest.clone()))
         } else {
             let (room, reference) = (self.room.clone(), reference.clone());
-            let pull_secret = pull_secret.map(str::to_owned);
+            let pull_secret = pull_secret.cloned();
             let asking = async move {
-                let secret = pull_secret.as_deref();
+                let secret = pull_secret.as_ref();
                 let registry = content::registry(&room, secret, reason::UNPACK_FAILED).await;
                 let registry = registry.map_err(|trouble| trouble.message)?;
                 let named = registry.resolve(&reference).await;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bundle_core::diagnostic::{Finding, Outcome, codes};
 use bundle_core::format::{self, Content, Files};
+use bundle_core::names::KubeName;
 use bundle_core::reference::PinnedReference;
 use bundle_core::yaml;
 use bundle_oci::registry::{Client, RegistryError};
@@ -27,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The registry client for one source, with its pull secret if it names one.
 pub(super) async fn registry(
     room: &Room,
-    pull_secret: Option<&str>,
+    pull_secret: Option<&KubeName>,
     reason: &'static str,
 ) -> Result<Client, Trouble> {
     room.shared
@@ -264,7 +265,7 @@ pub(super) struct Wanted<'a> {
     /// Who counts as user of memory, transfers and disk.
     pub(super) requester: &'a str,
     pub(super) reference: &'a PinnedReference,
-    pub(super) pull_secret: Option<&'a str>,
+    pub(super) pull_secret: Option<&'a KubeName>,
     pub(super) reason: &'static str,
 }
 
@@ -295,7 +296,7 @@ pub(super) async fn load(
 /// The copy on disk, fetched again if it is not there.
 async fn stored(room: &Arc<Room>, wanted: &Wanted<'_>) -> Result<StoredContent, Trouble> {
     let reason = wanted.reason;
-    let origin = Origin::new(wanted.reference, wanted.pull_secret);
+    let origin = Origin::new(wanted.reference, wanted.pull_secret.map(KubeName::as_str));
     let open = || {
         let key = room.shared.stamp_key();
         room.store.open(&origin, key.bytes())
@@ -306,11 +307,11 @@ async fn stored(room: &Arc<Room>, wanted: &Wanted<'_>) -> Result<StoredContent, 
     let work = {
         let (room, origin) = (room.clone(), origin.clone());
         let reference = wanted.reference.clone();
-        let secret = wanted.pull_secret.map(str::to_owned);
+        let secret = wanted.pull_secret.cloned();
         let requester = wanted.requester.to_owned();
         async move {
             let _place = place(&room, &requester, reference.reference().registry(), reason).await?;
-            let registry = registry(&room, secret.as_deref(), reason).await?;
+            let registry = registry(&room, secret.as_ref(), reason).await?;
             let fetched = fetch(&room, &registry, &reference, reason).await?;
             fetched.keep(&room, &origin, &requester, reason)
         }

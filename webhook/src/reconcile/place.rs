@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
+use bundle_core::names::KubeName;
 use bundle_core::plan::conditions::State;
 use bundle_core::plan::ignore::Rule;
 use bundle_core::plan::inventory::Inventory;
@@ -46,7 +47,7 @@ impl Placing<'_> {
     }
 
     /// The pinned reference of the content, and the Secret to pull it with.
-    pub(super) fn source(&self) -> Result<(PinnedReference, Option<String>), Trouble> {
+    pub(super) fn source(&self) -> Result<(PinnedReference, Option<KubeName>), Trouble> {
         let lost = |why: &str| {
             Trouble::new(
                 codes::install::CONTENT_LOST,
@@ -65,7 +66,12 @@ impl Placing<'_> {
             .digest()
             .parse()
             .map_err(|_| lost("its recorded digest cannot be read"))?;
-        let secret = image["pullSecret"].as_str().map(str::to_owned);
+        let secret = image["pullSecret"]
+            .as_str()
+            .filter(|name| !name.is_empty())
+            .map(str::parse::<KubeName>)
+            .transpose()
+            .map_err(|_| lost("its pull secret has no name that can be used"))?;
         Ok((reference.pin(digest), secret))
     }
 }
@@ -80,7 +86,7 @@ impl<'a> Turn<'a> {
             version: &self.version(),
             requester: &self.requester.user,
             reference: &pinned,
-            pull_secret: secret.as_deref(),
+            pull_secret: secret.as_ref(),
             reason: read,
         };
         let content = content::load(self.room, &wanted, &mut self.memory).await?;
@@ -224,8 +230,8 @@ impl<'a> Turn<'a> {
         self.status.installed.as_ref().is_some_and(|installed| {
             installed.digest == placing.digest()
                 && installed.installed_as.as_ref().is_some_and(|account| {
-                    account.namespace == placing.account.namespace
-                        && account.name == placing.account.name
+                    placing.account.namespace == *account.namespace
+                        && placing.account.name == *account.name
                 })
         })
     }

@@ -147,8 +147,8 @@ impl Turn<'_> {
             version: version.clone(),
             objects: Some(items.len() as u64),
             installed_as: Some(ServiceAccountName {
-                namespace: placing.account.namespace.clone(),
-                name: placing.account.name.clone(),
+                namespace: placing.account.namespace.to_string(),
+                name: placing.account.name.to_string(),
             }),
             requested_by: Some(self.requester.user.clone()),
             approved_by,

@@ -168,7 +168,7 @@ impl<'a> Turn<'a> {
         let mut questions = vec![(self.class_requester(), on_class(&self.class.name))];
         let of_bundle = &self.spec.template.bundle.class;
         let content = self.content_requesters();
-        if *of_bundle != self.class.name {
+        if of_bundle.as_str() != self.class.name {
             questions.extend(content.iter().map(|who| (who, on_class(of_bundle))));
         }
         if let Some(account) = &self.spec.service_account {

@@ -104,10 +104,12 @@ async fn account(object: &DynamicObject, room: &Room) -> Result<Option<ServiceAc
         .installed
         .and_then(|installed| installed.installed_as)
     {
-        return Ok(Some(ServiceAccount {
-            namespace: installed.namespace,
-            name: installed.name,
-        }));
+        return ServiceAccount::parse(&installed.namespace, &installed.name)
+            .map(Some)
+            .map_err(|error| {
+                let text = format!("status.installed.installedAs is no ServiceAccount: {error}");
+                Trouble::new(codes::install::NO_ACCOUNT, REMOVING, text, Retry::OnChange)
+            });
     }
     let class = spec["provisionerClassName"].as_str().unwrap_or_default();
     let found = room

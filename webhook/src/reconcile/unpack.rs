@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bundle_api::bundle::{BundleContent, SignedBy};
 use bundle_api::names::reason;
 use bundle_core::format::Content;
+use bundle_core::names::KubeName;
 use bundle_core::plan::conditions::State;
 use bundle_core::reference::{PinnedReference, Reference};
 use bundle_core::review::Class;
@@ -25,7 +26,7 @@ pub(super) struct Unpack {
     pub(super) class: Class,
     pub(super) bundle: DynamicObject,
     pub(super) reference: Reference,
-    pub(super) pull_secret: Option<String>,
+    pub(super) pull_secret: Option<KubeName>,
     pub(super) requester: String,
 }
 
@@ -62,7 +63,7 @@ impl Unpack {
     /// Unpacks it into the cache. Content that fails a check is not kept.
     pub(super) async fn run(self) -> Result<Unpacked, UnpackFailed> {
         let room = &*self.room;
-        let secret = self.pull_secret.as_deref();
+        let secret = self.pull_secret.as_ref();
         let place =
             content::place(room, &self.requester, self.reference.registry(), FAILED).await?;
         let registry = content::registry(room, secret, FAILED).await?;
@@ -96,7 +97,7 @@ impl Unpack {
             .reads(read.format)
             .map_err(|finding| Trouble::findings(FAILED, &finding.into(), Retry::OnChange))?;
         let compatible = bundle::compatibility(room, &read)?;
-        let origin = Origin::new(&pinned, secret);
+        let origin = Origin::new(&pinned, secret.map(KubeName::as_str));
         fetched.keep(room, &origin, &self.requester, FAILED)?;
         let warnings: Vec<_> = decided.warnings.0.iter().map(tell).collect();
         let found = if decided.signed_by.is_empty() {

@@ -6,10 +6,18 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bundle_oci::registry::{Client, ClientOptions, Deadlines, Logins, Mirrors, RegistryError};
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::names::KubeName;
+use bundle_oci::registry::{
+    Client, ClientOptions, Deadlines, Logins, Mirrors, RegistryError, UNUSABLE_PULL_SECRET,
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
+use crate::cluster::ByName;
+
+/// The type of Secrets that hold logins.
+const PULL_SECRET: &str = "kubernetes.io/dockerconfigjson";
 /// The entry of a Secret of type `kubernetes.io/dockerconfigjson`.
 const DOCKER_CONFIG: &str = ".dockerconfigjson";
 /// How long the transfer of one bundle may take.
@@ -19,20 +27,49 @@ const SLOWEST: u64 = 32 << 10;
 /// Pull secrets whose tokens are remembered; beyond that all are forgotten, which costs requests and nothing else.
 const REMEMBERED: usize = 64;
 
-/// Why a pull secret cannot be used.
+/// A pull secret cannot be used.
+///
+/// The text is the same whatever the reason, and names no more than the requester wrote: who writes names must not learn which Secrets exist. The
+/// reason goes to the log.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields hold")]
-pub enum PullSecretError {
-    #[error("cannot read pull secret {namespace}/{name}")]
-    Read {
-        namespace: String,
-        name: String,
-        source: kube::Error,
-    },
-    #[error("pull secret {namespace}/{name} does not exist")]
-    Missing { namespace: String, name: String },
-    #[error("pull secret {namespace}/{name} has no entry `{DOCKER_CONFIG}`")]
-    Empty { namespace: String, name: String },
+#[error("pull secret {name}: {UNUSABLE_PULL_SECRET}")]
+pub struct PullSecretError {
+    /// The name, as the source has it.
+    name: KubeName,
+}
+
+impl PullSecretError {
+    fn new(namespace: &str, name: &KubeName, reason: &str) -> Self {
+        tracing::warn!(
+            namespace,
+            name = name.as_str(),
+            reason,
+            "a pull secret cannot be used"
+        );
+        Self { name: name.clone() }
+    }
+
+    /// The finding for whoever asked for the content.
+    pub fn finding(&self) -> Finding {
+        Finding::error(codes::registry::BAD_CREDENTIALS, self.to_string()).hint(
+            "ask an administrator; the reason is in the log of the pod, and `kubectl create secret docker-registry` in the system namespace makes one",
+        )
+    }
+}
+
+/// The logins in a pull secret, or why it has none that can be read.
+fn config_of(secret: Option<Secret>) -> Result<Vec<u8>, &'static str> {
+    let secret = secret.ok_or("there is no such Secret")?;
+    if secret.type_.as_deref() != Some(PULL_SECRET) {
+        return Err("its type is not kubernetes.io/dockerconfigjson");
+    }
+    let data = secret.data.and_then(|mut data| data.remove(DOCKER_CONFIG));
+    let config = data.ok_or("it has no entry `.dockerconfigjson`")?.0;
+    if Logins::are_readable(&config) {
+        Ok(config)
+    } else {
+        Err("its entry `.dockerconfigjson` cannot be read")
+    }
 }
 
 /// The clients of this process.
@@ -76,29 +113,19 @@ impl Registries {
     pub async fn with_secret(
         &self,
         secrets: &Api<Secret>,
-        name: &str,
+        name: &KubeName,
     ) -> Result<Client, PullSecretError> {
-        let namespace = || secrets.namespace().unwrap_or_default().to_owned();
-        let found = secrets
-            .get_opt(name)
-            .await
-            .map_err(|source| PullSecretError::Read {
-                namespace: namespace(),
-                name: name.to_owned(),
-                source,
-            })?
-            .ok_or_else(|| PullSecretError::Missing {
-                namespace: namespace(),
-                name: name.to_owned(),
-            })?;
-        let config = found
-            .data
-            .and_then(|mut data| data.remove(DOCKER_CONFIG))
-            .ok_or_else(|| PullSecretError::Empty {
-                namespace: namespace(),
-                name: name.to_owned(),
-            })?
-            .0;
+        let namespace = secrets.namespace().unwrap_or_default().to_owned();
+        let unusable = |reason: &str| PullSecretError::new(&namespace, name, reason);
+        let found = ByName(secrets).get_opt(name).await.map_err(|error| {
+            // A body that is no Secret may hold others: of such an error only the kind is told.
+            match &error {
+                kube::Error::Api(status) => unusable(&status.message),
+                kube::Error::SerdeError(_) => unusable("the API server answered with no Secret"),
+                other => unusable(&crate::chain(other)),
+            }
+        })?;
+        let config = config_of(found).map_err(unusable)?;
         Ok(self.known(name, config))
     }
 
@@ -126,5 +153,63 @@ impl Registries {
             },
         );
         client
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// What the requester is told where the API server answers so.
+    async fn told(status: StatusCode, body: Value) -> String {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let serving = tokio::spawn(async move {
+            let (request, reply) = server.next_request().await.unwrap();
+            let path = "/api/v1/namespaces/sys/secrets/regcred";
+            assert_eq!((request.uri().path(), request.uri().query()), (path, None));
+            let body = Body::from(serde_json::to_vec(&body).unwrap());
+            reply.send_response(Response::builder().status(status).body(body).unwrap());
+        });
+        let secrets = Api::namespaced(kube::Client::new(service, "sys"), "sys");
+        let name = "regcred".parse().unwrap();
+        let registries = Registries::new(None, &[]).unwrap();
+        let error = registries.with_secret(&secrets, &name).await.err().unwrap();
+        serving.await.unwrap();
+        error.finding().to_string()
+    }
+
+    #[tokio::test]
+    async fn every_unusable_pull_secret_is_answered_with_the_same_text() {
+        let failure = |code: u16, reason: &str| json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "m"});
+        let secret = |kind: &str, data: Value| json!({"metadata": {"name": "regcred"}, "type": kind, "data": data});
+        let answers = [
+            (StatusCode::NOT_FOUND, failure(404, "NotFound")),
+            (StatusCode::FORBIDDEN, failure(403, "Forbidden")),
+            (
+                StatusCode::OK,
+                secret("Opaque", json!({".dockerconfigjson": "e30="})),
+            ),
+            (StatusCode::OK, secret(PULL_SECRET, json!({}))),
+            (
+                StatusCode::OK,
+                secret(PULL_SECRET, json!({".dockerconfigjson": "bm8="})),
+            ),
+            (StatusCode::OK, json!({"data": {"password": 7}})),
+        ];
+        let mut texts = Vec::new();
+        for (status, body) in answers {
+            texts.push(told(status, body).await);
+        }
+        texts.dedup();
+        assert_eq!(
+            texts,
+            [
+                "pull secret regcred: it does not exist, is not of type kubernetes.io/dockerconfigjson, or cannot be read"
+            ]
+        );
     }
 }

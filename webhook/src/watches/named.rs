@@ -1,12 +1,13 @@
-//! Watches the Secrets and ConfigMaps that policies name, one by one and by name: that one has changed is all that is told.
-//! Not here: reading them (policies). Metadata alone is asked for; what the pod's rights would show to others is in docs/threat-model.md.
+//! Watches the ConfigMaps that policies name, one by one and by name, for metadata alone: that one has changed is all that is told.
+//! Reading them is in `policies`. Secrets are never watched: whoever may watch one Secret of a namespace may watch all of them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bundle_core::names::KubeName;
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::WatchParams;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
@@ -20,8 +21,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 pub(super) struct Watched {
     client: Client,
     namespace: String,
-    secrets: BTreeSet<String>,
-    config_maps: BTreeSet<String>,
+    config_maps: BTreeSet<KubeName>,
     watches: JoinSet<()>,
     changed: Arc<Notify>,
 }
@@ -31,7 +31,6 @@ impl Watched {
         Self {
             client,
             namespace: namespace.to_owned(),
-            secrets: BTreeSet::new(),
             config_maps: BTreeSet::new(),
             watches: JoinSet::new(),
             changed: Arc::default(),
@@ -39,23 +38,18 @@ impl Watched {
     }
 
     /// From now on these are watched, and no others.
-    pub(super) fn watch(&mut self, secrets: BTreeSet<String>, config_maps: BTreeSet<String>) {
-        if secrets == self.secrets && config_maps == self.config_maps {
+    pub(super) fn watch(&mut self, config_maps: BTreeSet<KubeName>) {
+        if config_maps == self.config_maps {
             return;
         }
         self.watches = JoinSet::new();
         let (client, namespace) = (&self.client, &self.namespace);
-        for name in &secrets {
-            let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
-            let watch = follow(api, name.clone(), Arc::clone(&self.changed));
-            self.watches.spawn(watch);
-        }
         for name in &config_maps {
             let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
             let watch = follow(api, name.clone(), Arc::clone(&self.changed));
             self.watches.spawn(watch);
         }
-        (self.secrets, self.config_maps) = (secrets, config_maps);
+        self.config_maps = config_maps;
     }
 
     /// When one of them was changed, created or deleted; also when a watch begins, which shows what is there.
@@ -66,10 +60,10 @@ impl Watched {
 
 async fn follow<K: Clone + DeserializeOwned + std::fmt::Debug>(
     api: Api<K>,
-    name: String,
+    name: KubeName,
     changed: Arc<Notify>,
 ) {
-    let params = WatchParams::default().fields(&format!("metadata.name={name}"));
+    let params = WatchParams::default().fields(&name.field_selector());
     loop {
         match api.watch_metadata(&params, "0").await {
             Ok(events) => {
@@ -79,7 +73,7 @@ async fn follow<K: Clone + DeserializeOwned + std::fmt::Debug>(
                 }
             }
             Err(error) => tracing::debug!(
-                name,
+                name = name.as_str(),
                 error = crate::chain(&error),
                 "what a policy names cannot be watched; it is read again from time to time"
             ),

@@ -1,4 +1,5 @@
-//! SignaturePolicies on their shelf, with the keys of the Secrets and the trust roots of the ConfigMaps that they name; looked up again when those change.
+//! SignaturePolicies on their shelf, with the keys of the Secrets and the trust roots of the ConfigMaps that they name;
+//! read again every few seconds, and ConfigMaps when a watch tells of a change.
 //! Not here: what a policy means (bundle_core::policy).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,16 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::names::KubeName;
 use bundle_core::policy::{Named, Policy, key_of_secret, root_of_config_map};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use tokio_util::sync::CancellationToken;
 
 use super::follow::{Follower, Specs};
+use crate::cluster::ByName;
 use crate::readiness::Gate;
 use crate::shared::Shared;
 
-/// How often the Secrets and ConfigMaps are read again, should a watch have missed something. They are few and read by name.
+/// How often the Secrets and ConfigMaps are read again. They are few and read by name. Nothing watches Secrets: a changed key counts after this time.
 const NAMED_AGAIN: Duration = Duration::from_secs(15);
 /// After one could not be read.
 const NAMED_SOON: Duration = Duration::from_secs(2);
@@ -30,9 +33,9 @@ pub(super) struct Found {
 impl Found {
     /// Looks up what these policies name.
     pub(super) async fn look_up(shared: &Shared, policies: &[Policy]) -> Self {
-        let named = |names: fn(&Policy) -> BTreeSet<&str>| -> BTreeSet<String> {
+        let named = |names: fn(&Policy) -> BTreeSet<&KubeName>| -> BTreeSet<KubeName> {
             let each = policies.iter().flat_map(names);
-            each.map(str::to_owned).collect()
+            each.cloned().collect()
         };
         Self {
             secrets: secrets(shared, &named(Policy::secrets)).await,
@@ -90,8 +93,11 @@ pub(crate) async fn policies(shared: Arc<Shared>, shutdown: CancellationToken) {
         let found = Found::look_up(&shared, &policies).await;
         again = found.again();
         watched.watch(
-            found.secrets.keys().cloned().collect(),
-            found.config_maps.keys().cloned().collect(),
+            policies
+                .iter()
+                .flat_map(Policy::config_maps)
+                .cloned()
+                .collect(),
         );
         let read = completed(policies, &found);
         let unreadable = read
@@ -116,12 +122,12 @@ fn completed(policies: Vec<Policy>, found: &Found) -> BTreeMap<String, Arc<Polic
 }
 
 /// The keys in those Secrets of the system namespace.
-async fn secrets(shared: &Shared, names: &BTreeSet<String>) -> BTreeMap<String, Named> {
+async fn secrets(shared: &Shared, names: &BTreeSet<KubeName>) -> BTreeMap<String, Named> {
     let namespace = &shared.settings.namespace;
     let api: Api<Secret> = Api::namespaced(shared.client(), namespace);
     let mut found = BTreeMap::new();
     for name in names {
-        let key = match api.get_opt(name).await {
+        let key = match ByName(&api).get_opt(name).await {
             Ok(Some(secret)) => {
                 let data = secret.data.unwrap_or_default();
                 let data = data
@@ -131,23 +137,28 @@ async fn secrets(shared: &Shared, names: &BTreeSet<String>) -> BTreeMap<String, 
                 key_of_secret(name, &data)
             }
             Ok(None) => Named::Missing(format!("Secret {namespace}/{name} does not exist")),
+            // The text of a body that is no Secret stays out of findings and logs.
+            Err(kube::Error::SerdeError(_)) => Named::Unavailable(
+                Finding::error(codes::cluster::BAD_ANSWER, "the answer is no Secret")
+                    .about(format!("Secret/{namespace}/{name}")),
+            ),
             Err(error) => Named::Unavailable(
                 Finding::error(codes::cluster::UNREACHABLE, crate::chain(&error))
                     .about(format!("Secret/{namespace}/{name}")),
             ),
         };
-        found.insert(name.clone(), key);
+        found.insert(name.to_string(), key);
     }
     found
 }
 
 /// The trust roots in those ConfigMaps of the system namespace.
-async fn config_maps(shared: &Shared, names: &BTreeSet<String>) -> BTreeMap<String, Named> {
+async fn config_maps(shared: &Shared, names: &BTreeSet<KubeName>) -> BTreeMap<String, Named> {
     let namespace = &shared.settings.namespace;
     let api: Api<ConfigMap> = Api::namespaced(shared.client(), namespace);
     let mut found = BTreeMap::new();
     for name in names {
-        let root = match api.get_opt(name).await {
+        let root = match ByName(&api).get_opt(name).await {
             Ok(Some(map)) => root_of_config_map(name, &map.data.unwrap_or_default()),
             Ok(None) => Named::Missing(format!("ConfigMap {namespace}/{name} does not exist")),
             Err(error) => Named::Unavailable(
@@ -155,7 +166,7 @@ async fn config_maps(shared: &Shared, names: &BTreeSet<String>) -> BTreeMap<Stri
                     .about(format!("ConfigMap/{namespace}/{name}")),
             ),
         };
-        found.insert(name.clone(), root);
+        found.insert(name.to_string(), root);
     }
     found
 }

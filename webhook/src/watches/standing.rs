@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bundle_api::names::{API_VERSION, GROUP, STATUS_MANAGER, VERSION, condition};
 use bundle_core::diagnostic::{Finding, Findings};
+use bundle_core::names::KubeName;
 use bundle_core::policy::Policy;
 use bundle_core::review::class::Class;
 use bundle_trust::proof;
@@ -16,6 +17,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::policies::Found;
+use crate::cluster::ByName;
 use crate::shared::Shared;
 
 /// How long a change that time alone brings may stay untold after a clock was set.
@@ -73,9 +75,13 @@ async fn each(
     let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
     let api: Api<DynamicObject> = Api::all_with(shared.client(), &resource);
     for name in names {
+        // A listed object has a name that the API server accepted.
+        let Ok(name) = name.parse::<KubeName>() else {
+            continue;
+        };
         if let Err(error) = one(shared, &api, kind, &name).await {
             let error = crate::chain(&error);
-            tracing::warn!(kind, name, error, "cannot write the status");
+            tracing::warn!(kind, name = name.as_str(), error, "cannot write the status");
         }
     }
 }
@@ -85,9 +91,9 @@ async fn one(
     shared: &Shared,
     api: &Api<DynamicObject>,
     kind: &str,
-    name: &str,
+    name: &KubeName,
 ) -> Result<(), kube::Error> {
-    let Some(found) = api.get_opt(name).await? else {
+    let Some(found) = ByName(api).get_opt(name).await? else {
         return Ok(());
     };
     let spec = &found.data["spec"];
@@ -107,11 +113,14 @@ async fn one(
     let patch = json!({
         "apiVersion": API_VERSION,
         "kind": kind,
-        "metadata": { "name": name, "uid": found.metadata.uid },
+        "metadata": { "name": name.as_str(), "uid": found.metadata.uid },
         "status": status,
     });
     let as_us = PatchParams::apply(STATUS_MANAGER).force();
-    match api.patch_status(name, &as_us, &Patch::Apply(patch)).await {
+    match ByName(api)
+        .patch_status(name, &as_us, &Patch::Apply(patch))
+        .await
+    {
         // Gone meanwhile, or made anew.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         outcome => outcome.map(drop),

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Manifest, ObjectId, names};
+use super::{Manifest, ObjectId};
 use crate::{
     diagnostic::{Code, Finding, Findings, codes},
+    names::{self, KubeName, NameKind},
     yaml::Document,
 };
 
@@ -110,7 +111,7 @@ impl Check<'_> {
         }
         let (group, version) = self.api_version(api_version?)?;
         let (kind, name) = (self.kind(kind?)?, name?);
-        if let Some(why) = names::trouble(&group, &kind, name) {
+        if let Err(why) = KubeName::parse(NameKind::of(&group, &kind), name) {
             self.report(
                 codes::format::BAD_NAME,
                 "metadata.name",
@@ -400,7 +401,7 @@ mod tests {
                     "manifests/a.yaml:1: ConfigMap/Web_1: metadata.labels: a map belongs here, and this is a list",
                     "manifests/a.yaml:1: ConfigMap/Web_1: metadata.annotations[x]: text belongs here, and this reads as the boolean true",
                     "manifests/a.yaml:1: ConfigMap/Web_1: metadata.uid: the object was copied from a cluster, and another would not take it",
-                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.name: `Web_1` cannot be a name: it may hold lower-case letters, digits, `-` and (but in namespaces) `.`, and starts and ends with a letter or digit",
+                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.name: `Web_1` cannot be a name: a name has lower-case letters, digits, dashes and dots, and a letter or digit at both ends of each part",
                 ],
             ),
         ] {

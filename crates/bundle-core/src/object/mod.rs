@@ -2,15 +2,14 @@
 //! Not here: where they come from (format) and what happens to them (plan).
 
 mod check;
-mod names;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use crate::names::{is_dns_label, is_dns_subdomain};
 pub use check::{distinct, read};
-pub use names::{is_dns_label, is_dns_subdomain};
 
 /// What names one object in a cluster.
 ///

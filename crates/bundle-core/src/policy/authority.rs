@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::document::Reader;
 use super::identity::{Identity, Matcher};
 use crate::diagnostic::Finding;
+use crate::names::KubeName;
 
 /// Most identities of one authority, and most attestations that one asks for.
 const MOST: usize = 64;
@@ -53,7 +54,7 @@ pub enum RootSource {
     /// Here: the JSON text of a `trusted_root.json`.
     Inline(String),
     /// In the ConfigMap of this name, in the namespace of the pod.
-    ConfigMap(String),
+    ConfigMap(KubeName),
 }
 
 /// Where a public key is written.
@@ -62,7 +63,7 @@ pub enum KeySource {
     /// In the policy: PEM text.
     Inline(String),
     /// In the Secret of this name, in the namespace of the pod.
-    Secret(String),
+    Secret(KubeName),
 }
 
 /// What a shell found of a Secret or ConfigMap that a policy names.
@@ -162,7 +163,7 @@ fn read_key(reader: &mut Reader, path: &str, value: &Value) -> Option<KeySource>
                 reader.problem(&path, "it names no Secret");
                 return None;
             }
-            Some(name.to_owned())
+            Some(read_name(reader, &path, name)?)
         }
     };
     match (data, secret) {
@@ -268,7 +269,18 @@ fn read_root(reader: &mut Reader, path: &str, value: &Value) -> Option<RootSourc
         reader.problem(&path, "it names no ConfigMap");
         return None;
     }
-    Some(RootSource::ConfigMap(name.to_owned()))
+    Some(RootSource::ConfigMap(read_name(reader, &path, name)?))
+}
+
+/// The name of a Secret or ConfigMap at `path`.
+fn read_name(reader: &mut Reader, path: &str, name: &str) -> Option<KubeName> {
+    match name.parse() {
+        Ok(name) => Some(name),
+        Err(why) => {
+            reader.problem(&format!("{path}.name"), &format!("it names nothing: {why}"));
+            None
+        }
+    }
 }
 
 fn read_attestations(reader: &mut Reader, path: &str, map: &Map<String, Value>) -> Vec<String> {

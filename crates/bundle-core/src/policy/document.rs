@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Finding, Findings, codes},
+    names::KubeName,
     reference::Reference,
 };
 
@@ -119,23 +120,23 @@ impl Policy {
     }
 
     /// The names of the Secrets whose keys it needs, in the namespace of the pod.
-    pub fn secrets(&self) -> BTreeSet<&str> {
+    pub fn secrets(&self) -> BTreeSet<&KubeName> {
         self.authorities
             .iter()
             .filter_map(|authority| match &authority.kind {
-                Some(AuthorityKind::Key(KeySource::Secret(name))) => Some(name.as_str()),
+                Some(AuthorityKind::Key(KeySource::Secret(name))) => Some(name),
                 _ => None,
             })
             .collect()
     }
 
     /// The names of the ConfigMaps whose trust roots it needs, in the namespace of the pod.
-    pub fn config_maps(&self) -> BTreeSet<&str> {
+    pub fn config_maps(&self) -> BTreeSet<&KubeName> {
         self.authorities
             .iter()
             .filter_map(|authority| match &authority.kind {
                 Some(AuthorityKind::Keyless(keyless)) => match &keyless.root {
-                    RootSource::ConfigMap(name) => Some(name.as_str()),
+                    RootSource::ConfigMap(name) => Some(name),
                     RootSource::Public | RootSource::Inline(_) => None,
                 },
                 _ => None,
@@ -150,7 +151,12 @@ impl Policy {
         for (index, authority) in self.authorities.iter().enumerate() {
             if let Some(AuthorityKind::Key(KeySource::Secret(name))) = &authority.kind {
                 let path = format!("spec.authorities[{index}].key.secretRef");
-                replaced.push((index, path, format!("Secret {name}"), found.get(name)));
+                replaced.push((
+                    index,
+                    path,
+                    format!("Secret {name}"),
+                    found.get(name.as_str()),
+                ));
             }
         }
         for (index, path, what, named) in replaced {
@@ -170,7 +176,12 @@ impl Policy {
                 && let RootSource::ConfigMap(name) = &keyless.root
             {
                 let path = format!("spec.authorities[{index}].keyless.trustRoot.configMapRef");
-                replaced.push((index, path, format!("ConfigMap {name}"), found.get(name)));
+                replaced.push((
+                    index,
+                    path,
+                    format!("ConfigMap {name}"),
+                    found.get(name.as_str()),
+                ));
             }
         }
         for (index, path, what, named) in replaced {

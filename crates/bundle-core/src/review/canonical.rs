@@ -10,7 +10,12 @@ use crate::reference::Digest;
 /// Members whose values are the user's own: inside of them an empty text or list is not the same as none.
 const OPAQUE: [&str; 3] = ["annotations", "config", "labels"];
 
-/// Whether two specs mean the same.
+/// Members that say something even when they are empty: an allowlist without items allows nothing.
+const PRESENT: [&str; 3] = ["hosts", "namespaces", "types"];
+
+/// Whether two specs mean the same. The parsers of Bundles, BundleDeployments, BundleApprovals and ProvisionerClasses read what is left of a spec by
+/// the same reduction, so that specs which mean the same are read as the same. SignaturePolicies are never compared in this way: their parser refuses
+/// fields that it does not know, also empty ones.
 pub fn same(left: &Value, right: &Value) -> bool {
     reduced(left) == reduced(right)
 }
@@ -36,6 +41,11 @@ pub fn template_hash(template: &Value) -> String {
     spec_digest(template).hex()[..6].to_owned()
 }
 
+/// The spec without what says nothing; null if nothing is left. This is what parsers read.
+pub(super) fn meaning(spec: &Value) -> Value {
+    reduced(spec).unwrap_or_default()
+}
+
 /// The value without what says nothing; `None` if nothing is left.
 fn reduced(value: &Value) -> Option<Value> {
     match value {
@@ -55,6 +65,8 @@ fn reduced(value: &Value) -> Option<Value> {
                 .filter_map(|(key, value)| {
                     let value = if OPAQUE.contains(&key.as_str()) {
                         opaque(value)
+                    } else if PRESENT.contains(&key.as_str()) && value.is_array() {
+                        Some(reduced(value).unwrap_or_else(|| value.clone()))
                     } else {
                         reduced(value)
                     };
@@ -113,6 +125,9 @@ fn write(text: &mut String, value: &Value) {
         }
     }
 }
+
+#[cfg(test)]
+mod agreement;
 
 #[cfg(test)]
 mod tests {

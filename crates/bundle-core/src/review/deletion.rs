@@ -2,6 +2,7 @@
 //! takes more than verb `delete` on the kind. Writes that lead to a deletion, or around what it removes, take the same.
 //! Not here: asking anybody anything (the webhook), and what a deletion removes (plan).
 
+use crate::names::KubeName;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
@@ -92,7 +93,7 @@ impl<'a> Deletion<'a> {
     }
 
     /// The classes that have to be found out, and on which the requester needs verb `use`: those that the spec names.
-    pub fn classes(&self) -> BTreeSet<String> {
+    pub fn classes(&self) -> BTreeSet<KubeName> {
         let spec = &self.object["spec"];
         let named = match self.kind {
             Kind::Bundle => [&spec["provisionerClassName"], &Value::Null],
@@ -135,9 +136,9 @@ pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Finding
     }
     // Another provisioner has its own rules.
     let classes = deletion.classes();
-    let fact = |name: &String| facts.classes.get(name);
+    let fact = |name: &KubeName| facts.classes.get(name.as_str());
     let is_foreign =
-        |name: &String| matches!(fact(name), Some(ClassFact::Known(class)) if !class.is_ours());
+        |name: &KubeName| matches!(fact(name), Some(ClassFact::Known(class)) if !class.is_ours());
     if classes.iter().any(is_foreign) {
         return findings;
     }

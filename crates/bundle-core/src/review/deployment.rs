@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     diagnostic::Findings,
+    names::{KubeName, NameKind},
     plan::{applyset::GroupKind, ignore::Rule},
     reference::Digest,
 };
@@ -24,7 +25,7 @@ use crate::{
 )]
 pub struct CheckedDeploymentSpec {
     /// Name of the ProvisionerClass that installs.
-    pub class: String,
+    pub class: KubeName,
     /// The Bundle to make.
     pub template: Template,
     /// Configuration, as written.
@@ -70,9 +71,9 @@ pub struct Template {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceAccount {
     /// Its namespace.
-    pub namespace: String,
+    pub namespace: KubeName,
     /// Its name.
-    pub name: String,
+    pub name: KubeName,
 }
 
 impl fmt::Display for ServiceAccount {
@@ -129,12 +130,14 @@ impl CheckedDeploymentSpec {
     /// Reads `spec` of a BundleDeployment.
     pub fn parse(spec: &Value) -> Result<Self, Findings> {
         let mut findings = Findings::default();
-        let field = Field::new(spec, "spec");
+        let meaning = canonical::meaning(spec);
+        let field = Field::new(&meaning, "spec");
         if !field.is_set() {
             field.missing(&mut findings);
         }
         let class = class_name(&field.get("provisionerClassName"), &mut findings);
-        let template = template(&field.get("template"), &mut findings);
+        let written = &spec["template"]["spec"];
+        let template = template(&field.get("template"), written, &mut findings);
         let rest = Rest {
             f: &field,
             findings: &mut findings,
@@ -161,7 +164,7 @@ impl CheckedDeploymentSpec {
     }
 }
 
-fn template(field: &Field<'_>, findings: &mut Findings) -> Option<Template> {
+fn template(field: &Field<'_>, written: &Value, findings: &mut Findings) -> Option<Template> {
     let Some(value) = field.value() else {
         field.missing(findings);
         return None;
@@ -173,13 +176,12 @@ fn template(field: &Field<'_>, findings: &mut Findings) -> Option<Template> {
     let labels = metadata.get("labels").map(findings);
     let annotations = metadata.get("annotations").map(findings);
     let spec = field.get("spec");
-    let written = spec.value().cloned().unwrap_or_default();
-    match CheckedBundleSpec::parse_at(&written, "bundledeployment", &spec.path) {
+    match CheckedBundleSpec::parse_at(written, "bundledeployment", &spec.path) {
         Ok(bundle) => Some(Template {
             labels,
             annotations,
             bundle,
-            spec: written,
+            spec: written.clone(),
             hash: canonical::template_hash(value),
         }),
         Err(more) => {
@@ -356,25 +358,10 @@ pub(super) fn service_account(
     if !field.object(findings) {
         return None;
     }
-    // As the API server names them: what stands here comes back in commands for administrators, and in headers.
-    let mut part = |name: &str| {
-        let part = field.get(name);
-        let text = part.required(findings)?;
-        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-        let fits = text.len() <= 253
-            && text.bytes().all(|b| inner(b) || matches!(b, b'-' | b'.'))
-            && text.bytes().next().is_some_and(inner)
-            && text.bytes().last().is_some_and(inner);
-        if !fits {
-            part.bad(
-                findings,
-                format_args!("Invalid value: {text:?}: a name has lower-case letters, digits, dashes and dots"),
-            );
-            return None;
-        }
-        Some(text.to_owned())
-    };
-    let (namespace, name) = (part("namespace"), part("name"));
+    // What stands here comes back in URLs, headers, and commands for administrators.
+    let mut part = |name: &str, kind| field.get(name).required_name(kind, findings);
+    let namespace = part("namespace", NameKind::Label);
+    let name = part("name", NameKind::Subdomain);
     Some(ServiceAccount {
         namespace: namespace?,
         name: name?,

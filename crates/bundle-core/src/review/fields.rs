@@ -3,7 +3,10 @@
 
 use serde_json::Value;
 
-use crate::diagnostic::{Finding, Findings, codes};
+use crate::{
+    diagnostic::{Finding, Findings, codes},
+    names::{KubeName, NameKind},
+};
 
 /// A field that may be absent.
 #[derive(Clone)]
@@ -84,6 +87,30 @@ impl<'v> Field<'v> {
             self.missing(findings);
         }
         text
+    }
+
+    /// The name of an object of the cluster; empty text is the same as none.
+    pub(super) fn name(&self, kind: NameKind, findings: &mut Findings) -> Option<KubeName> {
+        let text = self.text(findings)?;
+        match KubeName::parse(kind, text) {
+            Ok(name) => Some(name),
+            Err(why) => {
+                // A name can be as long as the object; what it begins with is enough to find it.
+                let start: String = text.chars().take(80).collect();
+                self.bad(findings, format_args!("Invalid value: {start:?}: {why}"));
+                None
+            }
+        }
+    }
+
+    /// A name that must be there.
+    pub(super) fn required_name(
+        &self,
+        kind: NameKind,
+        findings: &mut Findings,
+    ) -> Option<KubeName> {
+        self.required(findings)?;
+        self.name(kind, findings)
     }
 
     /// True or false; false where nothing is said.

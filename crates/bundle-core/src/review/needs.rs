@@ -10,21 +10,25 @@ use super::{
     fields::Field,
     source::{CheckedBundleSpec, Source},
 };
-use crate::{diagnostic::Findings, reference::Reference};
+use crate::{
+    diagnostic::Findings,
+    names::{KubeName, NameKind},
+    reference::Reference,
+};
 
 /// What has to be found out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Classes, by name: what each says, and whether the requester has verb `use` on it.
-    pub classes: BTreeSet<String>,
+    pub classes: BTreeSet<KubeName>,
     /// Whether the requester may impersonate this ServiceAccount.
     pub impersonate: Option<ServiceAccount>,
     /// The BundleDeployment of this name, and whether the requester has verb `approve` on its class.
-    pub deployment: Option<String>,
+    pub deployment: Option<KubeName>,
     /// What the registry holds for this image: its manifest's annotations, and its signatures where a policy matches it.
     pub image: Option<Image>,
     /// Whether each of these ConfigMaps of the system namespace is immutable.
-    pub config_maps: BTreeSet<String>,
+    pub config_maps: BTreeSet<KubeName>,
 }
 
 /// An image to look at.
@@ -33,7 +37,7 @@ pub struct Image {
     /// Its reference.
     pub reference: Reference,
     /// Secret with credentials, in the system namespace.
-    pub pull_secret: Option<String>,
+    pub pull_secret: Option<KubeName>,
 }
 
 /// A spec that was read, of any kind.
@@ -48,7 +52,7 @@ pub(super) enum Spec {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedApprovalSpec {
     /// Name of the BundleDeployment.
-    pub deployment: String,
+    pub deployment: KubeName,
     /// Its uid.
     pub uid: String,
     /// The content.
@@ -61,9 +65,12 @@ impl CheckedApprovalSpec {
     /// Reads `spec` of a BundleApproval.
     pub fn parse(spec: &serde_json::Value) -> Result<Self, Findings> {
         let mut findings = Findings::default();
-        let field = Field::new(spec, "spec");
+        let meaning = super::canonical::meaning(spec);
+        let field = Field::new(&meaning, "spec");
         let deployment = field.get("bundleDeployment");
-        let name = deployment.get("name").required(&mut findings);
+        let name = deployment
+            .get("name")
+            .required_name(NameKind::Subdomain, &mut findings);
         let uid = deployment.get("uid").required(&mut findings);
         let reason = field.get("reason").text(&mut findings);
         let digest = field.get("digest");
@@ -76,7 +83,7 @@ impl CheckedApprovalSpec {
         });
         match (name, uid, digest) {
             (Some(name), Some(uid), Some(digest)) if !findings.has_errors() => Ok(Self {
-                deployment: name.to_owned(),
+                deployment: name,
                 uid: uid.to_owned(),
                 digest,
                 reason: reason.map(str::to_owned),

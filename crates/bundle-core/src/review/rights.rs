@@ -63,7 +63,7 @@ pub(super) fn act_as(
 ) {
     let field = "spec.serviceAccount";
     let Some(account) = &spec.service_account else {
-        if let Some(ClassFact::Known(class)) = facts.classes.get(&spec.class)
+        if let Some(ClassFact::Known(class)) = facts.classes.get(spec.class.as_str())
             && class.is_ours()
             && class.service_account.is_none()
         {

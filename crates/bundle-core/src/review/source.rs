@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::{canonical, fields::Field};
 use crate::{
     diagnostic::{Code, Finding, Findings, codes},
+    names::{KubeName, NameKind},
     reference::{Digest, Reference},
 };
 
@@ -13,7 +14,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedBundleSpec {
     /// Name of the ProvisionerClass.
-    pub class: String,
+    pub class: KubeName,
     /// Where the content comes from.
     pub source: Source,
     /// Digest of what the spec means; equal for specs that mean the same.
@@ -28,7 +29,7 @@ pub enum Source {
         /// Its reference.
         reference: Reference,
         /// Secret with credentials, in the system namespace.
-        pull_secret: Option<String>,
+        pull_secret: Option<KubeName>,
     },
     /// A directory of a git repository.
     Git {
@@ -69,7 +70,7 @@ pub enum GitRef {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Auth {
     /// Secret in the system namespace.
-    pub secret: Option<String>,
+    pub secret: Option<KubeName>,
     /// Whether any certificate is accepted.
     pub insecure_skip_verify: bool,
 }
@@ -78,7 +79,7 @@ pub struct Auth {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigMapFiles {
     /// Its name, in the system namespace.
-    pub name: String,
+    pub name: KubeName,
     /// Directory in the bundle, relative and without `..`; empty for its root.
     pub path: String,
 }
@@ -115,7 +116,8 @@ impl CheckedBundleSpec {
     /// Reads a Bundle's spec at `path` of a `kind`: messages begin `<kind>.<path>`.
     pub(super) fn parse_at(spec: &Value, kind: &str, path: &str) -> Result<Self, Findings> {
         let mut findings = Findings::default();
-        let field = Field::new(spec, path);
+        let meaning = canonical::meaning(spec);
+        let field = Field::new(&meaning, path);
         if !field.is_set() {
             field.missing(&mut findings);
         }
@@ -136,18 +138,9 @@ impl CheckedBundleSpec {
     }
 }
 
-/// The name of a class, by the pattern of the schema.
-pub(super) fn class_name(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
-    let name = field.required(findings)?;
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let fits = name.bytes().all(|b| inner(b) || b == b'-')
-        && name.bytes().next().is_some_and(inner)
-        && name.bytes().last().is_some_and(inner);
-    if !fits {
-        field.bad(findings, format_args!("Invalid value: {name:?}: a class name has lower-case letters, digits and dashes, and a letter or digit at both ends"));
-        return None;
-    }
-    Some(name.to_owned())
+/// The name of a class: a DNS label, as the schema has it.
+pub(super) fn class_name(field: &Field<'_>, findings: &mut Findings) -> Option<KubeName> {
+    field.required_name(NameKind::Label, findings)
 }
 
 const MEMBERS: [&str; 5] = ["image", "git", "configMaps", "upload", "http"];
@@ -234,11 +227,13 @@ impl SourceReader<'_> {
     fn image(&mut self, body: &Field<'_>) -> Option<Source> {
         let reference = body.get("ref");
         let text = reference.required(self.findings)?;
-        let pull_secret = body.get("pullSecret").text(self.findings);
+        let pull_secret = body
+            .get("pullSecret")
+            .name(NameKind::Subdomain, self.findings);
         match text.parse() {
             Ok(parsed) => Some(Source::Image {
                 reference: parsed,
-                pull_secret: pull_secret.map(str::to_owned),
+                pull_secret,
             }),
             Err(finding) => {
                 let finding: Finding = finding;
@@ -251,9 +246,6 @@ impl SourceReader<'_> {
     fn git(&mut self, body: &Field<'_>) -> Option<Source> {
         let repository = body.get("repository").required(self.findings);
         let reference = body.get("ref");
-        if !reference.is_set() {
-            reference.missing(self.findings);
-        }
         self.one_of(&reference, &["branch", "tag", "commit"], false);
         let mut checkout = None;
         for (member, make) in [
@@ -300,14 +292,14 @@ impl SourceReader<'_> {
     fn config_maps(&mut self, body: &Field<'_>) -> Source {
         let mut files = Vec::new();
         for (index, item) in body.items(self.findings).iter().enumerate() {
-            let name = item.get("configMap").get("name").required(self.findings);
+            let name = item
+                .get("configMap")
+                .get("name")
+                .required_name(NameKind::Subdomain, self.findings);
             let path = item.get("path");
             let given = path.text(self.findings).unwrap_or_default();
             match (name, inside(given)) {
-                (Some(name), Ok(path)) => files.push(ConfigMapFiles {
-                    name: name.to_owned(),
-                    path,
-                }),
+                (Some(name), Ok(path)) => files.push(ConfigMapFiles { name, path }),
                 (_, Err(_)) => {
                     let list = body.path.to_lowercase();
                     let text = format!(
@@ -345,8 +337,7 @@ impl SourceReader<'_> {
             secret: field
                 .get("secret")
                 .get("name")
-                .text(self.findings)
-                .map(str::to_owned),
+                .name(NameKind::Subdomain, self.findings),
             insecure_skip_verify: field.get("insecureSkipVerify").flag(self.findings),
         }
     }

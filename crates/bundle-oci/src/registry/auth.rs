@@ -67,7 +67,16 @@ pub struct Logins {
     pub files: Vec<PathBuf>,
 }
 
+/// Why a pull secret is not used: one text for all reasons, so that who names Secrets does not learn which exist.
+pub const UNUSABLE_PULL_SECRET: &str =
+    "it does not exist, is not of type kubernetes.io/dockerconfigjson, or cannot be read";
+
 impl Logins {
+    /// Whether `content` is a docker configuration, as pull secrets hold it.
+    pub fn are_readable(content: &[u8]) -> bool {
+        Stored::read(content).is_ok()
+    }
+
     /// Nobody in particular, everywhere.
     pub fn anonymous() -> Self {
         Self::default()
@@ -81,7 +90,7 @@ impl Logins {
         for secret in &self.secrets {
             let found = Stored::read(secret)
                 .and_then(|stored| stored.login(registry, path, Helpers::Ignored))
-                .map_err(|why| format!("{why}, in a pull secret"))?;
+                .map_err(|_| format!("a pull secret: {UNUSABLE_PULL_SECRET}"))?;
             if found.is_some() {
                 return Ok(found);
             }

@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use crate::progress::{Progress, Silent};
 
-pub use auth::{Login, Logins};
+pub use auth::{Login, Logins, UNUSABLE_PULL_SECRET};
 pub use download::BlobReader;
 pub use error::{Reason, RegistryError};
 pub use look::Looked;

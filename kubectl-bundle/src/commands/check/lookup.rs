@@ -132,11 +132,11 @@ impl Lookup {
         for name in &needs.classes {
             gathered
                 .classes
-                .insert(name.clone(), self.class(name).await);
+                .insert(name.to_string(), self.class(name).await);
             let question = Question::on_class("use", name, &self.system_namespace);
             gathered
                 .may_use
-                .insert(name.clone(), may(&self.cluster, question).await);
+                .insert(name.to_string(), may(&self.cluster, question).await);
         }
         if let Some(account) = &needs.impersonate {
             let question = Question::impersonate(&account.namespace, &account.name);
@@ -153,7 +153,7 @@ impl Lookup {
         for name in &needs.config_maps {
             gathered
                 .config_maps
-                .insert(name.clone(), self.config_map(name).await);
+                .insert(name.to_string(), self.config_map(name).await);
         }
         gathered
     }

@@ -29,7 +29,7 @@ pub(super) async fn complete(cluster: &Cluster, namespace: &str, policy: Policy)
             }
             Err(failure) => unread(&format!("Secret {full}"), failure),
         };
-        keys.insert(name.to_owned(), key);
+        keys.insert(name.to_string(), key);
     }
     let config_maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), namespace);
     let mut roots = BTreeMap::new();
@@ -39,7 +39,7 @@ pub(super) async fn complete(cluster: &Cluster, namespace: &str, policy: Policy)
             Ok(map) => root_of_config_map(&full, &map.data.unwrap_or_default()),
             Err(failure) => unread(&format!("ConfigMap {full}"), failure),
         };
-        roots.insert(name.to_owned(), root);
+        roots.insert(name.to_string(), root);
     }
     policy.with_secrets(&keys).with_config_maps(&roots)
 }

@@ -33,7 +33,10 @@ fn reads_every_field() {
     assert!(!policy.allows_downgrade());
     assert_eq!(policy.authorities()[0].name, "release");
     assert_eq!(policy.authorities()[1].name, "authority-1");
-    assert_eq!(policy.secrets(), BTreeSet::from(["second"]));
+    assert_eq!(
+        policy.secrets(),
+        BTreeSet::from([&"second".parse().unwrap()])
+    );
     assert!(policy.matches(&reference("registry.example.com/team/web:1")));
     assert!(!policy.matches(&reference("registry.example.com/other/web:1")));
 }
@@ -300,7 +303,10 @@ fn trust_roots_come_from_config_maps_or_are_the_public_one() {
     assert_eq!(roots(&public.with_default_root("ours")), ["ours"]);
 
     let named = Policy::parse("p", &keyless(json!({"configMapRef": {"name": "root"}}))).unwrap();
-    assert_eq!(named.config_maps(), BTreeSet::from(["root"]));
+    assert_eq!(
+        named.config_maps(),
+        BTreeSet::from([&"root".parse().unwrap()])
+    );
     assert!(named.ready(&mut AsWritten).problems.has_errors());
     let with = |found: Named| {
         let found = BTreeMap::from([("root".to_owned(), found)]);

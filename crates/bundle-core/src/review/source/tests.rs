@@ -33,7 +33,7 @@ fn every_type_is_read() {
         ),
         Ok(Source::Image {
             reference: "registry.example.com/web:1".parse().unwrap(),
-            pull_secret: Some("cred".into())
+            pull_secret: Some("cred".parse().unwrap())
         })
     );
     let git = parse(&json!({"type": "git", "git": {"repository": "https://git.example.com/a", "ref": {"tag": "v1"}, "directory": "./a/../b/"}})).unwrap();
@@ -117,14 +117,14 @@ fn wrong_shapes_are_told_with_their_field() {
     for (source, text) in [
         (json!(null), "spec.source: this field is required"),
         (json!(3), "spec.source: must be an object"),
-        (json!({}), "spec.source.type: this field is required"),
+        (json!({}), "spec.source: this field is required"),
         (
             json!({"type": "oci"}),
             "spec.source.type: `oci` is not one of image, git, configMaps, http, upload",
         ),
         (
             json!({"type": "image", "image": {}}),
-            "spec.source.image.ref: this field is required",
+            "bundle.spec.source.image must be set for source type \"image\"",
         ),
         (
             json!({"type": "image", "image": []}),
@@ -143,8 +143,8 @@ fn wrong_shapes_are_told_with_their_field() {
             "spec.source.image.ref: `web` is not a reference: it names no registry",
         ),
         (
-            json!({"type": "image", "image": {"ref": "registry.example.com/a:1"}, "upload": {}}),
-            "bundle.spec.source must validate one and only one schema (oneOf). Found 2 valid alternatives (image, upload)",
+            json!({"type": "image", "image": {"ref": "registry.example.com/a:1"}, "http": {"url": "u"}}),
+            "bundle.spec.source must validate one and only one schema (oneOf). Found 2 valid alternatives (image, http)",
         ),
         (
             json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "a", "branch": "b"}}}),

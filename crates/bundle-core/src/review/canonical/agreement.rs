@@ -1,0 +1,225 @@
+//! Specs that mean the same are read as the same, whatever form of nothing stands at whatever field.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{meaning, same};
+use crate::review::{CheckedApprovalSpec, CheckedBundleSpec, CheckedDeploymentSpec, Class};
+
+const DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Reads a spec; the text shows everything that was read.
+type Read<'a> = &'a dyn Fn(&Value) -> Option<String>;
+
+/// The forms of nothing; `None`: the member is absent.
+fn nothing() -> impl Strategy<Value = Option<Value>> {
+    prop::sample::select(vec![
+        None,
+        Some(Value::Null),
+        Some(json!("")),
+        Some(json!([])),
+        Some(json!({})),
+        Some(json!({"a": null, "b": {"c": []}})),
+    ])
+}
+
+fn bundle(member: &str) -> Value {
+    let source = json!({
+        "image": {"ref": "registry.example.com/web:1", "pullSecret": "regcred"},
+        "git": {
+            "repository": "https://git.example.com/web.git", "directory": "./manifests",
+            "ref": {"branch": "main"}, "auth": {"secret": {"name": "login"}, "insecureSkipVerify": true},
+        },
+        "configMaps": [{"configMap": {"name": "web"}, "path": "manifests"}],
+        "http": {"url": "https://files.example.com/web.tgz", "auth": {"secret": {"name": "login"}, "insecureSkipVerify": true}},
+        "upload": {},
+    });
+    json!({"provisionerClassName": "plain", "source": {"type": member, member: source[member]}})
+}
+
+fn deployment() -> Value {
+    json!({
+        "provisionerClassName": "plain",
+        "template": {
+            "metadata": {"labels": {"app": "web"}, "annotations": {"note": "x"}, "finalizers": ["a"], "name": "n", "namespace": "m"},
+            "spec": bundle("image"),
+        },
+        "config": {"replicas": 2, "text": ""},
+        "serviceAccount": {"namespace": "team-a", "name": "deployer"},
+        "paused": true,
+        "collision": "Adopt",
+        "drift": {"mode": "Report", "ignore": [{"kind": "Deployment.apps", "namespace": "team-a", "name": "web", "fields": ["/spec/replicas"], "manager": "hpa"}]},
+        "rollout": {"deadline": "1m", "onFailure": "RollBack", "history": 3, "allowDowngrade": true},
+        "deletion": {"objects": "Orphan", "customResources": "Delete"},
+        "kubernetes": {"unsupported": "Accept"},
+        "crdUpgrades": {"exceptions": [{"crd": "a.example.com", "check": "c", "reason": "r"}]},
+    })
+}
+
+fn approval() -> Value {
+    json!({"bundleDeployment": {"name": "web", "uid": "u"}, "digest": DIGEST, "reason": "change 7"})
+}
+
+fn class() -> Value {
+    json!({
+        "provisioner": "core.rukpak.io/plain",
+        "parameters": {"a": "b"},
+        "serviceAccount": {"namespace": "bundle-system", "name": "installer"},
+        "authorization": "Class",
+        "approval": {"mode": "Required", "by": "AnotherPerson"},
+        "signatures": "Required",
+        "sources": {"types": ["image"], "hosts": ["registry.example.com"], "privateAddresses": "Allow"},
+        "targets": {"namespaces": ["team-*"], "clusterScoped": "Deny"},
+    })
+}
+
+/// JSON pointers to everything inside of `value`, of members and items.
+fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
+    let mut each = |key: &str, value: &Value| {
+        let path = format!("{at}/{key}");
+        found.push(path.clone());
+        pointers(value, &path, found);
+    };
+    match value {
+        Value::Object(members) => members.iter().for_each(|(key, value)| each(key, value)),
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                each(&index.to_string(), item);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Puts a form of nothing at `pointer`, if that is still there.
+fn put(spec: &mut Value, pointer: &str, nothing: Option<Value>) {
+    let Some((parent, key)) = pointer.rsplit_once('/') else {
+        return;
+    };
+    match (spec.pointer_mut(parent), nothing) {
+        (Some(Value::Object(members)), Some(value)) => {
+            members.insert(key.to_owned(), value);
+        }
+        (Some(Value::Object(members)), None) => {
+            members.remove(key);
+        }
+        (Some(Value::Array(items)), nothing) => {
+            if let Some(item) = key.parse().ok().and_then(|key: usize| items.get_mut(key)) {
+                *item = nothing.unwrap_or_default();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Two specs of one kind: the same fields say nothing in each, in a form of its own.
+fn pairs(full: Value) -> impl Strategy<Value = (Value, Value)> {
+    let mut all = Vec::new();
+    pointers(&full, "", &mut all);
+    // What else a user may leave empty: members that this spec does not have.
+    for member in ["image", "git", "configMaps", "http", "upload"] {
+        all.push(format!("/source/{member}"));
+        all.push(format!("/template/spec/source/{member}"));
+    }
+    let places = prop::collection::vec((prop::sample::select(all), nothing(), nothing()), 1..5);
+    places.prop_map(move |places| {
+        let (mut left, mut right) = (full.clone(), full.clone());
+        for (pointer, one, other) in places {
+            put(&mut left, &pointer, one);
+            put(&mut right, &pointer, other);
+        }
+        (left, right)
+    })
+}
+
+fn agree<T: PartialEq + std::fmt::Debug>(
+    (left, right): &(Value, Value),
+    parse: impl Fn(&Value) -> Option<T>,
+) -> Result<(), TestCaseError> {
+    if same(left, right) {
+        prop_assert_eq!(parse(left), parse(right), "{} and {}", left, right);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn bundles_that_mean_the_same_are_read_as_the_same(
+        pair in prop::sample::select(vec!["image", "git", "configMaps", "http", "upload"]).prop_flat_map(|member| pairs(bundle(member)))
+    ) {
+        agree(&pair, |spec| CheckedBundleSpec::parse(spec).ok())?;
+    }
+
+    #[test]
+    fn deployments_that_mean_the_same_are_read_as_the_same(pair in pairs(deployment())) {
+        agree(&pair, |spec| {
+            let mut parsed = CheckedDeploymentSpec::parse(spec).ok()?;
+            // As written, so that the Bundle is made of what the template says; it means the same.
+            parsed.template.spec = meaning(&parsed.template.spec);
+            Some(parsed)
+        })?;
+    }
+
+    #[test]
+    fn approvals_that_mean_the_same_are_read_as_the_same(pair in pairs(approval())) {
+        agree(&pair, |spec| CheckedApprovalSpec::parse(spec).ok())?;
+    }
+
+    #[test]
+    fn classes_that_mean_the_same_are_read_as_the_same(pair in pairs(class())) {
+        agree(&pair, |spec| Class::parse("plain", spec).ok())?;
+    }
+}
+
+#[test]
+fn every_form_of_nothing_at_every_field_is_read_as_absence() {
+    let parse_deployment = |spec: &Value| {
+        let mut parsed = CheckedDeploymentSpec::parse(spec).ok()?;
+        parsed.template.spec = meaning(&parsed.template.spec);
+        Some(format!("{parsed:?}"))
+    };
+    let kinds: [(Value, Read<'_>); 5] = [
+        (bundle("git"), &|spec| {
+            Some(format!("{:?}", CheckedBundleSpec::parse(spec).ok()?))
+        }),
+        (bundle("http"), &|spec| {
+            Some(format!("{:?}", CheckedBundleSpec::parse(spec).ok()?))
+        }),
+        (deployment(), &parse_deployment),
+        (approval(), &|spec| {
+            Some(format!("{:?}", CheckedApprovalSpec::parse(spec).ok()?))
+        }),
+        (class(), &|spec| {
+            Some(format!("{:?}", Class::parse("plain", spec).ok()?))
+        }),
+    ];
+    for (full, parse) in kinds {
+        assert!(parse(&full).is_some(), "{full}");
+        let mut all = Vec::new();
+        pointers(&full, "", &mut all);
+        for pointer in all {
+            let mut absent = full.clone();
+            put(&mut absent, &pointer, None);
+            for form in [json!(null), json!(""), json!([]), json!({})] {
+                let mut empty = full.clone();
+                put(&mut empty, &pointer, Some(form.clone()));
+                if same(&absent, &empty) {
+                    assert_eq!(parse(&absent), parse(&empty), "{pointer} = {form}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn empty_allowlists_of_classes_allow_nothing() {
+    let mut spec = class();
+    spec["sources"]["types"] = json!([]);
+    spec["targets"]["namespaces"] = json!([]);
+    let class = Class::parse("plain", &spec).unwrap();
+    assert_eq!(class.source_types, Some(Vec::new()));
+    assert_eq!(class.namespaces, Vec::<String>::new());
+    let mut absent = spec.clone();
+    put(&mut absent, "/sources/types", None);
+    assert!(!same(&spec, &absent));
+}
