@@ -25,6 +25,7 @@ mod readme;
 mod reconcile;
 mod registries;
 mod requester;
+mod secrets;
 mod shipping;
 mod signing;
 mod sigstore;

@@ -173,7 +173,42 @@ async fn its_own_identity_can_do_nothing_to_the_objects_of_bundles() {
         ("no", "bind clusterroles"),
         ("no", "update provisionerclasses.core.rukpak.io"),
         ("no", "update signaturepolicies.core.rukpak.io"),
-        ("yes", "impersonate serviceaccounts -A"),
+        ("no", "impersonate serviceaccounts -A"),
+        ("no", "impersonate serviceaccounts/default -n bundle-system"),
+        (
+            "yes",
+            "impersonate serviceaccounts/installer -n bundle-system",
+        ),
+        ("no", "watch secrets -n bundle-system"),
+        ("no", "create secrets -n bundle-system"),
+        ("no", "update secrets/regcred -n bundle-system"),
+        ("no", "list secrets -n bundle-system-state"),
+        ("no", "get secrets/other -n bundle-system-state"),
+        (
+            "yes",
+            "get secrets/bundle-webhook-stamp -n bundle-system-state",
+        ),
+        (
+            "no",
+            "delete secrets/bundle-webhook-stamp -n bundle-system-state",
+        ),
+        ("no", "create events -n default"),
+        ("yes", "create events.events.k8s.io -n default"),
+        ("no", "update bundles.core.rukpak.io"),
+        ("no", "update bundledeployments.core.rukpak.io"),
+        ("no", "patch bundleapprovals.core.rukpak.io"),
+        (
+            "no",
+            "update bundleapprovals.core.rukpak.io --subresource=status",
+        ),
+        (
+            "yes",
+            "patch bundleapprovals.core.rukpak.io --subresource=status",
+        ),
+        (
+            "no",
+            "update bundles.core.rukpak.io --subresource=finalizers",
+        ),
         ("yes", "create bundles.core.rukpak.io"),
         ("yes", "get secrets/regcred -n bundle-system"),
     ] {

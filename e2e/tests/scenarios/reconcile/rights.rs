@@ -126,11 +126,24 @@ async fn a_service_account_with_rights_in_one_namespace_is_enough() {
     kubectl(&cluster, "create serviceaccount deployer -n team-a").await;
     let account = json!({"serviceAccount": {"namespace": "team-a", "name": "deployer"}});
     apply(&cluster, &deployment("web", &one, &account)).await;
+    // The pod may act as the installer alone, until an administrator creates what the condition names.
     let said = until(&cluster, "bundledeployment web", "Installed", "False").await;
-    assert!(
-        said.contains("system:serviceaccount:team-a:deployer") && said.contains("forbidden"),
-        "{said}"
-    );
+    let commands = [
+        "kubectl create role bundle-impersonator-deployer -n team-a --verb=impersonate --resource=serviceaccounts --resource-name=deployer",
+        "kubectl create rolebinding bundle-impersonator-deployer -n team-a --role=bundle-impersonator-deployer --serviceaccount=bundle-system:bundle-webhook",
+    ];
+    for command in commands {
+        assert!(said.contains(&format!("`{command}`")), "{said}");
+        kubectl(&cluster, command.trim_start_matches("kubectl ")).await;
+    }
+    wait::until_true(LONG, "the missing rights of the ServiceAccount", || async {
+        let said = until(&cluster, "bundledeployment web", "Installed", "False").await;
+        Ok(said.contains("system:serviceaccount:team-a:deployer")
+            && said.contains("forbidden")
+            && !said.contains("impersonate"))
+    })
+    .await
+    .unwrap();
     kubectl(
         &cluster,
         "create role deployer -n team-a --verb get,list,watch,create,patch,delete --resource configmaps",
