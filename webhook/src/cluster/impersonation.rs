@@ -2,22 +2,28 @@
 
 use bundle_core::names::{KubeName, NameKind};
 
-const POD: &str = "system:serviceaccount:";
+use super::ServiceAccount;
 
-/// The commands that let the pod act as the ServiceAccount that it was refused, if `message` is the API server's refusal of that.
+/// The error with the commands that let the pod act as `account`, if it is the API server's refusal of that.
 ///
 /// The shipped Role names the installer alone; each further ServiceAccount needs a Role in its namespace.
-pub(crate) fn missing_right(message: &str) -> Option<String> {
-    let rest = message.strip_prefix("serviceaccounts \"")?;
-    let (name, rest) = rest.split_once("\" is forbidden: User \"")?;
-    let (pod, rest) = rest.split_once("\" cannot impersonate resource \"serviceaccounts\"")?;
-    let (_, rest) = rest.split_once("in the namespace \"")?;
-    let (namespace, _) = rest.split_once('"')?;
-    let (pod_namespace, pod_name) = pod.strip_prefix(POD)?.split_once(':')?;
-    let label = |text| KubeName::parse(NameKind::Label, text).ok();
-    let subdomain = |text| KubeName::parse(NameKind::Subdomain, text).ok();
-    let (namespace, name) = (label(namespace)?, subdomain(name)?);
-    let (pod_namespace, pod_name) = (label(pod_namespace)?, subdomain(pod_name)?);
+pub(crate) fn with_missing_right(mut error: kube::Error, account: &ServiceAccount) -> kube::Error {
+    if let kube::Error::Api(status) = &mut error
+        && let Some(hint) = missing_right(&status.message, account)
+    {
+        status.message = format!("{}; {hint}", status.message);
+    }
+    error
+}
+
+fn missing_right(message: &str, account: &ServiceAccount) -> Option<String> {
+    let (_, rest) = message.split_once("is forbidden: User \"system:serviceaccount:")?;
+    // Newer API servers ask for a verb such as `impersonate-on:serviceaccount:create` first.
+    let (pod, _) = rest.split_once("\" cannot impersonate")?;
+    let (pod_namespace, pod_name) = pod.split_once(':')?;
+    let pod_namespace = KubeName::parse(NameKind::Label, pod_namespace).ok()?;
+    let pod_name = KubeName::parse(NameKind::Subdomain, pod_name).ok()?;
+    let ServiceAccount { namespace, name } = account;
     Some(format!(
         "let the pod act as it: `kubectl create role bundle-impersonator-{name} -n {namespace} --verb=impersonate --resource=serviceaccounts --resource-name={name}` and `kubectl create rolebinding bundle-impersonator-{name} -n {namespace} --role=bundle-impersonator-{name} --serviceaccount={pod_namespace}:{pod_name}`"
     ))
@@ -29,11 +35,18 @@ mod tests {
 
     #[test]
     fn refused_impersonation_names_the_role_to_create() {
-        let refused = r#"serviceaccounts "deployer" is forbidden: User "system:serviceaccount:bundle-system:bundle-webhook" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "team-a""#;
-        let hint = missing_right(refused).unwrap();
-        assert!(hint.contains("kubectl create role bundle-impersonator-deployer -n team-a --verb=impersonate --resource=serviceaccounts --resource-name=deployer`"));
-        assert!(hint.contains("--serviceaccount=bundle-system:bundle-webhook`"));
-        assert_eq!(missing_right(&refused.replace("team-a", "a; id")), None);
-        assert_eq!(missing_right("configmaps \"a\" is forbidden: no"), None);
+        let account = ServiceAccount::parse("team-a", "deployer").unwrap();
+        for refused in [
+            r#"serviceaccounts "deployer" is forbidden: User "system:serviceaccount:bundle-system:bundle-webhook" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "team-a""#,
+            r#"selfsubjectaccessreviews.authorization.k8s.io is forbidden: User "system:serviceaccount:bundle-system:bundle-webhook" cannot impersonate-on:serviceaccount:create resource "selfsubjectaccessreviews""#,
+        ] {
+            let hint = missing_right(refused, &account).unwrap();
+            assert!(hint.contains("kubectl create role bundle-impersonator-deployer -n team-a --verb=impersonate --resource=serviceaccounts --resource-name=deployer`"));
+            assert!(hint.contains("--serviceaccount=bundle-system:bundle-webhook`"));
+        }
+        assert_eq!(
+            missing_right("configmaps \"a\" is forbidden: no", &account),
+            None
+        );
     }
 }

@@ -16,7 +16,6 @@ use kube::{Client, Resource as _};
 use serde_json::{Value, json};
 
 use super::apis::Kind;
-use crate::cluster::missing_right;
 
 /// The labels of ours that an installed object carries.
 pub(super) const LABELS: [&str; 3] = [
@@ -344,10 +343,7 @@ pub(super) fn is_passing(error: &kube::Error) -> bool {
 /// What an error of the API server says, in one line.
 pub(super) fn told(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => match missing_right(&status.message) {
-            Some(hint) => format!("{}; {hint}", status.message),
-            None => status.message.clone(),
-        },
+        kube::Error::Api(status) => status.message.clone(),
         other => crate::chain(other),
     }
 }

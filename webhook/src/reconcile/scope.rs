@@ -14,7 +14,7 @@ use kube::api::{Api, PostParams};
 use super::apis::Kind;
 use super::items::Item;
 use super::watch::Subject;
-use crate::cluster::ServiceAccount;
+use crate::cluster::{ServiceAccount, with_missing_right};
 
 /// How long an answer counts: rights are given and taken.
 const COUNTS: Duration = Duration::from_secs(300);
@@ -100,7 +100,8 @@ impl Scopes {
                 ..SelfSubjectAccessReview::default()
             };
             let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-            let answer = api.create(&PostParams::default(), &review).await?;
+            let answer = api.create(&PostParams::default(), &review).await;
+            let answer = answer.map_err(|error| with_missing_right(error, account))?;
             allowed &= answer.status.is_some_and(|status| status.allowed);
         }
         self.answers
