@@ -200,7 +200,7 @@ async fn lead(shared: Arc<Shared>, shutdown: CancellationToken) -> Result<(), Bo
     let settings = &shared.settings;
     let Some(duration) = settings.lease_duration else {
         shared.metrics.leading(true);
-        return act(shared.clone(), shutdown).await;
+        return Box::pin(act(shared.clone(), shutdown)).await;
     };
     let leases: Api<Lease> = Api::namespaced(shared.client(), &settings.namespace);
     let identity = settings.identity.clone();

@@ -316,13 +316,13 @@ impl Turn<'_> {
         let mut kept = if in_place {
             let installed = self.status.active_bundle.as_deref() == Some(&child.name);
             self.approve(&placing, !installed).await.ok();
-            self.keep(&placing).await
+            Box::pin(self.keep(&placing)).await
         } else if self.room.books.is_between(&self.name) {
             // Some objects are of the new content already: restoring the old would undo what is tried again soon.
             Ok(None)
         } else {
             // While new content is on its way, or may not be installed, the old is kept as it was.
-            self.keep_active(&account, &client).await
+            Box::pin(self.keep_active(&account, &client)).await
         };
         if let (Ok(wait), true) = (&mut kept, in_place) {
             match self.rights_cycle(&placing).await {

@@ -2,7 +2,6 @@
 //! Not here: floods that a registry bounds (bundle-oci).
 
 use std::cell::Cell;
-use std::time::Instant;
 
 use bundle_core::policy::Fault;
 use serde_json::{Value, json};
@@ -85,30 +84,6 @@ fn a_flood_of_costly_bundles_does_not_hide_a_good_one() {
     let refused =
         |one: &SignatureFound| matches!(fault(one), Some(Fault::Entry | Fault::Checkpoint));
     assert!(others.iter().all(refused));
-}
-
-/// What a flood of bundles takes that are all examined: `cargo test -p bundle-trust --lib flood -- --ignored --nocapture`.
-#[test]
-#[ignore = "it measures"]
-#[allow(clippy::print_stdout, reason = "it measures")]
-fn measures_floods() {
-    let sigstore = Sigstore::new();
-    let against = sigstore.against(&[]);
-    let good = sigstore.signed(&Wanted::default(), &statement());
-    for (what, make) in [
-        (
-            "15 entries of 32 signatures",
-            flooded as fn(&Value, usize) -> RawSignature,
-        ),
-        ("one entry of 8 signatures", costly),
-    ] {
-        let flood: Vec<_> = (0..MAX_SIGNATURES)
-            .map(|number| make(&good, number))
-            .collect();
-        let began = Instant::now();
-        examine(&flood, &subject(), &against);
-        println!("{MAX_SIGNATURES} bundles, {what}: {:?}", began.elapsed());
-    }
 }
 
 #[test]
