@@ -22,7 +22,7 @@ use crate::dry_run;
 use crate::settings::Settings;
 
 pub(crate) use self::by_name::ByName;
-pub(crate) use self::impersonation::with_missing_right;
+pub(crate) use self::impersonation::{missing_right, with_missing_right};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Until the head of an answer; also of a watch, whose body may go on. Above the minute that API servers give a request.

@@ -353,8 +353,8 @@ async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
     for (status, message) in &answers {
         let good = match status {
             201 => true,
-            403 => message.contains("BUNDLE-REVIEW-040"),
-            503 => message.contains("BUNDLE-REVIEW-041"),
+            403 => message.contains("BUNDLE-REVIEW-042"),
+            503 => message.contains("BUNDLE-REVIEW-043"),
             _ => message.contains("too many") || message.contains("deadline exceeded"),
         };
         assert!(good, "{status}: {message}");

@@ -157,6 +157,25 @@ fn binding(name: &str, namespace: Option<&str>, role: &str, user: &str) -> Value
     })
 }
 
+/// Lets the pod act as ServiceAccount `name`, as the condition tells an administrator to.
+fn impersonator(namespace: &str, name: &str) -> [Value; 2] {
+    let role = "bundle-impersonator";
+    let rules = json!([{"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": [name], "verbs": ["impersonate"]}]);
+    let metadata = json!({"name": role, "namespace": namespace});
+    let pod =
+        json!({"kind": "ServiceAccount", "name": "bundle-webhook", "namespace": "bundle-system"});
+    [
+        json!({"apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": metadata, "rules": rules}),
+        json!({
+            "apiVersion": format!("{RBAC}/v1"),
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": role},
+            "subjects": [pod],
+        }),
+    ]
+}
+
 /// Makes `user` a tenant: editor of our kinds, user of the shipped classes, administrator of the namespace of the same name, and `rules` in the cluster.
 async fn tenant(cluster: &Cluster, user: &str, rules: &Value) {
     let role = format!("{user}-more");

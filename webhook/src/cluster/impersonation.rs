@@ -16,7 +16,8 @@ pub(crate) fn with_missing_right(mut error: kube::Error, account: &ServiceAccoun
     error
 }
 
-fn missing_right(message: &str, account: &ServiceAccount) -> Option<String> {
+/// The commands that let the pod act as `account`, if `message` is the API server's refusal of that.
+pub(crate) fn missing_right(message: &str, account: &ServiceAccount) -> Option<String> {
     let (_, rest) = message.split_once("is forbidden: User \"system:serviceaccount:")?;
     // Newer API servers ask for a verb such as `impersonate-on:serviceaccount:create` first.
     let (pod, _) = rest.split_once("\" cannot impersonate")?;

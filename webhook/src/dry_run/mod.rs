@@ -16,6 +16,8 @@ use kube::core::response::Status;
 use kube::{Client, Resource as _};
 use serde_json::{Value, json};
 
+use crate::cluster::{ServiceAccount, missing_right};
+
 pub use guard::guarded;
 pub use headers::IdentityError;
 
@@ -26,6 +28,8 @@ const WORDS: usize = 512;
 pub struct RequesterDryRun {
     client: Client,
     headers: HeaderMap,
+    /// The requester, if it is a ServiceAccount: the pod needs a Role for each of those.
+    account: Option<ServiceAccount>,
 }
 
 /// The answer to the dry run of an apply.
@@ -40,9 +44,12 @@ pub struct DryRunAnswer {
 impl RequesterDryRun {
     /// Impersonates `requester` with the credential of `own`. Fails if a name of the requester cannot be sent in a header.
     pub fn new(own: Client, requester: &Requester) -> Result<Self, IdentityError> {
+        let account = requester.service_account();
         Ok(Self {
             client: own,
             headers: headers::of(requester)?,
+            account: account
+                .and_then(|(namespace, name)| ServiceAccount::parse(namespace, name).ok()),
         })
     }
 
@@ -119,9 +126,24 @@ impl RequesterDryRun {
             |status| status.message,
         );
         DryRunAnswer {
-            verdict: verdict(status.as_u16(), &message),
+            verdict: self.with_missing_right(verdict(status.as_u16(), &message)),
             creates: false,
         }
+    }
+
+    /// Adds the Role to create where the pod may not impersonate a ServiceAccount that asked for content itself.
+    fn with_missing_right(&self, verdict: DryRunVerdict) -> DryRunVerdict {
+        let DryRunVerdict::NotImpersonated(words) = verdict else {
+            return verdict;
+        };
+        let hint = self
+            .account
+            .as_ref()
+            .and_then(|account| missing_right(&words, account));
+        DryRunVerdict::NotImpersonated(match hint {
+            Some(hint) => format!("{words}; {hint}"),
+            None => words,
+        })
     }
 }
 

@@ -78,14 +78,24 @@ impl Default for Integrity {
 }
 
 impl Integrity {
-    /// Since when both registrations have been intact without interruption, as far as this process can prove. `None` while one is missing or altered.
+    /// Since when both registrations have been intact without interruption, as far as this process can prove. `None` while one is missing or altered,
+    /// and in the second in which somebody else changed one: times of objects have whole seconds, so a stamp of that second would be worth nothing.
     pub fn intact_since(&self) -> Option<Timestamp> {
-        self.0.load().since
+        self.0
+            .load()
+            .since
+            .filter(|since| *since <= Timestamp::now())
     }
 
     /// What is wrong, in one line; empty while they are intact.
     pub fn faults(&self) -> String {
-        self.0.load().faults.join("; ")
+        let state = self.0.load();
+        match state.since {
+            Some(since) if since > Timestamp::now() => {
+                format!("they were changed just now, and count from {since}")
+            }
+            _ => state.faults.join("; "),
+        }
     }
 
     /// Takes what was observed. Returns whether something has changed.

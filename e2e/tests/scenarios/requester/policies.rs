@@ -367,5 +367,14 @@ async fn service_account_that_asks_for_content_is_checked_with_the_extra_fields_
         .await
         .unwrap();
     written.success().unwrap();
+    // The pod may impersonate people, and of ServiceAccounts the installer alone.
+    wait::until_true(LONG, "the Role that the pod needs", || async {
+        let found = until(&cluster, "robot", "Authorized", "Unknown").await;
+        let why = found["message"].as_str().unwrap_or_default();
+        Ok(why.contains("--resource-name=deployer` and `kubectl create rolebinding"))
+    })
+    .await
+    .unwrap();
+    put(&cluster, &impersonator("robot", "deployer")).await;
     until(&cluster, "robot", "Installed", "True").await;
 }

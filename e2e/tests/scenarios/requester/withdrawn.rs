@@ -54,6 +54,7 @@ async fn content_that_comes_after_impersonate_was_withdrawn_is_not_installed() {
         &[account, own, cluster_role("detached-act", &act)],
     )
     .await;
+    put(&cluster, &impersonator("detached", "deployer")).await;
     // Other than the role `admin`, which holds it as well.
     delete(&cluster, "rolebinding tenant-admin -n detached").await;
     let edit = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "patch", "delete", "get"]}]);
