@@ -20,8 +20,8 @@ const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(120);
 /// The limit of the container in webhook/deploy/manifests/deployment.yaml.
 const MEMORY_LIMIT: u64 = 128 << 20;
-/// What `/livez` may take while tests of other subjects use the same two cores. On a machine of its own it is below 100 ms.
-const ALIVE_WITHIN: Duration = Duration::from_millis(250);
+/// What `/livez` may take: the kubelet's default timeout of a probe. Other scenarios share the processors, so that figures are told and not asserted.
+const ALIVE_WITHIN: Duration = Duration::from_secs(1);
 
 async fn stage() -> (Cluster, Webhook) {
     stage_with(&[]).await
