@@ -170,7 +170,26 @@ async fn only_its_requester_and_those_with_manage_may_delete_a_deployment() {
     // Nor what leads to a deletion, or around what it removes.
     let owner = r#"{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"gone","uid":"0"}]}}"#;
     let finalizers = r#"{"metadata":{"finalizers":null}}"#;
+    // Nor what would make them a requester first, or changes what happens to the objects of others.
+    let config = r#"{"spec":{"config":{"x":"y"}}}"#;
+    let deletion = r#"{"spec":{"deletion":{"customResources":"Delete"}}}"#;
+    let collision = r#"{"spec":{"collision":"Adopt"}}"#;
+    let class = r#"{"spec":{"provisionerClassName":"another"}}"#;
+    let token = kubectl(
+        &cluster,
+        "get bundledeployment one -o jsonpath={.status.admission.admit}",
+    )
+    .await
+    .success()
+    .unwrap();
+    assert!(!token.is_empty());
+    let admit = format!(r#"{{"metadata":{{"annotations":{{"core.rukpak.io/admit":"{token}"}}}}}}"#);
     for (what, patch) in [
+        ("bundledeployment one", config),
+        ("bundledeployment one", deletion),
+        ("bundledeployment one", collision),
+        ("bundledeployment one", class),
+        ("bundledeployment one", admit.as_str()),
         ("bundle lone", owner),
         ("bundledeployment one", owner),
         ("bundledeployment one", finalizers),

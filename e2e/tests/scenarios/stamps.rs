@@ -263,7 +263,7 @@ async fn seal_and_stamp_count_for_one_generation_of_one_object() {
         "{}",
         old["status"]
     );
-    by_mallory(&cluster, &deployment("copied", &two, &json!({}))).await;
+    apply(&cluster, &deployment("copied", &two, &json!({}))).await;
     until(&cluster, "bundledeployment copied", "Installed", "True").await;
     let_stamps_age().await;
 

@@ -1,7 +1,7 @@
 //! Reviews of deletions, and of updates that lead to one: what has to be found out, from whom, and the verdict.
 //! Not here: the rule (bundle_core::review::deletion).
 
-use bundle_api::names::{FINALIZER_INSTALLED, GROUP, verb};
+use bundle_api::names::{ANNOTATION_ADMIT, FINALIZER_INSTALLED, GROUP, verb};
 use bundle_core::diagnostic::{Finding, Findings, Outcome, codes};
 use bundle_core::names::{KubeName, NameKind};
 use bundle_core::review::deletion::{
@@ -43,7 +43,9 @@ impl<L: Lookups> Admission<L> {
     /// What stands against an update that has been let in otherwise: nothing, unless it changes who owns the object or what its deletion removes.
     pub(super) async fn guarded_update(&self, request: &Request, kind: Kind) -> Option<Verdict> {
         let (old, new) = (&request.old_object, &request.object);
-        if old.is_null() || !is_guarded_update(old, new, FINALIZER_INSTALLED) {
+        if old.is_null()
+            || !is_guarded_update(kind, old, new, (FINALIZER_INSTALLED, ANNOTATION_ADMIT))
+        {
             return None;
         }
         let findings = self.judged_deletion(request, kind, true).await;
@@ -59,9 +61,14 @@ impl<L: Lookups> Admission<L> {
             let own = self.lookups.own_user().await;
             let user = &request.user_info;
             let requester = Requester::from(user);
+            // Empty where a whole collection is deleted, object by object.
+            let name = match request.name.as_str() {
+                "" => request.old_object["metadata"]["name"].as_str(),
+                name => Some(name),
+            };
             let deletion = Deletion {
                 kind,
-                name: &request.name,
+                name: name.unwrap_or_default(),
                 object: &request.old_object,
                 requester: &requester,
                 // Run by a person, with that person's rights, it is that person who asks.

@@ -249,15 +249,15 @@ impl Asker<'_> {
             return Ok(Vec::new());
         }
         match rules {
-            Some(rules) => {
+            Some(rules) if rights::can_be_asked(&rules) => {
                 let questions: Vec<_> = rules
                     .iter()
                     .flat_map(|rule| rule.questions(namespace.as_deref()))
                     .collect();
                 self.all(&questions).await
             }
-            // A role that nobody can read is handed on by whoever may bind it, and by nobody else.
-            None => Ok(vec![shortcut]),
+            // A role that nobody can read, or that is too large to ask about, is handed on by whoever may bind it, and by nobody else.
+            _ => Ok(vec![shortcut]),
         }
     }
 

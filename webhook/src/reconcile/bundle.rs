@@ -327,6 +327,15 @@ impl Turn<'_> {
             .digest
             .parse()
             .map_err(|finding: bundle_core::diagnostic::Finding| changed(finding.to_string()))?;
+        // A status can be written by others.
+        if let Source::Image { reference, .. } = &spec.source
+            && let Some(named) = reference.digest()
+            && *named != digest
+        {
+            return Err(changed(format!(
+                "the source names {named}, and the status records {digest}: somebody else wrote the status; delete the Bundle, and it is made again"
+            )));
+        }
         Ok(Some(digest))
     }
 

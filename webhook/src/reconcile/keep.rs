@@ -44,8 +44,11 @@ impl Turn<'_> {
             return Ok(Some(next.map_or(pause, |next| next.min(pause))));
         }
         let items = self.items(placing).await?;
+        // What drifts from here on waits for the next time: nobody was asked about it.
+        let drifted: BTreeSet<String> = self.room.books.drifted(&self.name).into_keys().collect();
         let check = if correct {
-            self.authorize_changes(placing, &items, &due).await?
+            self.authorize_changes(placing, &items, (&drifted, &due))
+                .await?
         } else {
             None
         };
@@ -54,7 +57,8 @@ impl Turn<'_> {
         install.check = check.as_ref();
         self.verify_suspects(&install, &items, &due, correct).await;
         let healed = if correct {
-            self.heal(placing, &mut install, &items).await
+            self.heal(placing, &mut install, &items, (&drifted, &due))
+                .await
         } else {
             Ok(())
         };
@@ -77,15 +81,14 @@ impl Turn<'_> {
         &self,
         placing: &Placing<'_>,
         items: &[Item],
-        due: &BTreeSet<String>,
+        (drifted, due): (&BTreeSet<String>, &BTreeSet<String>),
     ) -> Result<Option<RequesterCheck<'b>>, Trouble>
     where
         Self: 'b,
     {
-        let drifted = self.room.books.drifted(&self.name);
         let concerned: Vec<Item> = items
             .iter()
-            .filter(|item| drifted.contains_key(&item.key) || due.contains(&item.key))
+            .filter(|item| drifted.contains(&item.key) || due.contains(&item.key))
             .cloned()
             .collect();
         self.authorize_repair(placing, &concerned).await
@@ -136,11 +139,14 @@ impl Turn<'_> {
         placing: &Placing<'_>,
         install: &mut Install<'_>,
         items: &[Item],
+        (asked, due): (&BTreeSet<String>, &BTreeSet<String>),
     ) -> Result<(), Trouble> {
         let room = self.room;
         let drifted = room.books.drifted(&self.name);
         let mut by_phase = BTreeMap::<Phase, Vec<&Item>>::new();
-        for item in items.iter().filter(|item| drifted.contains_key(&item.key)) {
+        let asked = |item: &&Item| asked.contains(&item.key) || due.contains(&item.key);
+        let drifted = |item: &&Item| drifted.contains_key(&item.key);
+        for item in items.iter().filter(asked).filter(drifted) {
             if !room.books.is_told_by_fields(&self.name, &item.key)
                 && self.is_untouched(install.client, item).await
             {

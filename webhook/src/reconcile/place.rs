@@ -66,6 +66,12 @@ impl Placing<'_> {
             .digest()
             .parse()
             .map_err(|_| lost("its recorded digest cannot be read"))?;
+        // A status can be written by others.
+        if reference.digest().is_some_and(|named| *named != digest) {
+            return Err(lost(
+                "its recorded digest is not the one that its source names",
+            ));
+        }
         let secret = image["pullSecret"]
             .as_str()
             .filter(|name| !name.is_empty())
@@ -227,6 +233,11 @@ impl<'a> Turn<'a> {
 
     /// Whether just this content was installed completely, as the same ServiceAccount: objects without a namespace go where that one lives.
     pub(super) fn is_installed(&self, placing: &Placing<'_>) -> bool {
+        // A status can be written by others; the inventory says what was applied after all questions had been asked.
+        let applied = format!("{} {} ", placing.digest(), placing.account);
+        if !self.inventory.installation.starts_with(&applied) {
+            return false;
+        }
         self.status.installed.as_ref().is_some_and(|installed| {
             installed.digest == placing.digest()
                 && installed.installed_as.as_ref().is_some_and(|account| {

@@ -29,16 +29,6 @@ impl<'a> Turn<'a> {
         self.parts.content().into_iter().cloned().collect()
     }
 
-    /// The requester who named the class.
-    fn class_requester(&self) -> &Requester {
-        &self.parts.class
-    }
-
-    /// The requester who named the ServiceAccount.
-    fn account_requester(&self) -> &Requester {
-        &self.parts.service_account
-    }
-
     /// Checks whether the requesters may install `items`. Returns the check that the phases continue; `None` where the class asks for none.
     /// `first` says that this content was not installed before.
     pub(super) async fn authorize(
@@ -165,11 +155,15 @@ impl<'a> Turn<'a> {
                 Some(name),
             )
         };
-        let mut questions = vec![(self.class_requester(), on_class(&self.class.name))];
         let of_bundle = &self.spec.template.bundle.class;
-        let content = self.content_requesters();
+        // Of everybody who asked for a part: the terms of others are not theirs to use.
+        let requesters = self.content_requesters();
+        let mut questions: Vec<_> = requesters
+            .iter()
+            .map(|who| (who, on_class(&self.class.name)))
+            .collect();
         if of_bundle.as_str() != self.class.name {
-            questions.extend(content.iter().map(|who| (who, on_class(of_bundle))));
+            questions.extend(requesters.iter().map(|who| (who, on_class(of_bundle))));
         }
         if let Some(account) = &self.spec.service_account {
             let question = Question::resource(
@@ -179,7 +173,7 @@ impl<'a> Turn<'a> {
                 Some(&account.namespace),
                 Some(&account.name),
             );
-            questions.push((self.account_requester(), question));
+            questions.extend(requesters.iter().map(|who| (who, question.clone())));
         }
         for (requester, question) in questions {
             if !authorize::may(&self.room.own, requester, &question).await? {

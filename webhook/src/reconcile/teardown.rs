@@ -49,6 +49,15 @@ pub(super) async fn reconcile(
                 .cloned()
                 .collect();
             super::set_finalizers(&room.own, &room.deployments, object, finalizers).await?;
+            // Last: while the object is there, a removal without it would be refused. What is left behind is swept.
+            let uid = object.metadata.uid.as_deref().unwrap_or_default();
+            if let Err(error) = room.inventories.remove(uid).await {
+                tracing::warn!(
+                    deployment = name,
+                    error = crate::chain(&error),
+                    "an inventory is left to the sweep"
+                );
+            }
             Ok(Action::await_change())
         }
         Err(trouble) => {
@@ -167,7 +176,7 @@ async fn remove(object: &DynamicObject, room: &Room) -> Result<(), Trouble> {
             return Err(trouble);
         }
     }
-    room.inventories.remove(uid).await.map_err(unreadable)
+    Ok(())
 }
 
 /// Objects went with their namespace, also where another one has its name now.

@@ -110,9 +110,16 @@ impl<'a> Deletion<'a> {
     }
 }
 
-/// Whether an update of metadata needs what a deletion needs: it changes owners, which the garbage collector follows, or takes `finalizer` off, without
-/// which a deletion leaves behind what was installed.
-pub fn is_guarded_update(old: &Value, new: &Value, finalizer: &str) -> bool {
+/// Whether an update needs what a deletion needs. One of metadata does if it changes owners, which the garbage collector follows, takes `finalizer` off,
+/// without which a deletion leaves behind what was installed, or sets the annotation `admit`, which makes the writer the requester. One of the spec of
+/// a BundleDeployment does too: whoever changes it becomes a requester, and decides on what others have installed with it.
+pub fn is_guarded_update(
+    kind: Kind,
+    old: &Value,
+    new: &Value,
+    (finalizer, admit): (&str, &str),
+) -> bool {
+    let admits = |object: &Value| object["metadata"]["annotations"][admit].clone();
     let owners = |object: &Value| match &object["metadata"]["ownerReferences"] {
         Value::Null => Value::Array(Vec::new()),
         owners => owners.clone(),
@@ -121,7 +128,9 @@ pub fn is_guarded_update(old: &Value, new: &Value, finalizer: &str) -> bool {
         let finalizers = object["metadata"]["finalizers"].as_array();
         finalizers.is_some_and(|all| all.iter().any(|found| found == finalizer))
     };
-    owners(old) != owners(new) || (guards(old) && !guards(new))
+    let is_admitted = !admits(new).is_null() && admits(new) != admits(old);
+    let is_changed = kind == Kind::BundleDeployment && old["spec"] != new["spec"];
+    owners(old) != owners(new) || (guards(old) && !guards(new)) || is_admitted || is_changed
 }
 
 /// Judges a deletion. Every error is a reason against it.
@@ -182,7 +191,7 @@ fn manage(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Finding
             Finding::error(
                 codes::review::DELETE_NOT_ALLOWED,
                 format!(
-                    "user {:?} may not delete {} {}: only who asked for it, or who has verb manage on {resource}",
+                    "user {:?} may neither delete nor change {} {}: only who asked for it, or who has verb manage on {resource}",
                     deletion.requester.user, deletion.kind, deletion.name
                 ),
             )

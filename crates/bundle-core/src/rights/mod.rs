@@ -13,7 +13,7 @@ pub use dry_run::{DryRunVerdict, verdict};
 pub use needs::{Need, Target, VERBS, needs};
 pub use order::Provided;
 pub use required::{Required, required};
-pub use roles::{Grant, RoleRef, Rule, grant, made_as, rules_after};
+pub use roles::{Grant, RoleRef, Rule, can_be_asked, grant, made_as, rules_after};
 
 /// One question that a SubjectAccessReview can answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

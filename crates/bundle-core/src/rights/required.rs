@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Grant, Question, ScopedRule, Target, compact, grant, needs};
+use super::{Grant, Question, ScopedRule, Target, can_be_asked, compact, grant, needs};
 use crate::object::Manifest;
 
 /// The rules, and what in them had to be guessed.
@@ -56,6 +56,11 @@ pub fn required(objects: &[Manifest]) -> Required {
         .collect();
     for object in objects {
         match grant(object) {
+            Some(Grant::Role {
+                escalate, rules, ..
+            }) if !can_be_asked(&rules) => {
+                questions.push(escalate);
+            }
             Some(Grant::Role {
                 rules, namespace, ..
             }) => {

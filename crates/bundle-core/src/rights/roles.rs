@@ -26,7 +26,28 @@ pub struct Rule {
     pub paths: Vec<String>,
 }
 
+/// How many questions the rules of one role may take. A rule of a kilobyte can stand for millions of single rights; beyond this, a role is handed on only
+/// by whoever may `escalate` or `bind`.
+const MOST_QUESTIONS: usize = 10_000;
+
+/// Whether the questions of these rules are few enough to be asked.
+pub fn can_be_asked(rules: &[Rule]) -> bool {
+    let counts = rules.iter().map(Rule::question_count);
+    counts.fold(0, usize::saturating_add) <= MOST_QUESTIONS
+}
+
 impl Rule {
+    /// How many questions [`Self::questions`] returns at most.
+    fn question_count(&self) -> usize {
+        [&self.groups, &self.resources]
+            .into_iter()
+            .fold(self.verbs.len(), |count, list| {
+                count.saturating_mul(list.len())
+            })
+            .saturating_mul(self.names.len().max(1))
+            .saturating_add(self.verbs.len().saturating_mul(self.paths.len()))
+    }
+
     /// Each single right of the rule as a question. Paths count only in roles of the whole cluster, as the API server has it.
     pub fn questions(&self, namespace: Option<&str>) -> Vec<Question> {
         let names: Vec<Option<&str>> = if self.names.is_empty() {
@@ -246,6 +267,30 @@ mod tests {
             file: String::new(),
             line: 1,
         }
+    }
+
+    #[test]
+    fn questions_of_a_rule_are_counted_before_they_are_made() {
+        let many = |count: usize| {
+            (0..count)
+                .map(|number| format!("a{number}"))
+                .collect::<Vec<_>>()
+        };
+        let rule = |count: usize| Rule {
+            verbs: many(count),
+            groups: many(count),
+            resources: many(count),
+            names: many(count),
+            paths: many(count),
+        };
+        assert_eq!(rule(3).question_count(), rule(3).questions(None).len());
+        let nameless = Rule {
+            names: Vec::new(),
+            ..rule(3)
+        };
+        assert_eq!(nameless.question_count(), nameless.questions(None).len());
+        assert!(can_be_asked(&[rule(3), rule(3)]));
+        assert!(!can_be_asked(&[rule(30)]));
     }
 
     #[test]

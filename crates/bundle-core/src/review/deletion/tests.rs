@@ -240,6 +240,25 @@ fn owners_and_our_finalizer_are_guarded_and_other_metadata_is_not() {
             true,
         ),
     ] {
-        assert_eq!(is_guarded_update(&before, &new, "ours"), expected, "{new}");
+        let guarded = is_guarded_update(Kind::BundleDeployment, &before, &new, ("ours", "admit"));
+        assert_eq!(guarded, expected, "{new}");
+    }
+}
+
+#[test]
+fn specs_of_deployments_and_the_annotation_that_vouches_are_guarded() {
+    let object = |spec: &str, admit: Value| json!({"spec": {"config": spec}, "metadata": {"annotations": {"admit": admit, "note": spec}}});
+    let before = object("a", json!("token"));
+    for (kind, new, expected) in [
+        (Kind::BundleDeployment, object("a", json!("token")), false),
+        (Kind::BundleDeployment, object("a", Value::Null), false),
+        (Kind::BundleDeployment, object("a", json!("other")), true),
+        (Kind::BundleDeployment, object("b", json!("token")), true),
+        (Kind::Bundle, object("a", json!("other")), true),
+        // Immutable: refused in any case, in RukPak's words.
+        (Kind::Bundle, object("b", json!("token")), false),
+    ] {
+        let guarded = is_guarded_update(kind, &before, &new, ("ours", "admit"));
+        assert_eq!(guarded, expected, "{kind} {new}");
     }
 }
