@@ -65,6 +65,11 @@ pub struct BundleDeploymentSpec {
     /// Install as this ServiceAccount instead of the one that the class names. Whoever writes this needs verb `impersonate` on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountName>,
+    /// Namespace of the objects that name none. There is no default: content with such objects is refused without it. Never a namespace of bundle-webhook
+    /// itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
+    pub target_namespace: Option<String>,
     /// Change nothing while this is true: neither new content nor drift. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,

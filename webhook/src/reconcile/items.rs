@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use bundle_api::names;
 use bundle_core::diagnostic::codes;
 use bundle_core::object::{Manifest, ObjectId};
+use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::phases::{CustomKind, Phase};
 use kube::core::discovery::ApiResource;
 use serde_json::{Map, Value};
 
 use super::apis::{Apis, Kind};
+use super::deployment::LISTED;
 use super::trouble::{self, Retry, Trouble};
 
 /// One object, ready to be applied.
@@ -32,8 +34,8 @@ pub(super) struct Owner<'a> {
     pub(super) name: &'a str,
     /// Id of its ApplySet.
     pub(super) applyset: &'a str,
-    /// Where objects go that name no namespace.
-    pub(super) namespace: &'a str,
+    /// Namespace of the objects that name none; without it they are refused.
+    pub(super) namespace: Option<&'a str>,
 }
 
 /// Prepares `objects`; says which kinds the cluster lacks, all of them.
@@ -47,6 +49,7 @@ pub(super) async fn items(
     let mut kinds = BTreeMap::<(String, String, String), Option<(Kind, bool)>>::new();
     let mut items = Vec::with_capacity(objects.len());
     let mut missing = Vec::new();
+    let mut unplaced = Vec::new();
     for object in objects {
         let (group, version, kind) = object.gvk();
         let gvk = (group.to_owned(), version.to_owned(), kind.to_owned());
@@ -62,7 +65,10 @@ pub(super) async fn items(
         }
         let found = kinds.get(&gvk).cloned().flatten();
         match found {
-            Some((kind, custom)) => items.push(item(object, kind, custom, owner)),
+            Some((kind, custom)) => match item(object, kind, custom, owner) {
+                Ok(item) => items.push(item),
+                Err(id) => unplaced.push(id),
+            },
             None => missing.push(format!(
                 "no matches for kind {:?} in version {:?}",
                 object.id.kind,
@@ -70,10 +76,8 @@ pub(super) async fn items(
             )),
         }
     }
-    if missing.is_empty() {
-        Ok(items)
-    } else {
-        Err(Trouble::new(
+    if !missing.is_empty() {
+        return Err(Trouble::new(
             codes::install::MISSING_KIND,
             reason,
             format!(
@@ -81,7 +85,27 @@ pub(super) async fn items(
                 trouble::list(missing, 20)
             ),
             Retry::Soon,
-        ))
+        ));
+    }
+    if !unplaced.is_empty() {
+        return Err(Trouble::new(
+            codes::install::NO_NAMESPACE,
+            reason,
+            format!(
+                "{} of the content name no namespace: {}; set spec.targetNamespace",
+                count(unplaced.len()),
+                some_of(&unplaced, LISTED)
+            ),
+            Retry::OnChange,
+        ));
+    }
+    Ok(items)
+}
+
+fn count(objects: usize) -> String {
+    match objects {
+        1 => "1 object".to_owned(),
+        more => format!("{more} objects"),
     }
 }
 
@@ -102,15 +126,21 @@ fn own_kind(defined: &[CustomKind], id: &ObjectId) -> Option<Kind> {
     })
 }
 
-fn item(object: Manifest, kind: Kind, custom: bool, owner: &Owner<'_>) -> Item {
+/// The object with its namespace and labels; its id where it needs a namespace and there is none.
+fn item(object: Manifest, kind: Kind, custom: bool, owner: &Owner<'_>) -> Result<Item, ObjectId> {
     let Manifest {
         mut id, mut value, ..
     } = object;
-    id.namespace = kind.namespaced.then(|| {
-        id.namespace
-            .filter(|namespace| !namespace.is_empty())
-            .unwrap_or_else(|| owner.namespace.to_owned())
-    });
+    let named = id
+        .namespace
+        .take()
+        .filter(|namespace| !namespace.is_empty());
+    if kind.namespaced {
+        id.namespace = named.or_else(|| owner.namespace.map(str::to_owned));
+        if id.namespace.is_none() {
+            return Err(id);
+        }
+    }
     let metadata = member(&mut value, "metadata");
     match &id.namespace {
         Some(namespace) => {
@@ -145,14 +175,14 @@ fn item(object: Manifest, kind: Kind, custom: bool, owner: &Owner<'_>) -> Item {
     if let Some(object) = value.as_object_mut() {
         object.remove("status");
     }
-    Item {
+    Ok(Item {
         phase: Phase::of(&id.group, &id.kind),
         key: id.to_string(),
         id,
         kind,
         value,
         custom,
-    }
+    })
 }
 
 /// A member of an object, made if it is not there. What is no object becomes one.
@@ -199,9 +229,9 @@ mod tests {
         let owner = Owner {
             name: "web",
             applyset: "applyset-x-v1",
-            namespace: "system",
+            namespace: Some("web"),
         };
-        item(object, kind(namespaced), false, &owner)
+        item(object, kind(namespaced), false, &owner).unwrap()
     }
 
     #[test]
@@ -212,14 +242,14 @@ mod tests {
         );
         assert_eq!(
             item.value,
-            json!({ "metadata": { "name": "x", "namespace": "system", "labels": {
+            json!({ "metadata": { "name": "x", "namespace": "web", "labels": {
                 "app": "a",
                 "core.rukpak.io/owner-kind": "BundleDeployment",
                 "core.rukpak.io/owner-name": "web",
                 "applyset.kubernetes.io/part-of": "applyset-x-v1",
             } } })
         );
-        assert_eq!(item.key, "ConfigMap/system/x");
+        assert_eq!(item.key, "ConfigMap/web/x");
     }
 
     #[test]

@@ -3,10 +3,8 @@
 
 use bundle_api::names::condition;
 use bundle_core::diagnostic::codes;
-use bundle_core::object::Manifest;
 use bundle_core::plan::conditions::{State, some_of};
 use bundle_core::plan::{downgrade, targets};
-use serde_json::Value;
 
 use super::deployment::{LISTED, Turn};
 use super::items::Item;
@@ -15,18 +13,29 @@ use super::trouble::{Retry, Trouble};
 use super::{approve, content, verify};
 
 impl Turn<'_> {
+    /// The namespace of objects that name none. Never one of the pod's own, where a Pod of the content could read the keys: admission refuses that, and
+    /// here it is refused to specs that were written while admission was off.
+    pub(super) fn target_namespace(&self) -> Result<Option<&str>, Trouble> {
+        let settings = &self.room.shared.settings;
+        let target = self.spec.target_namespace.as_deref();
+        match target {
+            Some(target) if target == settings.namespace || target == settings.state_namespace => {
+                Err(Trouble::new(
+                    codes::install::RESERVED_NAMESPACE,
+                    self.install_reason(),
+                    format!(
+                        "spec.targetNamespace: content cannot be installed in namespace {target} of bundle-webhook; name the namespace that it is for"
+                    ),
+                    Retry::OnChange,
+                ))
+            }
+            other => Ok(other),
+        }
+    }
+
     pub(super) fn within_targets(&self, items: &[Item]) -> Result<(), Trouble> {
-        let manifests: Vec<Manifest> = items
-            .iter()
-            .map(|item| Manifest {
-                id: item.id.clone(),
-                value: Value::Null,
-                file: String::new(),
-                line: 0,
-            })
-            .collect();
         let outside = targets::outside(
-            &manifests,
+            items.iter().map(|item| &item.id),
             &self.class.namespaces,
             self.class.cluster_scoped,
         );

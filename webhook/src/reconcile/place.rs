@@ -114,7 +114,7 @@ impl<'a> Turn<'a> {
         let owner = Owner {
             name: &self.name,
             applyset: &self.applyset,
-            namespace: &placing.account.namespace,
+            namespace: self.target_namespace()?,
         };
         items::items(&self.room.apis, content.objects, &owner, placing.reason).await
     }
@@ -221,20 +221,25 @@ impl<'a> Turn<'a> {
 
     /// Content, identity and settings: if one of them changes, everything is applied again. With the uid: what an earlier object of the same name had
     /// installed says nothing of what this one may.
+    /// The content, the identity that installs it, and the namespace of its objects that name none, as the inventory records them.
+    fn placement(&self, placing: &Placing<'_>) -> String {
+        let namespace = self.spec.target_namespace.as_deref().unwrap_or("-");
+        format!("{} {} {namespace} ", placing.digest(), placing.account)
+    }
+
     pub(super) fn content_key(&self, placing: &Placing<'_>) -> String {
         format!(
-            "{} {} {} {}",
-            placing.digest(),
-            placing.account,
+            "{}{} {}",
+            self.placement(placing),
             self.spec.digest,
             self.object.metadata.uid.as_deref().unwrap_or_default()
         )
     }
 
-    /// Whether just this content was installed completely, as the same ServiceAccount: objects without a namespace go where that one lives.
+    /// Whether just this content was installed completely, as the same ServiceAccount and into the same namespace.
     pub(super) fn is_installed(&self, placing: &Placing<'_>) -> bool {
         // A status can be written by others; the inventory says what was applied after all questions had been asked.
-        let applied = format!("{} {} ", placing.digest(), placing.account);
+        let applied = self.placement(placing);
         if !self.inventory.installation.starts_with(&applied) {
             return false;
         }

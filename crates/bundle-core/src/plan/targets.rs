@@ -1,20 +1,19 @@
 //! Where the content of a class may land.
 //! Not here: who may use the class (review), or what the requester may do there (rights).
 
-use crate::object::{Manifest, ObjectId};
+use crate::object::ObjectId;
 
 /// The objects that lie outside of what a class allows: in a namespace that no pattern names, or without one where cluster-scoped objects are denied.
 ///
 /// A Namespace counts as part of itself: where a class lets content into `team-*`, it may bring the namespace `team-a` too, even if cluster-scoped objects are denied.
 pub fn outside<'a>(
-    objects: &'a [Manifest],
+    objects: impl IntoIterator<Item = &'a ObjectId>,
     namespaces: &[String],
     cluster_scoped: bool,
 ) -> Vec<&'a ObjectId> {
     let allowed = |namespace: &str| namespaces.iter().any(|pattern| fits(pattern, namespace));
     objects
-        .iter()
-        .map(|object| &object.id)
+        .into_iter()
         .filter(|id| match &id.namespace {
             Some(namespace) => !allowed(namespace),
             None if id.group.is_empty() && id.kind == "Namespace" => !allowed(&id.name),
@@ -37,22 +36,15 @@ fn fits(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
-    fn object(kind: &str, namespace: Option<&str>, name: &str) -> Manifest {
-        Manifest {
-            id: ObjectId {
-                group: String::new(),
-                version: "v1".to_owned(),
-                kind: kind.to_owned(),
-                namespace: namespace.map(str::to_owned),
-                name: name.to_owned(),
-            },
-            value: Value::Null,
-            file: String::new(),
-            line: 1,
+    fn object(kind: &str, namespace: Option<&str>, name: &str) -> ObjectId {
+        ObjectId {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
         }
     }
 

@@ -32,6 +32,8 @@ pub struct CheckedDeploymentSpec {
     pub config: Option<Value>,
     /// Install as this one instead of the class's.
     pub service_account: Option<ServiceAccount>,
+    /// Namespace of the objects that name none.
+    pub target_namespace: Option<KubeName>,
     /// Change nothing.
     pub paused: bool,
     /// Take over objects that belong to nobody, instead of failing.
@@ -149,6 +151,7 @@ impl CheckedDeploymentSpec {
                 template,
                 config: field.get("config").value().cloned(),
                 service_account: rest.service_account,
+                target_namespace: rest.target_namespace,
                 paused: rest.paused,
                 adopt: rest.adopt,
                 correct_drift: rest.correct_drift,
@@ -198,6 +201,7 @@ fn template(field: &Field<'_>, written: &Value, findings: &mut Findings) -> Opti
 )]
 struct Optional {
     service_account: Option<ServiceAccount>,
+    target_namespace: Option<KubeName>,
     paused: bool,
     adopt: bool,
     correct_drift: bool,
@@ -220,6 +224,10 @@ impl Rest<'_, '_> {
         let ignore = drift.get("ignore").items(self.findings);
         Optional {
             service_account: service_account(&self.f.get("serviceAccount"), self.findings),
+            target_namespace: self
+                .f
+                .get("targetNamespace")
+                .name(NameKind::Label, self.findings),
             paused: self.f.get("paused").flag(self.findings),
             adopt: self.f.get("collision").choice(
                 self.findings,

@@ -243,6 +243,6 @@ pub struct Facts<'a> {
     pub policies: Vec<ReadyPolicy<'a>>,
     /// The API server; `None` where it has not said its version yet.
     pub server: Option<ServerVersion>,
-    /// The namespace of the pod, for hints.
+    /// The namespace of the pod: never a target, and named in hints.
     pub system_namespace: String,
 }

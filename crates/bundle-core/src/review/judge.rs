@@ -3,6 +3,7 @@
 
 use super::{
     content,
+    deployment::CheckedDeploymentSpec,
     facts::{ClassFact, DeploymentFact, Facts, Kind, Standing, Subject},
     needs::{self, Spec},
     rights,
@@ -215,6 +216,7 @@ fn check(spec: &Spec, subject: &Subject<'_>, facts: &Facts<'_>, findings: &mut F
                 rights::class(&bundle.class, field, facts, findings);
                 classes.push(&bundle.class);
             }
+            target_namespace(deployment, facts, findings);
             let asks = subject.changed_parts().any();
             rights::act_as(deployment, asks, facts, findings);
             let source = content::Sourced {
@@ -226,6 +228,21 @@ fn check(spec: &Spec, subject: &Subject<'_>, facts: &Facts<'_>, findings: &mut F
             content::check(&source, subject, facts, findings);
         }
         Spec::Approval(approval) => rights::approve(approval, facts, findings),
+    }
+}
+
+/// Content does not land beside the pod, where its Pods could read the Secrets there.
+fn target_namespace(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: &mut Findings) {
+    let system = &facts.system_namespace;
+    if spec.target_namespace.as_deref() == Some(system.as_str()) {
+        findings.push(
+            Finding::error(
+                codes::review::RESERVED_NAMESPACE,
+                format!("content cannot be installed in namespace {system} of bundle-webhook"),
+            )
+            .at_field("spec.targetNamespace")
+            .hint("name the namespace that the content is for"),
+        );
     }
 }
 

@@ -12,7 +12,7 @@ use super::{canonical, deployment::CheckedDeploymentSpec, stamp::Requester};
 pub struct PartRequesters {
     /// Of `provisionerClassName`.
     pub class: Requester,
-    /// Of `template`, and of every field that decides where its content goes.
+    /// Of `template`, and of `targetNamespace`, which decides where its content goes.
     pub template: Requester,
     /// Of `config`.
     pub config: Requester,
@@ -69,7 +69,7 @@ impl PartRequesters {
 pub struct ChangedParts {
     /// `provisionerClassName`.
     pub class: bool,
-    /// `template`.
+    /// `template` or `targetNamespace`.
     pub template: bool,
     /// `config`.
     pub config: bool,
@@ -99,6 +99,8 @@ impl ChangedParts {
                 old.bundle == new.bundle
                     && old.labels == new.labels
                     && old.annotations == new.annotations
+            }) || changed("targetNamespace", |old, new| {
+                old.target_namespace == new.target_namespace
             }),
             config: changed("config", |_, _| true),
             service_account: changed("serviceAccount", |old, new| {
@@ -214,6 +216,8 @@ mod tests {
         assert_eq!(with("paused", true.into()), none);
         assert_eq!(with("config", json!({})), none);
         assert!(with("config", json!({"a": ""})).config);
+        assert!(with("targetNamespace", "web".into()).template);
+        assert_eq!(with("targetNamespace", "".into()), none);
         assert!(with("provisionerClassName", "other".into()).class);
         let account = json!({"namespace": "a", "name": "b"});
         assert!(with("serviceAccount", account).service_account);

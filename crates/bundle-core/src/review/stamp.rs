@@ -130,12 +130,13 @@ impl Stamp {
     }
 }
 
-/// Digest of what a person who approves content takes for granted beside the content itself: class, ServiceAccount and configuration in the `spec` of
-/// a BundleDeployment.
+/// Digest of what a person who approves content takes for granted beside the content itself: class, ServiceAccount, target namespace and configuration
+/// in the `spec` of a BundleDeployment.
 pub fn approval_terms(spec: &Value) -> Digest {
     canonical::spec_digest(&serde_json::json!({
         "provisionerClassName": spec["provisionerClassName"],
         "serviceAccount": spec["serviceAccount"],
+        "targetNamespace": spec["targetNamespace"],
         "config": spec["config"],
     }))
 }

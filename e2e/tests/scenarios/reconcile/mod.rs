@@ -13,6 +13,7 @@ mod older;
 mod others;
 mod rights;
 mod source;
+mod target;
 
 const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(90);

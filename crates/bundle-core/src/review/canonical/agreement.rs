@@ -46,6 +46,7 @@ fn deployment() -> Value {
         },
         "config": {"replicas": 2, "text": ""},
         "serviceAccount": {"namespace": "team-a", "name": "deployer"},
+        "targetNamespace": "web",
         "paused": true,
         "collision": "Adopt",
         "drift": {"mode": "Report", "ignore": [{"kind": "Deployment.apps", "namespace": "team-a", "name": "web", "fields": ["/spec/replicas"], "manager": "hpa"}]},

@@ -35,4 +35,6 @@ area! {
     UNPACKING = "BUNDLE-INSTALL-041", CannotTell, "the content is still being fetched", "The transfer from the registry waits for its turn or is under way. The reconciler goes on by itself when it ends.";
     MEMORY_BUSY = "BUNDLE-INSTALL-042", CannotTell, "there is no memory left for the content now", "Other bundles use the memory that is set aside for content. It is tried again by itself.";
     CACHE_FULL = "BUNDLE-INSTALL-043", CannotTell, "the content cannot be stored in the cache", "The cache folder is full or cannot be written. The message holds the system's words. It is tried again by itself; a larger volume or a smaller --cache-limit helps.";
+    NO_NAMESPACE = "BUNDLE-INSTALL-060", Refused, "objects of the content name no namespace", "There is no default namespace. Set spec.targetNamespace of the BundleDeployment, or give the objects a namespace in the content. Nothing was applied.";
+    RESERVED_NAMESPACE = "BUNDLE-INSTALL-061", Refused, "the content would land in a namespace of bundle-webhook", "The namespaces of the webhook hold its keys and the pull Secrets of all, which a Pod beside it could read. They are never the target of content, whoever asks.";
 }

@@ -31,4 +31,5 @@ area! {
     REGISTRATIONS_ALTERED = "BUNDLE-REVIEW-041", CannotTell, "the webhook registrations are missing or altered", "The API server may store objects without asking the webhook, so no review is answered. /readyz and the log of bundle-webhook name what is wrong; apply webhook/deploy/admission again.";
     OBJECT_TOO_LARGE = "BUNDLE-REVIEW-042", Refused, "the objects of a review take too much memory", "Parsed, the objects would take more memory than the webhook has for reviews. Very many tiny values cause this, such as empty lists. Put large configuration into fewer and longer values, or give the webhook more memory.";
     BUSY = "BUNDLE-REVIEW-043", CannotTell, "the webhook has no memory left for another review", "Other reviews use the memory that is set aside for reviews. Nothing was decided: try again.";
+    RESERVED_NAMESPACE = "BUNDLE-REVIEW-060", Refused, "the target namespace is that of bundle-webhook", "The namespaces of the webhook hold its keys and the pull Secrets of all. Choose another spec.targetNamespace.";
 }

@@ -1,0 +1,89 @@
+//! Where objects of the content go that name no namespace.
+
+use serde_json::json;
+
+use super::{LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, stage, until};
+use e2e::wait;
+
+const UNPLACED: &str = "apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: app}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_without_a_namespace_go_to_the_target_namespace_and_move_with_it() {
+    let (cluster, _webhook) = stage().await;
+    let reference = publish(&cluster, "team/unplaced:1", |folder| {
+        bundle_of(folder, "unplaced", UNPLACED)
+    })
+    .await;
+    apply(&cluster, &deployment("web", &reference, &json!({}))).await;
+    let message = until(&cluster, "bundledeployment web", "Installed", "False").await;
+    assert!(
+        message.contains("2 objects of the content name no namespace")
+            && message.contains("ConfigMap/settings, ServiceAccount/app")
+            && message.contains("spec.targetNamespace"),
+        "{message}"
+    );
+    for namespace in ["first", "second"] {
+        kubectl(&cluster, &format!("create namespace {namespace}")).await;
+        let target = json!({ "targetNamespace": namespace });
+        apply(&cluster, &deployment("web", &reference, &target)).await;
+        installed(&cluster, "web").await;
+        let found = get(&cluster, &format!("get configmap settings -n {namespace}")).await;
+        assert!(found.is_some(), "{namespace}");
+    }
+    wait::until_true(
+        LONG,
+        "the objects in the first namespace are gone",
+        || async {
+            let config = get(&cluster, "get configmap settings -n first").await;
+            let account = get(&cluster, "get serviceaccount app -n first").await;
+            Ok(config.is_none() && account.is_none())
+        },
+    )
+    .await
+    .unwrap();
+    // What comes without a namespace is asked for again once the spec names none.
+    apply(
+        &cluster,
+        &deployment("web", &reference, &json!({"targetNamespace": null})),
+    )
+    .await;
+    until(&cluster, "bundledeployment web", "Installed", "False").await;
+    assert!(
+        get(&cluster, "get configmap settings -n second")
+            .await
+            .is_some()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rejects_namespaces_of_the_webhook_as_targets() {
+    let (cluster, _webhook) = stage().await;
+    let reference = publish(&cluster, "team/unplaced:1", |folder| {
+        bundle_of(folder, "unplaced", UNPLACED)
+    })
+    .await;
+    let apply_into = async |namespace: &str| {
+        let target = json!({ "targetNamespace": namespace });
+        let tool = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
+        tool.args(["apply", "-f", "-"])
+            .stdin(deployment("web", &reference, &target).to_string())
+            .output()
+            .await
+            .unwrap()
+    };
+    let error = apply_into("bundle-system").await.failure(1).unwrap();
+    assert!(error.contains("BUNDLE-REVIEW-060"), "{error}");
+    apply_into("bundle-system-state").await.success().unwrap();
+    let message = until(&cluster, "bundledeployment web", "Installed", "False").await;
+    assert!(
+        message.contains("in namespace bundle-system-state of bundle-webhook"),
+        "{message}"
+    );
+}
