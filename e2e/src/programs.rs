@@ -45,8 +45,13 @@ fn build() -> Result<Programs> {
         "--profile",
         &profile,
     ]);
-    for package in PACKAGES {
-        command.args(["--package", package]);
+    if profile == "dev" {
+        // The whole workspace has the features that the tests are built with, so no dependency is compiled a second time.
+        command.args(["--workspace", "--bins"]);
+    } else {
+        for package in PACKAGES {
+            command.args(["--package", package]);
+        }
     }
     eprintln!("programs: building {} ({profile})", PACKAGES.join(" and "));
     let output = command
