@@ -3,6 +3,7 @@
 
 mod compact;
 mod dry_run;
+mod mutation;
 mod needs;
 mod order;
 mod required;
@@ -10,6 +11,7 @@ mod roles;
 
 pub use compact::{ScopedRule, compact};
 pub use dry_run::{DryRunVerdict, verdict};
+pub use mutation::{MutatedKinds, records_requester, same_fields, user_dependent_fields};
 pub use needs::{Need, Target, VERBS, needs};
 pub use order::Provided;
 pub use required::{Required, required};
