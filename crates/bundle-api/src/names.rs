@@ -66,6 +66,8 @@ pub const ANNOTATION_STAMP: &str = "core.rukpak.io/stamp";
 pub const ANNOTATION_ADMIT: &str = "core.rukpak.io/admit";
 /// Annotation with the OCI manifest and its signatures, gzip and base64, so that a review needs no registry.
 pub const ANNOTATION_PROOF: &str = "core.rukpak.io/proof";
+/// Annotation on installed objects: a mark that tells objects that we created from others of the same name. Nothing but a crash makes anybody ask for it.
+pub const ANNOTATION_CREATION_MARK: &str = "core.rukpak.io/creation-mark";
 
 /// Finalizer of a Bundle: its unpacked content is removed from the cache first.
 pub const FINALIZER_CACHED_BUNDLE: &str = "core.rukpak.io/delete-cached-bundle";

@@ -8,6 +8,8 @@ use e2e::cluster::shared;
 use e2e::{Cluster, Output, Tool, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
+mod intents;
+mod mutations;
 mod policies;
 mod roles;
 mod withdrawn;

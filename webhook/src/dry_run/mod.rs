@@ -32,13 +32,24 @@ pub struct RequesterDryRun {
     account: Option<ServiceAccount>,
 }
 
-/// The answer to the dry run of an apply.
+/// The answer to a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DryRunAnswer {
     /// Whether the API server allows it.
     pub verdict: DryRunVerdict,
-    /// Whether it would create the object, instead of updating it.
-    pub creates: bool,
+    /// The HTTP status code; 0 if there was no answer.
+    pub code: u16,
+    /// The object as it would be, in the detail that was asked for; null if it is not allowed.
+    pub object: Value,
+}
+
+/// How much of an object an answer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// Its metadata.
+    Metadata,
+    /// All of it.
+    Object,
 }
 
 impl RequesterDryRun {
@@ -53,23 +64,27 @@ impl RequesterDryRun {
         })
     }
 
-    /// Sends the apply of `value` as a dry run, with the field manager and force of the real one.
+    /// Sends an apply as a dry run, with the body, the force and the field manager of the real one.
     pub async fn apply(
         &self,
         resource: &ApiResource,
         id: &ObjectId,
-        value: &Value,
+        (body, force): (Vec<u8>, bool),
+        detail: Detail,
     ) -> DryRunAnswer {
         let parameters = PatchParams {
             dry_run: true,
-            ..PatchParams::apply(names::FIELD_MANAGER).force()
+            force,
+            ..PatchParams::apply(names::FIELD_MANAGER)
         };
-        let request = kube::core::Request::new(url(resource, id)).patch_metadata(
-            &id.name,
-            &parameters,
-            &Patch::Apply(value),
-        );
-        self.send(request).await
+        let request = kube::core::Request::new(url(resource, id));
+        let patch = Patch::Apply(());
+        let request = match detail {
+            Detail::Metadata => request.patch_metadata(&id.name, &parameters, &patch),
+            Detail::Object => request.patch(&id.name, &parameters, &patch),
+        };
+        self.send(request.map(|request| request.map(|_| body)))
+            .await
     }
 
     /// Sends the deletion of the object with this uid as a dry run.
@@ -111,14 +126,22 @@ impl RequesterDryRun {
             Err(error) => {
                 return DryRunAnswer {
                     verdict: DryRunVerdict::Unknown(crate::chain(&error)),
-                    creates: false,
+                    code: 0,
+                    object: Value::Null,
                 };
             }
         };
+        let code = status.as_u16();
         if status.is_success() {
+            let object = serde_json::from_slice(&body);
+            let (verdict, object) = match object {
+                Ok(object) => (DryRunVerdict::Allowed, object),
+                Err(error) => (DryRunVerdict::Unknown(crate::chain(&error)), Value::Null),
+            };
             return DryRunAnswer {
-                verdict: DryRunVerdict::Allowed,
-                creates: status == http::StatusCode::CREATED,
+                verdict,
+                code,
+                object,
             };
         }
         let message = serde_json::from_slice::<Status>(&body).map_or_else(
@@ -126,8 +149,9 @@ impl RequesterDryRun {
             |status| status.message,
         );
         DryRunAnswer {
-            verdict: self.with_missing_right(verdict(status.as_u16(), &message)),
-            creates: false,
+            verdict: self.with_missing_right(verdict(code, &message)),
+            code,
+            object: Value::Null,
         }
     }
 

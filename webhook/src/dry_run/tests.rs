@@ -57,14 +57,16 @@ async fn apply_and_delete_are_sent_as_the_requester_and_as_dry_runs() {
     let (client, mut told) = client(201, "{}");
     let run = RequesterDryRun::new(client, &ana()).unwrap();
     let (resource, id) = config_map();
+    let body = br#"{"data":{"a":"b"}}"#.to_vec();
     let answer = run
-        .apply(&resource, &id, &json!({"data": {"a": "b"}}))
+        .apply(&resource, &id, (body, true), Detail::Metadata)
         .await;
     assert_eq!(
         answer,
         DryRunAnswer {
             verdict: DryRunVerdict::Allowed,
-            creates: true
+            code: 201,
+            object: json!({}),
         }
     );
     let (method, uri, headers, body) = told.recv().await.unwrap();
@@ -108,7 +110,8 @@ async fn refusals_keep_the_words_of_the_api_server() {
     let (client, _told) = client(400, denied);
     let run = RequesterDryRun::new(client, &ana()).unwrap();
     let (resource, id) = config_map();
-    let answer = run.apply(&resource, &id, &json!({})).await;
+    let body = (b"{}".to_vec(), false);
+    let answer = run.apply(&resource, &id, body, Detail::Object).await;
     let words = r#"admission webhook "w" does not support dry run"#;
     assert_eq!(answer.verdict, DryRunVerdict::Unsupported(words.to_owned()));
 }

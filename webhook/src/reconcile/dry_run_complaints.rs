@@ -3,6 +3,7 @@
 use bundle_core::diagnostic::{Code, codes};
 use bundle_core::rights::DryRunVerdict;
 
+use super::apply::NotAllowed;
 use super::items::Item;
 use super::trouble::{self, Retry, Trouble};
 
@@ -13,6 +14,7 @@ const NAMED: usize = 20;
 #[derive(Default)]
 pub(super) struct DryRunComplaints {
     pub(super) refused: Vec<String>,
+    pub(super) differs: Vec<String>,
     pub(super) unsupported: Vec<String>,
     pub(super) not_impersonated: Vec<String>,
     pub(super) unknown: Vec<String>,
@@ -20,9 +22,14 @@ pub(super) struct DryRunComplaints {
 }
 
 impl DryRunComplaints {
-    /// Adds the answer about one object.
-    pub(super) fn add(&mut self, item: &Item, verdict: DryRunVerdict) {
+    /// Adds the result for one object.
+    pub(super) fn add(&mut self, item: &Item, refusal: NotAllowed) {
         let told = |words: String| format!("{}: {words}", item.key);
+        let verdict = match refusal {
+            NotAllowed::Verdict(verdict) | NotAllowed::Conflict(verdict) => verdict,
+            NotAllowed::Differs(_) => return self.differs.push(told(refusal.message())),
+            NotAllowed::Moved => return self.unknown.push(told(refusal.message())),
+        };
         match verdict {
             DryRunVerdict::Allowed => {}
             DryRunVerdict::Refused { message, by_rbac } => {
@@ -37,13 +44,34 @@ impl DryRunComplaints {
         }
     }
 
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        let Self {
+            refused,
+            differs,
+            unsupported,
+            not_impersonated,
+            unknown,
+            by_rbac: _,
+        } = self;
+        [refused, differs, unsupported, not_impersonated, unknown]
+            .iter()
+            .all(|list| list.is_empty())
+    }
+
     /// Returns an error for the worst kind of answer: a refusal counts even if other objects could not be checked.
     pub(super) fn into_result(self, users: &str, reason: &'static str) -> Result<(), Trouble> {
-        let kinds: [(Vec<String>, Code, String, Retry); 4] = [
+        let kinds: [(Vec<String>, Code, String, Retry); 5] = [
             (
                 self.refused,
                 codes::install::REQUESTER_REFUSED,
                 format!("the API server refuses content of {users}: "),
+                Retry::Slowly,
+            ),
+            (
+                self.differs,
+                codes::install::REQUESTER_DIFFERS,
+                format!("the API server would store other objects for {users}: "),
                 Retry::Slowly,
             ),
             (

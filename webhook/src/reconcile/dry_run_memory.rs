@@ -8,12 +8,14 @@ use moka::future::Cache;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::apply::Target;
+
 /// How long an answer counts: the delay with which a changed policy is noticed. Access reviews run every time and notice changed RBAC at once.
 const REMEMBERED: Duration = Duration::from_secs(60);
 /// The largest number of answers, a few MiB.
 const MOST: u64 = 20_000;
 
-/// A hash over requester, class, object and operation (create or update).
+/// A hash over requester, class, values, and the object that is changed or the fact that it is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct DryRunKey([u8; 32]);
 
@@ -24,7 +26,7 @@ impl DryRunKey {
         class: &str,
         id: &ObjectId,
         value: &Value,
-        creates: bool,
+        target: &Target,
     ) -> Option<Self> {
         if matches!(
             id.group.as_str(),
@@ -32,12 +34,16 @@ impl DryRunKey {
         ) {
             return None;
         }
+        let changed = match target {
+            Target::Uid(uid) => Some(uid),
+            Target::Absent => None,
+        };
         let question = json!({
             "requester": requester,
             "class": class,
             "object": [id.group, id.version, id.kind, id.namespace, id.name],
             "value": value,
-            "creates": creates,
+            "changed": changed,
         });
         Some(Self(Sha256::digest(question.to_string()).into()))
     }
@@ -101,27 +107,32 @@ mod tests {
             ..ana.clone()
         };
         let (core, value) = (id(""), json!({"data": {"a": "b"}}));
-        let key = |who: &Requester, class: &str, value: &Value, creates| {
-            DryRunKey::of(who, class, &core, value, creates)
+        let key = |who: &Requester, class: &str, value: &Value, target: &Target| {
+            DryRunKey::of(who, class, &core, value, target)
         };
+        let absent = &Target::Absent;
+        let (one, two) = (Target::Uid("1".to_owned()), Target::Uid("2".to_owned()));
         let memory = AllowedDryRuns::default();
-        memory.insert(key(&ana, "plain", &value, true)).await;
-        assert!(memory.contains(key(&ana, "plain", &value, true)).await);
+        memory.insert(key(&ana, "plain", &value, absent)).await;
+        assert!(memory.contains(key(&ana, "plain", &value, absent)).await);
         for other in [
-            key(&other_group, "plain", &value, true),
-            key(&scoped, "plain", &value, true),
-            key(&ana, "other", &value, true),
-            key(&ana, "plain", &json!({}), true),
-            key(&ana, "plain", &value, false),
+            key(&other_group, "plain", &value, absent),
+            key(&scoped, "plain", &value, absent),
+            key(&ana, "other", &value, absent),
+            key(&ana, "plain", &json!({}), absent),
+            key(&ana, "plain", &value, &one),
         ] {
             assert!(!memory.contains(other).await);
         }
+        memory.insert(key(&ana, "plain", &value, &one)).await;
+        assert!(memory.contains(key(&ana, "plain", &value, &one)).await);
+        assert!(!memory.contains(key(&ana, "plain", &value, &two)).await);
         let role = DryRunKey::of(
             &ana,
             "plain",
             &id("rbac.authorization.k8s.io"),
             &value,
-            true,
+            absent,
         );
         assert_eq!(role, None);
     }

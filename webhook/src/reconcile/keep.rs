@@ -5,20 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use bundle_api::names::reason;
+use bundle_core::diagnostic::codes;
 use bundle_core::plan::drift;
 use bundle_core::plan::health::{Health, health};
 use bundle_core::plan::inventory;
 use bundle_core::plan::phases::Phase;
 use kube::Client;
 
+use super::apply::{Applied, ApplyError, ApplyPlan, CheckedApply, Target, Targets};
 use super::deployment::Turn;
-use super::install::{self, Done, Install, Targets};
+use super::install::{self, Done, Install};
 use super::items::Item;
-use super::object::{self, Target};
+use super::object;
 use super::place::Placing;
 use super::requester_check::RequesterCheck;
 use super::room::Room;
-use super::trouble::Trouble;
+use super::trouble::{self, Retry, Trouble};
 
 /// How often in a row objects are restored at once; after that a fight with somebody else is slowed down.
 const AT_ONCE: u32 = 10;
@@ -46,20 +48,16 @@ impl Turn<'_> {
         let items = self.items(placing).await?;
         // What drifts from here on waits for the next time: nobody was asked about it.
         let drifted: BTreeSet<String> = self.room.books.drifted(&self.name).into_keys().collect();
-        let check = if correct {
-            self.authorize_changes(placing, &items, (&drifted, &due))
-                .await?
-        } else {
-            None
-        };
-        let ignore = self.spec.drift_ignore.clone();
-        let mut install = self.install(placing, reason::RECONCILE_FAILED, &ignore);
-        install.check = check.as_ref();
-        self.verify_suspects(&install, &items, &due, correct).await;
+        let install = self.install(placing, reason::RECONCILE_FAILED);
         let healed = if correct {
-            self.heal(placing, &mut install, &items, (&drifted, &due))
+            let check = self
+                .authorize_changes(placing, &items, (&drifted, &due))
+                .await?;
+            self.verify_suspects(&check, &install, &items, &due).await?;
+            self.heal(placing, (install, &check), &items, (&drifted, &due))
                 .await
         } else {
+            self.verify_by_dry_run(placing, &items, &due).await;
             Ok(())
         };
         self.restored.sort();
@@ -82,7 +80,7 @@ impl Turn<'_> {
         placing: &Placing<'_>,
         items: &[Item],
         (drifted, due): (&BTreeSet<String>, &BTreeSet<String>),
-    ) -> Result<Option<RequesterCheck<'b>>, Trouble>
+    ) -> Result<RequesterCheck<'b>, Trouble>
     where
         Self: 'b,
     {
@@ -94,50 +92,96 @@ impl Turn<'_> {
         self.authorize_repair(placing, &concerned).await
     }
 
-    /// Applies objects once more that somebody wrote without our entry showing a change: what is as it was stays, and the rest is restored. Where drift is only
-    /// reported, a dry run tells.
+    /// Applies objects once more that somebody wrote without our entry showing a change: what is as it was stays, and the rest is restored.
     async fn verify_suspects(
         &mut self,
+        check: &RequesterCheck<'_>,
         install: &Install<'_>,
         items: &[Item],
         due: &BTreeSet<String>,
-        correct: bool,
-    ) {
+    ) -> Result<(), Trouble> {
         let books = &self.room.books;
-        let inventory = &self.inventory;
-        let suspects = items.iter().filter_map(|item| {
-            let uid = inventory.uid(&item.key)?;
-            due.contains(&item.key).then_some((item, uid))
-        });
-        let results: Vec<_> =
-            super::parallel::all(suspects.map(|(item, uid)| async move {
-                (item, install.verify(item, uid, !correct).await)
-            }))
-            .await;
+        let suspects: Vec<&Item> = items
+            .iter()
+            .filter(|item| due.contains(&item.key))
+            .collect();
+        let targets: Targets = suspects
+            .iter()
+            .filter_map(|item| {
+                let uid = self.inventory.uid(&item.key)?.to_owned();
+                Some((item.key.clone(), Target::Uid(uid)))
+            })
+            .collect();
+        let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), &suspects, &targets).await;
+        // As any other drift: it is restored, and where an error is in the way, that is said.
+        books.doubt(
+            &self.name,
+            failed.iter().map(|(item, _)| item.key.clone()).collect(),
+        );
+        let applies = check.before_phase(&suspects, &mut plan).await?;
+        let checker = check.checker();
+        let results: Vec<_> = super::parallel::all(applies.into_iter().map(|apply| async move {
+            let item = apply.prepared().item();
+            (item, checker.apply(install.client, apply).await.result)
+        }))
+        .await;
         let now = Instant::now();
         for (item, result) in results {
-            let before = books.state(&self.name, &item.key);
-            let fingerprint = before.and_then(|state| state.fingerprint);
             match result {
-                Ok(applied) if applied.seen.state.fingerprint == fingerprint => {
+                Ok(applied) if self.is_as_applied(item, &applied) => {
                     let left = install::left(&applied.seen);
                     books.verified(&self.name, &item.key, left, now);
                 }
-                Ok(applied) if correct => {
+                Ok(applied) => {
                     books.healed(&self.name, &item.key, install::left(&applied.seen));
                     self.restored.push(item.key.clone());
                 }
-                // As any other drift: it is restored or reported, and where an error is in the way, that is said.
+                Err(_) => books.doubt(&self.name, [item.key.clone()].into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The same where drift is only reported.
+    async fn verify_by_dry_run(
+        &self,
+        placing: &Placing<'_>,
+        items: &[Item],
+        due: &BTreeSet<String>,
+    ) {
+        let books = &self.room.books;
+        let preparer = &self.preparer(placing);
+        let suspects = items.iter().filter_map(|item| {
+            let uid = self.inventory.uid(&item.key)?.to_owned();
+            due.contains(&item.key).then_some((item, uid))
+        });
+        let results: Vec<_> = super::parallel::all(
+            suspects.map(|(item, uid)| async move { (item, preparer.dry_run(item, uid).await) }),
+        )
+        .await;
+        let now = Instant::now();
+        for (item, result) in results {
+            match result {
+                Ok(applied) if self.is_as_applied(item, &applied) => {
+                    let left = install::left(&applied.seen);
+                    books.verified(&self.name, &item.key, left, now);
+                }
                 Ok(_) | Err(_) => books.doubt(&self.name, [item.key.clone()].into()),
             }
         }
+    }
+
+    /// Whether an apply of an object changed nothing.
+    fn is_as_applied(&self, item: &Item, applied: &Applied) -> bool {
+        let before = self.room.books.state(&self.name, &item.key);
+        applied.seen.state.fingerprint == before.and_then(|state| state.fingerprint)
     }
 
     /// Applies again what has drifted, in the order of installation. An object that somebody else made in the place of ours stops no other.
     async fn heal(
         &mut self,
         placing: &Placing<'_>,
-        install: &mut Install<'_>,
+        (mut install, check): (Install<'_>, &RequesterCheck<'_>),
         items: &[Item],
         (asked, due): (&BTreeSet<String>, &BTreeSet<String>),
     ) -> Result<(), Trouble> {
@@ -180,16 +224,17 @@ impl Turn<'_> {
                     targets.remove(&item.key);
                 }
             }
-            self.record_targets(&targets).await?;
-            install.inventory = self.inventory.clone();
-            let items: Vec<&Item> = items
-                .iter()
-                .copied()
-                .filter(|item| targets.contains_key(&item.key))
-                .collect();
+            let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), items, &targets).await;
+            if !failed.is_empty() {
+                trouble = Some(not_prepared(&failed));
+            }
+            // Before the record: what is refused was never about to be created.
+            let applies = check.before_phase(items, &mut plan).await?;
+            let targets = applies.iter().map(CheckedApply::key_and_target);
+            let intents = self.record_targets(targets).await?;
             let mut done = Done::default();
-            let result = install.phase(&items, &targets, &mut done).await;
-            self.record_done(&done).await?;
+            let result = install.phase(check, applies, &mut done).await;
+            self.record_done(&done, &intents).await?;
             install.inventory = self.inventory.clone();
             for (key, left) in done.left {
                 room.books.healed(&self.name, &key, left);
@@ -209,6 +254,20 @@ impl Turn<'_> {
             _ => false,
         }
     }
+}
+
+/// What keeps objects from being restored before anything is sent.
+fn not_prepared(failed: &[(&Item, ApplyError)]) -> Trouble {
+    let messages = failed
+        .iter()
+        .map(|(item, error)| format!("{}: {}", item.key, error.message()))
+        .collect();
+    Trouble::new(
+        codes::install::APPLY_FAILED,
+        reason::RECONCILE_FAILED,
+        trouble::list(messages, install::COMPLAINTS),
+        Retry::Soon,
+    )
 }
 
 /// How long to wait before healing, if somebody keeps changing the objects back and they were restored so many times in a row.

@@ -2,11 +2,13 @@
 //! Not here: rules (bundle_core::plan, rights, review), admission, and who may reconcile (lease).
 
 mod apis;
+mod apply;
 mod approve;
 mod authorize;
 mod books;
 mod bundle;
 mod child;
+mod collisions;
 mod content;
 mod departed;
 mod deployment;
@@ -17,11 +19,13 @@ mod install;
 mod inventory;
 mod items;
 mod keep;
+mod mutators;
 mod namespaces;
 mod object;
 mod parallel;
 mod permit;
 mod place;
+mod ready;
 mod record;
 mod remove;
 mod requester_check;

@@ -1,19 +1,17 @@
-//! One object on the cluster, as the installing identity reaches it: apply, look, list, delete. The answers are metadata, never the whole object.
-//! Not here: what to apply, in which order, or what an error means for the installation.
+//! One object on the cluster, as the installing identity reaches it: look, list, delete. The answers are metadata, never the whole object.
+//! Not here: applies (apply), or what an error means for the installation.
 
 use std::collections::BTreeMap;
 
 use bundle_api::names;
 use bundle_core::object::ObjectId;
 use bundle_core::plan::drift::{Entry, Fingerprint, ObjectState, Revision, RevisionParts};
-use bundle_core::plan::inventory::LiveObject;
+use bundle_core::plan::inventory::{CreationMark, LiveObject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
-use kube::client::Body;
 use kube::core::metadata::PartialObjectMeta;
-use kube::core::response::Status;
 use kube::{Client, Resource as _};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::apis::Kind;
 
@@ -38,6 +36,8 @@ pub(super) struct Seen {
     pub(super) state: ObjectState,
     /// When it was created, in seconds since 1970.
     pub(super) created: Option<i64>,
+    /// The mark of whoever created it.
+    pub(super) mark: Option<CreationMark>,
 }
 
 impl Seen {
@@ -71,6 +71,10 @@ impl Seen {
                 .creation_timestamp
                 .as_ref()
                 .map(|time| time.0.as_second()),
+            mark: meta
+                .annotations
+                .as_ref()
+                .and_then(|all| CreationMark::parse(all.get(names::ANNOTATION_CREATION_MARK)?)),
         }
     }
 
@@ -80,6 +84,7 @@ impl Seen {
             uid: &self.uid,
             created: self.created,
             applied_by_us: self.state.fingerprint.is_some(),
+            mark: self.mark,
         }
     }
 }
@@ -114,87 +119,6 @@ pub(super) fn metadata_api(
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind.resource),
         None => Api::all_with(client.clone(), &kind.resource),
     }
-}
-
-/// What an apply left, and what the API server said about it.
-pub(super) struct Applied {
-    pub(super) seen: Seen,
-    pub(super) warnings: Vec<String>,
-    /// Whether the object did not exist before.
-    pub(super) created: bool,
-}
-
-/// Which object an apply may touch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Target {
-    /// The one with this uid, and none that took its name. Fields that others took are taken back.
-    Uid(String),
-    /// None that exists: it is to be created. Fields of one that was created meanwhile are not taken.
-    Absent,
-}
-
-/// Applies `value` as ours. Fields that others have and we do not name stay theirs. With `dry_run` nothing is stored.
-pub(super) async fn apply(
-    client: &Client,
-    kind: &Kind,
-    id: &ObjectId,
-    value: &Value,
-    (target, dry_run): (&Target, bool),
-) -> Result<Applied, kube::Error> {
-    let url = DynamicObject::url_path(
-        &kind.resource,
-        id.namespace.as_deref().filter(|_| kind.namespaced),
-    );
-    let mut parameters = PatchParams::apply(names::FIELD_MANAGER);
-    parameters.dry_run = dry_run;
-    let with_uid;
-    let value = match target {
-        Target::Absent => value,
-        Target::Uid(uid) => {
-            parameters.force = true;
-            let mut value = value.clone();
-            value["metadata"]["uid"] = Value::String(uid.clone());
-            with_uid = value;
-            &with_uid
-        }
-    };
-    let request = kube::core::Request::new(url)
-        .patch_metadata(&id.name, &parameters, &Patch::Apply(value))
-        .map_err(kube::Error::BuildRequest)?;
-    let response = client.send(request.map(Body::from)).await?;
-    let warnings = response
-        .headers()
-        .get_all(http::header::WARNING)
-        .iter()
-        .filter_map(|header| warning(header.to_str().ok()?))
-        .collect();
-    let failed = !response.status().is_success();
-    let created = response.status() == http::StatusCode::CREATED;
-    let code = response.status().as_u16();
-    let body = response.into_body().collect_bytes().await?;
-    if failed {
-        let status = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| Status {
-            code,
-            message: String::from_utf8_lossy(&body[..body.len().min(512)]).into_owned(),
-            ..Status::default()
-        });
-        return Err(kube::Error::Api(Box::new(status)));
-    }
-    let object: PartialObjectMeta<DynamicObject> =
-        serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
-    Ok(Applied {
-        seen: Seen::of(kind, &object),
-        warnings,
-        created,
-    })
-}
-
-/// The text of a `Warning` header: `299 - "text"`.
-fn warning(header: &str) -> Option<String> {
-    let quoted = header.splitn(3, ' ').nth(2)?;
-    let text = quoted.strip_prefix('"')?;
-    let text = text.strip_suffix('"').unwrap_or(text);
-    Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))
 }
 
 /// The metadata of one object, if it is there. A kind that the server does not have has no objects.
@@ -345,19 +269,5 @@ pub(super) fn told(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         other => crate::chain(other),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn warnings_are_read_as_kubectl_shows_them() {
-        assert_eq!(
-            warning(r#"299 - "policy/v1beta1 is \"old\"""#).as_deref(),
-            Some(r#"policy/v1beta1 is "old""#)
-        );
-        assert_eq!(warning("299"), None);
     }
 }

@@ -7,17 +7,17 @@ use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
 use bundle_core::names::KubeName;
 use bundle_core::plan::conditions::State;
-use bundle_core::plan::ignore::Rule;
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::phases::Phase;
 use bundle_core::reference::{Digest, PinnedReference, Reference};
 use kube::Client;
 use kube::api::DynamicObject;
 
+use super::apply::ApplyPlan;
 use super::books::{self, Left};
 use super::child::Child;
 use super::deployment::Turn;
-use super::install::{Done, Install, Targets};
+use super::install::{Done, Install};
 use super::items::{self, Item, Owner};
 use super::namespaces::Uids;
 use super::object::Seen;
@@ -175,12 +175,12 @@ impl<'a> Turn<'a> {
                 return Ok(false);
             }
         }
-        let check = match asked {
-            Some(check) => check,
+        let checked = match asked {
+            Some(checked) => checked,
             // Settings or objects have changed: what was allowed once may not be any more.
             None => self.authorize(placing, &items, false).await?,
         };
-        let left = self.apply(placing, &items, served, check.as_ref()).await?;
+        let left = self.apply(placing, &items, served, checked).await?;
         let digest = books::digest_of(&left);
         let seen = self.room.watches.seen_of(&self.name);
         self.room.books.settle(&self.name, &key, left, &seen);
@@ -316,7 +316,7 @@ impl<'a> Turn<'a> {
         let missing = items.iter().filter(|item| {
             !seen.contains_key(&item.key) && self.inventory.uid(&item.key).is_some()
         });
-        let install = self.install(placing, placing.reason, &[]);
+        let install = self.install(placing, placing.reason);
         let found = install.look_at(missing).await?;
         seen.extend(
             found
@@ -348,12 +348,7 @@ impl<'a> Turn<'a> {
     }
 
     /// What all steps of one installation share.
-    pub(super) fn install<'b>(
-        &self,
-        placing: &Placing<'b>,
-        reason: &'static str,
-        ignore: &'b [Rule],
-    ) -> Install<'b>
+    pub(super) fn install<'b>(&self, placing: &Placing<'b>, reason: &'static str) -> Install<'b>
     where
         'a: 'b,
     {
@@ -366,50 +361,43 @@ impl<'a> Turn<'a> {
             inventories: &room.inventories,
             reason,
             adopt: self.spec.adopt,
-            ignore,
-            check: None,
         }
     }
 
-    async fn apply(
+    async fn apply<'i>(
         &mut self,
         placing: &Placing<'_>,
-        items: &[Item],
+        items: &'i [Item],
         watched: bool,
-        check: Option<&RequesterCheck<'_>>,
+        (check, plan): (RequesterCheck<'_>, ApplyPlan<'i>),
     ) -> Result<HashMap<String, Left>, Trouble> {
-        let ignore = self.spec.drift_ignore.clone();
-        let mut install = self.install(placing, placing.reason, &ignore);
-        install.check = check;
         let all: Vec<&Item> = items.iter().collect();
         let live = self.namespaces_of(&all).await?;
         self.check_namespaces(placing, &all, &live).await?;
-        let seen = self.room.watches.seen_of(&self.name);
-        let targets = install.targets(&all, &seen).await?;
         // Recorded before anything is applied: a crash never loses an object.
         self.record_namespaces(placing, live).await?;
-        self.record_targets(&targets).await?;
+        let intents = self.record_targets(plan.targets()).await?;
         self.write_applyset().await?;
-        install.inventory = self.inventory.clone();
         self.room.books.begin(&self.name);
         let mut done = Done::default();
         let applied = self
-            .apply_phases(placing, &install, (items, &targets), watched, &mut done)
+            .apply_phases(placing, items, watched, (&check, plan), &mut done)
             .await;
-        self.record_done(&done).await?;
+        self.record_done(&done, &intents).await?;
         applied?;
         self.warnings.extend(done.warnings);
         Ok(done.left)
     }
 
-    async fn apply_phases(
+    async fn apply_phases<'i>(
         &mut self,
         placing: &Placing<'_>,
-        install: &Install<'_>,
-        (items, targets): (&[Item], &Targets),
+        items: &'i [Item],
         mut watched: bool,
+        (check, mut plan): (&RequesterCheck<'_>, ApplyPlan<'i>),
         done: &mut Done,
     ) -> Result<(), Trouble> {
+        let install = self.install(placing, placing.reason);
         let mut phases = BTreeMap::<Phase, Vec<&Item>>::new();
         for item in items {
             phases.entry(item.phase).or_default().push(item);
@@ -417,7 +405,8 @@ impl<'a> Turn<'a> {
         for (phase, items_of_phase) in phases {
             self.before_phase(placing, phase, items, &mut watched)
                 .await?;
-            install.phase(&items_of_phase, targets, done).await?;
+            let applies = check.before_phase(&items_of_phase, &mut plan).await?;
+            install.phase(check, applies, done).await?;
         }
         if !watched {
             self.watch(placing, items, true).await?;

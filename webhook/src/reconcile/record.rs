@@ -12,15 +12,23 @@ use bundle_core::plan::inventory::{self, Inventory};
 use bundle_core::plan::phases::Phase;
 use bundle_core::reference::Digest;
 use kube::ResourceExt as _;
+use rand::Rng as _;
 use serde_json::json;
 
+use super::apply::Target;
 use super::deployment::Turn;
-use super::install::{Done, Targets};
+use super::install::Done;
 use super::items::Item;
-use super::object::Target;
 use super::place::Placing;
 use super::trouble::Trouble;
 use super::{bundle, said};
+
+/// The intents that were recorded for one round of applies.
+pub(super) struct Intents {
+    /// Their time, in seconds since 1970.
+    since: i64,
+    keys: Vec<String>,
+}
 
 impl Turn<'_> {
     /// Reads what belongs to the deployment. Without an inventory nothing does.
@@ -29,7 +37,8 @@ impl Turn<'_> {
         let reason = self.install_reason();
         let inventory = loaded.map_err(|error| Trouble::inventory(reason, &error))?;
         // Also where there is none: an earlier deployment of the same name may have had one.
-        let inventory = inventory.unwrap_or_else(|| Arc::new(Inventory::new(&self.name)));
+        let mut inventory = inventory.unwrap_or_else(|| Arc::new(Inventory::new(&self.name)));
+        Arc::make_mut(&mut inventory).ensure_creation_key(|| rand::rng().random());
         self.take_inventory(inventory);
         Ok(())
     }
@@ -50,21 +59,41 @@ impl Turn<'_> {
     }
 
     /// Records every object before it is applied: the uids of those that exist, an intent for those that will be created. No crash loses one.
-    pub(super) async fn record_targets(&mut self, targets: &Targets) -> Result<(), Trouble> {
+    pub(super) async fn record_targets<'t>(
+        &mut self,
+        targets: impl Iterator<Item = (&'t str, &'t Target)>,
+    ) -> Result<Intents, Trouble> {
         let mut inventory = (*self.inventory).clone();
-        let now = said::now().as_second();
+        let mut intents = Intents {
+            since: said::now().as_second(),
+            keys: Vec::new(),
+        };
         for (key, target) in targets {
             match target {
                 Target::Uid(uid) => inventory.record(key, uid),
-                Target::Absent => inventory.intend(key, now),
+                Target::Absent => {
+                    inventory.intend(key, intents.since);
+                    intents.keys.push(key.to_owned());
+                }
             }
         }
-        self.save_inventory(inventory).await
+        self.save_inventory(inventory).await?;
+        Ok(intents)
     }
 
-    /// Records what the API server answered for each object, and the namespaces that were created on the way.
-    pub(super) async fn record_done(&mut self, done: &Done) -> Result<(), Trouble> {
+    /// Records what the API server answered for each object, and the namespaces that were created on the way. Intents of which no request can have done its
+    /// work are forgotten: what somebody else creates under these names is theirs.
+    pub(super) async fn record_done(
+        &mut self,
+        done: &Done,
+        intents: &Intents,
+    ) -> Result<(), Trouble> {
         let mut inventory = (*self.inventory).clone();
+        for key in &intents.keys {
+            if !done.uncertain.contains(key) && !done.uids.contains_key(key) {
+                inventory.forget_intent(key, intents.since);
+            }
+        }
         for (key, uid) in &done.uids {
             inventory.record(key, uid);
             if let Some((kind, None, name)) = inventory::parts(key)

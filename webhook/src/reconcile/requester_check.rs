@@ -1,209 +1,209 @@
 //! Sends each object of a content to the API server as a dry run as its requesters, before the installer applies it.
-//! The access reviews are in `authorize`; `requester_rights` decides when both run.
+//! The access reviews are in `authorize`; `requester_rights` decides when both run; single dry runs are in `apply`.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::ignore::Rule;
 use bundle_core::plan::phases::Phase;
 use bundle_core::review::Requester;
-use bundle_core::rights::{DryRunVerdict, Provided};
-use kube::Client;
+use bundle_core::rights::{DryRunVerdict, MutatedKinds, Provided};
 
+use super::apply::{ApplyChecker, ApplyPlan, CheckedApply, DryRuns, NotAllowed, Preparer};
 use super::dry_run_complaints::DryRunComplaints;
-use super::dry_run_memory::DryRunKey;
-use super::install;
 use super::items::Item;
-use super::object::Seen;
 use super::remove::{Kept, Present};
 use super::room::Room;
 use super::trouble::{Retry, Trouble};
-use crate::dry_run::{DryRunAnswer, RequesterDryRun};
+use crate::dry_run::RequesterDryRun;
 
 /// How long one step retries while the API server is busy or does not serve a new kind yet.
 const TRIES: Duration = Duration::from_secs(5);
 
-/// The dry runs of one content: its requesters, and the objects that are checked right before their phase.
+/// The dry runs of one content. Objects that cannot be judged yet are checked right before their phase.
 pub(super) struct RequesterCheck<'a> {
     room: &'a Room,
-    runs: Vec<(Requester, RequesterDryRun)>,
-    class: String,
+    checker: ApplyChecker<'a>,
     reason: &'static str,
-    /// Reads live objects as the installing ServiceAccount.
-    installer: Client,
-    ignore: Vec<Rule>,
-    /// Whether remembered answers count.
-    remembers: bool,
-    /// Keys of the objects that the watches have seen.
-    present: HashSet<String>,
-    later: HashSet<String>,
+    /// Turns a refusal into what it means for the content.
+    translate: fn(Trouble) -> Trouble,
 }
 
 /// The input of a check.
 pub(super) struct Subject<'a> {
+    /// Nobody, if the class asks for no dry runs.
     pub(super) requesters: &'a [Requester],
     pub(super) class: &'a str,
     /// Reason of the condition if the check fails.
     pub(super) reason: &'static str,
-    pub(super) installer: &'a Client,
-    pub(super) ignore: &'a [Rule],
+    pub(super) preparer: Preparer,
     pub(super) remembers: bool,
+    pub(super) translate: fn(Trouble) -> Trouble,
 }
 
 impl<'a> RequesterCheck<'a> {
-    pub(super) fn new(
-        room: &'a Room,
-        subject: &Subject<'_>,
-        present: &BTreeMap<String, Seen>,
-    ) -> Result<Self, Trouble> {
-        Ok(Self {
-            room,
+    pub(super) async fn new(room: &'a Room, subject: Subject<'_>) -> Result<Self, Trouble> {
+        let mutated = if subject.requesters.is_empty() {
+            MutatedKinds::default()
+        } else {
+            super::mutators::registered(&room.apis, &room.own).await
+        };
+        let dry_runs = DryRuns {
             runs: runs(room, subject.requesters, subject.reason)?,
             class: subject.class.to_owned(),
-            reason: subject.reason,
-            installer: subject.installer.clone(),
-            ignore: subject.ignore.to_vec(),
+            memory: &room.allowed_dry_runs,
             remembers: subject.remembers,
-            present: present.keys().cloned().collect(),
-            later: HashSet::new(),
+            mutated,
+            installer: subject.preparer.client.clone(),
+        };
+        Ok(Self {
+            room,
+            checker: ApplyChecker {
+                preparer: subject.preparer,
+                dry_runs,
+            },
+            reason: subject.reason,
+            translate: subject.translate,
         })
     }
 
-    /// Checks every object that the API server can judge before anything is applied. [`Self::before_phase`] checks the rest: objects that need other
-    /// objects of the content, and objects in a namespace that does not exist yet.
-    pub(super) async fn before_all(&mut self, items: &[Item]) -> Result<(), Trouble> {
+    pub(super) fn checker(&self) -> &ApplyChecker<'a> {
+        &self.checker
+    }
+
+    pub(super) fn preparer(&self) -> &Preparer {
+        &self.checker.preparer
+    }
+
+    /// Checks every object of the plan that the API server can judge before anything is applied. [`Self::before_phase`] checks the rest: objects that need
+    /// other objects of the content, and objects in a namespace that does not exist yet.
+    pub(super) async fn before_all<'i>(
+        &self,
+        items: &'i [Item],
+        plan: &mut ApplyPlan<'i>,
+    ) -> Result<(), Trouble> {
         let provided = Provided::by(items.iter().map(|item| (&item.id, &item.value)));
         let (namespaces, others): (Vec<&Item>, Vec<&Item>) = items
             .iter()
             .partition(|item| item.phase == Phase::Namespaces);
-        let mut complaints = DryRunComplaints::default();
-        let mut absent = BTreeSet::new();
-        for (item, answer) in self.ask_all(namespaces, false).await {
-            if answer.creates {
-                absent.insert(item.id.name.clone());
-            }
-            complaints.add(item, answer.verdict);
-        }
-        let (later, now): (Vec<&Item>, Vec<&Item>) = others.into_iter().partition(|item| {
-            let waits = |namespace| absent.contains(namespace);
-            item.custom
-                || provided.precedes(&item.id, &item.value)
-                || item.id.namespace.as_ref().is_some_and(waits)
-        });
-        self.later.extend(later.iter().map(|item| item.key.clone()));
-        for (item, answer) in self.ask_all(now, false).await {
-            match answer.verdict {
-                DryRunVerdict::Missing(_) => {
-                    self.later.insert(item.key.clone());
-                }
-                verdict => complaints.add(item, verdict),
-            }
-        }
-        self.result(complaints)
-    }
-
-    /// Checks those of `items`, which are applied next, that [`Self::before_all`] left.
-    pub(super) async fn before_phase(&self, items: &[&Item]) -> Result<(), Trouble> {
-        let items = items
+        let absent: BTreeSet<&str> = namespaces
             .iter()
-            .filter(|item| self.later.contains(&item.key))
-            .copied()
+            .filter(|item| plan.creates(item))
+            .map(|item| item.id.name.as_str())
             .collect();
         let mut complaints = DryRunComplaints::default();
-        for (item, answer) in self.ask_all(items, true).await {
-            complaints.add(item, answer.verdict);
+        for (item, refusal) in self.check(&namespaces, plan, false).await {
+            complaints.add(item, refusal);
+        }
+        let now: Vec<&Item> = others
+            .into_iter()
+            .filter(|item| {
+                let namespace = item.id.namespace.as_deref();
+                let waits = item.custom
+                    || provided.precedes(&item.id, &item.value)
+                    || namespace.is_some_and(|namespace| absent.contains(namespace));
+                !waits
+            })
+            .collect();
+        for (item, refusal) in self.check(&now, plan, false).await {
+            if !matches!(refusal, NotAllowed::Verdict(DryRunVerdict::Missing(_))) {
+                complaints.add(item, refusal);
+            }
         }
         self.result(complaints)
     }
 
-    /// Returns how many of `items` the API server allows in a dry run.
-    pub(super) async fn allowed(&self, items: Vec<&Item>) -> u64 {
-        let answers = self.ask_all(items, false).await;
-        let allowed = answers
+    /// Checks those of `items`, which are applied next, that have not been checked yet. Returns the applies of those that the plan has.
+    pub(super) async fn before_phase<'i>(
+        &self,
+        items: &[&'i Item],
+        plan: &mut ApplyPlan<'i>,
+    ) -> Result<Vec<CheckedApply<'i>>, Trouble> {
+        let mut complaints = DryRunComplaints::default();
+        for (item, refusal) in self.check(items, plan, true).await {
+            complaints.add(item, refusal);
+        }
+        self.result(complaints)?;
+        Ok(items
             .iter()
-            .filter(|(_, answer)| answer.verdict == DryRunVerdict::Allowed);
+            .filter_map(|item| plan.take_checked(item))
+            .collect())
+    }
+
+    /// Returns how many of `items` the API server allows in a dry run, in the state that they are in.
+    pub(super) async fn allowed(&self, items: Vec<&Item>) -> u64 {
+        let answers = super::parallel::all(
+            items
+                .into_iter()
+                .map(|item| async move { self.checker.is_allowed(item).await }),
+        )
+        .await;
+        let allowed = answers.into_iter().filter(|allowed| *allowed);
         u64::try_from(allowed.count()).unwrap_or(u64::MAX)
     }
 
-    async fn ask_all<'i>(
+    /// Checks what of `items` waits in the plan, and returns what did not pass.
+    async fn check<'i>(
         &self,
-        items: Vec<&'i Item>,
+        items: &[&'i Item],
+        plan: &mut ApplyPlan<'i>,
         is_due: bool,
-    ) -> Vec<(&'i Item, DryRunAnswer)> {
+    ) -> Vec<(&'i Item, NotAllowed)> {
         let end = Instant::now() + TRIES;
-        super::parallel::ordered(
-            items
+        let waiting: Vec<_> = items
+            .iter()
+            .filter_map(|item| plan.take_waiting(item))
+            .collect();
+        let checked = super::parallel::ordered(
+            waiting
                 .into_iter()
-                .map(|item| async move { (item, self.ask(item, is_due, end).await) }),
+                .map(|prepared| async move { self.checker.check(prepared, is_due, end).await }),
         )
-        .await
-    }
-
-    /// Returns the answer for all requesters. Retries until `end` while the server is busy and, for an object that is due, while its new kind is missing.
-    async fn ask(&self, item: &Item, is_due: bool, end: Instant) -> DryRunAnswer {
-        let mut pause = Duration::from_millis(50);
-        loop {
-            let answer = self.ask_once(item).await;
-            let may_change = match answer.verdict {
-                DryRunVerdict::Unknown(_) => true,
-                DryRunVerdict::Missing(_) => is_due && item.custom,
-                _ => false,
-            };
-            if !may_change || Instant::now() > end {
-                return answer;
+        .await;
+        let mut refused = Vec::new();
+        for result in checked {
+            match result {
+                Ok(checked) => plan.put_checked(checked),
+                Err((prepared, refusal)) => {
+                    refused.push((prepared.item(), refusal));
+                    plan.put_back(prepared);
+                }
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_secs(1));
         }
+        refused
     }
 
-    async fn ask_once(&self, item: &Item) -> DryRunAnswer {
-        let value = match install::value_to_apply(&self.installer, &self.ignore, item).await {
-            Ok(value) => value,
-            Err(error) => {
-                return DryRunAnswer {
-                    verdict: DryRunVerdict::Unknown(super::object::told(&error)),
-                    creates: false,
-                };
-            }
-        };
-        let memory = &self.room.allowed_dry_runs;
-        let mut all = DryRunAnswer {
-            verdict: DryRunVerdict::Allowed,
-            creates: !self.present.contains(&item.key),
-        };
-        for (requester, run) in &self.runs {
-            let key = |creates| DryRunKey::of(requester, &self.class, &item.id, &value, creates);
-            if self.remembers && memory.contains(key(all.creates)).await {
-                continue;
-            }
-            let answer = run.apply(&item.kind.resource, &item.id, &value).await;
-            if answer.verdict != DryRunVerdict::Allowed {
-                return answer;
-            }
-            memory.insert(key(answer.creates)).await;
-            all.creates = answer.creates;
-        }
-        all
-    }
-
-    fn result(&self, complaints: DryRunComplaints) -> Result<(), Trouble> {
+    /// Logs and counts disagreements, and returns an error if there are complaints.
+    pub(super) fn result(&self, complaints: DryRunComplaints) -> Result<(), Trouble> {
+        let metrics = &self.room.shared.metrics;
+        let class = &self.checker.dry_runs.class;
         if complaints.by_rbac > 0 {
             tracing::warn!(
-                class = self.class,
+                class,
                 objects = complaints.by_rbac,
                 "the access reviews allow what RBAC refuses in the dry run"
             );
-            let metrics = &self.room.shared.metrics;
             metrics.authorization_disagreed(complaints.by_rbac);
         }
+        if !complaints.differs.is_empty() {
+            tracing::warn!(
+                class,
+                objects = complaints.differs.len(),
+                "mutating admission treats the requester otherwise than the installer"
+            );
+            let count = u64::try_from(complaints.differs.len()).unwrap_or(u64::MAX);
+            metrics.authorization_disagreed(count);
+        }
         let users: Vec<&str> = self
+            .checker
+            .dry_runs
             .runs
             .iter()
             .map(|(requester, _)| requester.user.as_str())
             .collect();
-        complaints.into_result(&users.join(", "), self.reason)
+        complaints
+            .into_result(&users.join(", "), self.reason)
+            .map_err(self.translate)
     }
 }
 

@@ -10,6 +10,7 @@ use bundle_core::review::Requester;
 use bundle_core::review::class::{Authorization, RequesterCheck as Check};
 use bundle_core::rights::Question;
 
+use super::apply::ApplyPlan;
 use super::authorize;
 use super::deployment::Turn;
 use super::items::Item;
@@ -29,35 +30,50 @@ impl<'a> Turn<'a> {
         self.parts.content().into_iter().cloned().collect()
     }
 
-    /// Checks whether the requesters may install `items`. Returns the check that the phases continue; `None` where the class asks for none.
+    /// Checks whether the requesters may install `items`. Returns what will be applied, and the check that the phases continue.
     /// `first` says that this content was not installed before.
-    pub(super) async fn authorize(
+    pub(super) async fn authorize<'i>(
         &mut self,
         placing: &Placing<'_>,
-        items: &[Item],
+        items: &'i [Item],
         first: bool,
-    ) -> Result<Option<RequesterCheck<'a>>, Trouble> {
-        let asked = self.ask(placing, items, true).await;
-        let asked = asked.map_err(|trouble| Trouble {
-            reason: self.install_reason(),
-            ..trouble
-        });
-        let check = if first {
-            asked
+    ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>), Trouble> {
+        let translate = if first {
+            std::convert::identity
         } else {
-            asked.map_err(withdrawn)
-        }?;
+            withdrawn
+        };
+        let asked = self.ask_and_plan(placing, items, translate).await;
+        let asked = asked.map_err(|trouble| {
+            translate(Trouble {
+                reason: self.install_reason(),
+                ..trouble
+            })
+        })?;
         self.set_authorized();
-        Ok(check)
+        Ok(asked)
     }
 
-    /// Checks whether the requesters may write `items`, installed objects that have drifted.
+    async fn ask_and_plan<'i>(
+        &self,
+        placing: &Placing<'_>,
+        items: &'i [Item],
+        translate: fn(Trouble) -> Trouble,
+    ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>), Trouble> {
+        let check = self.ask(placing, items, (true, translate)).await?;
+        // Not before the reviews: whoever may not write an object is not told whether it exists.
+        let mut plan = self.plan(placing, items, &check).await?;
+        check.before_all(items, &mut plan).await?;
+        Ok((check, plan))
+    }
+
+    /// Checks whether the requesters may write `items`, installed objects that have drifted, by access reviews. The check that it returns does the rest.
     pub(super) async fn authorize_repair(
         &self,
         placing: &Placing<'_>,
         items: &[Item],
-    ) -> Result<Option<RequesterCheck<'a>>, Trouble> {
-        self.ask(placing, items, false)
+    ) -> Result<RequesterCheck<'a>, Trouble> {
+        self.ask(placing, items, (false, withdrawn_from_installed))
             .await
             .map_err(withdrawn_from_installed)
     }
@@ -103,43 +119,38 @@ impl<'a> Turn<'a> {
         self.ask_reviews(placing, &items).await
     }
 
-    /// Runs all checks, the cheapest first.
+    /// Runs the checks that need no look at the objects, the cheapest first.
     async fn ask(
         &self,
         placing: &Placing<'_>,
         items: &[Item],
-        remembers: bool,
-    ) -> Result<Option<RequesterCheck<'a>>, Trouble> {
+        (remembers, translate): (bool, fn(Trouble) -> Trouble),
+    ) -> Result<RequesterCheck<'a>, Trouble> {
         self.ask_terms(placing).await?;
-        if self.class.authorization == Authorization::Class {
-            return Ok(None);
-        }
-        let mut check = match self.class.requester_check {
-            Check::AccessReview => None,
-            Check::DryRun => {
-                let requesters = self.content_requesters();
-                let subject = Subject {
-                    requesters: &requesters,
-                    class: &self.class.name,
-                    reason: placing.reason,
-                    installer: placing.client,
-                    ignore: &self.spec.drift_ignore,
-                    remembers,
-                };
-                let present = self.room.watches.seen_of(&self.name);
-                Some(RequesterCheck::new(self.room, &subject, &present)?)
-            }
+        let by_dry_run = self.class.authorization == Authorization::Requester
+            && self.class.requester_check == Check::DryRun;
+        let requesters = if by_dry_run {
+            self.content_requesters()
+        } else {
+            Vec::new()
         };
+        let subject = Subject {
+            requesters: &requesters,
+            class: &self.class.name,
+            reason: placing.reason,
+            preparer: self.preparer(placing),
+            remembers,
+            translate,
+        };
+        let check = RequesterCheck::new(self.room, subject).await?;
         let reviewed = self.ask_reviews(placing, items).await;
-        if let (Err(trouble), Some(check)) = (&reviewed, &check)
+        if let Err(trouble) = &reviewed
+            && by_dry_run
             && trouble.code == codes::install::NOT_AUTHORIZED
         {
-            self.compare(check, placing, items).await;
+            self.compare(&check, placing, items).await;
         }
         reviewed?;
-        if let Some(check) = &mut check {
-            check.before_all(items).await?;
-        }
         Ok(check)
     }
 
@@ -304,6 +315,11 @@ impl<'a> Turn<'a> {
                 codes::install::REQUESTER_REFUSED,
                 State::False,
                 "RequesterRefused",
+            ),
+            (
+                codes::install::REQUESTER_DIFFERS,
+                State::False,
+                "RequesterDiffers",
             ),
             (
                 codes::install::DRY_RUN_UNSUPPORTED,

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::applyset::GroupKind;
 
+mod creation;
+
+pub use creation::{CreationKey, CreationMark};
+
 /// The most objects of one inventory, those that are still to be pruned included.
 pub const MAX_OBJECTS: usize = 25_000;
 /// The most namespaces of one inventory.
@@ -25,7 +29,8 @@ const CLOCK_TOLERANCE: i64 = 2;
 pub enum Record {
     /// The object with this uid is ours, and no other of the same name.
     Uid(String),
-    /// It did not exist at this time (seconds since 1970), and we were about to create it. A crash may have come between.
+    /// It did not exist at this time (seconds since 1970), and we were about to create it. A crash may have come between: what exists since is ours if it
+    /// carries our mark.
     Intent(i64),
 }
 
@@ -39,6 +44,9 @@ pub struct Inventory {
     /// Content, identity and settings that the namespaces were recorded for; empty before the first installation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub installation: String,
+    /// What the marks of objects are made with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    creation_key: Option<CreationKey>,
     /// By [`crate::object::ObjectId`] in text.
     #[serde(default)]
     objects: BTreeMap<String, Record>,
@@ -56,6 +64,8 @@ pub struct LiveObject<'a> {
     pub created: Option<i64>,
     /// Whether our field manager has exactly one `Apply` entry in its `managedFields`.
     pub applied_by_us: bool,
+    /// The mark in its annotations.
+    pub mark: Option<CreationMark>,
 }
 
 /// Whose an object that exists is.
@@ -151,13 +161,27 @@ impl Inventory {
         Ok(())
     }
 
-    /// Whose the object `key` is, which exists as `live`.
+    /// Makes sure that there is a key for marks; `random` is called if there is none.
+    pub fn ensure_creation_key(&mut self, random: impl FnOnce() -> [u8; 32]) {
+        self.creation_key
+            .get_or_insert_with(|| CreationKey::new(random()));
+    }
+
+    /// The mark that every apply of the object `key` carries; `None` if there is no key yet.
+    pub fn mark(&self, key: &str) -> Option<CreationMark> {
+        Some(self.creation_key.as_ref()?.mark(key))
+    }
+
+    /// Whose the object `key` is, which exists as `live`. An intent counts only together with our mark, which nobody else can put on an object that does not
+    /// exist yet.
     pub fn claim(&self, key: &str, live: LiveObject<'_>) -> Claim {
         match self.objects.get(key) {
             Some(Record::Uid(uid)) if !uid.is_empty() && uid == live.uid => Claim::Ours,
             Some(Record::Uid(_)) => Claim::Replaced,
             Some(Record::Intent(since))
                 if live.applied_by_us
+                    && live.mark.is_some()
+                    && live.mark == self.mark(key)
                     && live.created.is_some_and(|created| {
                         created >= since.saturating_sub(CLOCK_TOLERANCE)
                     }) =>
@@ -219,6 +243,14 @@ impl Inventory {
         }
     }
 
+    /// Forgets the intent of the time `since` to create an object: the creation was not sent, or definitely refused. An earlier intent stays, since a
+    /// request that was sent then may still have done its work.
+    pub fn forget_intent(&mut self, key: &str, since: i64) {
+        if self.objects.get(key) == Some(&Record::Intent(since)) {
+            self.objects.remove(key);
+        }
+    }
+
     /// Forgets an object that is gone or let go.
     pub fn forget(&mut self, key: &str) {
         self.objects.remove(key);
@@ -276,167 +308,4 @@ pub fn parts(key: &str) -> Option<(GroupKind, Option<&str>, &str)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::object::ObjectId;
-
-    const KEY: &str = "ConfigMap/team-a/web";
-
-    fn live(uid: &str, created: i64, applied_by_us: bool) -> LiveObject<'_> {
-        LiveObject {
-            uid,
-            created: Some(created),
-            applied_by_us,
-        }
-    }
-
-    #[test]
-    fn only_the_recorded_uid_is_ours() {
-        let mut inventory = Inventory::new("web");
-        assert_eq!(
-            inventory.claim(KEY, live("a", 100, true)),
-            Claim::Unrecorded
-        );
-        inventory.record(KEY, "a");
-        for (uid, claim) in [
-            ("a", Claim::Ours),
-            ("b", Claim::Replaced),
-            ("", Claim::Replaced),
-        ] {
-            assert_eq!(inventory.claim(KEY, live(uid, 100, true)), claim, "{uid}");
-        }
-        assert!(inventory.owns(KEY, "a") && !inventory.owns(KEY, "b") && !inventory.owns(KEY, ""));
-    }
-
-    #[test]
-    fn an_intent_claims_what_we_created_after_it() {
-        let mut inventory = Inventory::new("web");
-        inventory.intend(KEY, 100);
-        for (created, applied_by_us, claim) in [
-            (100, true, Claim::Ours),
-            (98, true, Claim::Ours),
-            (97, true, Claim::Unrecorded),
-            (500, true, Claim::Ours),
-            (100, false, Claim::Unrecorded),
-        ] {
-            let found = inventory.claim(KEY, live("a", created, applied_by_us));
-            assert_eq!(found, claim, "{created} {applied_by_us}");
-        }
-        let unknown = LiveObject {
-            uid: "a",
-            created: None,
-            applied_by_us: true,
-        };
-        assert_eq!(inventory.claim(KEY, unknown), Claim::Unrecorded);
-    }
-
-    #[test]
-    fn a_second_intent_keeps_the_first_time_and_one_after_a_deletion_is_new() {
-        let mut inventory = Inventory::new("web");
-        inventory.intend(KEY, 100);
-        inventory.intend(KEY, 200);
-        assert_eq!(inventory.claim(KEY, live("a", 150, true)), Claim::Ours);
-        inventory.record(KEY, "a");
-        inventory.intend(KEY, 300);
-        assert_eq!(
-            inventory.claim(KEY, live("a", 150, true)),
-            Claim::Unrecorded
-        );
-    }
-
-    #[test]
-    fn encoding_is_canonical_strict_and_bounded() {
-        let mut inventory = Inventory::new("web");
-        inventory.record("Deployment.apps/team-a/web", "1");
-        inventory.intend(KEY, 0);
-        inventory.record_namespace("team-a", "7");
-        let bytes = inventory.encode().unwrap();
-        assert_eq!(
-            String::from_utf8_lossy(&bytes),
-            r#"{"version":1,"deployment":"web","objects":{"ConfigMap/team-a/web":{"intent":0},"Deployment.apps/team-a/web":{"uid":"1"}},"namespaces":{"team-a":"7"}}"#
-        );
-        assert_eq!(Inventory::decode(&bytes).unwrap(), inventory);
-        for malformed in [
-            "",
-            "[]",
-            r#"{"version":2,"deployment":"web"}"#,
-            r#"{"version":1,"deployment":"web","more":1}"#,
-            r#"{"version":1,"deployment":"web","objects":{"a":{"uid":"1","intent":1}}}"#,
-        ] {
-            let error = Inventory::decode(malformed.as_bytes());
-            assert!(
-                matches!(error, Err(InventoryError::Malformed(_))),
-                "{malformed}"
-            );
-        }
-        for n in 0..MAX_OBJECTS {
-            inventory.record(format!("ConfigMap/n/{n}"), "u");
-        }
-        assert_eq!(
-            inventory.encode().unwrap_err().to_string(),
-            "25002 objects are more than an inventory records (25000)"
-        );
-        let long = vec![b' '; MAX_BYTES + 1];
-        assert!(matches!(
-            Inventory::decode(&long),
-            Err(InventoryError::TooLarge { .. })
-        ));
-    }
-
-    #[test]
-    fn namespaces_are_kept_while_objects_live_in_them() {
-        let mut inventory = Inventory::new("web");
-        inventory.record(KEY, "a");
-        inventory.record("ClusterRole.rbac.authorization.k8s.io/team-b", "b");
-        inventory.record_namespace("team-a", "1");
-        inventory.record_namespace("team-b", "2");
-        inventory.shrink_namespaces();
-        assert_eq!(
-            inventory.namespaces().collect::<Vec<_>>(),
-            [("team-a", "1")]
-        );
-    }
-
-    #[test]
-    fn a_key_is_the_text_of_an_id() {
-        let id = |group: &str, namespace: Option<&str>| ObjectId {
-            group: group.to_owned(),
-            version: "v1".to_owned(),
-            kind: "Thing".to_owned(),
-            namespace: namespace.map(str::to_owned),
-            name: "x.example.com".to_owned(),
-        };
-        for id in [
-            id("", None),
-            id("example.com", None),
-            id("example.com", Some("team-a")),
-        ] {
-            let key = id.to_string();
-            let (kind, namespace, name) = parts(&key).unwrap();
-            assert_eq!(
-                (kind.group.as_str(), kind.kind.as_str(), namespace, name),
-                id.identity()
-            );
-        }
-        assert_eq!(parts("ConfigMap"), None);
-        assert_eq!(parts("ConfigMap/a/b/c"), None);
-    }
-
-    proptest! {
-        #[test]
-        fn pruning_names_all_that_is_recorded_and_not_wanted(
-            recorded in proptest::collection::btree_set("[a-c]{1,3}", 0..20),
-            wanted in proptest::collection::btree_set("[a-c]{1,3}", 0..20),
-        ) {
-            let mut inventory = Inventory::new("web");
-            for key in &recorded {
-                inventory.record(key.clone(), "u");
-            }
-            let wanted_keys: HashSet<&str> = wanted.iter().map(String::as_str).collect();
-            let unwanted: BTreeSet<String> = inventory.unwanted(&wanted_keys).into_iter().collect();
-            prop_assert_eq!(unwanted, recorded.difference(&wanted).cloned().collect());
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,93 @@
+//! The mark that an object carries which we created: it tells ours from one that somebody else created under the same name.
+
+use std::fmt::{self, Write as _};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+/// Length of a mark in bytes.
+const LENGTH: usize = 16;
+
+/// The secret of one inventory, which its marks are made with.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CreationKey(String);
+
+impl fmt::Debug for CreationKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CreationKey(…)")
+    }
+}
+
+impl CreationKey {
+    /// Makes a key from random bytes.
+    pub fn new(random: [u8; 32]) -> Self {
+        Self(hex(&random))
+    }
+
+    /// Returns the mark of the object `key`. Nobody can tell it before the object exists; afterwards it can be read in the object.
+    pub fn mark(&self, key: &str) -> CreationMark {
+        // HMAC takes keys of any length.
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes())
+            .unwrap_or_else(|_| Hmac::<Sha256>::new(&hmac::digest::Key::<Hmac<Sha256>>::default()));
+        mac.update(b"creation 1\0");
+        mac.update(key.as_bytes());
+        let all = mac.finalize().into_bytes();
+        let mut mark = [0; LENGTH];
+        mark.copy_from_slice(&all[..LENGTH]);
+        CreationMark(mark)
+    }
+}
+
+/// What an annotation of an object says about who created it: 32 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CreationMark([u8; LENGTH]);
+
+impl CreationMark {
+    /// Reads the value of the annotation; `None` if it is no mark.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != 2 * LENGTH || !text.is_ascii() {
+            return None;
+        }
+        let mut mark = [0; LENGTH];
+        for (byte, digits) in mark.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            let digits = std::str::from_utf8(digits).ok()?;
+            *byte = u8::from_str_radix(digits, 16).ok()?;
+        }
+        Some(Self(mark))
+    }
+}
+
+impl fmt::Display for CreationMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing into a String cannot fail.
+        write!(text, "{byte:02x}").ok();
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_for_one_object_of_one_inventory_and_reads_back() {
+        let (one, two) = (CreationKey::new([1; 32]), CreationKey::new([2; 32]));
+        let mark = one.mark("ConfigMap/a/b");
+        assert_eq!(mark, one.mark("ConfigMap/a/b"));
+        assert_ne!(mark, one.mark("ConfigMap/a/c"));
+        assert_ne!(mark, two.mark("ConfigMap/a/b"));
+        assert_eq!(CreationMark::parse(&mark.to_string()), Some(mark));
+        assert!(!format!("{one:?}").contains("01"));
+        for text in ["", "+1", "zz", "é", &"g".repeat(32), &"0".repeat(33)] {
+            assert_eq!(CreationMark::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Whose objects are, and how inventories are written.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::object::ObjectId;
+
+const KEY: &str = "ConfigMap/team-a/web";
+
+fn live(uid: &str, created: i64, applied_by_us: bool) -> LiveObject<'_> {
+    LiveObject {
+        uid,
+        created: Some(created),
+        applied_by_us,
+        mark: CreationKey::new([7; 32]).mark(KEY).into(),
+    }
+}
+
+/// One whose marks are those of [`live`].
+fn inventory() -> Inventory {
+    let mut inventory = Inventory::new("web");
+    inventory.ensure_creation_key(|| [7; 32]);
+    inventory
+}
+
+#[test]
+fn only_the_recorded_uid_is_ours() {
+    let mut inventory = Inventory::new("web");
+    assert_eq!(
+        inventory.claim(KEY, live("a", 100, true)),
+        Claim::Unrecorded
+    );
+    inventory.record(KEY, "a");
+    for (uid, claim) in [
+        ("a", Claim::Ours),
+        ("b", Claim::Replaced),
+        ("", Claim::Replaced),
+    ] {
+        assert_eq!(inventory.claim(KEY, live(uid, 100, true)), claim, "{uid}");
+    }
+    assert!(inventory.owns(KEY, "a") && !inventory.owns(KEY, "b") && !inventory.owns(KEY, ""));
+}
+
+#[test]
+fn an_intent_claims_what_we_created_after_it() {
+    let mut inventory = inventory();
+    inventory.intend(KEY, 100);
+    for (created, applied_by_us, claim) in [
+        (100, true, Claim::Ours),
+        (98, true, Claim::Ours),
+        (97, true, Claim::Unrecorded),
+        (500, true, Claim::Ours),
+        (100, false, Claim::Unrecorded),
+    ] {
+        let found = inventory.claim(KEY, live("a", created, applied_by_us));
+        assert_eq!(found, claim, "{created} {applied_by_us}");
+    }
+    let unknown = LiveObject {
+        created: None,
+        ..live("a", 100, true)
+    };
+    assert_eq!(inventory.claim(KEY, unknown), Claim::Unrecorded);
+}
+
+#[test]
+fn a_second_intent_keeps_the_first_time_and_one_after_a_deletion_is_new() {
+    let mut inventory = inventory();
+    inventory.intend(KEY, 100);
+    inventory.intend(KEY, 200);
+    assert_eq!(inventory.claim(KEY, live("a", 150, true)), Claim::Ours);
+    inventory.record(KEY, "a");
+    inventory.intend(KEY, 300);
+    assert_eq!(
+        inventory.claim(KEY, live("a", 150, true)),
+        Claim::Unrecorded
+    );
+}
+
+#[test]
+fn an_intent_claims_nothing_without_the_mark_of_this_object_in_this_inventory() {
+    let mut own = inventory();
+    own.intend(KEY, 100);
+    own.intend("ConfigMap/team-a/other", 100);
+    let mut of_others = Inventory::new("other");
+    of_others.ensure_creation_key(|| [8; 32]);
+    of_others.intend(KEY, 100);
+    let mut without_key = Inventory::new("old");
+    without_key.intend(KEY, 100);
+    let object = live("a", 100, true);
+    assert_eq!(own.claim(KEY, object), Claim::Ours);
+    assert_eq!(of_others.claim(KEY, object), Claim::Unrecorded);
+    assert_eq!(without_key.claim(KEY, object), Claim::Unrecorded);
+    assert_eq!(
+        own.claim("ConfigMap/team-a/other", object),
+        Claim::Unrecorded
+    );
+    let unmarked = LiveObject {
+        mark: None,
+        ..object
+    };
+    assert_eq!(own.claim(KEY, unmarked), Claim::Unrecorded);
+    assert_eq!(without_key.claim(KEY, unmarked), Claim::Unrecorded);
+}
+
+#[test]
+fn a_refused_intent_is_forgotten_and_an_earlier_one_stays() {
+    let mut inventory = inventory();
+    inventory.intend(KEY, 100);
+    inventory.intend(KEY, 200);
+    inventory.forget_intent(KEY, 200);
+    assert!(inventory.has(KEY));
+    inventory.forget_intent(KEY, 100);
+    assert!(!inventory.has(KEY));
+    inventory.record(KEY, "a");
+    inventory.forget_intent(KEY, 0);
+    assert!(inventory.owns(KEY, "a"));
+}
+
+#[test]
+fn encoding_is_canonical_strict_and_bounded() {
+    let mut inventory = Inventory::new("web");
+    inventory.record("Deployment.apps/team-a/web", "1");
+    inventory.intend(KEY, 0);
+    inventory.record_namespace("team-a", "7");
+    let bytes = inventory.encode().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&bytes),
+        r#"{"version":1,"deployment":"web","objects":{"ConfigMap/team-a/web":{"intent":0},"Deployment.apps/team-a/web":{"uid":"1"}},"namespaces":{"team-a":"7"}}"#
+    );
+    assert_eq!(Inventory::decode(&bytes).unwrap(), inventory);
+    for malformed in [
+        "",
+        "[]",
+        r#"{"version":2,"deployment":"web"}"#,
+        r#"{"version":1,"deployment":"web","more":1}"#,
+        r#"{"version":1,"deployment":"web","objects":{"a":{"uid":"1","intent":1}}}"#,
+    ] {
+        let error = Inventory::decode(malformed.as_bytes());
+        assert!(
+            matches!(error, Err(InventoryError::Malformed(_))),
+            "{malformed}"
+        );
+    }
+    for n in 0..MAX_OBJECTS {
+        inventory.record(format!("ConfigMap/n/{n}"), "u");
+    }
+    assert_eq!(
+        inventory.encode().unwrap_err().to_string(),
+        "25002 objects are more than an inventory records (25000)"
+    );
+    let long = vec![b' '; MAX_BYTES + 1];
+    assert!(matches!(
+        Inventory::decode(&long),
+        Err(InventoryError::TooLarge { .. })
+    ));
+}
+
+#[test]
+fn namespaces_are_kept_while_objects_live_in_them() {
+    let mut inventory = Inventory::new("web");
+    inventory.record(KEY, "a");
+    inventory.record("ClusterRole.rbac.authorization.k8s.io/team-b", "b");
+    inventory.record_namespace("team-a", "1");
+    inventory.record_namespace("team-b", "2");
+    inventory.shrink_namespaces();
+    assert_eq!(
+        inventory.namespaces().collect::<Vec<_>>(),
+        [("team-a", "1")]
+    );
+}
+
+#[test]
+fn a_key_is_the_text_of_an_id() {
+    let id = |group: &str, namespace: Option<&str>| ObjectId {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        kind: "Thing".to_owned(),
+        namespace: namespace.map(str::to_owned),
+        name: "x.example.com".to_owned(),
+    };
+    for id in [
+        id("", None),
+        id("example.com", None),
+        id("example.com", Some("team-a")),
+    ] {
+        let key = id.to_string();
+        let (kind, namespace, name) = parts(&key).unwrap();
+        assert_eq!(
+            (kind.group.as_str(), kind.kind.as_str(), namespace, name),
+            id.identity()
+        );
+    }
+    assert_eq!(parts("ConfigMap"), None);
+    assert_eq!(parts("ConfigMap/a/b/c"), None);
+}
+
+proptest! {
+    #[test]
+    fn pruning_names_all_that_is_recorded_and_not_wanted(
+        recorded in proptest::collection::btree_set("[a-c]{1,3}", 0..20),
+        wanted in proptest::collection::btree_set("[a-c]{1,3}", 0..20),
+    ) {
+        let mut inventory = Inventory::new("web");
+        for key in &recorded {
+            inventory.record(key.clone(), "u");
+        }
+        let wanted_keys: HashSet<&str> = wanted.iter().map(String::as_str).collect();
+        let unwanted: BTreeSet<String> = inventory.unwanted(&wanted_keys).into_iter().collect();
+        prop_assert_eq!(unwanted, recorded.difference(&wanted).cloned().collect());
+    }
+}

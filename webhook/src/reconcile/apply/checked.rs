@@ -1,0 +1,191 @@
+//! Dry runs as the requesters, and the applies that passed them.
+
+use bundle_core::review::Requester;
+use bundle_core::rights::{
+    DryRunVerdict, MutatedKinds, records_requester, same_fields, user_dependent_fields,
+};
+use kube::Client;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::super::dry_run_memory::{AllowedDryRuns, DryRunKey};
+use super::super::object;
+use super::{Applied, PreparedApply, Target, request};
+use crate::dry_run::{Detail, RequesterDryRun};
+
+/// How many comparisons run at a time in the process: each holds up to three whole objects.
+static COMPARISONS: Semaphore = Semaphore::const_new(2);
+/// How many differing fields a message names.
+const FIELDS: usize = 10;
+
+/// An apply that every requester may make, or that the class lets nobody be asked about. It is sent as it was checked.
+#[derive(Debug)]
+pub(in super::super) struct CheckedApply<'i>(PreparedApply<'i>);
+
+impl<'i> CheckedApply<'i> {
+    pub(in super::super) fn prepared(&self) -> &PreparedApply<'i> {
+        &self.0
+    }
+
+    /// The key of the object, and the state in which it is expected.
+    pub(in super::super) fn key_and_target(&self) -> (&str, &Target) {
+        (&self.0.item().key, self.0.target())
+    }
+
+    /// Applies as the identity of `client`.
+    pub(super) async fn send(&self, client: &Client) -> Result<Applied, kube::Error> {
+        request::send(client, &self.0, false).await
+    }
+}
+
+/// Why an apply did not pass the dry runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) enum NotAllowed {
+    /// The answer of the API server to a requester.
+    Verdict(DryRunVerdict),
+    /// The same, where the reason may be that the object is not in the state that the apply is for.
+    Conflict(DryRunVerdict),
+    /// These fields would get another value, or none, if the requester wrote the object instead of the installer.
+    Differs(Vec<String>),
+    /// The object was deleted, or created, since it was looked at.
+    Moved,
+}
+
+impl NotAllowed {
+    /// Whether the result may be another one soon.
+    pub(in super::super) fn may_change(&self) -> bool {
+        match self {
+            Self::Moved => true,
+            Self::Verdict(verdict) | Self::Conflict(verdict) => {
+                matches!(
+                    verdict,
+                    DryRunVerdict::Unknown(_) | DryRunVerdict::Missing(_)
+                )
+            }
+            Self::Differs(_) => false,
+        }
+    }
+
+    /// The reason in one line, with names of fields and without values.
+    pub(in super::super) fn message(&self) -> String {
+        match self {
+            Self::Verdict(verdict) | Self::Conflict(verdict) => match verdict {
+                DryRunVerdict::Allowed => String::new(),
+                DryRunVerdict::Refused { message, .. } => message.clone(),
+                DryRunVerdict::Missing(words)
+                | DryRunVerdict::Unsupported(words)
+                | DryRunVerdict::NotImpersonated(words)
+                | DryRunVerdict::Unknown(words) => words.clone(),
+            },
+            Self::Differs(fields) => {
+                let named = bundle_core::plan::conditions::some_of(fields, FIELDS);
+                format!(
+                    "mutating admission sets these fields otherwise for the requester than for the installer: {named}"
+                )
+            }
+            Self::Moved => "somebody deleted or created it at the same time".to_owned(),
+        }
+    }
+}
+
+/// The dry runs that an apply has to pass.
+pub(in super::super) struct DryRuns<'a> {
+    /// One for each requester; none where the class asks for none.
+    pub(in super::super) runs: Vec<(Requester, RequesterDryRun)>,
+    pub(in super::super) class: String,
+    pub(in super::super) memory: &'a AllowedDryRuns,
+    /// Whether remembered answers count.
+    pub(in super::super) remembers: bool,
+    /// The kinds whose objects are compared: as the requester and as the installer.
+    pub(in super::super) mutated: MutatedKinds,
+    /// Acts as the installing identity.
+    pub(in super::super) installer: Client,
+}
+
+impl DryRuns<'_> {
+    /// Sends the dry runs. Gives the apply back if it does not pass.
+    pub(super) async fn check<'i>(
+        &self,
+        prepared: PreparedApply<'i>,
+    ) -> Result<CheckedApply<'i>, (PreparedApply<'i>, NotAllowed)> {
+        let item = prepared.item();
+        let compares = self
+            .mutated
+            .contains(&item.id.group, &item.kind.resource.plural)
+            && !records_requester(&item.id);
+        for (requester, run) in &self.runs {
+            let key = DryRunKey::of(
+                requester,
+                &self.class,
+                &item.id,
+                prepared.values(),
+                prepared.target(),
+            );
+            if self.remembers && self.memory.contains(key).await {
+                continue;
+            }
+            let asked = if compares {
+                self.compare(run, &prepared).await
+            } else {
+                ask(run, &prepared, Detail::Metadata).await.map(drop)
+            };
+            if let Err(refusal) = asked {
+                return Err((prepared, refusal));
+            }
+            self.memory.insert(key).await;
+        }
+        Ok(CheckedApply(prepared))
+    }
+
+    /// Sends the dry run as the requester and as the installer, and compares the two objects. If they differ, a second one as the requester tells which fields
+    /// the API server chooses anew each time.
+    async fn compare(
+        &self,
+        run: &RequesterDryRun,
+        prepared: &PreparedApply<'_>,
+    ) -> Result<(), NotAllowed> {
+        let unknown = |words: String| NotAllowed::Verdict(DryRunVerdict::Unknown(words));
+        let permit = COMPARISONS.acquire().await;
+        let _permit = permit.map_err(|error| unknown(crate::chain(&error)))?;
+        let requester = ask(run, prepared, Detail::Object).await?;
+        let installer = match request::dry_run_object(&self.installer, prepared).await {
+            Ok(object) => object,
+            // The apply will be refused in the same words, and is told then.
+            Err(kube::Error::Api(status))
+                if matches!(status.code, 400..=499)
+                    && !matches!(status.code, 404 | 408 | 409 | 429) =>
+            {
+                return Ok(());
+            }
+            Err(error) => return Err(unknown(object::told(&error))),
+        };
+        if same_fields(&requester, &installer) {
+            return Ok(());
+        }
+        let again = ask(run, prepared, Detail::Object).await?;
+        let fields = user_dependent_fields(&requester, &installer, &again);
+        if fields.is_empty() {
+            Ok(())
+        } else {
+            Err(NotAllowed::Differs(fields))
+        }
+    }
+}
+
+async fn ask(
+    run: &RequesterDryRun,
+    prepared: &PreparedApply<'_>,
+    detail: Detail,
+) -> Result<Value, NotAllowed> {
+    let item = prepared.item();
+    let force = !prepared.creates();
+    let body = prepared.body();
+    let answer = run
+        .apply(&item.kind.resource, &item.id, (body, force), detail)
+        .await;
+    match answer.verdict {
+        DryRunVerdict::Allowed => Ok(answer.object),
+        verdict if matches!(answer.code, 409 | 422) => Err(NotAllowed::Conflict(verdict)),
+        verdict => Err(NotAllowed::Verdict(verdict)),
+    }
+}

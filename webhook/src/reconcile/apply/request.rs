@@ -1,0 +1,114 @@
+//! The requests of applies, and their answers.
+
+use bundle_api::names;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::client::Body;
+use kube::core::metadata::PartialObjectMeta;
+use kube::core::response::Status;
+use kube::{Client, Resource as _};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::super::object::Seen;
+use super::PreparedApply;
+
+/// What an apply left, and what the API server said about it.
+#[derive(Debug)]
+pub(in super::super) struct Applied {
+    pub(in super::super) seen: Seen,
+    pub(in super::super) warnings: Vec<String>,
+    /// Whether the object did not exist before.
+    pub(in super::super) created: bool,
+}
+
+/// Applies as the identity of `client`. With `dry_run` nothing is stored. Only the metadata is read from the answer.
+pub(super) async fn send(
+    client: &Client,
+    prepared: &PreparedApply<'_>,
+    dry_run: bool,
+) -> Result<Applied, kube::Error> {
+    let (object, parts) =
+        answer::<PartialObjectMeta<DynamicObject>>(client, prepared, dry_run, false).await?;
+    let warnings = parts
+        .headers
+        .get_all(http::header::WARNING)
+        .iter()
+        .filter_map(|header| warning(header.to_str().ok()?))
+        .collect();
+    Ok(Applied {
+        seen: Seen::of(&prepared.item().kind, &object),
+        warnings,
+        created: parts.status == http::StatusCode::CREATED,
+    })
+}
+
+/// Sends a dry run as the identity of `client` and returns the object as it would be.
+pub(super) async fn dry_run_object(
+    client: &Client,
+    prepared: &PreparedApply<'_>,
+) -> Result<Value, kube::Error> {
+    Ok(answer(client, prepared, true, true).await?.0)
+}
+
+async fn answer<T: DeserializeOwned>(
+    client: &Client,
+    prepared: &PreparedApply<'_>,
+    dry_run: bool,
+    whole: bool,
+) -> Result<(T, http::response::Parts), kube::Error> {
+    let item = prepared.item();
+    let namespace = item
+        .id
+        .namespace
+        .as_deref()
+        .filter(|_| item.kind.namespaced);
+    let request = kube::core::Request::new(DynamicObject::url_path(&item.kind.resource, namespace));
+    let parameters = PatchParams {
+        dry_run,
+        force: !prepared.creates(),
+        ..PatchParams::apply(names::FIELD_MANAGER)
+    };
+    let request = if whole {
+        request.patch(&item.id.name, &parameters, &Patch::Apply(()))
+    } else {
+        request.patch_metadata(&item.id.name, &parameters, &Patch::Apply(()))
+    };
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    let response = client
+        .send(request.map(|_| Body::from(prepared.body())))
+        .await?;
+    let (parts, body) = response.into_parts();
+    let body = body.collect_bytes().await?;
+    if !parts.status.is_success() {
+        let status = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| Status {
+            code: parts.status.as_u16(),
+            message: String::from_utf8_lossy(&body[..body.len().min(512)]).into_owned(),
+            ..Status::default()
+        });
+        return Err(kube::Error::Api(Box::new(status)));
+    }
+    let object = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+    Ok((object, parts))
+}
+
+/// The text of a `Warning` header: `299 - "text"`.
+fn warning(header: &str) -> Option<String> {
+    let quoted = header.splitn(3, ' ').nth(2)?;
+    let text = quoted.strip_prefix('"')?;
+    let text = text.strip_suffix('"').unwrap_or(text);
+    Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_read_as_kubectl_shows_them() {
+        assert_eq!(
+            warning(r#"299 - "policy/v1beta1 is \"old\"""#).as_deref(),
+            Some(r#"policy/v1beta1 is "old""#)
+        );
+        assert_eq!(warning("299"), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! Which object each item is applied to, and whether objects that exist already may be touched at all.
+//! Not here: applying them (install), or what an inventory says (bundle_core::plan::inventory).
+
+use std::collections::{BTreeMap, HashSet};
+
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::inventory::Claim;
+use bundle_core::plan::phases::Phase;
+
+use super::apply::{ApplyPlan, Preparer, Target, Targets};
+use super::deployment::Turn;
+use super::install::{COMPLAINTS, Install};
+use super::items::Item;
+use super::object::{self, Seen};
+use super::place::Placing;
+use super::requester_check::RequesterCheck;
+use super::trouble::{self, Retry, Trouble};
+
+impl Turn<'_> {
+    /// What applies are worked out from.
+    pub(super) fn preparer(&self, placing: &Placing<'_>) -> Preparer {
+        Preparer {
+            client: placing.client.clone(),
+            ignore: self.spec.drift_ignore.clone(),
+            inventory: self.inventory.clone(),
+        }
+    }
+
+    /// Looks at the objects of a content, once, and works out what will be applied to each; or names every object that exists and is not ours.
+    pub(super) async fn plan<'i>(
+        &self,
+        placing: &Placing<'_>,
+        items: &'i [Item],
+        check: &RequesterCheck<'_>,
+    ) -> Result<ApplyPlan<'i>, Trouble> {
+        let install = self.install(placing, placing.reason);
+        let seen = self.room.watches.seen_of(&self.name);
+        let all: Vec<&Item> = items.iter().collect();
+        let targets = install.targets(&all, &seen).await?;
+        let (plan, failed) = ApplyPlan::prepare(check.preparer(), &all, &targets).await;
+        let passing = failed.iter().all(|(_, error)| error.is_passing());
+        let failed = failed
+            .into_iter()
+            .map(|(item, error)| format!("{}: {}", item.key, error.message()))
+            .collect();
+        install.complain(failed, passing, codes::install::APPLY_FAILED)?;
+        Ok(plan)
+    }
+}
+
+impl Install<'_> {
+    /// Says to which object each item will be applied, or names every object that exists and is not ours. `seen` are those that our watches know.
+    pub(super) async fn targets(
+        &self,
+        items: &[&Item],
+        seen: &BTreeMap<String, Seen>,
+    ) -> Result<Targets, Trouble> {
+        let (namespaces, others): (Vec<&Item>, Vec<&Item>) = items
+            .iter()
+            .copied()
+            .filter(|item| !seen.contains_key(&item.key))
+            .partition(|item| item.phase == Phase::Namespaces);
+        let found = self.look_at(namespaces.iter().copied()).await?;
+        // Nothing exists in a namespace that does not.
+        let empty: HashSet<&str> = namespaces
+            .iter()
+            .filter(|item| !found.contains_key(&item.key))
+            .map(|item| item.id.name.as_str())
+            .collect();
+        let mut exist = found;
+        exist.extend(
+            self.look_at(others.into_iter().filter(|item| {
+                item.id
+                    .namespace
+                    .as_deref()
+                    .is_none_or(|namespace| !empty.contains(namespace))
+            }))
+            .await?,
+        );
+        let mut foreign = BTreeMap::new();
+        let mut replaced = HashSet::new();
+        for (key, seen) in &exist {
+            match self.inventory.claim(key, seen.live()) {
+                Claim::Ours => continue,
+                Claim::Replaced => {
+                    replaced.insert(key.as_str());
+                }
+                Claim::Unrecorded => {}
+            }
+            foreign.insert(key.clone(), seen.uid.clone());
+        }
+        self.may_adopt(&foreign, &replaced).await?;
+        Ok(items
+            .iter()
+            .map(|item| {
+                let live = seen.get(&item.key).or_else(|| exist.get(&item.key));
+                let target = live.map_or(Target::Absent, |seen| Target::Uid(seen.uid.clone()));
+                (item.key.clone(), target)
+            })
+            .collect())
+    }
+
+    /// Whether objects that are not recorded may be taken over: never those that another inventory has, and others only where that is asked for.
+    async fn may_adopt(
+        &self,
+        foreign: &BTreeMap<String, String>,
+        replaced: &HashSet<&str>,
+    ) -> Result<(), Trouble> {
+        if foreign.is_empty() {
+            return Ok(());
+        }
+        let owners = self.inventories.owners(foreign, self.uid).await;
+        let owners = owners.map_err(|error| Trouble::inventory(self.reason, &error))?;
+        let mut of_others = Vec::new();
+        let mut of_nobody = Vec::new();
+        for key in foreign.keys() {
+            match owners.get(key) {
+                Some(owner) => of_others.push(format!("{key} belongs to BundleDeployment {owner}")),
+                None if self.adopt => {}
+                None if replaced.contains(key.as_str()) => of_nobody.push(format!(
+                    "{key} was deleted and made anew by somebody else, and is not taken over"
+                )),
+                None => of_nobody.push(format!("{key} exists already and belongs to nobody")),
+            }
+        }
+        let code = match (of_others.is_empty(), of_nobody.is_empty()) {
+            (true, true) => return Ok(()),
+            (true, false) => codes::install::COLLISION,
+            (false, _) => codes::install::OWNED_BY_OTHER,
+        };
+        of_others.append(&mut of_nobody);
+        let hint = if code == codes::install::COLLISION {
+            " (remove it, rename it in the content, or set spec.collision: Adopt)"
+        } else {
+            ""
+        };
+        let message = format!("{}{hint}", trouble::list(of_others, COMPLAINTS));
+        Err(Trouble::new(code, self.reason, message, Retry::Slowly))
+    }
+
+    /// Those of `items` that exist, by key.
+    pub(super) async fn look_at(
+        &self,
+        items: impl Iterator<Item = &Item> + Send,
+    ) -> Result<BTreeMap<String, Seen>, Trouble> {
+        let looks: Vec<_> = super::parallel::all(items.map(|item| async move {
+            (item, object::look(self.client, &item.kind, &item.id).await)
+        }))
+        .await;
+        let mut found = BTreeMap::new();
+        let mut failed = Vec::new();
+        let mut passing = true;
+        for (item, look) in looks {
+            match look {
+                Ok(Some(seen)) => {
+                    found.insert(item.key.clone(), seen);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    passing &= object::is_passing(&error);
+                    failed.push(format!("{}: {}", item.key, object::told(&error)));
+                }
+            }
+        }
+        self.complain(failed, passing, codes::install::APPLY_FAILED)?;
+        Ok(found)
+    }
+}
