@@ -9,7 +9,7 @@ use bundle_core::diagnostic::codes;
 use bundle_core::plan::inventory::Inventory;
 use kube::Client;
 
-use super::apply::{ApplyChecker, ApplyError, CheckedApply, NotAllowed};
+use super::apply::{Applied, ApplyChecker, ApplyError, CheckedApply, NotAllowed};
 use super::books::Left;
 use super::dry_run_complaints::DryRunComplaints;
 use super::inventory::Inventories;
@@ -75,18 +75,18 @@ impl Install<'_> {
         applies: Vec<CheckedApply<'_>>,
         done: &mut Done,
     ) -> Result<(), FailedApplies> {
-        let applied: Vec<_> = super::parallel::all(applies.into_iter().map(|apply| async move {
+        let outcomes: Vec<_> = super::parallel::all(applies.into_iter().map(|apply| async move {
             let item = apply.prepared().item();
             (item, checker.apply(self.client, apply).await)
         }))
         .await;
         let mut failed = FailedApplies::default();
-        for (item, outcome) in applied {
+        for (item, outcome) in outcomes {
             match outcome.result {
-                Ok(applied) => {
-                    done.warnings.extend(applied.warnings);
-                    done.left.insert(item.key.clone(), left(&applied.seen));
-                    done.uids.insert(item.key.clone(), applied.seen.uid);
+                Ok(Applied { seen, warnings, .. }) => {
+                    done.warnings.extend(warnings);
+                    done.left.insert(item.key.clone(), left(&seen));
+                    done.uids.insert(item.key.clone(), seen.uid);
                 }
                 Err(error) => {
                     if outcome.is_uncertain {

@@ -53,7 +53,12 @@ impl Turn<'_> {
             let check = self
                 .authorize_changes(placing, &items, (&drifted, &due))
                 .await?;
-            self.verify_suspects(&check, &install, &items, &due).await?;
+            // What has drifted is looked at and restored below.
+            let suspects = items
+                .iter()
+                .filter(|item| due.contains(&item.key) && !drifted.contains(&item.key))
+                .collect();
+            self.verify_suspects(&check, &install, suspects).await?;
             self.heal(placing, (install, &check), &items, (&drifted, &due))
                 .await
         } else {
@@ -97,14 +102,9 @@ impl Turn<'_> {
         &mut self,
         check: &RequesterCheck<'_>,
         install: &Install<'_>,
-        items: &[Item],
-        due: &BTreeSet<String>,
+        suspects: Vec<&Item>,
     ) -> Result<(), Trouble> {
         let books = &self.room.books;
-        let suspects: Vec<&Item> = items
-            .iter()
-            .filter(|item| due.contains(&item.key))
-            .collect();
         let targets: Targets = suspects
             .iter()
             .filter_map(|item| {
@@ -118,11 +118,11 @@ impl Turn<'_> {
             &self.name,
             failed.iter().map(|(item, _)| item.key.clone()).collect(),
         );
-        let applies = check.before_phase(&suspects, &mut plan).await?;
-        let checker = check.checker();
-        let results: Vec<_> = super::parallel::all(applies.into_iter().map(|apply| async move {
+        let checked = check.before_phase(&suspects, &mut plan).await?;
+        let sender = check.checker();
+        let results: Vec<_> = super::parallel::all(checked.into_iter().map(|apply| async move {
             let item = apply.prepared().item();
-            (item, checker.apply(install.client, apply).await.result)
+            (item, sender.apply(install.client, apply).await.result)
         }))
         .await;
         let now = Instant::now();

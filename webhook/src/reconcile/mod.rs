@@ -25,6 +25,7 @@ mod object;
 mod parallel;
 mod permit;
 mod place;
+mod prune;
 mod ready;
 mod record;
 mod remove;

@@ -44,15 +44,15 @@ pub struct Inventory {
     /// Content, identity and settings that the namespaces were recorded for; empty before the first installation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub installation: String,
-    /// What the marks of objects are made with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    creation_key: Option<CreationKey>,
     /// By [`crate::object::ObjectId`] in text.
     #[serde(default)]
     objects: BTreeMap<String, Record>,
     /// The uid of each namespace that objects live in, by name.
     #[serde(default)]
     namespaces: BTreeMap<String, String>,
+    /// What the marks of objects are made with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    creation_key: Option<CreationKey>,
 }
 
 /// An object that exists, as far as it matters for whose it is.

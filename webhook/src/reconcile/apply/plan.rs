@@ -26,15 +26,15 @@ impl<'i> ApplyPlan<'i> {
             let target = targets.get(&item.key)?.clone();
             Some((*item, target))
         });
-        let prepared = super::super::parallel::all(
+        let worked_out = super::super::parallel::all(
             wanted
                 .map(|(item, target)| async move { (item, preparer.prepare(item, target).await) }),
         )
         .await;
         let (mut plan, mut failed) = (Self::default(), Vec::new());
-        for (item, prepared) in prepared {
-            match prepared {
-                Ok(prepared) => plan.put_back(prepared),
+        for (item, result) in worked_out {
+            match result {
+                Ok(apply) => plan.put_back(apply),
                 Err(error) => failed.push((item, error)),
             }
         }

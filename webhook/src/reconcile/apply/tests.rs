@@ -96,7 +96,7 @@ fn scripted(answers: Vec<(u16, Value)>) -> (Client, JoinHandle<Vec<Sent>>) {
 }
 
 /// Fields of `/data/a` are left to others if `ignores`; objects are compared if `compares`.
-fn checker<'a>(
+fn checking<'a>(
     client: &Client,
     memory: &'a AllowedDryRuns,
     (ignores, compares): (bool, bool),
@@ -141,13 +141,13 @@ async fn installed(
 ) -> (Result<Applied, ApplyError>, bool, Vec<Sent>) {
     let (client, sent) = scripted(answers);
     let memory = AllowedDryRuns::default();
-    let checker = checker(&client, &memory, modes);
+    let applies = checking(&client, &memory, modes);
     let item = item();
     let outcome = async {
-        let prepared = checker.preparer.prepare(&item, target).await?;
-        let checked = checker.check(prepared, true, Instant::now()).await;
-        let checked = checked.map_err(|(_, refusal)| ApplyError::NotAllowed(refusal))?;
-        Ok(checker.apply(&client, checked).await)
+        let prepared = applies.preparer.prepare(&item, target).await?;
+        let asked = applies.check(prepared, true, Instant::now()).await;
+        let checked = asked.map_err(|(_, refusal)| ApplyError::NotAllowed(refusal))?;
+        Ok(applies.apply(&client, checked).await)
     }
     .await;
     let (result, is_uncertain) = match outcome {
