@@ -213,7 +213,7 @@ pub(super) async fn delete(
     }
 }
 
-/// Takes our labels off the object with this uid. One that has gone, or was replaced, is no error.
+/// Takes our labels and our mark off the object with this uid. One that has gone, or was replaced, is no error.
 pub(super) async fn release(
     client: &Client,
     kind: &Kind,
@@ -221,7 +221,8 @@ pub(super) async fn release(
     uid: &str,
 ) -> Result<(), kube::Error> {
     let labels: BTreeMap<&str, Option<&str>> = LABELS.iter().map(|label| (*label, None)).collect();
-    let patch = json!({ "metadata": { "uid": uid, "labels": labels } });
+    let annotations = json!({ names::ANNOTATION_CREATION_MARK: null });
+    let patch = json!({ "metadata": { "uid": uid, "labels": labels, "annotations": annotations } });
     let parameters = PatchParams {
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()

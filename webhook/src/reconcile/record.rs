@@ -38,7 +38,10 @@ impl Turn<'_> {
         let inventory = loaded.map_err(|error| Trouble::inventory(reason, &error))?;
         // Also where there is none: an earlier deployment of the same name may have had one.
         let mut inventory = inventory.unwrap_or_else(|| Arc::new(Inventory::new(&self.name)));
-        Arc::make_mut(&mut inventory).ensure_creation_key(|| rand::rng().random());
+        if !inventory.has_creation_key() {
+            // Stored before the first object is applied that carries a mark.
+            Arc::make_mut(&mut inventory).ensure_creation_key(|| rand::rng().random());
+        }
         self.take_inventory(inventory);
         Ok(())
     }

@@ -167,6 +167,11 @@ impl Inventory {
             .get_or_insert_with(|| CreationKey::new(random()));
     }
 
+    /// Whether there is a key for marks.
+    pub fn has_creation_key(&self) -> bool {
+        self.creation_key.is_some()
+    }
+
     /// The mark that every apply of the object `key` carries; `None` if there is no key yet.
     pub fn mark(&self, key: &str) -> Option<CreationMark> {
         Some(self.creation_key.as_ref()?.mark(key))
