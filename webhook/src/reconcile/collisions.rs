@@ -15,6 +15,7 @@ use super::object::{self, Seen};
 use super::place::Placing;
 use super::requester_check::RequesterCheck;
 use super::trouble::{self, Retry, Trouble};
+use crate::cluster::with_missing_right;
 
 impl Turn<'_> {
     /// What applies are worked out from.
@@ -157,6 +158,7 @@ impl Install<'_> {
                 }
                 Ok(None) => {}
                 Err(error) => {
+                    let error = with_missing_right(error, self.account);
                     passing &= object::is_passing(&error);
                     failed.push(format!("{}: {}", item.key, object::told(&error)));
                 }

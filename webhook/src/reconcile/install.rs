@@ -17,6 +17,7 @@ use super::items::Item;
 use super::object::Seen;
 use super::requester_check::RequesterCheck;
 use super::trouble::{self, Retry, Trouble};
+use crate::cluster::ServiceAccount;
 
 /// How many complaints a message holds.
 pub(super) const COMPLAINTS: usize = 20;
@@ -25,6 +26,8 @@ pub(super) const COMPLAINTS: usize = 20;
 pub(super) struct Install<'a> {
     /// Acts as the installing identity.
     pub(super) client: &'a Client,
+    /// The installing identity.
+    pub(super) account: &'a ServiceAccount,
     /// Uid of the BundleDeployment.
     pub(super) uid: &'a str,
     /// What it has.

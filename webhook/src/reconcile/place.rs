@@ -354,6 +354,7 @@ impl<'a> Turn<'a> {
         let room: &'a Room = self.room;
         Install {
             client: placing.client,
+            account: placing.account,
             uid: object.metadata.uid.as_deref().unwrap_or_default(),
             inventory: self.inventory.clone(),
             inventories: &room.inventories,
