@@ -44,6 +44,9 @@ pub struct Inventory {
     /// Content, identity and settings that the namespaces were recorded for; empty before the first installation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub installation: String,
+    /// Whether the deletion of the BundleDeployment was reviewed, or admitted afterwards. That is never withdrawn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_deletion_accepted: bool,
     /// By [`crate::object::ObjectId`] in text.
     #[serde(default)]
     objects: BTreeMap<String, Record>,

@@ -11,4 +11,5 @@ pub mod ignore;
 pub mod inventory;
 pub mod phases;
 pub mod pivot;
+pub mod removal;
 pub mod targets;

@@ -68,6 +68,13 @@ pub struct Vouched {
     time: i64,
 }
 
+impl Vouched {
+    /// When the stamp was made that this follows from, in milliseconds since 1970.
+    pub fn time(&self) -> i64 {
+        self.time
+    }
+}
+
 /// What stamp and seal of an object are worth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VouchState {

@@ -1,0 +1,173 @@
+//! The removal of what a BundleDeployment installed: whether its deletion counts, who has to be allowed to delete the objects, which of them go next, and
+//! the message about those that stay. Not here: access reviews, dry runs and deletions (webhook::reconcile).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::conditions::some_of;
+use super::phases::{self, Phase};
+use crate::object::ObjectId;
+use crate::review::class::{Authorization, Class, RequesterCheck};
+
+/// How much later than a deletion the stamp of the write must be that admits it, in milliseconds. The API server keeps the time of a deletion in whole
+/// seconds, and its clock and that of the pod may differ.
+pub const ADMITTED_AFTER: i64 = 6_000;
+/// How many objects a message names.
+const OBJECTS: usize = 10;
+/// How many finalizers of one object a message names.
+const FINALIZERS: usize = 3;
+
+/// A deletion, and what proves that somebody was asked about it. All times are in milliseconds since 1970.
+#[derive(Debug, Clone, Copy)]
+pub struct ObservedDeletion {
+    /// `metadata.deletionTimestamp`, by the clock of the API server: the begin of the second.
+    pub deleted: i64,
+    /// Whether the inventory records that the deletion was accepted before.
+    pub is_recorded: bool,
+    /// Since when the API server can have carried out no deletion without a review; `None` while it can.
+    pub enforced_since: Option<i64>,
+    /// The time of the stamp of an object that is vouched for and has the annotation `core.rukpak.io/admit` for its present spec.
+    pub admitted: Option<i64>,
+}
+
+impl ObservedDeletion {
+    /// Whether the deletion was reviewed, or somebody who may delete the object has admitted it since.
+    pub fn is_accepted(&self) -> bool {
+        self.is_recorded
+            || self
+                .enforced_since
+                .is_some_and(|since| self.deleted >= since)
+            || self.admitted.is_some_and(|time| self.can_be_admitted(time))
+    }
+
+    /// Whether a stamp that is made at `time` can admit the deletion.
+    pub fn can_be_admitted(&self, time: i64) -> bool {
+        time >= self.deleted.saturating_add(ADMITTED_AFTER)
+    }
+}
+
+/// The check of the requesters before objects are deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeletionCheck {
+    /// None: the class has delegated the right.
+    Delegated,
+    /// Access reviews.
+    AccessReview,
+    /// Access reviews, and a dry run of each deletion as each requester.
+    DryRun,
+}
+
+impl DeletionCheck {
+    /// The check that `class` asks for.
+    pub fn of(class: &Class) -> Self {
+        match (class.authorization, class.requester_check) {
+            (Authorization::Class, _) => Self::Delegated,
+            (Authorization::Requester, RequesterCheck::AccessReview) => Self::AccessReview,
+            (Authorization::Requester, RequesterCheck::DryRun) => Self::DryRun,
+        }
+    }
+
+    /// The check before a removal. `class` is `None` where it is gone, cannot be read or belongs to another provisioner. `is_its_account` says whether the
+    /// ServiceAccount that removes is the one that this class, or the spec under it, names: a class delegates no rights of other ServiceAccounts.
+    pub fn of_removal(class: Option<&Class>, is_its_account: bool) -> Self {
+        match class.map(Self::of) {
+            Some(Self::Delegated) if !is_its_account => Self::DryRun,
+            Some(check) => check,
+            None => Self::DryRun,
+        }
+    }
+}
+
+/// Why an object stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Requesters may not delete it; who, and the words of the API server.
+    NotAllowed(String),
+    /// It is being deleted, and these finalizers hold it.
+    Finalizers(Vec<String>),
+}
+
+/// Returns those of `objects` to delete next. They may go at the same time. Objects with an obstacle stay, and so does what depends on them:
+/// - the namespace of such an object;
+/// - everything but custom resources, if it is a custom resource of a definition among `objects`: a controller has to answer its finalizers, and
+///   its definition must not take it along;
+/// - everything of earlier phases but custom resources, if it is an admission registration or an aggregated API: without its backend it stops other requests.
+pub fn next_step<'a>(
+    objects: impl IntoIterator<Item = &'a ObjectId>,
+    obstacles: &BTreeMap<ObjectId, Obstacle>,
+) -> Vec<&'a ObjectId> {
+    let objects: Vec<&ObjectId> = objects.into_iter().collect();
+    let phase = |id: &ObjectId| Phase::of(&id.group, &id.kind);
+    let defined: BTreeSet<&str> = objects
+        .iter()
+        .filter(|id| phase(id) == Phase::Crds)
+        .filter_map(|id| Some(id.name.split_once('.')?.1))
+        .collect();
+    let is_custom = |id: &ObjectId| defined.contains(id.group.as_str());
+    let waits_for_custom = obstacles.keys().any(is_custom);
+    let admission = obstacles
+        .keys()
+        .map(phase)
+        .filter(|phase| *phase >= Phase::Admission)
+        .max();
+    let namespaces: BTreeSet<&str> = obstacles
+        .keys()
+        .filter_map(|id| id.namespace.as_deref())
+        .collect();
+    let is_free = |id: &&&ObjectId| {
+        let waits_for_admission = admission.is_some_and(|admission| phase(id) < admission);
+        let waits = !is_custom(id) && (waits_for_custom || waits_for_admission)
+            || phase(id) == Phase::Namespaces && namespaces.contains(id.name.as_str());
+        !waits && !obstacles.contains_key(id)
+    };
+    let free = objects.iter().filter(is_free).copied();
+    phases::removal(free, is_custom)
+        .into_iter()
+        .next()
+        .unwrap_or_default()
+}
+
+/// Returns the message about `left` objects that stay for now, of which `obstacles` names those that the others wait for. `admit` is the command with which
+/// somebody takes the deployment over.
+pub fn message(left: usize, obstacles: &BTreeMap<ObjectId, Obstacle>, admit: &str) -> String {
+    let mut refused = Vec::new();
+    let mut held = Vec::new();
+    for (id, obstacle) in obstacles {
+        match obstacle {
+            Obstacle::NotAllowed(why) => refused.push(format!("{id}: {why}")),
+            Obstacle::Finalizers(names) => {
+                held.push(format!("{id} ({})", some_of(names, FINALIZERS)));
+            }
+        }
+    }
+    let mut parts = vec![match left {
+        1 => "1 object is left".to_owned(),
+        left => format!("{left} objects are left"),
+    }];
+    if !held.is_empty() {
+        parts.push(format!(
+            "waiting for finalizers of others: {}",
+            some_of(&held, OBJECTS)
+        ));
+    }
+    if !refused.is_empty() {
+        parts.push(format!(
+            "those who asked for the content may not delete these, so they stay: {} (grant the rights; or somebody who has them and verb manage takes the deployment over with {admit}; or delete these objects by hand; or set spec.deletion.objects: Orphan, which leaves behind what is left)",
+            list(&refused)
+        ));
+    }
+    parts.join("; ")
+}
+
+/// Up to ten of `refused`, which have commas of their own.
+fn list(refused: &[String]) -> String {
+    let rest = refused.len().saturating_sub(OBJECTS);
+    let shown = refused[..refused.len() - rest].join("; ");
+    if rest == 0 {
+        shown
+    } else {
+        format!("{shown}; and {rest} more")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! Removals row by row, and properties of the order.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+const DELETED: i64 = 1_800_000_000_000;
+const CRD: (&str, &str) = ("apiextensions.k8s.io", "CustomResourceDefinition");
+const WEBHOOK: (&str, &str) = (
+    "admissionregistration.k8s.io",
+    "ValidatingWebhookConfiguration",
+);
+
+fn id((group, kind): (&str, &str), namespace: Option<&str>, name: &str) -> ObjectId {
+    ObjectId {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        namespace: namespace.map(str::to_owned),
+        name: name.to_owned(),
+    }
+}
+
+/// A content with something of everything, in no order.
+fn content() -> Vec<ObjectId> {
+    vec![
+        id(("", "Namespace"), None, "team-a"),
+        id(("", "Namespace"), None, "team-b"),
+        id(("", "ServiceAccount"), Some("team-a"), "web"),
+        id(("", "ConfigMap"), Some("team-a"), "web"),
+        id(CRD, None, "queues.shop.example.com"),
+        id(("shop.example.com", "Queue"), Some("team-b"), "one"),
+        id(("shop.example.com", "Queue"), Some("team-b"), "two"),
+        id(("apps", "Deployment"), Some("team-a"), "web"),
+        id(WEBHOOK, None, "web"),
+    ]
+}
+
+fn held() -> Obstacle {
+    Obstacle::Finalizers(vec!["example.com/hold".to_owned()])
+}
+
+fn refused() -> Obstacle {
+    Obstacle::NotAllowed("ana may not delete it".to_owned())
+}
+
+/// Deletes step by step what is free while these objects stay, and returns the rest in text.
+fn rest(stay: &[&ObjectId], obstacle: &Obstacle) -> Vec<String> {
+    let obstacles = stay
+        .iter()
+        .map(|id| ((*id).clone(), obstacle.clone()))
+        .collect();
+    let mut left = content();
+    loop {
+        let step: Vec<ObjectId> = next_step(&left, &obstacles).into_iter().cloned().collect();
+        if step.is_empty() {
+            return left.iter().map(ToString::to_string).collect();
+        }
+        left.retain(|id| !step.contains(id));
+    }
+}
+
+#[test]
+fn object_that_stays_keeps_only_what_depends_on_it() {
+    let all = content();
+    for obstacle in [held(), refused()] {
+        let rest = |index: usize| rest(&[&all[index]], &obstacle);
+        assert_eq!(rest(3), ["Namespace/team-a", "ConfigMap/team-a/web"]);
+        assert_eq!(rest(7), ["Namespace/team-a", "Deployment.apps/team-a/web"]);
+        assert_eq!(rest(1), ["Namespace/team-b"]);
+        assert_eq!(
+            rest(4),
+            ["CustomResourceDefinition.apiextensions.k8s.io/queues.shop.example.com"]
+        );
+        // The controller has to answer the finalizers of its resources; other resources go.
+        let with_queue = rest(5);
+        assert_eq!(with_queue.len(), all.len() - 1);
+        assert!(!with_queue.contains(&"Queue.shop.example.com/team-b/two".to_owned()));
+        // Without the controller the registration would stop requests.
+        let with_webhook = rest(8);
+        assert_eq!(with_webhook.len(), all.len() - 2);
+        assert!(!with_webhook.iter().any(|key| key.starts_with("Queue")));
+    }
+    assert!(self::rest(&[], &held()).is_empty());
+}
+
+#[test]
+fn without_obstacles_the_order_is_that_of_the_phases() {
+    let all = content();
+    let first: Vec<String> = next_step(&all, &BTreeMap::new())
+        .into_iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        first,
+        [
+            "Queue.shop.example.com/team-b/one",
+            "Queue.shop.example.com/team-b/two"
+        ]
+    );
+}
+
+#[test]
+fn deletion_counts_if_it_was_reviewed_recorded_or_admitted_later() {
+    let unknown = ObservedDeletion {
+        deleted: DELETED,
+        is_recorded: false,
+        enforced_since: None,
+        admitted: None,
+    };
+    let enforced = |since| ObservedDeletion {
+        enforced_since: Some(since),
+        ..unknown
+    };
+    let admitted = |time| ObservedDeletion {
+        admitted: Some(time),
+        ..unknown
+    };
+    for (deletion, expected) in [
+        (unknown, false),
+        (enforced(DELETED), true),
+        (enforced(DELETED - 1), true),
+        (enforced(DELETED + 1), false),
+        (admitted(DELETED - 1), false),
+        (admitted(DELETED + ADMITTED_AFTER - 1), false),
+        (admitted(DELETED + ADMITTED_AFTER), true),
+        (
+            ObservedDeletion {
+                is_recorded: true,
+                ..unknown
+            },
+            true,
+        ),
+    ] {
+        assert_eq!(deletion.is_accepted(), expected, "{deletion:?}");
+    }
+}
+
+#[test]
+fn removal_asks_as_pruning_does_and_delegates_only_rights_of_the_class() {
+    let class = |more: serde_json::Value| {
+        let mut spec = json!({"provisioner": "core.rukpak.io/plain"});
+        for (key, value) in more.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        Class::parse("plain", &spec).unwrap()
+    };
+    let strict = class(json!({}));
+    let reviewed = class(json!({"requesterCheck": "AccessReview"}));
+    let delegated = class(json!({"authorization": "Class"}));
+    for (class, is_its_account, expected) in [
+        (Some(&strict), true, DeletionCheck::DryRun),
+        (Some(&reviewed), true, DeletionCheck::AccessReview),
+        (Some(&reviewed), false, DeletionCheck::AccessReview),
+        (Some(&delegated), true, DeletionCheck::Delegated),
+        (Some(&delegated), false, DeletionCheck::DryRun),
+        (None, true, DeletionCheck::DryRun),
+    ] {
+        let found = DeletionCheck::of_removal(class, is_its_account);
+        assert_eq!(found, expected, "{class:?} {is_its_account}");
+    }
+}
+
+#[test]
+fn message_names_objects_finalizers_and_the_ways_out() {
+    let all = content();
+    let mut obstacles = BTreeMap::from([(all[3].clone(), held())]);
+    let admit = "`kubectl annotate …`";
+    assert_eq!(
+        message(1, &obstacles, admit),
+        "1 object is left; waiting for finalizers of others: ConfigMap/team-a/web (example.com/hold)"
+    );
+    obstacles.insert(all[7].clone(), refused());
+    let told = message(3, &obstacles, admit);
+    for part in [
+        "3 objects are left",
+        "Deployment.apps/team-a/web: ana may not delete it",
+        admit,
+        "spec.deletion.objects: Orphan",
+    ] {
+        assert!(told.contains(part), "{part} is not in {told}");
+    }
+    let many = (0..12)
+        .map(|n| {
+            (
+                id(("", "ConfigMap"), Some("a"), &format!("c{n:02}")),
+                refused(),
+            )
+        })
+        .collect();
+    assert!(message(12, &many, admit).contains("; and 2 more"));
+}
+
+proptest! {
+    #[test]
+    fn every_object_without_dependants_goes_and_none_with_an_obstacle(picks in proptest::collection::vec(0_usize..9, 0..6)) {
+        let all = content();
+        let stay: Vec<&ObjectId> = picks.iter().map(|&pick| &all[pick]).collect();
+        let left = rest(&stay, &held());
+        for id in &stay {
+            prop_assert!(left.contains(&id.to_string()));
+            if let Some(namespace) = &id.namespace {
+                let namespace = format!("Namespace/{namespace}");
+                prop_assert!(left.contains(&namespace));
+            }
+        }
+        let binding = stay.iter().any(|id| id.group == "shop.example.com" || id.kind == WEBHOOK.1);
+        if !binding {
+            prop_assert!(left.len() <= 2 * stay.len());
+        }
+    }
+}
