@@ -5,7 +5,7 @@ use bundle_api::names::{ANNOTATION_ADMIT, FINALIZER_INSTALLED, GROUP, verb};
 use bundle_core::diagnostic::{Finding, Findings, Outcome, codes};
 use bundle_core::names::{KubeName, NameKind};
 use bundle_core::review::deletion::{
-    Deletion, DeletionFacts, OwnerFact, is_guarded_update, judge_deletion,
+    Deletion, DeletionFacts, OwnerFact, has_finalizer, is_guarded_update, judge_deletion,
 };
 use bundle_core::review::{Kind, Requester, Stamping, Verdict};
 use futures::future::{OptionFuture, join_all};
@@ -74,6 +74,7 @@ impl<L: Lookups> Admission<L> {
                 // Run by a person, with that person's rights, it is that person who asks.
                 own: own.as_deref() == Some(user.username.as_str())
                     && requester.service_account().is_some(),
+                is_finalized: has_finalizer(&request.old_object, FINALIZER_INSTALLED),
             };
             if is_update && deletion.is_trusted() {
                 return Findings::default();

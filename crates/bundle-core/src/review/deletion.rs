@@ -36,6 +36,8 @@ pub struct Deletion<'a> {
     pub requester: &'a Requester,
     /// Whether the pod's own identity asks.
     pub own: bool,
+    /// Whether the object carries our finalizer, so that its deletion removes what we have installed.
+    pub is_finalized: bool,
 }
 
 /// The BundleDeployment that a Bundle was made for.
@@ -110,6 +112,12 @@ impl<'a> Deletion<'a> {
     }
 }
 
+/// Whether `object` carries the finalizer `finalizer`.
+pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|all| all.iter().any(|found| found == finalizer))
+}
+
 /// Whether an update needs what a deletion needs. One of metadata does if it changes owners, which the garbage collector follows, takes `finalizer` off,
 /// without which a deletion leaves behind what was installed, or sets the annotation `admit`, which makes the writer the requester. One of the spec of
 /// a BundleDeployment does too: whoever changes it becomes a requester, and decides on what others have installed with it.
@@ -124,10 +132,7 @@ pub fn is_guarded_update(
         Value::Null => Value::Array(Vec::new()),
         owners => owners.clone(),
     };
-    let guards = |object: &Value| {
-        let finalizers = object["metadata"]["finalizers"].as_array();
-        finalizers.is_some_and(|all| all.iter().any(|found| found == finalizer))
-    };
+    let guards = |object: &Value| has_finalizer(object, finalizer);
     let is_admitted = !admits(new).is_null() && admits(new) != admits(old);
     let is_changed = kind == Kind::BundleDeployment && old["spec"] != new["spec"];
     owners(old) != owners(new) || (guards(old) && !guards(new)) || is_admitted || is_changed
@@ -143,12 +148,12 @@ pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Finding
         controller(deletion, facts, &mut findings);
         return findings;
     }
-    // Another provisioner has its own rules.
+    // Another provisioner has its own rules, unless we have installed something.
     let classes = deletion.classes();
     let fact = |name: &KubeName| facts.classes.get(name.as_str());
     let is_foreign =
         |name: &KubeName| matches!(fact(name), Some(ClassFact::Known(class)) if !class.is_ours());
-    if classes.iter().any(is_foreign) {
+    if !deletion.is_finalized && classes.iter().any(is_foreign) {
         return findings;
     }
     let is_requester = facts

@@ -107,8 +107,13 @@ impl<'a> Subject<'a> {
     }
 
     /// Whether the object is on its way out and its spec stays as it is, so that nothing will come of the write. What is to be left behind can be
-    /// changed to the last, so a change of the spec is checked as ever.
+    /// changed to the last, so a change of the spec is checked as ever. Whoever admits the spec takes the object over, and decides on its removal.
     pub fn is_leaving(&self) -> bool {
+        self.is_removed_unchanged() && !self.admits
+    }
+
+    /// Whether the object is being deleted, and the write leaves its spec as it is: no content will be installed any more.
+    pub fn is_removed_unchanged(&self) -> bool {
         self.new["metadata"]["deletionTimestamp"].is_string() && self.spec_is_kept()
     }
 

@@ -116,8 +116,12 @@ pub(super) fn is_checked(subject: &Subject<'_>) -> bool {
     subject.old.is_none() || subject.kind == Kind::BundleDeployment
 }
 
-/// Whether the content has to be looked at: not if a checked BundleDeployment keeps its class and template, and with them its content.
+/// Whether the content has to be looked at: not if a checked BundleDeployment keeps its class and template, and with them its content, and not where
+/// somebody takes over what is being deleted.
 pub(super) fn content_is_checked(subject: &Subject<'_>) -> bool {
+    if subject.is_removed_unchanged() {
+        return false;
+    }
     let Some(old) = subject
         .old_spec()
         .filter(|_| subject.standing == Standing::Stamped && !subject.admits)

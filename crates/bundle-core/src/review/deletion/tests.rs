@@ -57,6 +57,7 @@ fn judged(kind: Kind, object: &Value, user: &Requester, facts: &DeletionFacts) -
         object,
         requester: user,
         own: false,
+        is_finalized: has_finalizer(object, "ours"),
     };
     judge_deletion(&deletion, facts).outcome()
 }
@@ -152,6 +153,28 @@ fn objects_of_another_provisioner_are_left_to_that_one() {
 }
 
 #[test]
+fn objects_with_our_finalizer_are_guarded_also_where_their_class_is_foreign() {
+    let mut facts = facts();
+    let foreign = class("other", "example.com/other");
+    facts.classes.insert("other".to_owned(), foreign);
+    let mut object = deployment();
+    object["metadata"]["finalizers"] = json!(["theirs", "ours"]);
+    let managed = DeletionFacts {
+        may_manage: Some(Answer::Yes),
+        ..facts.clone()
+    };
+    let (kind, refused) = (Kind::BundleDeployment, Some(Outcome::Refused));
+    for (user, facts, expected) in [
+        ("mallory", &facts, refused),
+        ("mallory", &managed, None),
+        ("ana", &facts, None),
+    ] {
+        let found = judged(kind, &object, &requester(user), facts);
+        assert_eq!(found, expected, "{user}");
+    }
+}
+
+#[test]
 fn approvals_are_withdrawn_by_their_author_or_with_manage() {
     let approval =
         json!({"metadata": {"name": "web"}, "spec": {"provisionerClassName": "ignored"}});
@@ -218,6 +241,7 @@ fn the_pod_deletes_what_it_made() {
         object: &object,
         requester: &user,
         own: true,
+        is_finalized: false,
     };
     assert!(
         judge_deletion(&deletion, &DeletionFacts::default())

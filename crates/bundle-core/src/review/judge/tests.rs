@@ -196,6 +196,29 @@ fn object_written_while_admission_was_off_is_vouched_for_only_on_purpose() {
 }
 
 #[test]
+fn whoever_admits_what_is_being_deleted_takes_it_over_without_a_look_at_its_content() {
+    let account = json!({"serviceAccount": {"namespace": "team-a", "name": "deployer"}});
+    let mut old = deployment(&account);
+    old["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z".into();
+    let new = old.clone();
+    for standing in [Standing::Stamped, Standing::Unstamped] {
+        let admits = Subject {
+            admits: true,
+            ..update(Kind::BundleDeployment, &old, &new, standing)
+        };
+        let asked = needs(&admits);
+        assert!(asked.classes.contains("plain") && asked.impersonate.is_some());
+        assert_eq!(asked.image, None);
+        let mut facts = fine();
+        facts.content = ContentFact::NotAsked;
+        facts.may_impersonate = Some(Answer::Yes);
+        assert_eq!(stamp_of(&admits, &facts), Stamping::Requester);
+        facts.may_impersonate = Some(Answer::No);
+        assert_eq!(stamp_of(&admits, &facts), Stamping::Keep);
+    }
+}
+
+#[test]
 fn change_of_a_spec_that_nothing_vouches_for_is_checked_and_vouches_for_nothing() {
     let old = deployment(&json!({}));
     let new = deployment(&json!({"config": {"a": 1}}));
