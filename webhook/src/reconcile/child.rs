@@ -2,6 +2,7 @@
 //! Not here: what becomes of the Bundle (bundle), or which ones are kept (bundle_core::plan::pivot).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bundle_api::bundle::BundleStatus;
 use bundle_api::names::{self, reason};
@@ -11,7 +12,7 @@ use bundle_core::review::deployment::Template;
 use bundle_core::review::stamp::alternative_hash;
 use bundle_core::review::{Kind, same};
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, DynamicObject, PostParams, Preconditions};
 use serde_json::json;
 
 use super::room::Room;
@@ -203,7 +204,8 @@ fn child(
     object
 }
 
-/// Deletes the Bundles of earlier templates that nobody needs any more.
+/// Deletes the Bundles of earlier templates that nobody needs any more. Their seals say which ones were made for `deployment`, and not their labels, which
+/// others can write.
 pub(super) async fn clear(
     room: &Room,
     deployment: &DynamicObject,
@@ -213,17 +215,15 @@ pub(super) async fn clear(
     wanted_is_installed: bool,
 ) -> Result<(), kube::Error> {
     let api: Api<DynamicObject> = Api::all_with(room.own.clone(), &room.bundles);
-    let selector = format!(
-        "{}={},{}={}",
-        names::LABEL_OWNER_KIND,
-        super::DEPLOYMENT,
-        names::LABEL_OWNER_NAME,
-        deployment.name_any()
-    );
-    let found = api.list(&ListParams::default().labels(&selector)).await?;
-    let ours: Vec<&DynamicObject> = found
-        .items
+    let all = match room.bundle_cache.get() {
+        Some(cache) => cache.state(),
+        None => Vec::new(),
+    };
+    // A name cannot be rewritten, and is compared before a MAC is computed.
+    let prefix = format!("{}-", deployment.name_any());
+    let ours: Vec<&Arc<DynamicObject>> = all
         .iter()
+        .filter(|bundle| bundle.name_any().starts_with(&prefix))
         .filter(|bundle| generated_hash(room, deployment, bundle).is_some())
         .collect();
     let owned: Vec<Owned> = ours

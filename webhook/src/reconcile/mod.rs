@@ -189,6 +189,8 @@ async fn bundles(room: Arc<Room>, woken: mpsc::UnboundedReceiver<String>) {
     )
     .with_config(Config::default().concurrency(CONCURRENCY));
     let store = controller.store();
+    // Once: this is the only controller of Bundles.
+    room.bundle_cache.set(store.clone()).ok();
     let resource = room.bundles.clone();
     let wakes = room.bundles.clone();
     let woken = names_of(woken).map(move |name| ObjectRef::new_with(&name, wakes.clone()));

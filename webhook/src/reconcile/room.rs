@@ -2,7 +2,7 @@
 //! Not here: what is done with them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bundle_api::names;
@@ -13,6 +13,7 @@ use bundle_core::review::class::Provisioner;
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::core::discovery::ApiResource;
+use kube::runtime::reflector;
 use tokio::sync::mpsc;
 
 use super::apis::Apis;
@@ -55,6 +56,8 @@ pub(super) struct Room {
     pub(super) refetching: Fetches<Result<(), Trouble>>,
     pub(super) allowed_dry_runs: AllowedDryRuns,
     pub(super) rights_schedule: RightsSchedule,
+    /// All Bundles, as the watch of their controller shows them.
+    pub(super) bundle_cache: OnceLock<reflector::Store<DynamicObject>>,
     pub(super) bundle_teller: Teller,
     pub(super) deployment_teller: Teller,
     failures: Mutex<HashMap<String, u32>>,
@@ -126,6 +129,7 @@ impl Room {
             unpacking: Fetches::new(wake_bundle.clone()),
             resolving: Fetches::new(wake_bundle),
             refetching: Fetches::new(wake_deployment),
+            bundle_cache: OnceLock::new(),
             bundle_teller: Teller::new(own.clone(), bundles.clone()),
             deployment_teller: Teller::new(own.clone(), deployments.clone()),
             allowed_dry_runs: AllowedDryRuns::default(),
