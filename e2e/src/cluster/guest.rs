@@ -141,7 +141,6 @@ impl Cluster {
                 String::new()
             }
         };
-        note(self.remove(REGISTRATIONS).await);
         if let Some(mut webhook) = webhook {
             // The one that has adopted the product's own objects would saw off the branch that it sits on.
             let own = "jsonpath={.metadata.labels.core\\.rukpak\\.io/owner-name}";
@@ -159,12 +158,14 @@ impl Cluster {
                 .lines()
                 .filter(|name| name.split('/').next_back() != Some(own.as_str()))
                 .collect();
+            // Before the registrations go: a deletion that nobody is asked about is not carried out.
             if !others.is_empty() && webhook.is_running() {
                 let line = ["delete", "--timeout=60s"].into_iter().chain(others);
                 note(self.remove(line).await);
             }
             drop(webhook);
         }
+        note(self.remove(REGISTRATIONS).await);
         for kind in KINDS {
             // Where the CRDs have not been applied yet there is nothing to find.
             let found = self.ask(["get", kind, "-o", "name"]).await?;

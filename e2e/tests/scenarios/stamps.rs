@@ -7,6 +7,8 @@ use bundle_core::review::template_hash;
 use e2e::{Cluster, Output, Tool, Webhook, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
+mod deletions;
+
 const CLASS: &str = "core-rukpak-io-plain";
 const STAMP: &str = "core.rukpak.io/stamp";
 const LONG: Duration = Duration::from_secs(90);

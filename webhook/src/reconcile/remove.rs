@@ -1,18 +1,21 @@
 //! What a deployment has on the cluster, by its inventory, and how it is taken away: in the reverse order, and never with other people's custom resources.
 //! Not here: which of it is no longer wanted (bundle_core::plan::inventory).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use bundle_core::diagnostic::codes;
 use bundle_core::object::ObjectId;
 use bundle_core::plan::inventory::{self, Claim, Inventory, Record};
-use bundle_core::plan::phases::{self, CustomKind, Phase};
+use bundle_core::plan::phases::{CustomKind, Phase};
+use bundle_core::plan::removal::{self, Obstacle};
 use kube::Client;
+use kube::api::DynamicObject;
 use kube::core::discovery::ApiResource;
+use kube::core::metadata::PartialObjectMeta;
 
 use super::apis::{Apis, Kind};
-use super::object;
+use super::object::{self, Seen};
 use super::trouble::{self, Retry, Trouble};
 use crate::cluster::ServiceAccount;
 
@@ -29,6 +32,17 @@ pub(super) struct Present {
     pub(super) key: String,
     pub(super) kind: Kind,
     pub(super) uid: String,
+    /// The finalizers that hold it, if it is being deleted already.
+    pub(super) held_by: Vec<String>,
+}
+
+/// What has become of objects that were deleted.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    /// Keys of those that are gone.
+    pub(super) gone: BTreeSet<String>,
+    /// The finalizers of those that are held by some, by key.
+    pub(super) held: BTreeMap<String, Vec<String>>,
 }
 
 /// Who looks and removes, and what of.
@@ -59,7 +73,8 @@ struct Foreign {
 }
 
 impl Remover<'_> {
-    /// The recorded objects among `keys`. Those of a kind that the cluster no longer has are gone, and so is what was to be created and never was.
+    /// The recorded objects among `keys` that are there. Those of a kind that the cluster no longer has are gone, and so is what was to be created and never
+    /// was, and what was replaced by an object with another uid.
     pub(super) async fn present(&self, keys: &[String]) -> Result<Vec<Present>, Trouble> {
         let looks: Vec<_> = super::parallel::all(keys.iter().map(|key| self.present_of(key))).await;
         let mut all = Vec::new();
@@ -86,23 +101,38 @@ impl Remover<'_> {
             namespace: namespace.map(str::to_owned),
             name: name.to_owned(),
         };
-        let uid = match self.inventory.get(key) {
-            Some(Record::Uid(uid)) => uid.clone(),
-            Some(Record::Intent(_)) => {
-                let seen = object::look(self.client, &kind, &id).await;
-                match seen.map_err(|error| failed(&error))? {
-                    Some(seen) if self.inventory.claim(key, seen.live()) == Claim::Ours => seen.uid,
-                    _ => return Ok(None),
-                }
-            }
-            None => return Ok(None),
+        let Some(record) = self.inventory.get(key) else {
+            return Ok(None);
         };
-        Ok(Some(Present {
+        let found = self.observe(&kind, &id).await;
+        let Some(found) = found.map_err(|error| failed(&error))? else {
+            return Ok(None);
+        };
+        let seen = Seen::of(&kind, &found);
+        let is_ours = match record {
+            Record::Uid(uid) => *uid == seen.uid,
+            Record::Intent(_) => self.inventory.claim(key, seen.live()) == Claim::Ours,
+        };
+        Ok(is_ours.then(|| Present {
             id,
             key: key.to_owned(),
             kind,
-            uid,
+            uid: seen.uid,
+            held_by: held_by(&found),
         }))
+    }
+
+    /// The metadata of an object, if it is there.
+    async fn observe(
+        &self,
+        kind: &Kind,
+        id: &ObjectId,
+    ) -> Result<Option<PartialObjectMeta<DynamicObject>>, kube::Error> {
+        let api = object::api(self.client, kind, id.namespace.as_deref());
+        match api.get_metadata_opt(&id.name).await {
+            Err(error) if object::is_not_found(&error) => Ok(None),
+            answer => answer,
+        }
     }
 
     fn failed(&self, doing: &str, error: &kube::Error) -> Trouble {
@@ -229,32 +259,46 @@ impl Remover<'_> {
         ))
     }
 
-    /// Waits until `objects`, which were deleted, are gone, but not beyond `end`. Adds the keys of those that are to `gone`.
+    /// Waits until `objects`, which were deleted, are gone, but not beyond `end`, and not beyond `patience` if finalizers hold all that are left.
     pub(super) async fn until_gone(
         &self,
         objects: &[Present],
-        gone: &mut BTreeSet<String>,
-        end: Instant,
-    ) -> Result<(), Trouble> {
+        (patience, end): (Instant, Instant),
+    ) -> Result<Looked, Trouble> {
         let mut pause = Duration::from_millis(20);
+        let mut looked = Looked::default();
         loop {
+            let gone = &looked.gone;
             let waiting = objects
                 .iter()
                 .filter(|present| !gone.contains(&present.key));
             let looks: Vec<_> = super::parallel::all(waiting.map(|present| async move {
-                let look = object::look(self.client, &present.kind, &present.id).await;
+                let look = self.observe(&present.kind, &present.id).await;
                 (present, look)
             }))
             .await;
+            looked.held.clear();
+            let mut is_held = true;
             for (present, look) in looks {
-                let seen =
+                let found =
                     look.map_err(|error| self.failed(&format!("look at {}", present.id), &error))?;
-                if seen.is_none_or(|seen| seen.uid != present.uid) {
-                    gone.insert(present.key.clone());
+                let found =
+                    found.filter(|found| found.metadata.uid.as_deref() == Some(&present.uid));
+                let Some(found) = found else {
+                    looked.gone.insert(present.key.clone());
+                    continue;
+                };
+                let finalizers = held_by(&found);
+                if finalizers.is_empty() {
+                    is_held = false;
+                } else {
+                    looked.held.insert(present.key.clone(), finalizers);
                 }
             }
-            if objects.iter().all(|present| gone.contains(&present.key)) || Instant::now() > end {
-                return Ok(());
+            let now = Instant::now();
+            let is_over = now > end || is_held && now > patience;
+            if is_over || looked.gone.len() == objects.len() {
+                return Ok(looked);
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(300));
@@ -293,25 +337,32 @@ impl Foreign {
     }
 }
 
+/// The finalizers of an object that is being deleted; none of others.
+fn held_by(object: &PartialObjectMeta<DynamicObject>) -> Vec<String> {
+    let metadata = &object.metadata;
+    let deleting = metadata.deletion_timestamp.as_ref();
+    deleting.map_or_else(Vec::new, |_| {
+        metadata.finalizers.clone().unwrap_or_default()
+    })
+}
+
 /// The next objects to go, of those that are still there: the later ones wait until these have gone.
 pub(super) fn next_step(objects: &[Present]) -> Vec<&Present> {
-    let defined: BTreeSet<String> = objects
-        .iter()
-        .filter(|present| Phase::of(&present.id.group, &present.id.kind) == Phase::Crds)
-        .filter_map(|present| present.id.name.split_once('.').map(|(_, g)| g.to_owned()))
-        .collect();
-    let steps = phases::removal(objects.iter().map(|present| &present.id), |id| {
-        defined.contains(&id.group)
-    });
-    let first: BTreeSet<&ObjectId> = steps
-        .into_iter()
-        .next()
-        .unwrap_or_default()
-        .into_iter()
-        .collect();
+    next_free_step(objects, &BTreeMap::new())
+}
+
+/// The same where some objects stay for now.
+pub(super) fn next_free_step<'a>(
+    objects: &'a [Present],
+    obstacles: &BTreeMap<ObjectId, Obstacle>,
+) -> Vec<&'a Present> {
+    let step: BTreeSet<&ObjectId> =
+        removal::next_step(objects.iter().map(|present| &present.id), obstacles)
+            .into_iter()
+            .collect();
     objects
         .iter()
-        .filter(|present| first.contains(&present.id))
+        .filter(|present| step.contains(&present.id))
         .collect()
 }
 

@@ -6,18 +6,19 @@ use std::time::{Duration, Instant};
 use bundle_api::names::{self, condition, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::State;
+use bundle_core::plan::removal::DeletionCheck;
 use bundle_core::review::Requester;
 use bundle_core::review::class::{Authorization, RequesterCheck as Check};
 use bundle_core::rights::Question;
 
 use super::apply::ApplyPlan;
-use super::authorize;
 use super::deployment::Turn;
 use super::items::Item;
 use super::place::Placing;
 use super::remove::{Kept, Present};
-use super::requester_check::{self, RequesterCheck, Subject};
+use super::requester_check::{RequesterCheck, Subject};
 use super::trouble::{Retry, Trouble};
+use super::{authorize, removal_rights};
 
 /// How many objects are compared where the access reviews refuse a content.
 const COMPARED: usize = 20;
@@ -245,28 +246,9 @@ impl<'a> Turn<'a> {
         objects: &[Present],
         reason: &'static str,
     ) -> Result<Vec<Kept>, Trouble> {
-        let mut kept: Vec<Kept> = Vec::new();
-        if self.class.authorization == Authorization::Class {
-            return Ok(kept);
-        }
+        let check = DeletionCheck::of(self.class);
         let requesters = self.content_requesters();
-        for requester in &requesters {
-            let refused = authorize::undeletable(&self.room.own, requester, objects).await?;
-            kept.extend(refused.into_iter().map(|id| Kept {
-                why: format!("{} may not delete it", requester.user),
-                id,
-            }));
-        }
-        if self.class.requester_check == Check::DryRun {
-            let rest: Vec<&Present> = objects
-                .iter()
-                .filter(|present| kept.iter().all(|kept| kept.id != present.id))
-                .collect();
-            let refused =
-                requester_check::undeletable(self.room, &requesters, &rest, reason).await?;
-            kept.extend(refused);
-        }
-        Ok(kept)
+        removal_rights::undeletable(self.room, check, &requesters, objects, reason).await
     }
 
     fn set_authorized(&mut self) {

@@ -1,30 +1,32 @@
 //! The end of a BundleDeployment: what it installed goes in the reverse order, or is let go; the finalizer goes last.
-//! Not here: the single steps (remove), or the Bundles, which the API server's garbage collection takes with their owner.
+//! Not here: the single steps (removal_steps, remove), whether the deletion counts (deletion), or the Bundles, which the API server's garbage collection
+//! takes with their owner.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
 use bundle_api::names::{self, condition};
 use bundle_core::diagnostic::{Code, codes};
 use bundle_core::plan::conditions::State;
 use bundle_core::plan::inventory::{self, Inventory};
+use bundle_core::plan::removal::DeletionCheck;
 use bundle_core::review::deployment::{CustomResources, Deletion};
-use bundle_core::review::{CheckedDeploymentSpec, Kind};
+use bundle_core::review::{CheckedDeploymentSpec, Class, Kind, Requester, Vouched};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 
-use super::remove::{Present, Remover, name_some, next_step};
+use super::removal_steps::Removal;
+use super::remove::Remover;
 use super::room::{ClassFound, Room};
 use super::said::{self, Said};
 use super::trouble::{Retry, Trouble};
-use super::{ReconcileError, deployment, namespaces, status};
+use super::{ReconcileError, deletion, deployment, namespaces, seal, status};
 use crate::cluster::ServiceAccount;
 
-/// How long one reconcile waits for objects to go, before it says which ones it waits for.
-const WAIT: Duration = Duration::from_secs(5);
 /// The reason of conditions while it goes on.
-const REMOVING: &str = "Removing";
+pub(super) const REMOVING: &str = "Removing";
+/// The reason of conditions while somebody has to do something about it.
+pub(super) const REFUSED: &str = "RemovalRefused";
 
 /// Reconciles a BundleDeployment that is being deleted.
 pub(super) async fn reconcile(
@@ -95,43 +97,65 @@ async fn tell(object: &DynamicObject, room: &Room, trouble: &Trouble) -> Result<
     Ok(())
 }
 
-/// Who removes: whoever installed, as the status has it; before that, whoever would have.
-async fn account(object: &DynamicObject, room: &Room) -> Result<Option<ServiceAccount>, Trouble> {
-    let spec = &object.data["spec"];
-    let stamped = super::seal::vouched(room, object, Kind::BundleDeployment).is_ok();
-    let chosen = CheckedDeploymentSpec::parse(spec)
+/// The ServiceAccount that removes.
+struct RemovingAccount {
+    name: ServiceAccount,
+    /// Whether the spec or its present class names it.
+    is_of_class: bool,
+}
+
+/// The class, if it is there, can be read and is ours.
+async fn class(object: &DynamicObject, room: &Room) -> Result<Option<Class>, Trouble> {
+    let name = object.data["spec"]["provisionerClassName"]
+        .as_str()
+        .unwrap_or_default();
+    let found = room.class(name).await;
+    match found.map_err(|error| Trouble::api("read the ProvisionerClass", REMOVING, &error))? {
+        ClassFound::Ours(class) => Ok(Some(*class)),
+        _ => Ok(None),
+    }
+}
+
+/// Who removes: whom the spec names, which is vouched for; else whoever installed, as the status has it; before that, whoever would have.
+fn account(
+    object: &DynamicObject,
+    class: Option<&Class>,
+) -> Result<Option<RemovingAccount>, Trouble> {
+    let chosen = CheckedDeploymentSpec::parse(&object.data["spec"])
         .ok()
-        .filter(|_| stamped)
         .and_then(|spec| spec.service_account);
     if let Some(chosen) = chosen {
-        return Ok(Some(ServiceAccount {
-            namespace: chosen.namespace,
-            name: chosen.name,
+        return Ok(Some(RemovingAccount {
+            name: ServiceAccount {
+                namespace: chosen.namespace,
+                name: chosen.name,
+            },
+            is_of_class: true,
         }));
     }
-    if let Some(installed) = deployment::status_of(object)
+    let of_class = class
+        .and_then(|class| class.service_account.clone())
+        .map(|of_class| ServiceAccount {
+            namespace: of_class.namespace,
+            name: of_class.name,
+        });
+    let installed = deployment::status_of(object)
         .installed
-        .and_then(|installed| installed.installed_as)
-    {
-        return ServiceAccount::parse(&installed.namespace, &installed.name)
-            .map(Some)
-            .map_err(|error| {
-                let text = format!("status.installed.installedAs is no ServiceAccount: {error}");
-                Trouble::new(codes::install::NO_ACCOUNT, REMOVING, text, Retry::OnChange)
-            });
-    }
-    let class = spec["provisionerClassName"].as_str().unwrap_or_default();
-    let found = room
-        .class(class)
-        .await
-        .map_err(|error| Trouble::api("read the ProvisionerClass", REMOVING, &error))?;
-    Ok(match found {
-        ClassFound::Ours(class) => class.service_account.map(|chosen| ServiceAccount {
-            namespace: chosen.namespace,
-            name: chosen.name,
-        }),
-        _ => None,
-    })
+        .and_then(|installed| installed.installed_as);
+    let Some(installed) = installed else {
+        return Ok(of_class.map(|name| RemovingAccount {
+            name,
+            is_of_class: true,
+        }));
+    };
+    let name = ServiceAccount::parse(&installed.namespace, &installed.name).map_err(|error| {
+        let text = format!("status.installed.installedAs is no ServiceAccount: {error}");
+        Trouble::new(codes::install::NO_ACCOUNT, REMOVING, text, Retry::OnChange)
+    })?;
+    Ok(Some(RemovingAccount {
+        is_of_class: of_class.as_ref() == Some(&name),
+        name,
+    }))
 }
 
 /// Whether anything may have been applied, as far as the object itself tells: by its status, or by what other tools are told beforehand.
@@ -168,15 +192,21 @@ async fn remove(object: &DynamicObject, room: &Room) -> Result<(), Trouble> {
     };
     let mut left = (*inventory).clone();
     forget_replaced_namespaces(room, &mut left).await;
-    if !left.is_empty() {
-        let done = remove_objects(object, room, &mut left, deletion, orphan).await;
-        if let Err(trouble) = done {
-            // What is gone need not be looked at again.
-            room.inventories.save(uid, left).await.map_err(unreadable)?;
-            return Err(trouble);
-        }
+    if left.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    deletion::accept(object, room, &mut left).await?;
+    // Before anything is removed: a gap that comes later does not count.
+    let saved = room.inventories.save(uid, left.clone()).await;
+    saved.map_err(unreadable)?;
+    let vouched = seal::vouched(room, object, Kind::BundleDeployment)
+        .map_err(|why| refused(codes::review::NOT_ADMITTED, why))?;
+    let done = remove_objects(object, room, &mut left, deletion, &vouched).await;
+    if done.is_err() {
+        // What is gone need not be looked at again.
+        room.inventories.save(uid, left).await.map_err(unreadable)?;
+    }
+    done
 }
 
 /// Objects went with their namespace, also where another one has its name now.
@@ -208,9 +238,11 @@ async fn remove_objects(
     room: &Room,
     left: &mut Inventory,
     deletion: Option<Deletion>,
-    orphan: bool,
+    vouched: &Vouched,
 ) -> Result<(), Trouble> {
-    let Some(account) = account(object, room).await? else {
+    let orphan = deletion.as_ref().is_some_and(|deletion| deletion.orphan);
+    let class = class(object, room).await?;
+    let Some(account) = account(object, class.as_ref())? else {
         if orphan {
             return Ok(());
         }
@@ -221,13 +253,13 @@ async fn remove_objects(
     };
     let client = room
         .shared
-        .client_as(&account)
+        .client_as(&account.name)
         .map_err(|error| refused(codes::install::NO_ACCOUNT, crate::chain(&error)))?;
     let recorded = left.clone();
     let remover = Remover {
         apis: &room.apis,
         client: &client,
-        account: &account,
+        account: &account.name,
         inventory: &recorded,
         reason: "RemovalFailed",
     };
@@ -250,82 +282,26 @@ async fn remove_objects(
             other => other,
         };
     }
-    // To leave something behind harms nobody, whoever wrote it; to lose other people's resources has to be asked for by somebody.
-    let policy = deletion
-        .filter(|_| super::seal::vouched(room, object, Kind::BundleDeployment).is_ok())
-        .map_or(CustomResources::Refuse, |deletion| {
-            deletion.custom_resources
-        });
+    let policy = deletion.map_or(CustomResources::Refuse, |deletion| {
+        deletion.custom_resources
+    });
     let present = remover.present(&keys).await?;
-    tear_down(&remover, left, present, policy).await
+    let there: BTreeSet<&str> = present.iter().map(|found| found.key.as_str()).collect();
+    for key in keys.iter().filter(|key| !there.contains(key.as_str())) {
+        left.forget(key);
+    }
+    let requesters: Vec<Requester> = vouched.parts.content().into_iter().cloned().collect();
+    let removal = Removal {
+        room,
+        remover: &remover,
+        policy,
+        check: DeletionCheck::of_removal(class.as_ref(), account.is_of_class),
+        requesters: &requesters,
+        admit: &deletion::admit_command(object, room),
+    };
+    removal.run(left, present).await
 }
 
-async fn tear_down(
-    remover: &Remover<'_>,
-    left: &mut Inventory,
-    mut present: Vec<Present>,
-    policy: CustomResources,
-) -> Result<(), Trouble> {
-    let end = Instant::now() + WAIT;
-    if policy != CustomResources::Delete {
-        let in_use = remover.in_use(&present).await?;
-        if policy == CustomResources::Refuse && !in_use.is_empty() {
-            let list = in_use
-                .iter()
-                .map(|kept| format!("{}: {}", kept.id, kept.why))
-                .collect();
-            return Err(Trouble {
-                retry: Retry::Soon,
-                ..refused(
-                    codes::install::RESOURCES_LEFT,
-                    format!(
-                        "nothing is torn down while custom resources exist that were not installed by it: {} (delete them, or set spec.deletion.customResources: Orphan or Delete)",
-                        super::trouble::list(list, 10)
-                    ),
-                )
-            });
-        }
-        let (orphans, rest): (Vec<_>, Vec<_>) = present
-            .into_iter()
-            .partition(|present| in_use.iter().any(|kept| kept.id == present.id));
-        remover.release(&orphans).await?;
-        for orphan in orphans {
-            left.forget(&orphan.key);
-        }
-        present = rest;
-    }
-    while !present.is_empty() {
-        let step: Vec<Present> = next_step(&present).into_iter().cloned().collect();
-        let mut gone = BTreeSet::new();
-        let mut deleted = remover.delete(&step, &mut gone).await;
-        if deleted.is_ok() {
-            deleted = remover.until_gone(&step, &mut gone, end).await;
-        }
-        for key in &gone {
-            left.forget(key);
-        }
-        present.retain(|present| !gone.contains(&present.key));
-        deleted?;
-        let waiting: Vec<&Present> = step
-            .iter()
-            .filter(|present| !gone.contains(&present.key))
-            .collect();
-        if !waiting.is_empty() || !present.is_empty() && Instant::now() > end {
-            return Err(Trouble::new(
-                codes::install::REMOVAL_FAILED,
-                REMOVING,
-                format!(
-                    "{} objects are left; waiting for these to go: {}",
-                    present.len(),
-                    name_some(&waiting)
-                ),
-                Retry::Soon,
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn refused(code: Code, message: String) -> Trouble {
-    Trouble::new(code, "RemovalRefused", message, Retry::Slowly)
+pub(super) fn refused(code: Code, message: String) -> Trouble {
+    Trouble::new(code, REFUSED, message, Retry::Slowly)
 }

@@ -14,6 +14,13 @@ use super::Registration;
 /// The field manager of our own patches.
 pub(super) const MANAGER: &str = "bundle-webhook-registration";
 
+/// One state of the webhooks of a registration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Version {
+    uid: String,
+    generation: i64,
+}
+
 /// What is remembered of a registration that exists.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Snapshot {
@@ -46,6 +53,14 @@ impl Snapshot {
         }
     }
 
+    /// What tells whether the webhooks have changed.
+    pub(super) fn version(&self) -> Version {
+        Version {
+            uid: self.uid.clone(),
+            generation: self.generation,
+        }
+    }
+
     /// Whether nobody but us can have changed the webhooks since `before`.
     fn follows(&self, before: &Self) -> bool {
         let ours = self.generation == before.generation + 1 && self.others == before.others;
@@ -58,7 +73,7 @@ impl Snapshot {
 }
 
 /// One observation of one registration.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Observation {
     /// A watch has shown this object, with all that happened before.
     Event(Snapshot),
@@ -152,6 +167,21 @@ impl History {
         let since = |registration| self.0.get(&registration)?.intact_since;
         let [one, other] = Registration::ALL.map(since);
         Some(one?.max(other?))
+    }
+
+    /// Whether both have been observed.
+    pub(super) fn is_complete(&self) -> bool {
+        self.0.len() == Registration::ALL.len()
+    }
+
+    /// The states of both that were seen last; `None` if one does not exist.
+    pub(super) fn versions(&self) -> Option<[Version; 2]> {
+        let version = |registration| {
+            let known = self.0.get(&registration)?;
+            known.last.as_ref().filter(|_| known.exists)
+        };
+        let [one, other] = Registration::ALL.map(version);
+        Some([one?.version(), other?.version()])
     }
 }
 
@@ -276,6 +306,27 @@ mod tests {
             history.observe(Mutating, Observation::Read(found), true, at(200));
             assert_eq!(history.intact_since(), Some(at(200)));
         }
+    }
+
+    #[test]
+    fn versions_are_those_of_the_objects_that_exist() {
+        let mut history = History::default();
+        history.observe(Validating, Observation::Read(one(3)), true, at(100));
+        assert!(!history.is_complete() && history.versions().is_none());
+        let mut history = intact();
+        assert!(history.is_complete());
+        assert_eq!(
+            history.versions(),
+            Some([one(3).version(), one(3).version()])
+        );
+        history.observe(Mutating, Observation::Event(one(4)), true, at(200));
+        assert_eq!(
+            history.versions(),
+            Some([one(3).version(), one(4).version()])
+        );
+        let deleted = Observation::Deleted("one".to_owned());
+        history.observe(Validating, deleted, false, at(300));
+        assert_eq!(history.versions(), None);
     }
 
     #[test]

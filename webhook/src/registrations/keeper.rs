@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, select_all};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
@@ -17,6 +17,9 @@ use super::{Integrity, Registration, address};
 
 /// Faults of two registrations can be many; `/readyz` and logs show the first.
 const FAULTS_SHOWN: usize = 8;
+
+/// How far the clocks of the API server and the pod may be apart.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(5);
 
 /// Why a registration could not be kept right.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +80,9 @@ pub(crate) struct Keeper {
     integrity: Integrity,
     events: BoxStream<'static, Change>,
     history: History,
+    /// The same, without gaps where only what we repair is wrong: the API server cannot call us then, and refuses writes. What the clock of the pod
+    /// tells is later here, so that it holds for times of the API server too.
+    enforcement: History,
     faults: [Vec<Fault>; 2],
     /// What the last read has shown.
     read: [Option<DynamicObject>; 2],
@@ -94,6 +100,7 @@ impl Keeper {
             name: name.to_owned(),
             integrity,
             history: History::default(),
+            enforcement: History::default(),
             faults: [Vec::new(), Vec::new()],
             read: [None, None],
             gap: None,
@@ -141,6 +148,10 @@ impl Keeper {
         now: Timestamp,
     ) {
         let before = self.history.intact_since();
+        let is_enforced = faults.iter().all(|fault| fault.is_repaired);
+        let later = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
+        self.enforcement
+            .observe(registration, observation.clone(), is_enforced, later);
         let is_news = self
             .history
             .observe(registration, observation, faults.is_empty(), now);
@@ -231,6 +242,11 @@ impl Keeper {
         let since = self.history.intact_since();
         if since.is_none() && faults.is_empty() {
             faults.push("the webhook registrations have not been read yet".to_owned());
+        }
+        if self.enforcement.is_complete() {
+            let enforced = self.enforcement.intact_since();
+            let enforcement = enforced.zip(self.enforcement.versions());
+            self.integrity.set_enforcement(enforcement);
         }
         if self.integrity.set(since, faults) {
             if let Some(since) = since {

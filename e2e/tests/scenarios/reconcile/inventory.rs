@@ -115,8 +115,27 @@ async fn an_object_without_our_labels_is_restored_and_never_forgotten() {
     kubectl(&cluster, &unlabel).await;
     delete_unasked(&cluster, &webhook, "web").await;
     webhook.start().await.unwrap();
+    webhook.wait_for_admission().await.unwrap();
+    admit_deletion(&cluster, "web").await;
     removed(&cluster, "web").await;
     assert!(get(&cluster, "get configmap web -n team-a").await.is_none());
+}
+
+/// Does what the condition of a BundleDeployment says that was deleted while admission was off.
+async fn admit_deletion(cluster: &Cluster, name: &str) {
+    let annotation = wait::until(LONG, "the deletion waits", || async {
+        let object = get(cluster, &format!("get bundledeployment {name}")).await;
+        let object = object.unwrap_or_default();
+        let told = condition(&object, "Ready")["message"].to_string();
+        let found = told
+            .split([' ', '`'])
+            .find(|word| word.starts_with("core.rukpak.io/admit="));
+        Ok(found.map(ToOwned::to_owned))
+    })
+    .await
+    .unwrap();
+    let line = format!("annotate bundledeployment {name} {annotation} --overwrite");
+    kubectl(cluster, &line).await;
 }
 
 /// Deletes a BundleDeployment while the webhook that would be asked about it is down, and admission is off.

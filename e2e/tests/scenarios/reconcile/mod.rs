@@ -11,6 +11,7 @@ mod life;
 mod managers;
 mod older;
 mod others;
+mod removal;
 mod rights;
 mod source;
 mod target;

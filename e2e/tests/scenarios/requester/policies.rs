@@ -3,7 +3,7 @@
 use super::*;
 
 /// A ValidatingAdmissionPolicy and its binding, for one scenario's namespace (or all cluster-scoped objects of the resource).
-fn policy(name: &str, rule: &Value, scenario: &str, expression: &str) -> [Value; 2] {
+pub(super) fn policy(name: &str, rule: &Value, scenario: &str, expression: &str) -> [Value; 2] {
     let kind = |kind: &str, spec: &Value| {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
@@ -29,12 +29,12 @@ fn policy(name: &str, rule: &Value, scenario: &str, expression: &str) -> [Value;
     ]
 }
 
-fn on(group: &str, resource: &str, operations: &[&str]) -> Value {
+pub(super) fn on(group: &str, resource: &str, operations: &[&str]) -> Value {
     json!({"apiGroups": [group], "apiVersions": ["*"], "resources": [resource], "operations": operations})
 }
 
 /// Waits until the API server refuses `line` to `user` in the words of the policy `name`.
-async fn until_enforced(cluster: &Cluster, name: &str, user: &str, line: &str) {
+pub(super) async fn until_enforced(cluster: &Cluster, name: &str, user: &str, line: &str) {
     wait::until_true(LONG, &format!("policy {name} is enforced"), || async {
         let tried = kubectl(cluster, &format!("{line} --dry-run=server --as={user}")).await;
         Ok(tried.stderr.contains(&format!("{name} says no")))

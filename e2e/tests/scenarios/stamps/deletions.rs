@@ -1,0 +1,185 @@
+//! Deletions that were made while the registrations were missing: nobody was asked about them, so they wait for somebody who answers for them.
+
+use super::*;
+
+const NAME: &str = "ungoverned";
+
+/// A BundleDeployment with one ConfigMap, and a user with just verb `delete` on BundleDeployments.
+async fn prepared(cluster: &Cluster) {
+    let (_, one) = publish(cluster, NAME, "1.0.0").await;
+    apply(cluster, &deployment(NAME, &one, &json!({}))).await;
+    until(
+        cluster,
+        &format!("bundledeployment {NAME}"),
+        "Installed",
+        "True",
+    )
+    .await;
+    for line in [
+        "create clusterrole deleter --verb=delete --resource=bundledeployments.core.rukpak.io",
+        "create clusterrolebinding deleter --clusterrole=deleter --user=mallory",
+    ] {
+        kubectl(cluster, line).await;
+    }
+}
+
+async fn message(cluster: &Cluster) -> String {
+    let object = get(cluster, &format!("bundledeployment {NAME}")).await;
+    let object = object.unwrap_or_default();
+    let conditions = object["status"]["conditions"].as_array();
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .find(|found| found["type"] == "Ready");
+    ready.map_or_else(String::new, |found| {
+        found["message"].as_str().unwrap_or_default().to_owned()
+    })
+}
+
+async fn until_removed(cluster: &Cluster) {
+    let what = format!("bundledeployment {NAME}");
+    wait::until_true(LONG, "it is removed", || async {
+        if get(cluster, &what).await.is_none() {
+            return Ok(true);
+        }
+        anyhow::bail!("{}", message(cluster).await)
+    })
+    .await
+    .unwrap();
+    assert_eq!(
+        get(cluster, &format!("configmap {NAME} -n team-a")).await,
+        None
+    );
+}
+
+/// Waits until the condition says that nobody was asked, and returns the message. The ConfigMap has to be there all the time.
+async fn until_reported(cluster: &Cluster) -> String {
+    wait::until(LONG, "the deletion waits", || async {
+        let note = get(cluster, &format!("configmap {NAME} -n team-a")).await;
+        assert!(note.is_some(), "the deletion was carried out");
+        let told = message(cluster).await;
+        if told.contains("BUNDLE-INSTALL-051") && told.contains("core.rukpak.io/admit=") {
+            return Ok(Some(told));
+        }
+        anyhow::bail!("{told}")
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_made_while_admission_was_off_waits_until_somebody_admits_it() {
+    let (cluster, mut webhook) = stage().await;
+    prepared(&cluster).await;
+    admission_off(&cluster).await;
+    kubectl(
+        &cluster,
+        &format!("delete bundledeployment {NAME} --wait=false --as=mallory"),
+    )
+    .await;
+    until_reported(&cluster).await;
+    admission_on(&webhook).await;
+    webhook.restart().await.unwrap();
+    webhook.wait_for_admission().await.unwrap();
+    let told = until_reported(&cluster).await;
+    // An edit by an administrator says nothing about the deletion.
+    let patch = r#"{"spec":{"drift":{"mode":"Report"}}}"#;
+    kubectl(
+        &cluster,
+        &format!("patch bundledeployment {NAME} --type=merge --patch={patch}"),
+    )
+    .await;
+    wait::until_true(LONG, "the hint is for the new spec", || async {
+        let now = until_reported(&cluster).await;
+        Ok(admit_token(&now) != admit_token(&told))
+    })
+    .await
+    .unwrap();
+    let admit = format!(
+        "annotate --overwrite bundledeployment {NAME} core.rukpak.io/admit={}",
+        admit_token(&message(&cluster).await)
+    );
+    kubectl(&cluster, &admit).await;
+    until_removed(&cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_made_while_neither_admission_nor_webhook_was_there_waits_too() {
+    let (cluster, mut webhook) = stage().await;
+    prepared(&cluster).await;
+    webhook.kill().unwrap();
+    for kind in ["validating", "mutating"] {
+        let line = format!("delete {kind}webhookconfiguration bundle-webhook");
+        kubectl(&cluster, &line).await;
+    }
+    let delete = format!("delete bundledeployment {NAME} --wait=false --as=mallory");
+    kubectl(&cluster, &delete).await;
+    webhook.register().await.unwrap();
+    webhook.start().await.unwrap();
+    webhook.wait_for_admission().await.unwrap();
+    let told = until_reported(&cluster).await;
+    let admit = format!(
+        "annotate bundledeployment {NAME} core.rukpak.io/admit={}",
+        admit_token(&told)
+    );
+    kubectl(&cluster, &admit).await;
+    until_removed(&cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_that_was_reviewed_is_carried_out_after_a_later_gap_and_a_restart() {
+    let (cluster, mut webhook) = stage().await;
+    prepared(&cluster).await;
+    let finalizers = |list: &str| {
+        format!(
+            "patch configmap {NAME} -n team-a --type=merge --patch={{\"metadata\":{{\"finalizers\":{list}}}}}"
+        )
+    };
+    kubectl(&cluster, &finalizers(r#"["example.com/hold"]"#)).await;
+    kubectl(
+        &cluster,
+        &format!("delete bundledeployment {NAME} --wait=false"),
+    )
+    .await;
+    wait::until_true(LONG, "the removal waits for the finalizer", || async {
+        Ok(message(&cluster).await.contains("example.com/hold"))
+    })
+    .await
+    .unwrap();
+    admission_off(&cluster).await;
+    admission_on(&webhook).await;
+    webhook.restart().await.unwrap();
+    kubectl(&cluster, &finalizers("null")).await;
+    until_removed(&cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removal_of_what_nothing_vouches_for_waits_until_somebody_admits_it() {
+    let (cluster, webhook) = stage().await;
+    prepared(&cluster).await;
+    admission_off(&cluster).await;
+    let patch = r#"{"spec":{"deletion":{"customResources":"Delete"}}}"#;
+    let line = format!("patch bundledeployment {NAME} --type=merge --patch={patch}");
+    kubectl(&cluster, &line).await;
+    admission_on(&webhook).await;
+    // Later than the clocks of API server and pod may differ, so that the deletion itself counts.
+    let_stamps_age().await;
+    let line = format!("delete bundledeployment {NAME} --wait=false");
+    kubectl(&cluster, &line).await;
+    let told = wait::until(LONG, "the removal waits", || async {
+        let note = get(&cluster, &format!("configmap {NAME} -n team-a")).await;
+        assert!(note.is_some(), "the objects were removed");
+        let object = get(&cluster, &format!("bundledeployment {NAME}")).await;
+        let told = object.unwrap_or_default()["status"]["conditions"].to_string();
+        Ok(told.contains("RemovalRefused").then_some(told))
+    })
+    .await
+    .unwrap();
+    assert!(told.contains("BUNDLE-REVIEW-025"), "{told}");
+    let admit = format!(
+        "annotate bundledeployment {NAME} core.rukpak.io/admit={}",
+        admit_token(&told)
+    );
+    kubectl(&cluster, &admit).await;
+    until_removed(&cluster).await;
+}
