@@ -1,11 +1,12 @@
 //! Whether the requester may do what a content does: SubjectAccessReviews, the general question first.
 //! Not here: which questions follow from objects (bundle_core::rights).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
 use bundle_core::object::{Manifest, ObjectId};
+use bundle_core::plan::conditions::some_of;
 use bundle_core::review::Requester;
 use bundle_core::rights::{self, Grant, Question, RoleRef, Rule, Target};
 use k8s_openapi::api::authorization::v1::{
@@ -23,6 +24,7 @@ use super::remove::Present;
 use super::trouble::{Retry, Trouble};
 use crate::cluster::ServiceAccount;
 
+const RBAC: &str = "rbac.authorization.k8s.io";
 /// How many rules a message lists.
 const RULES: usize = 40;
 
@@ -57,10 +59,44 @@ pub(super) async fn authorize(
         format!(
             "{} lacks rights for this content; missing: {}",
             requester.user,
-            rules(&missing)
+            missing.text(&requester.user)
         ),
         Retry::Slowly,
     ))
+}
+
+/// The rights that a requester lacks for a content.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct MissingRights {
+    questions: Vec<Question>,
+    /// Roles that grant more than the requester has, and whose rules the requester may not read.
+    unreadable_roles: BTreeSet<String>,
+}
+
+impl MissingRights {
+    fn is_empty(&self) -> bool {
+        self.questions.is_empty() && self.unreadable_roles.is_empty()
+    }
+
+    fn extend(&mut self, other: Self) {
+        self.questions.extend(other.questions);
+        self.unreadable_roles.extend(other.unreadable_roles);
+    }
+
+    fn text(&self, user: &str) -> String {
+        let mut parts = Vec::new();
+        if !self.questions.is_empty() {
+            parts.push(rules(&self.questions));
+        }
+        if !self.unreadable_roles.is_empty() {
+            let roles: Vec<&String> = self.unreadable_roles.iter().collect();
+            parts.push(format!(
+                "what these roles grant, which is more than {user} has, and which {user} may not read: {}",
+                some_of(&roles, RULES)
+            ));
+        }
+        parts.join("; ")
+    }
 }
 
 /// Missing rights as rules of RBAC, a bounded number of them.
@@ -150,7 +186,7 @@ impl Asker<'_> {
         account: &ServiceAccount,
         installer: &Client,
         items: &[Item],
-    ) -> Result<Vec<Question>, kube::Error> {
+    ) -> Result<MissingRights, kube::Error> {
         let targets: Vec<Target> = items
             .iter()
             .map(|item| Target {
@@ -158,7 +194,7 @@ impl Asker<'_> {
                 resource: item.kind.resource.plural.clone(),
             })
             .collect();
-        let mut missing = Vec::new();
+        let mut missing = MissingRights::default();
         for need in rights::needs(&targets) {
             if !self
                 .all(std::slice::from_ref(&need.general))
@@ -168,15 +204,15 @@ impl Asker<'_> {
                 let refused = self.all(&need.by_name).await?;
                 // Where nothing is allowed by name either, one rule for all of them is what a person would write.
                 if refused.len() == need.by_name.len() {
-                    missing.push(need.general);
+                    missing.questions.push(need.general);
                 } else {
-                    missing.extend(refused);
+                    missing.questions.extend(refused);
                 }
             }
         }
         let ids = items.iter().map(|item| &item.id);
         if let Some(question) = rights::made_as(ids, (&account.namespace, &account.name)) {
-            missing.extend(self.all(&[question]).await?);
+            missing.questions.extend(self.all(&[question]).await?);
         }
         for item in items {
             let mut object = manifest(item);
@@ -195,7 +231,7 @@ impl Asker<'_> {
         item: &Item,
         object: &mut Manifest,
     ) -> Result<(), kube::Error> {
-        let is_binding = object.id.group == "rbac.authorization.k8s.io"
+        let is_binding = object.id.group == RBAC
             && matches!(
                 object.id.kind.as_str(),
                 "RoleBinding" | "ClusterRoleBinding"
@@ -221,8 +257,8 @@ impl Asker<'_> {
         items: &[Item],
         object: &Manifest,
         grant: Grant,
-    ) -> Result<Vec<Question>, kube::Error> {
-        let (shortcut, rules, namespace) = match grant {
+    ) -> Result<MissingRights, kube::Error> {
+        let (shortcut, role, namespace) = match grant {
             Grant::Role {
                 escalate,
                 namespace,
@@ -233,47 +269,77 @@ impl Asker<'_> {
                     name: object.id.name.clone(),
                     namespace: namespace.clone(),
                 };
-                let rules = self.rules(installer, items, &role).await?;
-                (escalate, rules, namespace)
+                (escalate, role, namespace)
             }
             Grant::Binding {
                 bind,
                 role,
                 namespace,
-            } => {
-                let rules = self.rules(installer, items, &role).await?;
-                (bind, rules, namespace)
-            }
+            } => (bind, role, namespace),
         };
         if self.all(std::slice::from_ref(&shortcut)).await?.is_empty() {
-            return Ok(Vec::new());
+            return Ok(MissingRights::default());
         }
-        match rules {
+        let own = own_role(items, &role);
+        let refused = match self.rules(installer, own, &role).await? {
             Some(rules) if rights::can_be_asked(&rules) => {
-                let questions: Vec<_> = rules
-                    .iter()
-                    .flat_map(|rule| rule.questions(namespace.as_deref()))
-                    .collect();
-                self.all(&questions).await
+                self.all(&questions(&rules, namespace.as_deref())).await?
             }
             // A role that nobody can read, or that is too large to ask about, is handed on by whoever may bind it, and by nobody else.
-            _ => Ok(vec![shortcut]),
+            _ if own.is_some() => {
+                return Ok(MissingRights {
+                    questions: vec![shortcut],
+                    ..MissingRights::default()
+                });
+            }
+            _ => vec![shortcut],
+        };
+        self.tellable(own, &role, namespace.as_deref(), refused)
+            .await
+    }
+
+    /// Leaves out of `refused` what only the role on the cluster says, where the requester may not read that.
+    async fn tellable(
+        &self,
+        own: Option<&Item>,
+        role: &RoleRef,
+        namespace: Option<&str>,
+        refused: Vec<Question>,
+    ) -> Result<MissingRights, kube::Error> {
+        // Fewer than those that were asked.
+        let stated: HashSet<Question> = own
+            .into_iter()
+            .flat_map(|own| questions(&rights::rules_after(Some(&own.value), None), namespace))
+            .collect();
+        let (mut told, foreign): (Vec<_>, Vec<_>) = refused
+            .into_iter()
+            .partition(|question| stated.contains(question));
+        let mut unreadable_roles = BTreeSet::new();
+        if !foreign.is_empty() {
+            let resource = format!("{}s", role.kind.to_lowercase());
+            let of_role = role.namespace.as_deref();
+            let read = Question::resource("get", RBAC, &resource, of_role, Some(&role.name));
+            if self.ask(&read).await? {
+                told.extend(foreign);
+            } else {
+                let place = of_role.map(|namespace| format!("{namespace}/"));
+                let place = place.unwrap_or_default();
+                unreadable_roles.insert(format!("{} {place}{}", role.kind, role.name));
+            }
         }
+        Ok(MissingRights {
+            questions: told,
+            unreadable_roles,
+        })
     }
 
     /// The rules of a role, as the content and the cluster have it.
     async fn rules(
         &self,
         installer: &Client,
-        items: &[Item],
+        own: Option<&Item>,
         role: &RoleRef,
     ) -> Result<Option<Vec<Rule>>, kube::Error> {
-        let own = items.iter().find(|item| {
-            item.id.group == "rbac.authorization.k8s.io"
-                && item.id.kind == role.kind
-                && item.id.name == role.name
-                && item.id.namespace == role.namespace
-        });
         if role.name.is_empty() {
             return Ok(None);
         }
@@ -335,6 +401,21 @@ impl Asker<'_> {
         self.answers.lock().await.insert(question.clone(), allowed);
         Ok(allowed)
     }
+}
+
+/// The role among `items`.
+fn own_role<'a>(items: &'a [Item], role: &RoleRef) -> Option<&'a Item> {
+    items.iter().find(|item| {
+        item.id.group == RBAC
+            && item.id.kind == role.kind
+            && item.id.name == role.name
+            && item.id.namespace == role.namespace
+    })
+}
+
+fn questions(rules: &[Rule], namespace: Option<&str>) -> Vec<Question> {
+    let questions = rules.iter().flat_map(|rule| rule.questions(namespace));
+    questions.collect()
 }
 
 fn attributes(question: &Question) -> SubjectAccessReviewSpec {
