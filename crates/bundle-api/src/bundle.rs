@@ -109,6 +109,9 @@ pub struct BundleContent {
     /// Size of its files in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// Digest, version and spec digest under a MAC with a key that only the pod has. Content without a valid one counts for nothing: it is unpacked anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal: Option<String>,
 }
 
 /// One authority whose signature was found.

@@ -12,7 +12,7 @@ use bundle_core::format::Content;
 use bundle_core::names::KubeName;
 use bundle_core::plan::conditions::State;
 use bundle_core::reference::{Digest, Reference};
-use bundle_core::review::{CheckedBundleSpec, Class, Kind, Source};
+use bundle_core::review::{CheckedBundleSpec, Class, Kind, SealedContent, Source};
 use bundle_core::version::fits_named;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -52,7 +52,9 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
         room.unpacking.cancel(&object.name_any());
         return leave(object, room).await;
     }
-    seal::ensure(room, &room.bundles, object, Kind::Bundle).await?;
+    if seal::ensure(room, &room.bundles, object, Kind::Bundle).await? {
+        return Ok(Action::await_change());
+    }
     let class_name = object.data["spec"]["provisionerClassName"]
         .as_str()
         .unwrap_or_default();
@@ -71,6 +73,7 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
     let old: BundleStatus =
         serde_json::from_value(object.data["status"].clone()).unwrap_or_default();
     let generation = object.metadata.generation.unwrap_or_default();
+    let sealed = seal::content(room, object);
     let mut turn = Turn {
         object,
         room,
@@ -78,8 +81,13 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
         said: Said::new(&old.conditions, generation, said::now()),
         status: BundleStatus {
             observed_generation: Some(generation),
+            // Anybody may have written what is not sealed.
+            content: sealed
+                .as_ref()
+                .map(|sealed| shown(room, object, sealed, old.content.as_ref())),
             ..old.clone()
         },
+        sealed,
         is_pending: false,
     };
     let (trouble, wait) = match turn.run().await {
@@ -123,13 +131,12 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
 
 /// Our part in a Bundle that is being deleted: the copy on disk, then the finalizer of RukPak, if there is one.
 async fn leave(object: &DynamicObject, room: &Room) -> Result<Action, ReconcileError> {
-    let digest = object.data["status"]["content"]["digest"].as_str();
-    if let Some(digest) = digest.and_then(|text| text.parse::<Digest>().ok()) {
+    if let Some(SealedContent { digest, .. }) = seal::content(room, object) {
         let others: Api<DynamicObject> = Api::all_with(room.own.clone(), &room.bundles);
         let shared = others.list(&kube::api::ListParams::default()).await?;
         let needed = shared.items.iter().any(|other| {
             other.metadata.uid != object.metadata.uid
-                && other.data["status"]["content"]["digest"].as_str() == Some(digest.as_str())
+                && seal::content(room, other).is_some_and(|content| content.digest == digest)
         });
         if !needed {
             room.store.remove(&digest);
@@ -167,6 +174,8 @@ struct Turn<'a> {
     class: &'a Class,
     said: Said,
     status: BundleStatus,
+    /// What was unpacked before.
+    sealed: Option<SealedContent>,
     /// Whether work for it goes on beside this reconcile.
     is_pending: bool,
 }
@@ -306,37 +315,18 @@ impl Turn<'_> {
 
     /// The digest of what was first unpacked under this name, if anything was.
     fn recorded(&self, spec: &CheckedBundleSpec) -> Result<Option<Digest>, Trouble> {
-        let Some(content) = &self.status.content else {
-            return Ok(None);
-        };
-        let changed = |message: String| {
-            Trouble::new(
+        match &self.sealed {
+            Some(content) if content.spec != spec.digest => Err(Trouble::new(
                 codes::install::CONTENT_CHANGED,
                 reason::UNPACK_FAILED,
-                message,
+                format!(
+                    "the spec was changed after the content {} was unpacked; only that content is accepted under this name: delete the Bundle and create it again",
+                    content.digest
+                ),
                 Retry::OnChange,
-            )
-        };
-        if content.spec_digest != spec.digest.as_str() {
-            return Err(changed(format!(
-                "the spec was changed after the content {} was unpacked; only that content is accepted under this name: delete the Bundle and create it again",
-                content.digest
-            )));
+            )),
+            content => Ok(content.as_ref().map(|content| content.digest.clone())),
         }
-        let digest = content
-            .digest
-            .parse()
-            .map_err(|finding: bundle_core::diagnostic::Finding| changed(finding.to_string()))?;
-        // A status can be written by others.
-        if let Source::Image { reference, .. } = &spec.source
-            && let Some(named) = reference.digest()
-            && *named != digest
-        {
-            return Err(changed(format!(
-                "the source names {named}, and the status records {digest}: somebody else wrote the status; delete the Bundle, and it is made again"
-            )));
-        }
-        Ok(Some(digest))
     }
 
     fn record(&mut self, spec: &CheckedBundleSpec, unpacked: Unpacked) {
@@ -360,10 +350,12 @@ impl Turn<'_> {
         self.status.phase = Some(names::PHASE_UNPACKED.to_owned());
         self.status.resolved_source = Some(source);
         self.status.signed_by = signed_by;
-        self.status.content = Some(BundleContent {
-            spec_digest: spec.digest.to_string(),
-            ..content
-        });
+        let sealed = SealedContent {
+            spec: spec.digest.clone(),
+            digest: pinned.digest().clone(),
+            version: content.version.clone(),
+        };
+        self.status.content = Some(shown(self.room, self.object, &sealed, Some(&content)));
         let mut message = "Successfully unpacked the bundle".to_owned();
         if !warnings.is_empty() {
             message = format!("{message}; {}", warnings.join("; "));
@@ -453,6 +445,23 @@ impl Turn<'_> {
             .digest()
             .is_none()
             .then(|| super::spread(interval))
+    }
+}
+
+/// What the status shows of sealed content, with the rest of what `described` says of the same digest.
+fn shown(
+    room: &Room,
+    object: &DynamicObject,
+    sealed: &SealedContent,
+    described: Option<&BundleContent>,
+) -> BundleContent {
+    let described = described.filter(|content| content.digest == sealed.digest.as_str());
+    BundleContent {
+        digest: sealed.digest.to_string(),
+        spec_digest: sealed.spec.to_string(),
+        version: sealed.version.clone(),
+        seal: Some(seal::content_text(room, object, sealed)),
+        ..described.cloned().unwrap_or_default()
     }
 }
 

@@ -10,7 +10,7 @@ use bundle_core::diagnostic::codes;
 use bundle_core::plan::pivot::{Owned, Revision, to_delete};
 use bundle_core::review::deployment::Template;
 use bundle_core::review::stamp::alternative_hash;
-use bundle_core::review::{Kind, same};
+use bundle_core::review::{Kind, SealedContent, same, spec_digest};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams, Preconditions};
 use serde_json::json;
@@ -24,13 +24,18 @@ use super::trouble::{Retry, Trouble};
 pub(super) struct Child {
     pub(super) name: String,
     pub(super) object: DynamicObject,
+    /// For people alone: others may have written it.
     pub(super) status: BundleStatus,
+    /// What it was unpacked to, if it was.
+    pub(super) content: Option<SealedContent>,
 }
 
 impl Child {
-    pub(super) fn of(object: DynamicObject) -> Self {
+    pub(super) fn of(room: &Room, object: DynamicObject) -> Self {
         Self {
             name: object.name_any(),
+            content: seal::content(room, &object)
+                .filter(|content| content.spec == spec_digest(&object.data["spec"])),
             status: serde_json::from_value(object.data["status"].clone()).unwrap_or_default(),
             object,
         }
@@ -66,9 +71,10 @@ pub(super) async fn of_template(
     room: &Room,
     deployment: &DynamicObject,
     template: &Template,
+    revisions: &[Revision],
 ) -> Result<Child, Trouble> {
     let mut taken = Vec::new();
-    for name in candidates(room, deployment, &template.hash) {
+    for name in candidates(room, deployment, &template.hash, revisions) {
         let found = room
             .get(&room.bundles, &name)
             .await
@@ -77,6 +83,7 @@ pub(super) async fn of_template(
             Some(found) => found,
             None => make(room, deployment, template, &name).await?,
         };
+        let found = with_seal(room, deployment, found).await?;
         if generated_hash(room, deployment, &found).as_ref() != Some(&template.hash) {
             taken.push(name);
             continue;
@@ -91,7 +98,7 @@ pub(super) async fn of_template(
                 Retry::Slowly,
             ));
         }
-        return Ok(Child::of(found));
+        return Ok(Child::of(room, found));
     }
     Err(Trouble::new(
         codes::install::CHILD_TAKEN,
@@ -106,7 +113,12 @@ pub(super) async fn of_template(
 
 /// The names that the Bundle of a template may have: the usual one, then some that nobody else can tell beforehand. Those in the history come first, so
 /// that a name that becomes free changes nothing.
-fn candidates(room: &Room, deployment: &DynamicObject, hash: &str) -> Vec<String> {
+pub(super) fn candidates(
+    room: &Room,
+    deployment: &DynamicObject,
+    hash: &str,
+    revisions: &[Revision],
+) -> Vec<String> {
     let owner = deployment.name_any();
     let uid = deployment.metadata.uid.as_deref().unwrap_or_default();
     let key = room.shared.stamp_key();
@@ -115,9 +127,25 @@ fn candidates(room: &Room, deployment: &DynamicObject, hash: &str) -> Vec<String
         let hash = alternative_hash(key.bytes(), uid, hash, attempt);
         format!("{owner}-{hash}")
     }));
-    let revisions = super::deployment::status_of(deployment).revisions;
     names.sort_by_key(|name| !revisions.iter().any(|revision| revision.bundle == *name));
     names
+}
+
+/// `bundle` with its seal, where somebody removed it from the status and it is remembered: another Bundle of the template would be other content if a tag moved.
+async fn with_seal(
+    room: &Room,
+    deployment: &DynamicObject,
+    bundle: DynamicObject,
+) -> Result<DynamicObject, Trouble> {
+    if generated_hash(room, deployment, &bundle).is_some()
+        || !seal::ensure(room, &room.bundles, &bundle, Kind::Bundle)
+            .await
+            .map_err(|error| failed(&error))?
+    {
+        return Ok(bundle);
+    }
+    let stored = room.get(&room.bundles, &bundle.name_any()).await;
+    Ok(stored.map_err(|error| failed(&error))?.unwrap_or(bundle))
 }
 
 fn failed(error: &kube::Error) -> Trouble {

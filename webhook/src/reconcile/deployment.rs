@@ -51,7 +51,9 @@ pub(super) async fn reconcile(
 
 async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, ReconcileError> {
     // Before anything else: nothing is done with a generation that is not sealed.
-    seal::ensure(room, &room.deployments, object, Kind::BundleDeployment).await?;
+    if seal::ensure(room, &room.deployments, object, Kind::BundleDeployment).await? {
+        return Ok(Action::await_change());
+    }
     if object.metadata.deletion_timestamp.is_some() {
         return teardown::reconcile(object, room).await;
     }
@@ -286,7 +288,7 @@ impl Turn<'_> {
         super::room::is_built(self.class)?;
         self.load_inventory().await?;
         let template = self.spec.template.clone();
-        let child = child::of_template(self.room, self.object, &template)
+        let child = child::of_template(self.room, self.object, &template, &self.core_revisions())
             .await
             .inspect_err(|trouble| {
                 self.said.set(
@@ -296,6 +298,7 @@ impl Turn<'_> {
                     &trouble.message,
                 );
             })?;
+        self.remember_seals(&child).await?;
         let account = self.account()?;
         let client = self.client(&account)?;
         let unpacked = self.tell_bundle(&child);
@@ -392,7 +395,7 @@ impl Turn<'_> {
         if child::generated_hash(self.room, self.object, &object).is_none() {
             return Ok(None);
         }
-        let child = Child::of(object);
+        let child = Child::of(self.room, object);
         let placing = Placing {
             child: &child,
             account,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{Read as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bundle_core::plan::inventory::{Inventory, InventoryError, MAX_BYTES};
+use bundle_core::plan::inventory::{Inventory, InventoryError, MAX_BYTES, RememberedSeals};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -129,6 +129,15 @@ impl Inventories {
                 None => return Ok(all),
             }
         }
+    }
+
+    /// The seals of the object of ours with this uid, if the inventory of any BundleDeployment remembers them.
+    pub(super) fn seals(&self, uid: &str) -> Option<RememberedSeals> {
+        let known = self.known();
+        let mut records = known
+            .values()
+            .filter_map(|stored| stored.inventory.record.as_ref());
+        records.find_map(|record| record.seals(uid)).cloned()
     }
 
     /// Stores `inventory`, unless it is what is stored already. One that somebody deleted is made again from what this process knows.

@@ -72,10 +72,9 @@ impl Turn<'_> {
         let count = self.restored.len() as u64;
         self.room.shared.metrics.drift_corrected(count);
         let fields = self.room.books.fields_digest(&self.name);
-        if let Some(installed) = &mut self.status.installed {
-            installed.fields_digest = fields.map(|digest| digest.to_string());
-        }
+        let recorded = self.record_fields(fields).await;
         healed?;
+        recorded?;
         Ok(self.room.books.suspects(&self.name, Instant::now()).1)
     }
 

@@ -31,6 +31,7 @@ mod ready;
 mod record;
 mod removal_rights;
 mod removal_steps;
+mod recorded;
 mod remove;
 mod requester_check;
 mod requester_rights;
@@ -149,8 +150,8 @@ async fn sweep(room: Arc<Room>) {
             let needed = list
                 .items
                 .iter()
-                .filter_map(|bundle| bundle.data["status"]["content"]["digest"].as_str())
-                .map(str::to_owned)
+                .filter_map(|bundle| seal::content(&room, bundle))
+                .map(|content| content.digest.to_string())
                 .collect();
             room.store.sweep(needed);
         }

@@ -10,7 +10,7 @@ use super::deployment::{LISTED, Turn};
 use super::items::Item;
 use super::place::Placing;
 use super::trouble::{Retry, Trouble};
-use super::{approve, content, verify};
+use super::{approve, child, content, verify};
 
 impl Turn<'_> {
     /// The namespace of objects that name none. Never one of the pod's own, where a Pod of the content could read the keys: admission refuses that, and
@@ -57,20 +57,38 @@ impl Turn<'_> {
     /// Whether the Bundle of the template is the content that was installed from it: one that was deleted and made anew may be what a moved tag names now, and
     /// for that nobody asked.
     pub(super) fn is_what_it_was(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
-        let bundle = &placing.child.name;
-        let mut revisions = self.status.revisions.iter();
-        match revisions.find(|revision| revision.bundle == *bundle) {
-            Some(revision) if revision.digest != placing.digest() => Err(Trouble::new(
+        let changed = |message: String| {
+            Err(Trouble::new(
                 codes::install::CONTENT_CHANGED,
                 placing.reason,
-                format!(
-                    "Bundle {bundle} was made anew and is {} now; {} was installed from this template and stays: to install what the source names now, change the template",
-                    placing.digest(),
-                    revision.digest
-                ),
+                message,
                 Retry::OnChange,
+            ))
+        };
+        let (bundle, digest) = (&placing.child.name, placing.digest());
+        let installation = &self.inventory.installation;
+        // Of an earlier version: neither the history nor the version of what is installed is known.
+        if self.inventory.record.is_none()
+            && !installation.is_empty()
+            && !installation.starts_with(&format!("{digest} "))
+        {
+            let was = installation.split(' ').next().unwrap_or_default();
+            return changed(format!(
+                "an earlier version of bundle-webhook installed {was} and did not record all that is needed to follow it: deploy {was} once more, by its digest, before other content"
+            ));
+        }
+        let hash = &self.spec.template.hash;
+        let names = child::candidates(self.room, self.object, hash, &[]);
+        let revisions = self.core_revisions();
+        let mut of_template = revisions
+            .iter()
+            .filter(|revision| names.contains(&revision.bundle));
+        match of_template.find(|revision| revision.digest != digest) {
+            Some(revision) => changed(format!(
+                "Bundle {bundle} was made anew and is {digest} now; {} was installed from this template and stays: to install what the source names now, change the template",
+                revision.digest
             )),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -98,8 +116,8 @@ impl Turn<'_> {
                 reason: placing.reason,
                 ..trouble
             })?;
-        let installed = self.status.installed.as_ref();
-        let wanted = placing.child.status.content.as_ref();
+        let installed = self.recorded();
+        let wanted = placing.child.content.as_ref();
         let refusal = downgrade::refusal(
             installed.and_then(|installed| installed.version.as_deref()),
             wanted.and_then(|content| content.version.as_deref()),

@@ -8,7 +8,7 @@ use bundle_core::diagnostic::codes;
 use bundle_core::names::KubeName;
 use bundle_core::plan::conditions::State;
 use bundle_core::plan::phases::Phase;
-use bundle_core::reference::{Digest, PinnedReference, Reference};
+use bundle_core::reference::{PinnedReference, Reference};
 use kube::Client;
 use kube::api::DynamicObject;
 
@@ -38,7 +38,6 @@ impl Placing<'_> {
     /// The digest of the content.
     pub(super) fn digest(&self) -> &str {
         self.child
-            .status
             .content
             .as_ref()
             .map_or("", |content| content.digest.as_str())
@@ -60,16 +59,10 @@ impl Placing<'_> {
             .ok_or_else(|| lost("it has no image source"))?
             .parse()
             .map_err(|_| lost("its reference cannot be read"))?;
-        let digest: Digest = self
-            .digest()
-            .parse()
-            .map_err(|_| lost("its recorded digest cannot be read"))?;
-        // A status can be written by others.
-        if reference.digest().is_some_and(|named| *named != digest) {
-            return Err(lost(
-                "its recorded digest is not the one that its source names",
-            ));
-        }
+        let content = self.child.content.as_ref();
+        let digest = content
+            .map(|content| content.digest.clone())
+            .ok_or_else(|| lost("its content is not known"))?;
         let secret = image["pullSecret"]
             .as_str()
             .filter(|name| !name.is_empty())
@@ -140,7 +133,7 @@ impl<'a> Turn<'a> {
             // The last time it went wrong after everything had been applied.
             self.prune(placing, &items).await?;
             let fields = self.room.books.fields_digest(&self.name);
-            self.record(placing, &items, fields);
+            self.record(placing, &items, fields).await?;
             return Ok(true);
         }
         let first = !self.is_installed(placing);
@@ -183,7 +176,7 @@ impl<'a> Turn<'a> {
         let seen = self.room.watches.seen_of(&self.name);
         self.room.books.settle(&self.name, &key, left, &seen);
         self.prune(placing, &items).await?;
-        self.record(placing, &items, digest);
+        self.record(placing, &items, digest).await?;
         Ok(true)
     }
 
@@ -236,18 +229,11 @@ impl<'a> Turn<'a> {
 
     /// Whether just this content was installed completely, as the same ServiceAccount and into the same namespace.
     pub(super) fn is_installed(&self, placing: &Placing<'_>) -> bool {
-        // A status can be written by others; the inventory says what was applied after all questions had been asked.
         let applied = self.placement(placing);
-        if !self.inventory.installation.starts_with(&applied) {
-            return false;
-        }
-        self.status.installed.as_ref().is_some_and(|installed| {
-            installed.digest == placing.digest()
-                && installed.installed_as.as_ref().is_some_and(|account| {
-                    placing.account.namespace == *account.namespace
-                        && placing.account.name == *account.name
-                })
-        })
+        self.inventory.installation.starts_with(&applied)
+            && self
+                .recorded()
+                .is_some_and(|installed| installed.installation.starts_with(&applied))
     }
 
     /// Opens the watches for `items`. Kinds that the content itself brings can be watched once they are served: `all` says that they are.
@@ -324,18 +310,17 @@ impl<'a> Turn<'a> {
         Ok(seen)
     }
 
-    /// Whether what was seen is just what the status says that our last apply left.
+    /// Whether what was seen is just what is recorded that our last apply left.
     fn is_as_left(
         &self,
         items: &[Item],
         placing: &Placing<'_>,
         seen: &BTreeMap<String, Seen>,
     ) -> bool {
-        let Some(installed) = &self.status.installed else {
+        let Some(installed) = self.recorded() else {
             return false;
         };
-        let same_spec = self.old.observed_generation == self.object.metadata.generation;
-        if !same_spec || !self.is_installed(placing) {
+        if installed.installation != self.content_key(placing) || !self.is_installed(placing) {
             return false;
         }
         let Some(left) = keep::as_left(items, seen) else {
@@ -434,6 +419,9 @@ impl<'a> Turn<'a> {
         live: Uids,
     ) -> Result<(), Trouble> {
         let mut inventory = (*self.inventory).clone();
+        if inventory.installation.is_empty() {
+            inventory.record.get_or_insert_default();
+        }
         inventory.installation = self.content_key(placing);
         for (name, uid) in live {
             inventory.record_namespace(name, uid);

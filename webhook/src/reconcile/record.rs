@@ -1,16 +1,13 @@
-//! What is written down about an installation: its objects before and after they are applied, for other tools its kinds and namespaces, its result in status.
-//! Not here: where inventories are kept (inventory), and the status write (status).
+//! What is written down about the objects of an installation, before and after they are applied, and for other tools its kinds and namespaces.
+//! Not here: where inventories are kept (inventory), and what is recorded of the installation itself (recorded).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use bundle_api::deployment::ServiceAccountName;
-use bundle_api::deployment_status::Installed;
 use bundle_api::names;
 use bundle_core::plan::applyset;
 use bundle_core::plan::inventory::{self, Inventory};
 use bundle_core::plan::phases::Phase;
-use bundle_core::reference::Digest;
 use kube::ResourceExt as _;
 use rand::Rng as _;
 use serde_json::json;
@@ -18,8 +15,6 @@ use serde_json::json;
 use super::apply::Target;
 use super::deployment::Turn;
 use super::install::Done;
-use super::items::Item;
-use super::place::Placing;
 use super::trouble::Trouble;
 use super::{bundle, said};
 
@@ -59,6 +54,7 @@ impl Turn<'_> {
         let books = &self.room.books;
         books.set_inventory(&self.name, inventory.clone());
         self.inventory = inventory;
+        self.show_record();
     }
 
     /// Records every object before it is applied: the uids of those that exist, an intent for those that will be created. No crash loses one.
@@ -167,26 +163,5 @@ impl Turn<'_> {
             self.annotations.insert(name.to_owned(), text);
         }
         Ok(())
-    }
-
-    /// What the status says after success.
-    pub(super) fn record(&mut self, placing: &Placing<'_>, items: &[Item], fields: Option<Digest>) {
-        let content = placing.child.status.content.as_ref();
-        let version = content.and_then(|content| content.version.clone());
-        let approved_by = self.approved_by.clone();
-        self.status.installed = Some(Installed {
-            digest: placing.digest().to_owned(),
-            version: version.clone(),
-            objects: Some(items.len() as u64),
-            installed_as: Some(ServiceAccountName {
-                namespace: placing.account.namespace.to_string(),
-                name: placing.account.name.to_string(),
-            }),
-            requested_by: Some(self.requester.user.clone()),
-            approved_by,
-            fields_digest: fields.map(|digest| digest.to_string()),
-        });
-        self.status.active_bundle = Some(placing.child.name.clone());
-        self.add_revision(&placing.child.name, placing.digest(), version.as_deref());
     }
 }

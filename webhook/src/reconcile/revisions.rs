@@ -1,4 +1,4 @@
-//! The history of a BundleDeployment, between its status and the rules about it.
+//! The history of a BundleDeployment, between its inventory, the rules about it, and the status that shows it.
 //! Not here: the rules (bundle_core::plan::pivot).
 
 use bundle_api::deployment_status::{Revision, RevisionState};
@@ -10,14 +10,20 @@ use super::said;
 
 impl Turn<'_> {
     pub(super) fn core_revisions(&self) -> Vec<pivot::Revision> {
-        self.status.revisions.iter().map(from_api).collect()
+        let record = self.inventory.record.as_ref();
+        record.map_or_else(Vec::new, |record| record.revisions.clone())
     }
 
-    /// Puts the content that has just been installed at the head of the history.
-    pub(super) fn add_revision(&mut self, bundle: &str, digest: &str, version: Option<&str>) {
+    /// The history with the content that has just been installed at its head.
+    pub(super) fn next_revisions(
+        &self,
+        bundle: &str,
+        digest: &str,
+        version: Option<&str>,
+    ) -> Vec<pivot::Revision> {
         let now = said::now().to_string();
         let history = self.spec.rollout.history;
-        self.status.revisions = pivot::installed(
+        pivot::installed(
             &self.core_revisions(),
             bundle,
             digest,
@@ -25,32 +31,10 @@ impl Turn<'_> {
             history,
             &now,
         )
-        .into_iter()
-        .map(to_api)
-        .collect();
     }
 }
 
-fn from_api(revision: &Revision) -> pivot::Revision {
-    pivot::Revision {
-        bundle: revision.bundle.clone(),
-        digest: revision.digest.clone(),
-        version: revision.version.clone(),
-        installed_at: revision
-            .installed_at
-            .as_ref()
-            .map(|time| time.0.to_string())
-            .unwrap_or_default(),
-        state: match revision.state {
-            RevisionState::Active => pivot::ACTIVE,
-            RevisionState::Superseded => pivot::SUPERSEDED,
-            RevisionState::Failed => "Failed",
-        }
-        .to_owned(),
-    }
-}
-
-fn to_api(revision: pivot::Revision) -> Revision {
+pub(super) fn to_api(revision: pivot::Revision) -> Revision {
     Revision {
         bundle: revision.bundle,
         digest: revision.digest,

@@ -7,7 +7,8 @@ use bundle_api::names;
 use bundle_core::diagnostic::codes;
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
-    Kind, SealMoment, StampError, StoredObject, VouchState, Vouched, seal, vouch_state,
+    Kind, SealMoment, SealedContent, StampError, StoredObject, VouchState, Vouched, content_seal,
+    seal, sealed_content, vouch_state,
 };
 use futures::StreamExt as _;
 use jiff::Timestamp;
@@ -29,20 +30,26 @@ pub(super) fn vouched(room: &Room, object: &DynamicObject, kind: Kind) -> Result
         .map_err(|why| message(room, object, &stored, why))
 }
 
-/// Seals `object` if it has a fresh stamp. Afterwards the stamp is worth nothing any more, and nothing else is needed.
+/// Seals `object` if it has a fresh stamp. Afterwards the stamp is worth nothing any more, and nothing else is needed. A seal that somebody removed from the
+/// status is written back if the inventory remembers it; returns whether it was, and then `object` is outdated and its next event continues.
 pub(super) async fn ensure(
     room: &Room,
     resource: &ApiResource,
     object: &DynamicObject,
     kind: Kind,
-) -> Result<(), kube::Error> {
+) -> Result<bool, kube::Error> {
     let stored = stored(object, kind);
-    let VouchState::Unsealed(vouched) = state(room, &stored) else {
-        return Ok(());
-    };
     let key = room.shared.stamp_key();
+    let (text, is_restored) = match state(room, &stored) {
+        VouchState::Sealed(_) => return Ok(false),
+        VouchState::Unsealed(vouched) => (seal(key.bytes(), &stored, &vouched), false),
+        VouchState::NotVouched(_) => match remembered(room, &stored) {
+            Some(text) => (text, true),
+            None => return Ok(false),
+        },
+    };
     let admission = json!({
-        "seal": seal(key.bytes(), &stored, &vouched),
+        "seal": text,
         "admit": admit_token(key.bytes(), kind.as_str(), stored.name, stored.uid, stored.spec),
     });
     let patch = json!({
@@ -58,10 +65,47 @@ pub(super) async fn ensure(
         .patch_status(stored.name, &parameters, &Patch::Apply(&patch))
         .await
     {
-        Ok(_) => Ok(()),
-        Err(error) if super::object::is_not_found(&error) => Ok(()),
+        Ok(_) => Ok(is_restored),
+        Err(error) if super::object::is_not_found(&error) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// The seal that the inventory remembers of this object, if it is one for just this generation.
+fn remembered(room: &Room, stored: &StoredObject<'_>) -> Option<String> {
+    let text = room.inventories.seals(stored.uid)?.admission;
+    let with_seal = StoredObject {
+        seal: Some(&text),
+        ..*stored
+    };
+    let is_sealed = matches!(state(room, &with_seal), VouchState::Sealed(_));
+    is_sealed.then_some(text)
+}
+
+/// The admission seal that counts for this generation of `object`, from its status, else as the inventory remembers it.
+pub(super) fn admission_text(room: &Room, object: &DynamicObject, kind: Kind) -> Option<String> {
+    let stored = stored(object, kind);
+    match state(room, &stored) {
+        VouchState::Sealed(_) => stored.seal.map(str::to_owned),
+        _ => remembered(room, &stored),
+    }
+}
+
+/// The content that was sealed for `bundle`, as its status has it, else as the inventory remembers it. Its spec may be another one by now.
+pub(super) fn content(room: &Room, bundle: &DynamicObject) -> Option<SealedContent> {
+    let uid = bundle.metadata.uid.as_deref()?;
+    let key = room.shared.stamp_key();
+    let read = |text: &str| sealed_content(key.bytes(), &bundle.name_any(), uid, text);
+    let text = bundle.data["status"]["content"]["seal"].as_str();
+    text.and_then(read)
+        .or_else(|| read(&room.inventories.seals(uid)?.content?))
+}
+
+/// The text that makes [`content`] last.
+pub(super) fn content_text(room: &Room, bundle: &DynamicObject, content: &SealedContent) -> String {
+    let uid = bundle.metadata.uid.as_deref().unwrap_or_default();
+    let key = room.shared.stamp_key();
+    content_seal(key.bytes(), &bundle.name_any(), uid, content)
 }
 
 /// Seals approvals as they come, whether or not any class asks for them yet.

@@ -10,7 +10,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::discovery::ApiResource;
 use kube::runtime::events::{Event, EventType, Recorder};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Longest note that an Event may carry.
 const NOTE_LIMIT: usize = 1000;
@@ -43,8 +43,45 @@ pub(super) async fn write<T: Serialize + PartialEq>(
         .patch_status(name, &parameters, &Patch::Apply(&patch))
         .await
     {
-        Ok(_) => Ok(true),
+        Ok(stored) => remove_foreign(&api, &stored, &patch["status"]).await,
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes fields that others have written and that `status` does not have: an apply leaves them.
+async fn remove_foreign(
+    api: &Api<DynamicObject>,
+    stored: &DynamicObject,
+    status: &Value,
+) -> Result<bool, kube::Error> {
+    let fields = stored.data["status"].as_object().into_iter().flatten();
+    let foreign: serde_json::Map<String, Value> = fields
+        .filter(|(field, _)| *field != "admission" && status.get(field).is_none())
+        .map(|(field, _)| (field.clone(), Value::Null))
+        .collect();
+    if foreign.is_empty() {
+        return Ok(true);
+    }
+    let patch = json!({
+        "metadata": {
+            "uid": stored.metadata.uid,
+            "resourceVersion": stored.metadata.resource_version,
+        },
+        "status": foreign,
+    });
+    let parameters = PatchParams {
+        field_manager: Some(names::STATUS_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let name = stored.metadata.name.as_deref().unwrap_or_default();
+    match api
+        .patch_status(name, &parameters, &Patch::Merge(&patch))
+        .await
+    {
+        Ok(_) => Ok(true),
+        // Whoever wrote meanwhile wakes us again.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(true),
         Err(error) => Err(error),
     }
 }

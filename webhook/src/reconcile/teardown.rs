@@ -116,10 +116,11 @@ async fn class(object: &DynamicObject, room: &Room) -> Result<Option<Class>, Tro
     }
 }
 
-/// Who removes: whom the spec names, which is vouched for; else whoever installed, as the status has it; before that, whoever would have.
+/// Who removes: whom the spec names, which is vouched for; else whoever installed, as it is recorded; before that, whoever would have.
 fn account(
     object: &DynamicObject,
     class: Option<&Class>,
+    inventory: &Inventory,
 ) -> Result<Option<RemovingAccount>, Trouble> {
     let chosen = CheckedDeploymentSpec::parse(&object.data["spec"])
         .ok()
@@ -139,26 +140,26 @@ fn account(
             namespace: of_class.namespace,
             name: of_class.name,
         });
-    let installed = deployment::status_of(object)
-        .installed
-        .and_then(|installed| installed.installed_as);
-    let Some(installed) = installed else {
+    let record = inventory.record.as_ref();
+    let Some(installed) = record.and_then(|record| record.installed.as_ref()) else {
         return Ok(of_class.map(|name| RemovingAccount {
             name,
             is_of_class: true,
         }));
     };
-    let name = ServiceAccount::parse(&installed.namespace, &installed.name).map_err(|error| {
-        let text = format!("status.installed.installedAs is no ServiceAccount: {error}");
-        Trouble::new(codes::install::NO_ACCOUNT, REMOVING, text, Retry::OnChange)
-    })?;
+    let name = ServiceAccount::parse(&installed.account_namespace, &installed.account_name)
+        .map_err(|error| {
+            let text = format!("the inventory records no ServiceAccount: {error}");
+            Trouble::new(codes::install::NO_ACCOUNT, REMOVING, text, Retry::OnChange)
+        })?;
     Ok(Some(RemovingAccount {
         is_of_class: of_class.as_ref() == Some(&name),
         name,
     }))
 }
 
-/// Whether anything may have been applied, as far as the object itself tells: by its status, or by what other tools are told beforehand.
+/// Whether anything may have been applied, as far as the object itself tells: by its status, or by what other tools are told beforehand. Asked only where the
+/// inventory is lost; whoever writes the status decides no more than whether somebody is asked to look for leftovers.
 fn may_have_installed(object: &DynamicObject) -> bool {
     let status = deployment::status_of(object);
     let told = object
@@ -242,7 +243,7 @@ async fn remove_objects(
 ) -> Result<(), Trouble> {
     let orphan = deletion.as_ref().is_some_and(|deletion| deletion.orphan);
     let class = class(object, room).await?;
-    let Some(account) = account(object, class.as_ref())? else {
+    let Some(account) = account(object, class.as_ref(), left)? else {
         if orphan {
             return Ok(());
         }

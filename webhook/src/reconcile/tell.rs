@@ -37,7 +37,7 @@ impl Turn<'_> {
     pub(super) fn tell_bundle(&mut self, child: &Child) -> bool {
         let name = &child.name;
         let (state, found, message) = match child.status.phase.as_deref() {
-            Some(names::PHASE_UNPACKED) if child.status.content.is_some() => (
+            _ if child.content.is_some() => (
                 State::True,
                 reason::UNPACK_SUCCESSFUL,
                 format!("Successfully unpacked the {name} Bundle"),

@@ -38,7 +38,7 @@ pub(super) struct Unpacked {
     pub(super) signed_by: Vec<SignedBy>,
     /// Status, reason and message of the condition `Compatible`.
     pub(super) compatible: (State, &'static str, String),
-    /// For the status, without the digest of the spec.
+    /// For the status, without the digest of the spec and the seal.
     pub(super) content: BundleContent,
     pub(super) warnings: Vec<String>,
 }
@@ -129,5 +129,6 @@ fn describe(pinned: &PinnedReference, content: &Content, bytes: u64) -> BundleCo
         version: package.map(|package| package.version.to_string()),
         objects: Some(content.objects.len() as u64),
         bytes: Some(bytes),
+        seal: None,
     }
 }

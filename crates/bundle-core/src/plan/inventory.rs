@@ -2,8 +2,11 @@
 //! Labels and annotations of objects never decide that: whoever may write an object can write them.
 //! Not here: where the inventory is stored, or asking the cluster what exists.
 
+mod record;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+pub use record::{InstallationRecord, InstalledContent, RememberedSeals};
 use serde::{Deserialize, Serialize};
 
 use super::applyset::GroupKind;
@@ -47,6 +50,9 @@ pub struct Inventory {
     /// Whether the deletion of the BundleDeployment was reviewed, or admitted afterwards. That is never withdrawn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_deletion_accepted: bool,
+    /// What was installed; `None` before the first installation, and in inventories that an earlier version wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<InstallationRecord>,
     /// By [`crate::object::ObjectId`] in text.
     #[serde(default)]
     objects: BTreeMap<String, Record>,

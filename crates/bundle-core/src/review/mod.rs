@@ -26,6 +26,9 @@ pub use facts::{
 pub use judge::{Stamping, Verdict, judge, may_look};
 pub use needs::{CheckedApprovalSpec, Image, Needs, needs};
 pub use parts::{ChangedParts, PartRequesters};
-pub use seal::{SealMoment, StoredObject, VouchState, Vouched, seal, vouch_state};
+pub use seal::{
+    SealMoment, SealedContent, StoredObject, VouchState, Vouched, content_seal, seal,
+    sealed_content, vouch_state,
+};
 pub use source::{CheckedBundleSpec, Source};
 pub use stamp::{GeneratedFor, Requester, Stamp, StampError, StampTarget};

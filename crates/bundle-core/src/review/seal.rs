@@ -1,8 +1,12 @@
 //! The seal: what a stamp said, bound to uid and generation of the stored object. The leader makes it from a fresh stamp at first sight; afterwards only
 //! the seal counts. This module decides whether an object may be sealed; writing the status is the reconciler's.
 
+mod content;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use content::{SealedContent, content_seal, sealed_content};
 
 use super::{
     canonical,

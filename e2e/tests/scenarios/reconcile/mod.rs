@@ -14,6 +14,7 @@ mod others;
 mod removal;
 mod rights;
 mod source;
+mod status;
 mod target;
 
 const CLASS: &str = "core-rukpak-io-plain";

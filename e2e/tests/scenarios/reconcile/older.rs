@@ -7,6 +7,7 @@ use bundle_oci::registry::{Client, ClientOptions, Repository};
 use e2e::{Cluster, Tool, bundles, wait};
 use serde_json::{Value, json};
 
+use super::status::{patch_status, status_writer, until_status};
 use super::{LONG, apply, condition, deployment, get, installed, publish, stage};
 
 async fn ours(cluster: &Cluster, arguments: &str) {
@@ -54,10 +55,9 @@ async fn is_refused(cluster: &Cluster, told: &str) {
     assert_eq!(installed_version(cluster).await, "2.0.0");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_older_comes_back_under_a_newer_name() {
-    let (cluster, _webhook) = stage().await;
-    ours(&cluster, "keys generate --output-key-prefix release").await;
+/// Has a key made, and forbids to go back to older versions of the greetings that are signed with it.
+async fn forbid_downgrades(cluster: &Cluster) {
+    ours(cluster, "keys generate --output-key-prefix release").await;
     let host = cluster.registry(0).unwrap().host();
     let key = fs_err::read_to_string(cluster.folder().join("release.pub")).unwrap();
     let policy = json!({
@@ -70,7 +70,39 @@ async fn nothing_older_comes_back_under_a_newer_name() {
             "versions": { "allowDowngrade": false },
         },
     });
-    apply(&cluster, &policy).await;
+    apply(cluster, &policy).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_written_into_a_status_let_nothing_older_follow() {
+    let (cluster, _webhook) = stage().await;
+    forbid_downgrades(&cluster).await;
+    status_writer(&cluster).await;
+    let old = signed(&cluster, "1.0.0", "1.0.0").await;
+    let new = signed(&cluster, "2.0.0", "2.0.0").await;
+    deploy(&cluster, &new.to_string()).await;
+    installed(&cluster, "greeting").await;
+    let lower = json!({"installed": {"version": "0.1.0"}, "revisions": null});
+    patch_status(&cluster, "bundledeployment greeting", &lower).await;
+    deploy(&cluster, &old.to_string()).await;
+    is_refused(&cluster, "version 1.0.0 would follow 2.0.0").await;
+
+    let bundles = get(&cluster, "get bundles -l app=greeting").await.unwrap();
+    let mut bundles = bundles["items"].as_array().into_iter().flatten();
+    let older = bundles.find(|bundle| bundle["status"]["content"]["version"] == "1.0.0");
+    let older = older.and_then(|bundle| bundle["metadata"]["name"].as_str());
+    let older = format!("bundle {}", older.unwrap());
+    let higher = json!({"content": {"version": "3.0.0"}});
+    patch_status(&cluster, &older, &higher).await;
+    until_status(&cluster, &older, "/content/version", &json!("1.0.0")).await;
+    is_refused(&cluster, "version 1.0.0 would follow 2.0.0").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_older_comes_back_under_a_newer_name() {
+    let (cluster, _webhook) = stage().await;
+    forbid_downgrades(&cluster).await;
+    let host = cluster.registry(0).unwrap().host();
     let old = signed(&cluster, "1.0.0", "1.0.0").await;
     let new = signed(&cluster, "2.0.0", "2.0.0").await;
     let candidate = signed(&cluster, "2.0.0-rc.1", "2.0.0-rc.1").await;

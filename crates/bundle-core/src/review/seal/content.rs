@@ -1,0 +1,104 @@
+//! The content seal of a Bundle: which content its source was first resolved to, under a MAC with a key that only the pod has. Whoever may write the status of
+//! a Bundle can remove it or copy another one, and cannot make one.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::facts::Kind;
+use super::super::stamp::{sign, verify};
+use crate::reference::Digest;
+
+const CONTENT: &str = "core.rukpak.io/content";
+
+/// The content of one Bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SealedContent {
+    /// Digest of the spec that was resolved ([`crate::review::spec_digest`]).
+    pub spec: Digest,
+    /// Digest of the content.
+    pub digest: Digest,
+    /// Version of the package, from inside the content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+/// As it is written.
+#[derive(Serialize, Deserialize)]
+struct ContentSealText {
+    kind: String,
+    name: String,
+    uid: String,
+    content: SealedContent,
+}
+
+/// The content seal for the Bundle `name` with this uid, as text.
+pub fn content_seal(key: &[u8], name: &str, uid: &str, content: &SealedContent) -> String {
+    let text = ContentSealText {
+        kind: Kind::Bundle.as_str().to_owned(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+        content: content.clone(),
+    };
+    sign(key, CONTENT, &text)
+}
+
+/// Reads what [`content_seal`] made with `key` for just this Bundle; `None` for any other text.
+pub fn sealed_content(key: &[u8], name: &str, uid: &str, text: &str) -> Option<SealedContent> {
+    let text: ContentSealText = verify(key, CONTENT, text).ok()?;
+    let same = text.kind == Kind::Bundle.as_str() && text.name == name && text.uid == uid;
+    same.then_some(text.content)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::review::canonical;
+
+    const KEY: &[u8] = b"a key of the pod";
+
+    fn content() -> SealedContent {
+        SealedContent {
+            spec: canonical::spec_digest(&json!({"a": 1})),
+            digest: Digest::of(b"one"),
+            version: Some("1.0.0".into()),
+        }
+    }
+
+    #[test]
+    fn content_seal_counts_for_one_bundle_and_needs_the_key() {
+        let text = content_seal(KEY, "web", "u", &content());
+        assert_eq!(sealed_content(KEY, "web", "u", &text), Some(content()));
+        assert_eq!(sealed_content(b"another key", "web", "u", &text), None);
+        assert_eq!(sealed_content(KEY, "other", "u", &text), None);
+        assert_eq!(sealed_content(KEY, "web", "another", &text), None);
+        let admission = sign(
+            KEY,
+            "core.rukpak.io/seal",
+            &json!({"kind": "Bundle", "name": "web", "uid": "u", "content": content()}),
+        );
+        for other in ["", "{}", "null", admission.as_str()] {
+            assert_eq!(sealed_content(KEY, "web", "u", other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn rejects_content_seals_with_any_field_altered() {
+        let text = content_seal(KEY, "web", "u", &content());
+        let other = Digest::of(b"two").to_string();
+        for (from, to) in [
+            (content().digest.to_string().as_str(), other.as_str()),
+            (content().spec.to_string().as_str(), other.as_str()),
+            ("\"1.0.0\"", "\"9.0.0\""),
+            ("\"web\"", "\"other\""),
+            ("\"u\"", "\"v\""),
+        ] {
+            let altered = text.replace(from, to);
+            assert_ne!(altered, text, "{from}");
+            for (name, uid) in [("web", "u"), ("other", "u"), ("web", "v")] {
+                assert_eq!(sealed_content(KEY, name, uid, &altered), None, "{from}");
+            }
+        }
+    }
+}
