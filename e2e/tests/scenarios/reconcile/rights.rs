@@ -103,12 +103,14 @@ subjects:
         .unwrap();
     applied.success().unwrap();
     let said = until(&cluster, "bundledeployment roles", "Authorized", "False").await;
+    // Of the ClusterRole, which she may not read, just the name.
     for missing in [
         r#"in namespace greeting: {apiGroups: [""], resources: ["secrets"], verbs: ["get"]}"#,
-        r#""pods""#,
+        "ClusterRole view",
     ] {
         assert!(said.contains(missing), "{missing} is not in {said}");
     }
+    assert!(!said.contains("\"pods\""), "{said}");
     assert!(get(&cluster, "get role reader -n greeting").await.is_none());
     kubectl(
         &cluster,
