@@ -12,7 +12,7 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::ResourceExt as _;
-use kube::api::{Api, DynamicObject, ListParams, PostParams};
+use kube::api::{Api, DynamicObject, PostParams};
 
 use super::room::Room;
 use super::said::{self, Said};
@@ -32,23 +32,23 @@ pub(super) async fn approved(
     if mode == Approval::None {
         return Ok(None);
     }
-    let api: Api<DynamicObject> = Api::all_with(room.own.clone(), &room.approvals);
-    let approvals = api
-        .list(&ListParams::default())
-        .await
-        .map_err(|error| Trouble::api("list BundleApprovals", reason::INSTALL_FAILED, &error))?;
     let name = deployment.name_any();
-    let mut turned_down = Vec::new();
-    for approval in approvals {
+    let mut approvals = Vec::new();
+    room.each(&room.approvals, None, |approval| {
         let spec = &approval.data["spec"];
         let target = &spec["bundleDeployment"];
-        if target["name"].as_str() != Some(&name)
-            || target["uid"].as_str() != deployment.metadata.uid.as_deref()
-            || spec["digest"].as_str() != Some(digest)
-            || approval.metadata.deletion_timestamp.is_some()
+        if target["name"].as_str() == Some(&name)
+            && target["uid"].as_str() == deployment.metadata.uid.as_deref()
+            && spec["digest"].as_str() == Some(digest)
+            && approval.metadata.deletion_timestamp.is_none()
         {
-            continue;
+            approvals.push(approval);
         }
+    })
+    .await
+    .map_err(|error| Trouble::api("list BundleApprovals", reason::INSTALL_FAILED, &error))?;
+    let mut turned_down = Vec::new();
+    for approval in approvals {
         let vouched = seal::vouched(room, &approval, Kind::BundleApproval);
         let terms = vouched
             .as_ref()

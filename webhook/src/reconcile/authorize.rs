@@ -15,9 +15,10 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
 use kube::Client;
 use kube::api::{Api, PostParams};
-use serde::Serialize;
+use kube::core::discovery::ApiResource;
 use tokio::sync::Mutex;
 
+use super::apis::Kind;
 use super::items::Item;
 use super::object;
 use super::remove::Present;
@@ -343,14 +344,17 @@ impl Asker<'_> {
         if role.name.is_empty() {
             return Ok(None);
         }
-        let found = if let Some(namespace) = &role.namespace {
-            let api: Api<Role> = Api::namespaced(installer.clone(), namespace);
-            api.get_opt(&role.name).await.map(text)
-        } else {
-            let api: Api<ClusterRole> = Api::all(installer.clone());
-            api.get_opt(&role.name).await.map(text)
+        let kind = Kind {
+            resource: if role.namespace.is_some() {
+                ApiResource::erase::<Role>(&())
+            } else {
+                ApiResource::erase::<ClusterRole>(&())
+            },
+            namespaced: role.namespace.is_some(),
         };
-        match found {
+        let namespace = role.namespace.as_deref();
+        let found = object::read(installer, &kind, namespace, &role.name).await;
+        match found.map(|role| role.map(|role| role.data)) {
             Ok(live) if live.is_none() && own.is_none() => Ok(None),
             Ok(live) => Ok(Some(rights::rules_after(
                 own.map(|own| &own.value),
@@ -452,10 +456,6 @@ fn attributes(question: &Question) -> SubjectAccessReviewSpec {
             ..SubjectAccessReviewSpec::default()
         },
     }
-}
-
-fn text<T: Serialize>(role: Option<T>) -> Option<serde_json::Value> {
-    serde_json::to_value(role?).ok()
 }
 
 fn manifest(item: &Item) -> Manifest {

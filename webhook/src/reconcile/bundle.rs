@@ -132,12 +132,12 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
 /// Our part in a Bundle that is being deleted: the copy on disk, then the finalizer of RukPak, if there is one.
 async fn leave(object: &DynamicObject, room: &Room) -> Result<Action, ReconcileError> {
     if let Some(SealedContent { digest, .. }) = seal::content(room, object) {
-        let others: Api<DynamicObject> = Api::all_with(room.own.clone(), &room.bundles);
-        let shared = others.list(&kube::api::ListParams::default()).await?;
-        let needed = shared.items.iter().any(|other| {
-            other.metadata.uid != object.metadata.uid
-                && seal::content(room, other).is_some_and(|content| content.digest == digest)
-        });
+        let mut needed = false;
+        room.each(&room.bundles, None, |other| {
+            needed |= other.metadata.uid != object.metadata.uid
+                && seal::content(room, &other).is_some_and(|content| content.digest == digest);
+        })
+        .await?;
         if !needed {
             room.store.remove(&digest);
         }

@@ -50,8 +50,9 @@ mod trouble;
 mod unpack;
 mod verify;
 mod watch;
+mod whole;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -145,14 +146,13 @@ async fn sweep(room: Arc<Room>) {
                 }
             }
         }
+        let mut needed = BTreeSet::new();
+        let listed = room.each(&room.bundles, None, |bundle| {
+            let content = seal::content(&room, &bundle);
+            needed.extend(content.map(|content| content.digest.to_string()));
+        });
         // Without a list nothing is known to be needless.
-        if let Ok(list) = api(&room, &room.bundles).list(&ListParams::default()).await {
-            let needed = list
-                .items
-                .iter()
-                .filter_map(|bundle| seal::content(&room, bundle))
-                .map(|content| content.digest.to_string())
-                .collect();
+        if listed.await.is_ok() {
             room.store.sweep(needed);
         }
     }

@@ -8,12 +8,16 @@ use bundle_core::object::ObjectId;
 use bundle_core::plan::drift::{Entry, Fingerprint, ObjectState, Revision, RevisionParts};
 use bundle_core::plan::inventory::{CreationMark, LiveObject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams, Preconditions,
+};
+use kube::client::Body;
 use kube::core::metadata::PartialObjectMeta;
 use kube::{Client, Resource as _};
 use serde_json::json;
 
 use super::apis::Kind;
+use super::whole;
 
 /// The labels of ours that an installed object carries.
 pub(super) const LABELS: [&str; 3] = [
@@ -135,18 +139,20 @@ pub(super) async fn look(
     }
 }
 
-/// One whole object, if it is there. A kind that the server does not have has no objects.
+/// One whole object, if it is there and not too large. A kind that the server does not have has no objects.
 pub(super) async fn read(
     client: &Client,
     kind: &Kind,
     namespace: Option<&str>,
     name: &str,
 ) -> Result<Option<DynamicObject>, kube::Error> {
-    match api(client, kind, namespace).get_opt(name).await {
-        // The server answers in plain text where it does not even know the kind.
-        Err(error) if is_not_found(&error) => Ok(None),
-        answer => answer,
-    }
+    let namespace = namespace.filter(|_| kind.namespaced);
+    let url = DynamicObject::url_path(&kind.resource, namespace);
+    let request = kube::core::Request::new(url)
+        .get(name, &GetParams::default())
+        .map_err(kube::Error::BuildRequest)?;
+    let answer = client.send(request.map(Body::from)).await?;
+    whole::receive(answer).await
 }
 
 /// Passes the id and uid of every object of a kind to `each`, page by page: how many there are is for others to say.

@@ -11,7 +11,7 @@ use bundle_core::reference::Digest;
 use bundle_core::review::Class;
 use bundle_core::review::class::Provisioner;
 use kube::Client;
-use kube::api::{Api, DynamicObject};
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::discovery::ApiResource;
 use kube::runtime::reflector;
 use tokio::sync::mpsc;
@@ -33,6 +33,8 @@ use crate::shared::Shared;
 
 /// Failures that are counted; beyond that all start again, which costs requests and nothing else.
 const REMEMBERED: usize = 10_000;
+/// Objects of our own kinds of one page of a list: whoever writes one can give it a mebibyte.
+const PAGE: u32 = 10;
 
 /// One per process, while it leads.
 pub(super) struct Room {
@@ -167,6 +169,26 @@ impl Room {
         match api.get_opt(name).await {
             Err(error) if object::is_not_found(&error) => Ok(None),
             answer => answer,
+        }
+    }
+
+    /// Passes every object of one of our own kinds to `each`, page by page, so that no more of them than a page are there at a time.
+    pub(super) async fn each(
+        &self,
+        resource: &ApiResource,
+        labels: Option<&str>,
+        mut each: impl FnMut(DynamicObject) + Send,
+    ) -> Result<(), kube::Error> {
+        let api: Api<DynamicObject> = Api::all_with(self.own.clone(), resource);
+        let mut parameters = ListParams::default().limit(PAGE);
+        parameters.label_selector = labels.map(str::to_owned);
+        loop {
+            let page = api.list(&parameters).await?;
+            page.items.into_iter().for_each(&mut each);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => return Ok(()),
+            }
         }
     }
 
