@@ -646,3 +646,72 @@ async fn the_largest_content_is_installed_while_reviews_are_attacked() {
     )
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn installed_objects_that_take_a_hundred_mebibytes_once_parsed_are_not_looked_at() {
+    let (cluster, mut webhook) = stage().await;
+    let registry = Registry::honest().await.unwrap();
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "heaps.limits.example.com"},
+        "spec": {
+            "group": "limits.example.com",
+            "names": {"kind": "Heap", "listKind": "HeapList", "plural": "heaps", "singular": "heap"},
+            "scope": "Cluster",
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    });
+    let heap = |number: usize| {
+        json!({
+            "apiVersion": "limits.example.com/v1",
+            "kind": "Heap",
+            "metadata": {"name": format!("heap-{number}")},
+        })
+    };
+    let mut objects = vec![definition];
+    objects.extend((0..3).map(heap));
+    let files = objects.iter().enumerate().map(|(number, object)| {
+        let path = format!("manifests/{number}.yaml");
+        (path, object.to_string().into_bytes())
+    });
+    let (reference, _) = publish(&registry, "heaps", &tar(files));
+    let probe = LivenessProbe::start(&webhook);
+    apply(&cluster, &deployment("heaps", &reference)).await;
+    let healthy = |status: &'static str, told: &'static str| {
+        let cluster = &cluster;
+        wait::until(LONG, told, move || async move {
+            let text = kubectl(cluster, "get bundledeployment heaps -o json").await;
+            let object: Value = serde_json::from_str(&text)?;
+            let conditions = object["status"]["conditions"].as_array();
+            let mut conditions = conditions.into_iter().flatten();
+            let found = conditions.find(|condition| condition["type"] == "Healthy");
+            let found = found.cloned().unwrap_or_default();
+            let message = found["message"].as_str().unwrap_or_default();
+            if found["status"] == status && message.contains(told) {
+                return Ok(Some(()));
+            }
+            anyhow::bail!("{found}")
+        })
+    };
+    healthy("True", "every object is healthy").await.unwrap();
+    let maps = vec![json!({"a": 0}); 120_000];
+    for number in 0..3 {
+        let mut heap = heap(number);
+        heap["maps"] = json!(maps);
+        let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
+        let applied = kubectl
+            .args(["apply", "--server-side", "--field-manager=mallory"])
+            .args(["-f", "-"])
+            .stdin(heap.to_string())
+            .output()
+            .await
+            .unwrap();
+        applied.success().unwrap();
+    }
+    healthy("False", "too large to be looked at").await.unwrap();
+    survived("installed objects of small maps", &mut webhook, probe).await;
+}
