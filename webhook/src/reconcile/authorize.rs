@@ -295,12 +295,12 @@ impl Asker<'_> {
             }
             _ => vec![shortcut],
         };
-        self.tellable(own, &role, namespace.as_deref(), refused)
+        self.without_unreadable_rules(own, &role, namespace.as_deref(), refused)
             .await
     }
 
     /// Leaves out of `refused` what only the role on the cluster says, where the requester may not read that.
-    async fn tellable(
+    async fn without_unreadable_rules(
         &self,
         own: Option<&Item>,
         role: &RoleRef,

@@ -84,7 +84,7 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
             // Anybody may have written what is not sealed.
             content: sealed
                 .as_ref()
-                .map(|sealed| shown(room, object, sealed, old.content.as_ref())),
+                .map(|sealed| content_status(room, object, sealed, old.content.as_ref())),
             ..old.clone()
         },
         sealed,
@@ -355,7 +355,12 @@ impl Turn<'_> {
             digest: pinned.digest().clone(),
             version: content.version.clone(),
         };
-        self.status.content = Some(shown(self.room, self.object, &sealed, Some(&content)));
+        self.status.content = Some(content_status(
+            self.room,
+            self.object,
+            &sealed,
+            Some(&content),
+        ));
         let mut message = "Successfully unpacked the bundle".to_owned();
         if !warnings.is_empty() {
             message = format!("{message}; {}", warnings.join("; "));
@@ -449,7 +454,7 @@ impl Turn<'_> {
 }
 
 /// What the status shows of sealed content, with the rest of what `described` says of the same digest.
-fn shown(
+fn content_status(
     room: &Room,
     object: &DynamicObject,
     sealed: &SealedContent,

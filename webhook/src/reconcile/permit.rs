@@ -116,7 +116,7 @@ impl Turn<'_> {
                 reason: placing.reason,
                 ..trouble
             })?;
-        let installed = self.recorded();
+        let installed = self.installed_content();
         let wanted = placing.child.content.as_ref();
         let refusal = downgrade::refusal(
             installed.and_then(|installed| installed.version.as_deref()),

@@ -232,7 +232,7 @@ impl<'a> Turn<'a> {
         let applied = self.placement(placing);
         self.inventory.installation.starts_with(&applied)
             && self
-                .recorded()
+                .installed_content()
                 .is_some_and(|installed| installed.installation.starts_with(&applied))
     }
 
@@ -317,7 +317,7 @@ impl<'a> Turn<'a> {
         placing: &Placing<'_>,
         seen: &BTreeMap<String, Seen>,
     ) -> bool {
-        let Some(installed) = self.recorded() else {
+        let Some(installed) = self.installed_content() else {
             return false;
         };
         if installed.installation != self.content_key(placing) || !self.is_installed(placing) {

@@ -1,5 +1,5 @@
 //! What is written down about the objects of an installation, before and after they are applied, and for other tools its kinds and namespaces.
-//! Not here: where inventories are kept (inventory), and what is recorded of the installation itself (recorded).
+//! Not here: where inventories are kept (inventory), and what is recorded of the installation itself (installation_record).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -41,7 +41,10 @@ pub(super) async fn receive(answer: Response<Body>) -> Result<Option<DynamicObje
             turn = TURN.acquire().await.ok();
         }
         if length > MOST_BYTES {
-            return Err(too_large(format!("has more than {} MiB", MOST_BYTES >> 20)));
+            return Err(too_large(&format!(
+                "has more than {} MiB",
+                MOST_BYTES >> 20
+            )));
         }
         bytes.extend_from_slice(&data);
     }
@@ -64,7 +67,7 @@ pub(super) async fn receive(answer: Response<Body>) -> Result<Option<DynamicObje
 fn parse(bytes: &[u8]) -> Result<DynamicObject, kube::Error> {
     let Footprint(weight) = serde_json::from_slice(bytes).map_err(kube::Error::SerdeError)?;
     if weight > MOST_MEMORY {
-        return Err(too_large(format!(
+        return Err(too_large(&format!(
             "would take {} MiB of memory, and at most {} MiB are used for one object",
             weight.div_ceil(1 << 20),
             MOST_MEMORY >> 20
@@ -73,7 +76,7 @@ fn parse(bytes: &[u8]) -> Result<DynamicObject, kube::Error> {
     serde_json::from_slice(bytes).map_err(kube::Error::SerdeError)
 }
 
-fn too_large(why: String) -> kube::Error {
+fn too_large(why: &str) -> kube::Error {
     kube::Error::Api(Box::new(Status {
         code: http::StatusCode::PAYLOAD_TOO_LARGE.as_u16(),
         message: format!("the object is too large to be looked at: it {why}"),

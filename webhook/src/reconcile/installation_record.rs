@@ -16,7 +16,7 @@ use super::{revisions, seal};
 
 impl Turn<'_> {
     /// What was installed completely, if anything was.
-    pub(super) fn recorded(&self) -> Option<&InstalledContent> {
+    pub(super) fn installed_content(&self) -> Option<&InstalledContent> {
         self.inventory.record.as_ref()?.installed.as_ref()
     }
 
@@ -27,7 +27,7 @@ impl Turn<'_> {
         };
         let installed = record.installed.as_ref();
         self.status.active_bundle = installed.map(|installed| installed.bundle.clone());
-        self.status.installed = installed.map(shown);
+        self.status.installed = installed.map(installed_status);
         let revisions = record.revisions.iter().cloned();
         self.status.revisions = revisions.map(revisions::to_api).collect();
     }
@@ -113,7 +113,7 @@ impl Turn<'_> {
     }
 }
 
-fn shown(installed: &InstalledContent) -> Installed {
+fn installed_status(installed: &InstalledContent) -> Installed {
     Installed {
         digest: installed.digest.clone(),
         version: installed.version.clone(),
