@@ -9,6 +9,7 @@ use bundle_core::format::Content;
 use bundle_core::images::{self, Allowed, Lock};
 use bundle_core::package::{self, Package};
 use bundle_oci::pack::Packed;
+use bundle_schemas::BuiltinSchemas;
 
 use crate::failure::Outcome;
 use crate::files;
@@ -86,7 +87,9 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, terms: Terms) -> Outcome<Opened> {
             finding.severity = Severity::Error;
         }
     }
-    found.0.extend(check::all(&content, &all).0);
+    found
+        .0
+        .extend(check::all(&content, &all, &BuiltinSchemas).0);
     found.0.extend(images::hygiene(&content.images, &allowed).0);
     let found = located(found);
     if found.has_errors() {

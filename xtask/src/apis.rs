@@ -86,7 +86,13 @@ pub(crate) fn stale() -> Result<Option<String>> {
     Ok((!fresh).then(|| format!("{TABLE} is not of Kubernetes {version}: run `cargo xtask apis`")))
 }
 
-fn root() -> Result<PathBuf> {
+/// The version of Kubernetes that the tests build: `1.36.3`.
+pub(crate) fn version() -> Result<String> {
+    pinned(&root()?)
+}
+
+/// The root of the repository.
+pub(crate) fn root() -> Result<PathBuf> {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .map(Path::to_path_buf)

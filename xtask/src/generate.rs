@@ -43,6 +43,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(why) = crate::apis::stale()? {
         bail!(why);
     }
+    if let Some(why) = crate::schemas::stale()? {
+        bail!(why);
+    }
     if !stale.is_empty() {
         bail!(
             "not what the code says: {}\nhint: run `cargo xtask gen` and commit what it writes",

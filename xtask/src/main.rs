@@ -13,6 +13,7 @@ mod demo;
 mod fixtures;
 mod fuzz;
 mod generate;
+mod schemas;
 mod test;
 mod tools;
 
@@ -45,6 +46,8 @@ enum Command {
     Fuzz(fuzz::Arguments),
     /// Write the files that follow from the code: CRDs and the catalogue of diagnostics.
     Gen(generate::Arguments),
+    /// Write the table of the schemas of Kubernetes' own kinds from the Go module k8s.io/kubernetes of each supported version.
+    Schemas,
     /// Run everything that must hold: formatting, clippy, generated files, unit, doc and end-to-end tests.
     Test(test::Arguments),
     /// Build the tools that tests and demo use, and print the folder to put on PATH.
@@ -73,6 +76,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Command::Fixtures(arguments) => fixtures::run(arguments).await,
             Command::Fuzz(arguments) => fuzz::run(&arguments),
             Command::Gen(arguments) => generate::run(&arguments),
+            Command::Schemas => schemas::run(),
             Command::Test(arguments) => test::run(&arguments),
             Command::Tools(arguments) => tools::run(&arguments),
         }

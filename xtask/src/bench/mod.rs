@@ -2,6 +2,7 @@
 //! Nothing here passes or fails by the clock; that is for people to read.
 
 mod admission;
+mod checks;
 mod footprint;
 mod install;
 mod oci;
@@ -38,6 +39,8 @@ pub(crate) struct Arguments {
 enum Subject {
     /// Added latency of a Bundle create.
     Admission,
+    /// `build` of 500 built-in objects, with and without their schemas.
+    Checks,
     /// Installing a thousand small objects.
     Install,
     /// Size and start of the programs, memory of the pod.
@@ -57,6 +60,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     if wanted(Subject::Admission) {
         let cluster = start().await?;
         tables.push(("admission", admission::measure(&cluster).await?));
+    }
+    if wanted(Subject::Checks) {
+        tables.push(("checks", checks::measure().await?));
     }
     if wanted(Subject::Install) || wanted(Subject::Footprint) {
         let cluster = start().await?;

@@ -64,7 +64,7 @@ fn defines(object: &Manifest) -> Option<(&str, &str)> {
 }
 
 /// The versions of Kubernetes that the bundle says it supports.
-struct Supported {
+pub(super) struct Supported {
     /// How a person would write them; none if bundle.yaml says nothing.
     said: Option<String>,
     /// The minor versions among those that the table knows, in order.
@@ -74,7 +74,7 @@ struct Supported {
 }
 
 impl Supported {
-    fn new(kubernetes: Option<&Kubernetes>) -> Self {
+    pub(super) fn new(kubernetes: Option<&Kubernetes>) -> Self {
         let newest = apis::newest();
         let said = kubernetes
             .filter(|kubernetes| kubernetes.baseline.is_some() || kubernetes.supported.is_some());
@@ -104,6 +104,16 @@ impl Supported {
                 .collect(),
             beyond,
         }
+    }
+
+    /// Whether a minor version is supported; without a range only the newest one counts.
+    pub(super) fn has(&self, version: Minor) -> bool {
+        self.minors.contains(&version)
+    }
+
+    /// Whether versions are supported that are newer than all that the table of APIs knows.
+    pub(super) fn is_beyond(&self) -> bool {
+        self.beyond
     }
 
     fn range(&self) -> &str {

@@ -1,7 +1,8 @@
-//! What a cluster would say to the objects of a bundle, told at build: APIs, definitions, custom resources, configuration, namespaces.
+//! What a cluster would say to the objects of a bundle, told at build: APIs, built-in kinds, definitions, custom resources, configuration, namespaces.
 //! Not here: whether objects can be read (format, object), what a particular cluster has, and who may install (review).
 
 mod apis;
+mod builtin;
 mod cel;
 mod config;
 mod custom;
@@ -18,10 +19,13 @@ use crate::{
     object::Manifest,
 };
 
+pub use builtin::KubernetesSchemas;
+
 /// Checks everything, and says all of it in the order of files and lines.
-pub fn all(content: &Content, files: &Files) -> Findings {
+pub fn all(content: &Content, files: &Files, schemas: &dyn KubernetesSchemas) -> Findings {
     let mut findings = Findings::default();
     apis::check(content, &mut findings);
+    builtin::check(content, schemas, &mut findings);
     scope::check(&content.objects, &mut findings);
     let mut rules = cel::Rules::new();
     let sound = definitions(&content.objects, &mut rules, &mut findings);

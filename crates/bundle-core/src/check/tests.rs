@@ -3,28 +3,56 @@
 
 use std::fmt::Write as _;
 
+use serde_json::Value;
+
 use super::*;
-use crate::{diagnostic::Severity, format};
+use crate::{diagnostic::Severity, format, version::Minor};
+
+/// A table without schemas.
+struct NoSchemas;
+
+impl KubernetesSchemas for NoSchemas {
+    fn versions(&self) -> &[Minor] {
+        &[]
+    }
+
+    fn schema(&self, _: Minor, _: &str, _: &str, _: &str) -> Option<&Value> {
+        None
+    }
+}
 
 /// What is said of a bundle that supports these versions of Kubernetes (any, if empty).
 pub(super) fn said(kubernetes: &str, manifests: &[(&str, &str)]) -> Vec<String> {
+    with_schemas(kubernetes, manifests, &NoSchemas)
+}
+
+/// The same with schemas of built-in kinds.
+pub(super) fn with_schemas(
+    kubernetes: &str,
+    manifests: &[(&str, &str)],
+    schemas: &dyn KubernetesSchemas,
+) -> Vec<String> {
     let kubernetes = if kubernetes.is_empty() {
         String::new()
     } else {
         format!("kubernetes: {{supported: \"{kubernetes}\"}}\n")
     };
-    told(&format!("{PACKAGE}{kubernetes}"), manifests)
+    checked(&format!("{PACKAGE}{kubernetes}"), manifests, schemas)
 }
 
 /// The same with a bundle.yaml of one's own.
 pub(super) fn told(package: &str, files: &[(&str, &str)]) -> Vec<String> {
+    checked(package, files, &NoSchemas)
+}
+
+fn checked(package: &str, files: &[(&str, &str)], schemas: &dyn KubernetesSchemas) -> Vec<String> {
     let files: Files = files
         .iter()
         .chain(&[(crate::package::FILE, package)])
         .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
         .collect();
     let content = format::read(&files).unwrap();
-    let findings = all(&content, &files);
+    let findings = all(&content, &files, schemas);
     findings.0.iter().map(line).collect()
 }
 
@@ -129,7 +157,11 @@ fn the_definitions_of_this_project_are_sound_and_checked_to_the_end() {
     }
     assert!(files.len() > 4, "{:?}", files.keys());
     let content = format::read(&files).unwrap();
-    let said: Vec<String> = all(&content, &files).0.iter().map(line).collect();
+    let said: Vec<String> = all(&content, &files, &NoSchemas)
+        .0
+        .iter()
+        .map(line)
+        .collect();
     assert_eq!(said, [""; 0]);
 }
 
@@ -153,7 +185,7 @@ fn many_objects_take_little_time() {
     .into();
     let content = format::read(&files).unwrap();
     let began = std::time::Instant::now();
-    assert_eq!(all(&content, &files), Findings::default());
+    assert_eq!(all(&content, &files, &NoSchemas), Findings::default());
     let took = began.elapsed();
     println!("5000 objects: {took:?}");
     // It is a tenth of this without optimisation; a scan of all objects for each would take minutes.

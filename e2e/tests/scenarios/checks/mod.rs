@@ -1,18 +1,21 @@
-//! That `build` says of definitions and custom resources what a real API server says of them: each case is put to both.
+//! That `build` says of definitions, custom resources and objects of built-in kinds what a real API server says of them: each case is put to both.
 //! What the messages are is in the unit tests of `bundle_core::check`.
 
 use bundle_core::check;
 use bundle_core::diagnostic::{Finding, Severity};
 use bundle_core::format::{self, Files};
+use bundle_schemas::BuiltinSchemas;
 use e2e::cluster::shared;
 use e2e::{Cluster, wait};
 use futures::{StreamExt as _, stream};
 use kube::Client;
 use serde_json::Value;
 
+mod builtin;
 mod definitions;
 mod objects;
 
+use builtin::{BASES, CASES, pointer};
 use definitions::{DEFINITIONS, definition};
 use objects::{OBJECTS, good, rich};
 
@@ -29,6 +32,10 @@ const DIFFER: &[(&str, &str)] = &[
     (
         "a rule without a yes or no",
         "our evaluator knows no types before it has values",
+    ),
+    (
+        "number out of its type",
+        "server-side apply cuts it to 32 bits in silence",
     ),
 ];
 
@@ -53,7 +60,7 @@ fn ours(objects: &[&Value]) -> (Vec<String>, Vec<String>) {
         found.map(ToString::to_string).collect()
     };
     let findings = match format::read(&files) {
-        Ok(content) => check::all(&content, &files),
+        Ok(content) => check::all(&content, &files, &BuiltinSchemas),
         Err(findings) => findings,
     };
     (
@@ -106,6 +113,79 @@ async fn compare(client: &Client, path: &str, base: &Value, table: &[Case], besi
         "{} of {} cases:\n{}",
         wrong.len(),
         table.len(),
+        wrong.join("\n")
+    );
+}
+
+/// What the server says of an object that is applied without being kept.
+async fn applied(client: &Client, path: &str, object: &Value) -> Result<(), String> {
+    let name = object["metadata"]["name"].as_str().unwrap();
+    let query = "dryRun=All&fieldManager=checks&fieldValidation=Strict";
+    let request = http::Request::patch(format!("{path}/{name}?{query}"))
+        .header("content-type", "application/apply-patch+yaml")
+        .body(object.to_string().into_bytes())
+        .unwrap();
+    match client.request::<Value>(request).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) => Err(status.message.clone()),
+        Err(error) => panic!("{path}: {error}"),
+    }
+}
+
+/// Sets the field at a JSON pointer to a value in YAML, or removes it.
+fn change(object: &mut Value, pointer: &str, value: &str) {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    let parent = object.pointer_mut(parent).unwrap();
+    match parent {
+        Value::Array(items) => items.push(yaml(value)),
+        Value::Object(map) if value == "-" => drop(map.remove(key).unwrap()),
+        Value::Object(map) => drop(map.insert(key.to_owned(), yaml(value))),
+        other => panic!("{pointer}: {other}"),
+    }
+}
+
+fn yaml(text: &str) -> Value {
+    let mut documents = bundle_core::yaml::documents(text.as_bytes(), "case").unwrap();
+    documents.pop().unwrap().value
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_builtin_kinds_are_judged_as_server_side_apply_judges_them() {
+    let cluster = shared().await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let base = |kind: &str| {
+        let (_, path, text) = BASES.iter().find(|(name, _, _)| *name == kind).unwrap();
+        (*path, yaml(text))
+    };
+    let mut wrong = Vec::new();
+    let mut judge = async |name: &str, fine: bool, path: &str, object: &Value| {
+        let (errors, _) = ours(&[object]);
+        let theirs = applied(&client, path, object).await;
+        let known = DIFFER.iter().any(|(case, _)| *case == name);
+        if theirs.is_ok() != (fine || known) {
+            wrong.push(format!(
+                "{name}: the server did not do what we thought: {theirs:?}"
+            ));
+        }
+        if errors.is_empty() != fine {
+            wrong.push(format!(
+                "{name}: the server says {theirs:?}, and we say {errors:?}"
+            ));
+        }
+    };
+    for (name, path, text) in BASES {
+        judge(name, true, path, &yaml(text)).await;
+    }
+    for (name, fine, kind, field, value) in CASES {
+        let (path, mut object) = base(kind);
+        change(&mut object, &pointer(field), value);
+        judge(name, *fine, path, &object).await;
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} of {} cases:\n{}",
+        wrong.len(),
+        BASES.len() + CASES.len(),
         wrong.join("\n")
     );
 }

@@ -87,6 +87,52 @@ pub(super) fn holds(format: &str, text: &str) -> Option<bool> {
     })
 }
 
+/// Whether a text is a quantity of Kubernetes: `100m`, `1.5`, `2Gi`, `1e3`.
+pub(super) fn is_quantity(text: &str) -> bool {
+    let text = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let digits = number.bytes().filter(u8::is_ascii_digit).count();
+    let exponent = suffix.strip_prefix(['e', 'E']).is_some_and(|rest| {
+        let rest = rest.strip_prefix(['+', '-']).unwrap_or(rest);
+        !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    digits > 0
+        && number.len() - digits <= 1
+        && (exponent
+            || matches!(
+                suffix,
+                "" | "n"
+                    | "u"
+                    | "m"
+                    | "k"
+                    | "M"
+                    | "G"
+                    | "T"
+                    | "P"
+                    | "E"
+                    | "Ki"
+                    | "Mi"
+                    | "Gi"
+                    | "Ti"
+                    | "Pi"
+                    | "Ei"
+            ))
+}
+
+/// Whether a text is base64 as Go's decoder reads it: line breaks are allowed.
+pub(super) fn is_base64(text: &str) -> bool {
+    let text: String = text
+        .chars()
+        .filter(|letter| !matches!(letter, '\r' | '\n'))
+        .collect();
+    base64::engine::general_purpose::STANDARD
+        .decode(text)
+        .is_ok()
+}
+
 fn is_network(text: &str) -> bool {
     let Some((address, bits)) = text.split_once('/') else {
         return false;
@@ -123,6 +169,20 @@ mod tests {
     #[test]
     fn all_patterns_are_patterns() {
         assert_eq!(COMPILED.len(), PATTERNS.len());
+    }
+
+    #[test]
+    fn reads_quantities_as_the_server_does() {
+        for yes in [
+            "1", "-1", "+1.5", "100m", "2Gi", "1k", "1e3", "1E-3", "1E", ".5", "5.", "0",
+        ] {
+            assert!(is_quantity(yes), "{yes}");
+        }
+        for no in [
+            "", "x", "1K", "1GB", "1.2.3", "1e", "1 Gi", "Gi", ".", "--1", "1gi",
+        ] {
+            assert!(!is_quantity(no), "{no}");
+        }
     }
 
     #[test]

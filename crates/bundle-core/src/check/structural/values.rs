@@ -7,6 +7,9 @@ use serde_json::{Number, Value};
 
 use super::{Pattern, PatternTrouble, Problem, brief, child, flag, formats, item, of_field, text};
 
+/// Formats of built-in kinds that the API server holds to when it decodes an object: `quantity`, `base64`. Schemas in definitions do not have it.
+const FORMAT: &str = "x-bundle-format";
+
 /// One comparison.
 pub(super) struct Walk {
     problems: Vec<Problem>,
@@ -49,7 +52,9 @@ impl Walk {
         if let Some(Value::Array(allowed)) = schema.get("enum")
             && !allowed.iter().any(|one| same(one, value))
         {
-            let allowed: Vec<String> = allowed.iter().take(20).map(brief).collect();
+            // An empty text stands for an absent one.
+            let told = allowed.iter().filter(|one| one.as_str() != Some(""));
+            let allowed: Vec<String> = told.take(20).map(brief).collect();
             self.say(
                 path,
                 format!("{} is none of {}", brief(value), allowed.join(", ")),
@@ -110,6 +115,11 @@ impl Walk {
         };
         let (fits, wanted) = if flag(schema, "x-kubernetes-int-or-string") {
             (matches!(kind, "integer" | "string"), "integer or string")
+        } else if text(schema, FORMAT) == Some("quantity") {
+            (
+                matches!(kind, "integer" | "number" | "string"),
+                "a quantity",
+            )
         } else {
             match text(schema, "type") {
                 None | Some("") => (true, ""),
@@ -151,6 +161,19 @@ impl Walk {
                 )),
             };
             self.problems.extend(problem);
+        }
+        match text(schema, FORMAT) {
+            Some("quantity") if !formats::is_quantity(value) => self.say(
+                path,
+                format!(
+                    "{} is not a quantity, such as 100m, 1.5 or 2Gi",
+                    brief(&value.into())
+                ),
+            ),
+            Some("base64") if !formats::is_base64(value) => {
+                self.say(path, format!("{} is not base64", brief(&value.into())));
+            }
+            _ => {}
         }
         if let Some(format) = text(schema, "format")
             && matches!(text(schema, "type"), None | Some("" | "string"))

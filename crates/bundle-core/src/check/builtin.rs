@@ -1,0 +1,268 @@
+//! Objects of Kubernetes' own kinds against the schemas of the versions that the bundle supports, as server-side apply compares them.
+//! CustomResourceDefinitions have checks of their own (definition); the table of schemas is an argument.
+
+use serde_json::Value;
+
+use super::{
+    apis::Supported,
+    custom::finding,
+    structural::{Problem, compare, fill, unknown_fields},
+};
+use crate::{
+    diagnostic::{Findings, codes},
+    format::Content,
+    object::Manifest,
+    version::Minor,
+};
+
+/// Problems of one object that are reported.
+const REPORTED: usize = 100;
+
+/// The schemas of Kubernetes' own kinds.
+pub trait KubernetesSchemas {
+    /// The minor versions that have schemas, oldest first.
+    fn versions(&self) -> &[Minor];
+
+    /// The schema of an object (`group` is empty for the core group) in a minor version; none if that version or its table does not have the kind.
+    /// References are in place. Two versions with the same schema return the same value.
+    fn schema(&self, version: Minor, group: &str, api: &str, kind: &str) -> Option<&Value>;
+}
+
+/// A schema with the versions that have it, and what is wrong under it.
+struct Compared<'a> {
+    schema: &'a Value,
+    versions: Vec<Minor>,
+    problems: Vec<Problem>,
+}
+
+pub(super) fn check(content: &Content, schemas: &dyn KubernetesSchemas, findings: &mut Findings) {
+    let package = content.package.as_ref();
+    let supported = Supported::new(package.and_then(|package| package.kubernetes.as_ref()));
+    let mut versions: Vec<Minor> = schemas
+        .versions()
+        .iter()
+        .filter(|version| supported.has(**version))
+        .copied()
+        .collect();
+    // For versions that are newer than all schemas, the newest is the nearest.
+    if versions.is_empty() && supported.is_beyond() {
+        versions.extend(schemas.versions().last());
+    }
+    for object in &content.objects {
+        one(object, schemas, &versions, findings);
+    }
+}
+
+fn one(
+    object: &Manifest,
+    schemas: &dyn KubernetesSchemas,
+    versions: &[Minor],
+    findings: &mut Findings,
+) {
+    let (group, api, kind) = object.gvk();
+    let mut compared: Vec<Compared<'_>> = Vec::new();
+    let mut value = None;
+    for version in versions {
+        let Some(schema) = schemas.schema(*version, group, api, kind) else {
+            continue;
+        };
+        if let Some(same) = compared
+            .iter_mut()
+            .find(|other| std::ptr::eq(other.schema, schema))
+        {
+            same.versions.push(*version);
+            continue;
+        }
+        let value = value.get_or_insert_with(|| normalized(&object.value));
+        compared.push(Compared {
+            schema,
+            versions: vec![*version],
+            problems: problems(schema, value.clone()),
+        });
+    }
+    let all: usize = compared.iter().map(|one| one.versions.len()).sum();
+    for (problem, versions) in merged(compared).into_iter().take(REPORTED) {
+        let mut problem = problem;
+        if versions.len() < all {
+            let versions: Vec<String> = versions.iter().map(ToString::to_string).collect();
+            problem.message = format!(
+                "{} (in Kubernetes {})",
+                problem.message,
+                versions.join(", ")
+            );
+        }
+        findings.push(finding(
+            object,
+            codes::check::BAD_OBJECT,
+            problem,
+            &format!(
+                "`kubectl explain {} --api-version={} --recursive` shows the fields",
+                kind.to_lowercase(),
+                object.id.api_version()
+            ),
+        ));
+    }
+}
+
+/// Each problem once, with the versions in which it is one.
+fn merged(compared: Vec<Compared<'_>>) -> Vec<(Problem, Vec<Minor>)> {
+    let mut merged: Vec<(Problem, Vec<Minor>)> = Vec::new();
+    for Compared {
+        versions, problems, ..
+    } in compared
+    {
+        for problem in problems.into_iter().take(REPORTED) {
+            match merged.iter_mut().find(|(known, _)| *known == problem) {
+                Some((_, known)) => known.extend(&versions),
+                None => merged.push((problem, versions.clone())),
+            }
+        }
+    }
+    merged
+}
+
+/// What server-side apply would refuse.
+fn problems(schema: &Value, mut object: Value) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    unknown_fields(schema, &object, "", true, &mut problems);
+    fill(schema, &mut object);
+    // Its fields are known, and the server drops it before it looks for the required ones.
+    if let Some(map) = object.as_object_mut() {
+        map.remove("status");
+    }
+    problems.extend(compare(schema, &object, ""));
+    problems
+}
+
+/// The object as the API server decodes it: a null field is an absent one, and `3.0` is a whole number.
+fn normalized(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let fields = map.iter().filter(|(_, value)| !value.is_null());
+            Value::Object(
+                fields
+                    .map(|(key, value)| (key.clone(), normalized(value)))
+                    .collect(),
+            )
+        }
+        Value::Array(items) => Value::Array(items.iter().map(normalized).collect()),
+        Value::Number(number) if number.is_f64() => whole(value),
+        other => other.clone(),
+    }
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "only whole numbers that 64 bits hold exactly are converted"
+)]
+fn whole(value: &Value) -> Value {
+    /// 2 to the power of 53: up to here each whole number has its own float.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value.as_f64() {
+        Some(number) if number.fract() == 0.0 && number.abs() <= EXACT => (number as i64).into(),
+        _ => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::check::tests::with_schemas;
+
+    /// Two versions of a made-up ConfigMap.
+    struct Table(Value, Value);
+
+    impl KubernetesSchemas for Table {
+        fn versions(&self) -> &[Minor] {
+            &[Minor(1, 35), Minor(1, 36)]
+        }
+
+        fn schema(&self, version: Minor, group: &str, _: &str, kind: &str) -> Option<&Value> {
+            ((group, kind) == ("", "ConfigMap")).then_some(if version == Minor(1, 35) {
+                &self.0
+            } else {
+                &self.1
+            })
+        }
+    }
+
+    fn table() -> Table {
+        let old = json!({"type": "object", "properties": {
+            "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            "size": {"type": "integer", "format": "int32"},
+            "limit": {"x-bundle-format": "quantity"},
+            "secret": {"type": "string", "x-bundle-format": "base64"},
+            "ports": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"], "items": {
+                "type": "object", "required": ["port"], "properties": {"port": {"type": "integer"}, "protocol": {"type": "string", "default": "TCP", "enum": ["TCP", "UDP", ""]}}}},
+        }});
+        let mut new = old.clone();
+        new["properties"]["fresh"] = json!({"type": "string"});
+        // The server asks for nothing in a status.
+        new["properties"]["status"] = json!({"type": "object", "default": {}, "required": ["a"], "properties": {"a": {"type": "string"}}});
+        Table(old, new)
+    }
+
+    fn said(kubernetes: &str, fields: &str) -> Vec<String> {
+        let object = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, namespace: default}}\n{fields}\n"
+        );
+        with_schemas(kubernetes, &[("manifests/a.yaml", &object)], &table())
+            .into_iter()
+            .map(|line| {
+                let line = line.rsplit_once(" (`kubectl explain configmap").unwrap().0;
+                line.replace("error: manifests/a.yaml:1: ConfigMap/default/a: ", "")
+            })
+            .collect()
+    }
+
+    #[test]
+    fn reports_unknown_fields_types_required_fields_and_duplicate_keys_with_paths() {
+        assert_eq!(
+            said(
+                "",
+                "sise: 1\nsize: one\nports: [{port: 1}, {port: 1, protocol: TCP}, {protocol: SCTP}]\nlimit: 1x\nsecret: '?'"
+            ),
+            [
+                "sise: the schema has no such field; did you mean `size`?",
+                "limit: \"1x\" is not a quantity, such as 100m, 1.5 or 2Gi",
+                "ports[2].port: the field is required",
+                "ports[2].protocol: \"SCTP\" is none of \"TCP\", \"UDP\"",
+                "secret: \"?\" is not base64",
+                "size: \"one\" is of type string, and integer belongs here",
+                "ports[1]: an item with the key {\"port\":1,\"protocol\":\"TCP\"} is there twice",
+            ]
+        );
+    }
+
+    #[test]
+    fn accepts_nulls_whole_floats_quantities_and_base64_with_line_breaks() {
+        assert_eq!(
+            said(
+                "",
+                "size: 3.0\nlimit: 0.5\nports: null\nsecret: \"YWJj\\nZGVm\"\nfresh: null"
+            ),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn names_the_versions_in_which_something_is_wrong() {
+        assert_eq!(said("", "fresh: x"), [""; 0], "only the newest counts");
+        assert_eq!(said(">=1.36 <1.37", "fresh: x"), [""; 0]);
+        assert_eq!(
+            said(">=1.35 <1.37", "fresh: x\nsise: 1"),
+            [
+                "fresh: the schema has no such field (in Kubernetes 1.35)",
+                "sise: the schema has no such field; did you mean `size`?",
+            ]
+        );
+        assert_eq!(said("<1.30", "sise: 1"), [""; 0], "no schema of these");
+        assert_eq!(
+            said(">=1.90", "fresh: x\nsise: 1"),
+            ["sise: the schema has no such field; did you mean `size`?"],
+            "the newest is the nearest"
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! The OpenAPI schemas of Kubernetes' own kinds, of one release for each supported minor version, as a compressed table in the program.
+//! Only `kubectl-bundle` has it: the pod leaves these checks to the API server. How objects are compared with schemas is in `bundle_core::check`.
+
+use std::collections::HashMap;
+use std::io::Read as _;
+use std::sync::{LazyLock, OnceLock};
+
+use bundle_core::check::KubernetesSchemas;
+use bundle_core::version::Minor;
+use flate2::read::GzDecoder;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Written by `cargo xtask schemas`; `zcat` shows it.
+const TABLE: &[u8] = include_bytes!("table.json.gz");
+
+/// The table as it is stored.
+#[derive(Debug, Default, Deserialize)]
+struct Stored {
+    /// Releases, oldest first: `1.36.3`.
+    versions: Vec<String>,
+    /// By `GROUP/VERSION/KIND`: the number of the definition in each release.
+    kinds: HashMap<String, Vec<Option<usize>>>,
+    /// Schemas, in which `$ref` is the number of another; a default may stand beside it.
+    definitions: Vec<Value>,
+}
+
+/// The table, with the definitions that were asked for.
+#[derive(Debug)]
+struct Table {
+    stored: Stored,
+    minors: Vec<Minor>,
+    /// Definitions without references.
+    expanded: Vec<OnceLock<Value>>,
+}
+
+static LOADED: LazyLock<Table> = LazyLock::new(|| {
+    let mut text = String::new();
+    // A table that cannot be read is an empty one; the tests read all of it.
+    let stored: Stored = GzDecoder::new(TABLE)
+        .read_to_string(&mut text)
+        .ok()
+        .and_then(|_| serde_json::from_str(&text).ok())
+        .unwrap_or_default();
+    let minors = stored.versions.iter().map(|version| minor(version));
+    Table {
+        minors: minors.collect(),
+        expanded: stored.definitions.iter().map(|_| OnceLock::new()).collect(),
+        stored,
+    }
+});
+
+/// `1.36` of `1.36.3`.
+fn minor(version: &str) -> Minor {
+    let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+    Minor(parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}
+
+/// The newest Kubernetes release in the table: `1.36.3`.
+pub fn newest_release() -> &'static str {
+    LOADED.stored.versions.last().map_or("", String::as_str)
+}
+
+/// The schemas in the table.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BuiltinSchemas;
+
+impl KubernetesSchemas for BuiltinSchemas {
+    fn versions(&self) -> &[Minor] {
+        &LOADED.minors
+    }
+
+    fn schema(&self, version: Minor, group: &str, api: &str, kind: &str) -> Option<&Value> {
+        let row = LOADED.stored.kinds.get(&format!("{group}/{api}/{kind}"))?;
+        let column = LOADED.minors.iter().position(|minor| *minor == version)?;
+        let number = *row.get(column)?.as_ref()?;
+        Some(
+            LOADED
+                .expanded
+                .get(number)?
+                .get_or_init(|| LOADED.expand(number)),
+        )
+    }
+}
+
+impl Table {
+    /// A definition with everything that it refers to in place.
+    fn expand(&self, number: usize) -> Value {
+        let definition = self.stored.definitions.get(number);
+        definition.map_or(Value::Null, |schema| self.inline(schema))
+    }
+
+    fn inline(&self, schema: &Value) -> Value {
+        match schema {
+            Value::Object(map) => {
+                if let Some(number) = map.get("$ref").and_then(Value::as_u64) {
+                    let number = usize::try_from(number).unwrap_or(usize::MAX);
+                    let mut schema = self.expand(number);
+                    if let (Value::Object(schema), Some(default)) =
+                        (&mut schema, map.get("default"))
+                    {
+                        schema.insert("default".to_owned(), default.clone());
+                    }
+                    return schema;
+                }
+                let fields = map
+                    .iter()
+                    .map(|(key, value)| (key.clone(), self.inline(value)));
+                Value::Object(fields.collect())
+            }
+            // Lists in a schema are texts and numbers: the table has no alternatives.
+            other => other.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! What becomes of one definition: only what the checks read, and only what the API server holds to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+use super::Definitions;
+
+/// The required fields of each definition of the newest version. Older lists had faults that were corrected since, while the server's rules stayed.
+pub(super) type Required = BTreeMap<String, BTreeSet<String>>;
+
+/// Fields that the documents call required and the API server does without: their zero value is valid, or is filled in.
+/// Each was put to a real API server.
+const NOT_ENFORCED: &[(&str, &str)] = &[
+    ("io.k8s.api.apps.v1.ControllerRevision", "revision"),
+    ("io.k8s.api.batch.v1.PodFailurePolicy", "rules"),
+    ("io.k8s.api.core.v1.HTTPHeader", "value"),
+    ("io.k8s.api.core.v1.ISCSIPersistentVolumeSource", "lun"),
+    ("io.k8s.api.core.v1.ISCSIVolumeSource", "lun"),
+    ("io.k8s.api.core.v1.LimitRangeSpec", "limits"),
+    ("io.k8s.api.core.v1.SleepAction", "seconds"),
+    ("io.k8s.api.core.v1.Sysctl", "value"),
+    ("io.k8s.api.storage.v1.CSIDriver", "spec"),
+    ("io.k8s.api.storage.v1.CSINode", "spec"),
+    ("io.k8s.api.storage.v1.CSINodeSpec", "drivers"),
+    ("io.k8s.api.storage.v1.TokenRequest", "audience"),
+    (
+        "io.k8s.apimachinery.pkg.apis.meta.v1.GroupResource",
+        "group",
+    ),
+];
+
+/// Groups of which no required field counts: their objects are written by nodes, schedulers and recorders, and zero values are valid in most of their fields.
+const LENIENT: &[&str] = &[
+    "io.k8s.api.resource.",
+    "io.k8s.api.events.",
+    "io.k8s.api.core.v1.Event",
+];
+
+/// Extensions and keywords that the checks read.
+const KEPT: &[&str] = &[
+    "type",
+    "format",
+    "enum",
+    "required",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+];
+
+/// The required fields of each definition, as the server holds to them.
+pub(super) fn required(definitions: &Definitions) -> Required {
+    definitions
+        .iter()
+        .map(|(name, definition)| {
+            let fields = definition["required"].as_array().into_iter().flatten();
+            let fields = fields
+                .filter_map(Value::as_str)
+                .filter(|field| !NOT_ENFORCED.contains(&(name.as_str(), field)))
+                .filter(|_| !LENIENT.iter().any(|group| name.starts_with(group)))
+                .map(str::to_owned);
+            (name.clone(), fields.collect())
+        })
+        .collect()
+}
+
+/// `GROUP/VERSION/KIND` of the objects that a definition describes; none for parts, lists, requests, and CustomResourceDefinitions, which have checks of their own.
+pub(super) fn kinds(name: &str, definition: &Value) -> Vec<String> {
+    let is_object = definition
+        .pointer("/properties/metadata/allOf/0/$ref")
+        .is_some_and(|meta| {
+            meta.as_str()
+                .is_some_and(|meta| meta.ends_with(".ObjectMeta"))
+        });
+    let is_request = ["io.k8s.api.authentication.", "io.k8s.api.authorization."]
+        .iter()
+        .any(|group| name.starts_with(group));
+    let kinds = definition["x-kubernetes-group-version-kind"].as_array();
+    kinds
+        .into_iter()
+        .flatten()
+        .filter(|_| is_object && !is_request)
+        .map(|kind| {
+            let part = |key: &str| kind[key].as_str().unwrap_or_default();
+            format!("{}/{}/{}", part("group"), part("version"), part("kind"))
+        })
+        .filter(|kind| !kind.ends_with("/CustomResourceDefinition"))
+        .collect()
+}
+
+/// The schema of a definition, with references by name.
+pub(super) fn definition(name: &str, definition: &Value, required: &Required) -> Value {
+    match name {
+        "io.k8s.apimachinery.pkg.api.resource.Quantity" => {
+            return json!({"x-bundle-format": "quantity"});
+        }
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString" => {
+            return json!({"x-kubernetes-int-or-string": true, "format": "int32"});
+        }
+        _ => {}
+    }
+    let mut schema = schema(definition, required);
+    if let Some(map) = schema.as_object_mut() {
+        let own = required.get(name);
+        let fields: Vec<Value> = map
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter(|field| {
+                let field = field.as_str().unwrap_or_default();
+                own.is_some_and(|own| own.contains(field))
+            })
+            .cloned()
+            .collect();
+        if fields.is_empty() {
+            map.remove("required");
+        } else {
+            map.insert("required".to_owned(), fields.clone().into());
+        }
+        // An empty text is an absent one to the server, unless the field is required.
+        for (field, schema) in map
+            .get_mut("properties")
+            .and_then(Value::as_object_mut)
+            .into_iter()
+            .flatten()
+        {
+            let empty = Value::from("");
+            if let Some(Value::Array(values)) = schema.get_mut("enum")
+                && !fields.iter().any(|one| one.as_str() == Some(field))
+                && !values.contains(&empty)
+            {
+                values.push(empty);
+            }
+        }
+    }
+    schema
+}
+
+fn schema(from: &Value, required: &Required) -> Value {
+    if let Some(name) = reference(from) {
+        // The server decodes an absent one as an empty one, and then asks for the fields in it.
+        let is_filled = from.get("default").is_some_and(Value::is_object)
+            && required.get(name).is_some_and(|fields| !fields.is_empty());
+        return if is_filled {
+            json!({ "$ref": name, "default": {} })
+        } else {
+            json!({ "$ref": name })
+        };
+    }
+    let mut to = Map::new();
+    for key in KEPT {
+        if let Some(value) = from.get(*key) {
+            to.insert((*key).to_owned(), value.clone());
+        }
+    }
+    if from["type"] == "string" && from["format"] == "byte" {
+        to.remove("format");
+        to.insert("x-bundle-format".to_owned(), "base64".into());
+    }
+    // Only defaults that complete the key of a list change a verdict; zero values stand for absent ones.
+    if let Some(default) = from
+        .get("default")
+        .filter(|default| default.as_str().is_some_and(|text| !text.is_empty()))
+    {
+        to.insert("default".to_owned(), default.clone());
+    }
+    if let Some(Value::Object(fields)) = from.get("properties") {
+        let fields = fields
+            .iter()
+            .map(|(name, field)| (name.clone(), schema(field, required)));
+        to.insert(
+            "properties".to_owned(),
+            fields.collect::<Map<_, _>>().into(),
+        );
+    } else if from["type"] == "object" && from.get("additionalProperties").is_none() {
+        to.insert(
+            "x-kubernetes-preserve-unknown-fields".to_owned(),
+            true.into(),
+        );
+    }
+    for key in ["items", "additionalProperties"] {
+        match from.get(key) {
+            Some(inner @ Value::Object(_)) => {
+                let mut inner = schema(inner, required);
+                // A null among texts and numbers is decoded as an empty one.
+                let is_plain = inner["type"] == "string" || inner["type"] == "integer";
+                if key == "items" && is_plain && !is_set(from) {
+                    inner["nullable"] = true.into();
+                }
+                to.insert(key.to_owned(), inner);
+            }
+            Some(other) => {
+                to.insert(key.to_owned(), other.clone());
+            }
+            None => {}
+        }
+    }
+    Value::Object(to)
+}
+
+fn is_set(list: &Value) -> bool {
+    list["x-kubernetes-list-type"] == "set"
+}
+
+/// The name that a schema refers to, directly or in the form that allows a default beside it.
+fn reference(from: &Value) -> Option<&str> {
+    let reference = from.get("$ref").or_else(|| from.pointer("/allOf/0/$ref"))?;
+    reference.as_str()?.rsplit('/').next()
+}
