@@ -56,3 +56,32 @@ fn has_enumerations_keys_and_only_what_the_server_requires() {
         "the group has a default"
     );
 }
+
+/// Maps that only a status has.
+const OF_STATUS: &[&str] = &[
+    "allocatable",
+    "allocatedResourceStatuses",
+    "allocatedResources",
+    "attachmentMetadata",
+    "consumedCapacity",
+    "disruptedPods",
+    "nodeAllocatableResourceMappings",
+    "resources",
+    "used",
+];
+
+#[test]
+fn every_map_of_the_author_keeps_its_nulls() {
+    for definition in &LOADED.stored.definitions {
+        let fields = definition.get("properties").and_then(Value::as_object);
+        for (name, field) in fields.into_iter().flatten() {
+            let is_map = field.get("additionalProperties").is_some();
+            assert!(
+                !is_map
+                    || bundle_core::object::MAPS.contains(&name.as_str())
+                    || OF_STATUS.contains(&name.as_str()),
+                "{name}"
+            );
+        }
+    }
+}

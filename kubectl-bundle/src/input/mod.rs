@@ -59,7 +59,10 @@ pub(crate) fn read(path: &Path, known: &Known) -> Outcome<Input> {
     };
     let rendered = match package {
         Some(package) if package.format == Format::HelmV3 => Some(chart::render(&files, &package)?),
-        _ => None,
+        _ => {
+            empty_folders(path, &mut files);
+            None
+        }
     };
     Ok(Input { files, rendered })
 }
@@ -77,6 +80,27 @@ pub(crate) fn gather(path: &Path) -> Outcome<Files> {
         kustomize::render(path, &mut files)?;
     }
     Ok(files)
+}
+
+/// Adds `manifests/`, and folders in it, if nothing is in them. An image could have them, and the pod says of them what RukPak said.
+///
+/// They never reach an image: each is an error.
+fn empty_folders(path: &Path, files: &mut Files) {
+    let has = |files: &Files, folder: &str| files.keys().any(|path| path.starts_with(folder));
+    let manifests = path.join("manifests");
+    for entry in fs_err::read_dir(&manifests).into_iter().flatten().flatten() {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        let folder = format!("manifests/{name}/");
+        if is_folder && !name.starts_with('.') && !has(files, &folder) {
+            files.insert(folder, Vec::new());
+        }
+    }
+    if manifests.is_dir() && !has(files, "manifests/") {
+        files.insert("manifests/".to_owned(), Vec::new());
+    }
 }
 
 /// A `bundle.yaml` for content that has none, from what the content says of itself and what the caller knows.

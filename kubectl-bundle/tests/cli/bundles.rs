@@ -110,7 +110,7 @@ fn refuses_bad_manifests() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: web/manifests/web.yaml: the file holds no document [BUNDLE-FORMAT-006]
+    warning: web/manifests/web.yaml: the file holds no document [BUNDLE-FORMAT-006]
       hint: put an object in, or remove the file
     error: invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object [BUNDLE-FORMAT-013]
       hint: put at least one manifest into manifests/
@@ -119,7 +119,7 @@ fn refuses_bad_manifests() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: web/manifests/web.yaml: the file holds no document [BUNDLE-FORMAT-006]
+    warning: web/manifests/web.yaml: the file holds no document [BUNDLE-FORMAT-006]
       hint: put an object in, or remove the file
     error: invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object [BUNDLE-FORMAT-013]
       hint: put at least one manifest into manifests/
@@ -158,12 +158,19 @@ fn refuses_bad_manifests() {
     error: web/manifests/web.yaml:3: kind: the field is missing [BUNDLE-FORMAT-008]
       hint: each object has apiVersion, kind and metadata.name
     ");
-    insta::assert_snapshot!(build(b"apiVersion: v1\nkind: List\nitems: []\n"), @r"
+    insta::assert_snapshot!(build(b"apiVersion: v1\nkind: List\nitems: {}\n"), @r"
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: web/manifests/web.yaml:1: a List is not an object [BUNDLE-FORMAT-009]
-      hint: put its items in as documents of their own, with `---` between
+    error: web/manifests/web.yaml:1: the items of a List are a list of objects [BUNDLE-FORMAT-009]
+      hint: put the objects in as documents of their own, with `---` between
+    ");
+    insta::assert_snapshot!(build(b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default, ownerReferences: [{name: b}]}\n"), @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: web/manifests/web.yaml:1: ConfigMap/a: metadata.ownerReferences: an object of a bundle belongs to what installs it, and names no other owner [BUNDLE-FORMAT-026]
+      hint: remove metadata.ownerReferences: owners are named by UIDs, which are others in each cluster
     ");
     insta::assert_snapshot!(build(&vec![b'#'; (10 << 20) + 1]), @r"
     exit code: 3
@@ -219,9 +226,28 @@ fn refuses_bad_folders() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: subdirectories are not allowed within the "manifests" directory of the bundle image filesystem: found "manifests/more" [BUNDLE-FORMAT-012]
-      hint: move the files up into manifests/, or the folder out of it
+    error: get objects from bundle manifests: subdirectories are not allowed within the "manifests" directory of the bundle image filesystem: found "manifests/more" [BUNDLE-FORMAT-012]
+      hint: move the files up under names of their own, for example `mv manifests/more/web.yaml manifests/more-web.yaml`, or the folder out of manifests/
     "#);
+    context.write("hollow/bundle.yaml", PACKAGE);
+    context.write("hollow/manifests/web.yaml", CONFIG_MAP);
+    std::fs::create_dir_all(context.path().join("hollow/manifests/none")).unwrap();
+    kb_snapshot!(context, ["build", "hollow"], @r#"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: get objects from bundle manifests: subdirectories are not allowed within the "manifests" directory of the bundle image filesystem: found "manifests/none" [BUNDLE-FORMAT-012]
+      hint: remove the empty folder
+    "#);
+    context.write("nothing/bundle.yaml", PACKAGE);
+    std::fs::create_dir_all(context.path().join("nothing/manifests")).unwrap();
+    kb_snapshot!(context, ["build", "nothing"], @r"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object [BUNDLE-FORMAT-013]
+      hint: put at least one manifest into manifests/
+    ");
     context.write("odd/bundle.yaml", format!("{PACKAGE}colour: red\n"));
     context.write("odd/manifests/web.yaml", CONFIG_MAP);
     kb_snapshot!(context, ["build", "odd"], @r"
@@ -273,9 +299,60 @@ fn says_what_a_cluster_would_refuse() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
+    warning: web/manifests/old.yaml:5: Namespace/web: metadata.namespace: Namespace is cluster-scoped: namespace `web` is ignored, as the API server ignores it [BUNDLE-CHECK-010]
+      hint: remove the field
     error: web/manifests/old.yaml:1: PodDisruptionBudget.policy/default/web: policy/v1beta1/PodDisruptionBudget is not served since Kubernetes 1.25, and the bundle supports >=1.31 <1.38 [BUNDLE-CHECK-001]
       hint: use policy/v1/PodDisruptionBudget
-    error: web/manifests/old.yaml:5: Namespace/web/web: metadata.namespace: Namespace is cluster-scoped, and cannot be in namespace `web` [BUNDLE-CHECK-010]
-      hint: remove the field
+    ");
+}
+
+#[test]
+fn says_what_server_side_apply_would_refuse_of_builtin_kinds() {
+    let context = Context::new().with_bundle();
+    context.write(
+        "web/manifests/app.yaml",
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: default}\nspec:\n  replicas: '2'\n\
+         \x20 selector: {matchLabels: {a: b}}\n  template: {metadata: {labels: {a: b}}, spec: {containers: [\n\
+         \x20   {name: a, image: 'b:1', env: [{name: A}, {name: A}], imagePullPolicy: always, resource: {}}]}}\n",
+    );
+    kb_snapshot!(context, ["build", "web", "--dry-run"], @r#"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    error: web/manifests/app.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[0].resource: the schema has no such field; did you mean `resources`? [BUNDLE-CHECK-013]
+      hint: `kubectl explain deployment --api-version=apps/v1 --recursive` shows the fields
+    error: web/manifests/app.yaml:1: Deployment.apps/default/web: spec.replicas: "2" is of type string, and integer belongs here [BUNDLE-CHECK-013]
+      hint: `kubectl explain deployment --api-version=apps/v1 --recursive` shows the fields
+    error: web/manifests/app.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[0].imagePullPolicy: "always" is none of "Always", "IfNotPresent", "Never" [BUNDLE-CHECK-013]
+      hint: `kubectl explain deployment --api-version=apps/v1 --recursive` shows the fields
+    error: web/manifests/app.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[0].env[1]: an item with the key {"name":"A"} is there twice [BUNDLE-CHECK-013]
+      hint: `kubectl explain deployment --api-version=apps/v1 --recursive` shows the fields
+    "#);
+}
+
+#[test]
+fn warns_of_what_needs_a_decision_and_of_what_is_ignored() {
+    let context = Context::new().with_bundle();
+    context.write(
+        "web/manifests/app.yaml",
+        "# Generated.\napiVersion: v1\nkind: List\nitems:\n\
+         - {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, creationTimestamp: null}, spec: {replicas: 2, strategy: null, selector: {matchLabels: {a: b}},\n\
+         \x20   template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: 'b:1'}]}}}}\n\
+         - {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web}, spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}}\n",
+    );
+    context.write("web/manifests/notes.yaml", "# Nothing yet.\n");
+    kb_snapshot!(context, ["build", "web", "--dry-run"], @r"
+    exit code: 0
+    ----- stdout -----
+    sha256:75c1f21c...
+    ----- stderr -----
+    warning: web/manifests/notes.yaml: the file holds no document [BUNDLE-FORMAT-006]
+      hint: put an object in, or remove the file
+    warning: 2 objects name no namespace: Deployment.apps/web, HorizontalPodAutoscaler.autoscaling/web [BUNDLE-CHECK-010]
+      hint: they go into spec.targetNamespace of the BundleDeployment, and are not installed without it; or name the namespace in the manifests
+    warning: web/manifests/app.yaml:2: Deployment.apps/web: spec.replicas: HorizontalPodAutoscaler.autoscaling/web scales it, and the manifest sets the number too [BUNDLE-CHECK-014]
+      hint: remove spec.replicas, or deploy it with spec.drift.ignore: [{kind: Deployment.apps, name: web, fields: [/spec/replicas]}]
+    web 1.4.0: 3 objects, 1459 bytes, nothing written
+    image b:1 (Deployment.apps/web: spec.template.spec.containers[0].image)
     ");
 }

@@ -125,7 +125,7 @@ mod tests {
     const PACKAGE: &str = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\nconfig: {schema: config.schema.json, default: config.yaml}\n";
     const OBJECT: (&str, &str) = (
         "manifests/a.yaml",
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\n",
     );
 
     #[test]

@@ -86,7 +86,9 @@ fn defaults(content: &Content, files: &Files, findings: &mut Findings) -> Vec<Ma
             match yaml::documents(text, path) {
                 Ok(documents) => {
                     for document in documents {
-                        objects.extend(object::read(document, path, findings));
+                        for document in object::unrolled(document, path, findings) {
+                            objects.extend(object::read(document, path, findings));
+                        }
                     }
                 }
                 Err(errors) => findings.0.extend(errors.0),

@@ -7,6 +7,7 @@ mod cel;
 mod config;
 mod custom;
 mod definition;
+mod scaled;
 mod scope;
 mod structural;
 
@@ -27,6 +28,7 @@ pub fn all(content: &Content, files: &Files, schemas: &dyn KubernetesSchemas) ->
     apis::check(content, &mut findings);
     builtin::check(content, schemas, &mut findings);
     scope::check(&content.objects, &mut findings);
+    scaled::check(&content.objects, &mut findings);
     let mut rules = cel::Rules::new();
     let sound = definitions(&content.objects, &mut rules, &mut findings);
     custom::check(content, files, &sound, &mut rules, &mut findings);

@@ -5,15 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{error, warning};
+use super::warning;
 use crate::{
-    diagnostic::{Findings, codes},
+    diagnostic::{Finding, Findings, codes},
     object::Manifest,
     version::apis,
 };
 
 /// Namespaces that every cluster has for itself.
 const RESERVED: &[&str] = &["kube-node-lease", "kube-public", "kube-system"];
+
+/// Objects without a namespace that are named.
+const LISTED: usize = 3;
 
 pub(super) fn check(objects: &[Manifest], findings: &mut Findings) {
     let defined: BTreeMap<(&str, &str), bool> = objects.iter().filter_map(defines).collect();
@@ -27,40 +30,41 @@ pub(super) fn check(objects: &[Manifest], findings: &mut Findings) {
         .filter(|object| object.id.group.is_empty() && object.id.kind == "Namespace")
         .map(|object| object.id.name.as_str())
         .collect();
-    let some_named = objects
-        .iter()
-        .any(|object| object.id.namespace.is_some() && namespaced(object) != Some(false));
     let mut told: BTreeSet<&str> = BTreeSet::new();
+    let mut homeless = Vec::new();
     for object in objects {
         status(object, findings);
         match (namespaced(object), object.id.namespace.as_deref()) {
-            (Some(false), Some(namespace)) => findings.push(
-                error(
-                    object,
-                    codes::check::SCOPE,
-                    format!(
-                        "{} is cluster-scoped, and cannot be in namespace `{namespace}`",
-                        object.id.kind
-                    ),
-                )
-                .at_field("metadata.namespace")
-                .hint("remove the field"),
-            ),
-            (Some(true), None) if some_named => findings.push(
-                warning(
-                    object,
-                    codes::check::SCOPE,
-                    "it names no namespace while others do, and lands where the installing ServiceAccount lives",
-                )
-                .at_field("metadata.namespace")
-                .hint("name the namespace, if that is not what you mean"),
-            ),
+            (Some(true), None) => homeless.push(object),
             (_, Some(namespace)) if told.insert(namespace) => {
                 foreign(object, namespace, &created, findings);
             }
             _ => {}
         }
     }
+    findings.0.extend(without_namespace(&homeless));
+}
+
+/// One warning for all objects that name no namespace.
+fn without_namespace(objects: &[&Manifest]) -> Option<Finding> {
+    let listed: Vec<String> = objects
+        .iter()
+        .take(LISTED)
+        .map(|object| object.id.to_string())
+        .collect();
+    let listed = listed.join(", ");
+    let message = match objects.len() {
+        0 => return None,
+        1 => format!("1 object names no namespace: {listed}"),
+        count if count <= LISTED => format!("{count} objects name no namespace: {listed}"),
+        count => format!(
+            "{count} objects name no namespace: {listed} and {} more",
+            count - LISTED
+        ),
+    };
+    Some(Finding::warning(codes::check::SCOPE, message).hint(
+        "they go into spec.targetNamespace of the BundleDeployment, and are not installed without it; or name the namespace in the manifests",
+    ))
 }
 
 /// Group, kind, and whether the objects of a definition are in namespaces.
@@ -136,19 +140,27 @@ apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, namespace: other}\n---
 apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: other}\n---
 apiVersion: v1\nkind: ConfigMap\nmetadata: {name: d}\nstatus: {}\n---
 apiVersion: v1\nkind: ConfigMap\nmetadata: {name: e, namespace: kube-system}\n---
-apiVersion: v1\nkind: ConfigMap\nmetadata: {name: f, namespace: default}\nstatus: {a: 1}\n---
-apiVersion: v1\nkind: Namespace\nmetadata: {name: g, namespace: shop}\n";
+apiVersion: v1\nkind: ConfigMap\nmetadata: {name: f, namespace: default}\nstatus: {a: 1}\n";
         assert_eq!(
             said("", &[("manifests/a.yaml", objects)]),
             [
+                "warning: 1 object names no namespace: ConfigMap/d (they go into spec.targetNamespace of the BundleDeployment, and are not installed without it; or name the namespace in the manifests)",
                 "warning: manifests/a.yaml:9: ConfigMap/other/b: metadata.namespace: nothing in the bundle creates namespace `other` (add the Namespace to the manifests, unless it is there before the bundle is installed)",
-                "warning: manifests/a.yaml:17: ConfigMap/d: metadata.namespace: it names no namespace while others do, and lands where the installing ServiceAccount lives (name the namespace, if that is not what you mean)",
                 "warning: manifests/a.yaml:22: ConfigMap/kube-system/e: metadata.namespace: namespace `kube-system` is Kubernetes' own (many classes do not let content in there; use a namespace of the bundle, if you can)",
                 "warning: manifests/a.yaml:26: ConfigMap/default/f: status: its status would be ignored, or be taken for what a controller found (remove status)",
-                "error: manifests/a.yaml:31: Namespace/shop/g: metadata.namespace: Namespace is cluster-scoped, and cannot be in namespace `shop` (remove the field)",
             ]
         );
-        let portable = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
-        assert_eq!(said("", &[("manifests/a.yaml", portable)]), [""; 0]);
+        let many: String = (0..5)
+            .map(|number| {
+                format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: s{number}}}\n---\n")
+            })
+            .collect();
+        let said = said("", &[("manifests/a.yaml", &many)]).join("\n");
+        assert!(
+            said.contains(
+                "5 objects name no namespace: Secret/s0, Secret/s1, Secret/s2 and 2 more"
+            ),
+            "{said}"
+        );
     }
 }

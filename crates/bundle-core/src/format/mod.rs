@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::{
     diagnostic::{Finding, Findings, Severity, codes},
     images::{self, FoundImage, Lock},
-    object::Manifest,
+    object::{self, Manifest},
     package::{self, Format, Package},
 };
 
@@ -72,7 +72,7 @@ fn read_with(files: &Files, rendered: Option<&[u8]>) -> Result<Content, Findings
     let format = package
         .as_ref()
         .map_or_else(|| detect(files), |package| package.format);
-    let objects = match format {
+    let mut objects = match format {
         Format::PlainV0 => plain::read(files, &mut findings),
         Format::RegistryV1 => registry::read(files, &mut findings),
         Format::HelmV3 => {
@@ -92,6 +92,8 @@ fn read_with(files: &Files, rendered: Option<&[u8]>) -> Result<Content, Findings
             }
         }
     };
+    object::drop_namespaces(&mut objects, &mut findings);
+    object::distinct(&objects, &mut findings);
     let lock = match files.get(images::LOCK_FILE).map(|text| Lock::parse(text)) {
         Some(Ok(lock)) => Some(lock),
         Some(Err(errors)) => {
@@ -103,7 +105,6 @@ fn read_with(files: &Files, rendered: Option<&[u8]>) -> Result<Content, Findings
     if findings.has_errors() {
         return Err(findings);
     }
-    let mut objects = objects;
     let images = images::find(&objects, package.as_ref());
     if let Some(lock) = &lock {
         let mut disagrees = lock.disagrees(&images);
@@ -242,7 +243,7 @@ mod tests {
                 ("manifests/a.yaml", WEB)
             ]),
             [
-                "subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: found \"manifests/x\""
+                "get objects from bundle manifests: subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: found \"manifests/x\""
             ]
         );
         assert_eq!(
@@ -251,6 +252,65 @@ mod tests {
                 ("manifests/a.yaml", WEB)
             ]),
             ["bundle.yaml:5: format: detected unsupported bundle format \"tar+v9\""]
+        );
+    }
+
+    #[test]
+    fn passes_over_files_with_comments_only_and_says_how_to_flatten_folders() {
+        let content = read(&files(&[
+            ("manifests/a.yaml", WEB),
+            ("manifests/b.yaml", "# nothing yet\n---\n"),
+        ]))
+        .unwrap();
+        assert_eq!(content.objects.len(), 1);
+        assert_eq!(
+            content.warnings.to_string(),
+            "manifests/b.yaml: the file holds no document"
+        );
+        let hint = |path: &str| {
+            let found = read(&files(&[("manifests/a.yaml", WEB), (path, WEB)])).unwrap_err();
+            found.0[0].hint.clone().unwrap()
+        };
+        assert_eq!(
+            hint("manifests/x/y/b.yaml"),
+            "move the files up under names of their own, for example `mv manifests/x/y/b.yaml manifests/x-y-b.yaml`, or the folder out of manifests/"
+        );
+        assert_eq!(hint("manifests/x/"), "remove the empty folder");
+    }
+
+    #[test]
+    fn unrolls_lists_and_drops_namespaces_of_cluster_scoped_objects() {
+        let text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: a, namespace: b}}\n\
+                    - {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: c}, spec: {group: example.com, scope: Cluster, names: {kind: Shop}}}\n\
+                    - {apiVersion: example.com/v1, kind: Shop, metadata: {name: d, namespace: e}}\n";
+        let content = read(&files(&[("manifests/a.yaml", text)])).unwrap();
+        let ids: Vec<String> = content
+            .objects
+            .iter()
+            .map(|one| one.id.to_string())
+            .collect();
+        assert_eq!(
+            ids,
+            [
+                "Namespace/a",
+                "CustomResourceDefinition.apiextensions.k8s.io/c",
+                "Shop.example.com/d"
+            ]
+        );
+        assert!(content.objects[2].value["metadata"]["namespace"].is_null());
+        let said: Vec<String> = content.warnings.0.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "manifests/a.yaml:1: Namespace/a: metadata.namespace: Namespace is cluster-scoped: namespace `b` is ignored, as the API server ignores it",
+                "manifests/a.yaml:1: Shop.example.com/d: metadata.namespace: Shop is cluster-scoped: namespace `e` is ignored, as the API server ignores it",
+            ]
+        );
+        let twice = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: b}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: c}\n";
+        let found = read(&files(&[("manifests/a.yaml", twice)])).unwrap_err();
+        assert!(
+            found.to_string().contains("the same object is at"),
+            "{found}"
         );
     }
 

@@ -3,7 +3,7 @@
 
 use super::Files;
 use crate::{
-    diagnostic::{Finding, Findings, codes},
+    diagnostic::{Finding, Findings, Severity, codes},
     object::{self, Manifest},
     yaml,
 };
@@ -17,7 +17,6 @@ pub(super) fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
     let Some(objects) = flat(files, findings) else {
         return Vec::new();
     };
-    object::distinct(&objects, findings);
     let nothing_else = findings.0[before..]
         .iter()
         .all(|finding| finding.code == codes::format::EMPTY_FILE);
@@ -53,17 +52,19 @@ pub(super) fn flat(files: &Files, findings: &mut Findings) -> Option<Vec<Manifes
         if let Some((folder, _)) = name.split_once('/') {
             if !folders.contains(&folder) {
                 folders.push(folder);
-                findings.push(subfolder(folder));
+                findings.push(subfolder(folder, name));
             }
             continue;
         }
         match yaml::documents_within(text, path, &mut allowance) {
             Ok(documents) => {
                 for document in documents {
-                    objects.extend(object::read(document, path, findings));
+                    for document in object::unrolled(document, path, findings) {
+                        objects.extend(object::read(document, path, findings));
+                    }
                 }
             }
-            Err(errors) => findings.0.extend(errors.0),
+            Err(errors) => findings.0.extend(errors.0.into_iter().map(passed_over)),
         }
     }
     Some(objects)
@@ -77,12 +78,29 @@ fn no_manifests() -> Finding {
     .hint("make a folder `manifests` beside bundle.yaml, and put the YAML files into it")
 }
 
-fn subfolder(name: &str) -> Finding {
+/// A file without documents stops nothing: kubectl passes over it too.
+fn passed_over(mut finding: Finding) -> Finding {
+    if finding.code == codes::format::EMPTY_FILE {
+        finding.severity = Severity::Warning;
+    }
+    finding
+}
+
+/// A folder, and the first path that begins with it.
+fn subfolder(folder: &str, first: &str) -> Finding {
+    let hint = if first.ends_with('/') {
+        "remove the empty folder".to_owned()
+    } else {
+        format!(
+            "move the files up under names of their own, for example `mv {FOLDER}{first} {FOLDER}{}`, or the folder out of {FOLDER}",
+            first.replace('/', "-")
+        )
+    };
     Finding::error(
         codes::format::SUBFOLDER,
         format!(
-            "subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: found \"{FOLDER}{name}\""
+            "get objects from bundle manifests: subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: found \"{FOLDER}{folder}\""
         ),
     )
-    .hint("move the files up into manifests/, or the folder out of it")
+    .hint(hint)
 }

@@ -1,12 +1,10 @@
 //! What helm rendered, as objects: documents one after another, with lists taken apart.
 //! Not here: running helm, and what a chart is (helm).
 
-use serde_json::Value;
-
 use crate::{
     diagnostic::Findings,
     object::{self, Manifest},
-    yaml::{self, Document},
+    yaml,
 };
 
 /// The name of the text in findings.
@@ -21,30 +19,13 @@ pub(super) fn read(text: &[u8], findings: &mut Findings) -> Vec<Manifest> {
             return Vec::new();
         }
     };
-    let objects: Vec<Manifest> = documents
-        .into_iter()
-        .flat_map(apart)
-        .filter_map(|document| object::read(document, NAME, findings))
-        .collect();
-    object::distinct(&objects, findings);
-    objects
-}
-
-/// helm installs the items of a list as objects of their own.
-fn apart(mut document: Document) -> Vec<Document> {
-    let line = document.line;
-    let is_list = document.value["kind"] == "List" && document.value["apiVersion"] == "v1";
-    match document.value.get_mut("items").map(Value::take) {
-        Some(Value::Array(items)) if is_list => items
-            .into_iter()
-            .map(|value| Document { value, line })
-            .collect(),
-        Some(items) => {
-            document.value["items"] = items;
-            vec![document]
+    let mut objects = Vec::new();
+    for document in documents {
+        for document in object::unrolled(document, NAME, findings) {
+            objects.extend(object::read(document, NAME, findings));
         }
-        None => vec![document],
     }
+    objects
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Manifest, ObjectId};
+use super::{Manifest, ObjectId, drop_meaningless};
 use crate::{
     diagnostic::{Code, Finding, Findings, codes},
     names::{self, KubeName, NameKind},
@@ -14,7 +14,7 @@ use crate::{
 
 /// Reads one document as an object. Everything that is wrong with it is added to `findings`; without what names it, there is no object.
 pub fn read(document: Document, file: &str, findings: &mut Findings) -> Option<Manifest> {
-    let Document { value, line } = document;
+    let Document { mut value, line } = document;
     let mut check = Check {
         file,
         line,
@@ -22,6 +22,7 @@ pub fn read(document: Document, file: &str, findings: &mut Findings) -> Option<M
         findings,
     };
     let id = check.document(&value)?;
+    drop_meaningless(&mut value);
     Some(Manifest {
         id,
         value,
@@ -76,17 +77,6 @@ impl Check<'_> {
         };
         let api_version = self.text(map, "apiVersion", "apiVersion");
         let kind = self.text(map, "kind", "kind");
-        if let Some(kind) = kind
-            && is_list(kind, map)
-        {
-            self.report(
-                codes::format::LIST,
-                "",
-                format!("a {kind} is not an object"),
-                "put its items in as documents of their own, with `---` between",
-            );
-            return None;
-        }
         self.subject = kind.map(str::to_owned);
         let metadata = match map.get("metadata") {
             Some(Value::Object(metadata)) => Some(metadata),
@@ -108,6 +98,7 @@ impl Check<'_> {
             self.texts_in(metadata, "labels");
             self.texts_in(metadata, "annotations");
             self.of_a_cluster(metadata);
+            self.owned(metadata);
         }
         let (group, version) = self.api_version(api_version?)?;
         let (kind, name) = (self.kind(kind?)?, name?);
@@ -245,6 +236,20 @@ impl Check<'_> {
         }
     }
 
+    /// The garbage collector deletes an object whose owner is not there, as often as it is installed; and whoever deletes an owner that is there deletes it too.
+    fn owned(&mut self, metadata: &Map<String, Value>) {
+        let owners = metadata.get("ownerReferences");
+        if owners.is_some_and(|owners| !owners.is_null() && owners.as_array() != Some(&vec![])) {
+            self.report(
+                codes::format::OWNED,
+                "metadata.ownerReferences",
+                "an object of a bundle belongs to what installs it, and names no other owner"
+                    .to_owned(),
+                "remove metadata.ownerReferences: owners are named by UIDs, which are others in each cluster",
+            );
+        }
+    }
+
     fn missing(&mut self, field: &str) {
         self.report(
             codes::format::MISSING_FIELD,
@@ -285,11 +290,6 @@ impl Check<'_> {
         }
         self.findings.push(finding);
     }
-}
-
-/// Lists carry objects: `List` itself, and what a `kubectl get` of several wrote (`ConfigMapList`).
-fn is_list(kind: &str, map: &Map<String, Value>) -> bool {
-    kind == "List" || (kind.ends_with("List") && map.get("items").is_some_and(Value::is_array))
 }
 
 /// A value in a few words.
@@ -370,14 +370,6 @@ mod tests {
                 ],
             ),
             (
-                "apiVersion: v1\nkind: List\nitems: []",
-                &["manifests/a.yaml:1: a List is not an object"],
-            ),
-            (
-                "apiVersion: v1\nkind: ConfigMapList\nitems: []",
-                &["manifests/a.yaml:1: a ConfigMapList is not an object"],
-            ),
-            (
                 "apiVersion: v1\nkind: Job\nmetadata: {generateName: x-}",
                 &[
                     "manifests/a.yaml:1: Job: metadata.generateName: an object of a bundle needs a name, and a generated one would be another at each installation",
@@ -413,11 +405,43 @@ mod tests {
     }
 
     #[test]
-    fn kinds_that_only_sound_like_lists_are_objects() {
-        let (objects, findings) = check(
-            "apiVersion: example.com/v1\nkind: AllowList\nmetadata: {name: a}\nspec: {items: []}\n",
+    fn rejects_owner_references_and_accepts_an_empty_list_of_them() {
+        let object = |owners: &str| {
+            let text = format!(
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, ownerReferences: {owners}}}\n"
+            );
+            let (_, findings) = check(&text);
+            findings
+                .0
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        let refused = [
+            "manifests/a.yaml:1: ConfigMap/a: metadata.ownerReferences: an object of a bundle belongs to what installs it, and names no other owner",
+        ];
+        for owners in [
+            "[{apiVersion: v1, kind: Pod, name: b, uid: c}]",
+            "[{}]",
+            "{}",
+            "x",
+        ] {
+            assert_eq!(object(owners), refused, "{owners}");
+        }
+        for owners in ["[]", "null"] {
+            assert_eq!(object(owners), [""; 0], "{owners}");
+        }
+    }
+
+    #[test]
+    fn null_fields_and_placeholders_are_not_of_the_object() {
+        let (objects, _) = check(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, creationTimestamp: null}\nspec: {replicas: null, paused: false}\n",
         );
-        assert_eq!((objects.len(), findings.0.len()), (1, 0));
+        assert_eq!(
+            objects[0].value["spec"],
+            serde_json::json!({"paused": false})
+        );
     }
 
     #[test]

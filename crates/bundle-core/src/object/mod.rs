@@ -2,6 +2,9 @@
 //! Not here: where they come from (format) and what happens to them (plan).
 
 mod check;
+mod decoded;
+mod list;
+mod scope;
 
 use std::fmt;
 
@@ -10,6 +13,9 @@ use serde_json::Value;
 
 pub use crate::names::{is_dns_label, is_dns_subdomain};
 pub use check::{distinct, read};
+pub use decoded::{MAPS, drop_meaningless};
+pub use list::unrolled;
+pub use scope::drop_namespaces;
 
 /// What names one object in a cluster.
 ///

@@ -12,4 +12,5 @@ pub mod inventory;
 pub mod phases;
 pub mod pivot;
 pub mod removal;
+pub mod scaling;
 pub mod targets;

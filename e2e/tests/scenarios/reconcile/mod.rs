@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use e2e::{Cluster, WebhookOptions, wait};
 use serde_json::{Value, json};
 
+mod content;
 mod inventory;
 mod life;
 mod managers;

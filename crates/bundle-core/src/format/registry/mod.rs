@@ -108,9 +108,7 @@ pub(super) fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
     let Some((operator, others)) = parts(files, findings) else {
         return Vec::new();
     };
-    let objects = convert::convert(&operator, others, findings);
-    crate::object::distinct(&objects, findings);
-    objects
+    convert::convert(&operator, others, findings)
 }
 
 fn parts(files: &Files, findings: &mut Findings) -> Option<(Operator, Vec<Manifest>)> {

@@ -1,0 +1,58 @@
+//! Objects that set their number of replicas while an autoscaler of the same content scales them.
+
+use super::warning;
+use crate::{
+    diagnostic::{Findings, codes},
+    object::Manifest,
+    plan::scaling,
+};
+
+pub(super) fn check(objects: &[Manifest], findings: &mut Findings) {
+    for scaled in scaling::scaled(objects) {
+        let target = &scaled.target.id;
+        let namespace = target
+            .namespace
+            .as_ref()
+            .map(|namespace| format!(", namespace: {namespace}"))
+            .unwrap_or_default();
+        let kind = match target.group.as_str() {
+            "" => target.kind.clone(),
+            group => format!("{}.{group}", target.kind),
+        };
+        findings.push(
+            warning(
+                scaled.target,
+                codes::check::SCALED,
+                format!("{} scales it, and the manifest sets the number too", scaled.scaler.id),
+            )
+            .at_field("spec.replicas")
+            .hint(format!(
+                "remove spec.replicas, or deploy it with spec.drift.ignore: [{{kind: {kind}{namespace}, name: {}, fields: [{}]}}]",
+                target.name,
+                scaling::REPLICAS
+            )),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::said;
+
+    #[test]
+    fn warns_of_replicas_that_an_autoscaler_sets_with_the_rule_to_add() {
+        let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: default}\nspec: {replicas: 2}\n---\n";
+        let scaler = "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: h, namespace: default}\n\
+                      spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: a}}\n";
+        let both = format!("{deployment}{scaler}");
+        assert_eq!(
+            said("", &[("manifests/a.yaml", &both)]),
+            [
+                "warning: manifests/a.yaml:1: Deployment.apps/default/a: spec.replicas: HorizontalPodAutoscaler.autoscaling/default/h scales it, and the manifest sets the number too \
+                 (remove spec.replicas, or deploy it with spec.drift.ignore: [{kind: Deployment.apps, namespace: default, name: a, fields: [/spec/replicas]}])"
+            ]
+        );
+        let without = both.replace("replicas: 2", "replicas: null");
+        assert_eq!(said("", &[("manifests/a.yaml", &without)]), [""; 0]);
+    }
+}

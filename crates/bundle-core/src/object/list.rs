@@ -1,0 +1,145 @@
+//! Lists of objects, taken apart into the objects in them, as kubectl does.
+
+use serde_json::Value;
+
+use crate::{
+    diagnostic::{Finding, Findings, codes},
+    yaml::Document,
+};
+
+/// Lists may hold lists; deeper ones than this are refused.
+const DEPTH: usize = 16;
+
+/// The documents in which objects are: the items of a `List` or a `ConfigMapList`, each at the line of its list, or the document itself.
+///
+/// An item without `kind` has the kind and the API version that the list has items of.
+pub fn unrolled(document: Document, file: &str, findings: &mut Findings) -> Vec<Document> {
+    let mut found = Vec::new();
+    unroll(document, 0, file, findings, &mut found);
+    found
+}
+
+fn unroll(
+    mut document: Document,
+    depth: usize,
+    file: &str,
+    findings: &mut Findings,
+    found: &mut Vec<Document>,
+) {
+    let Some(kind) = list_kind(&document.value) else {
+        found.push(document);
+        return;
+    };
+    let line = document.line;
+    let of = kind.strip_suffix("List").unwrap_or_default().to_owned();
+    let api = document.value.get("apiVersion").cloned();
+    let refuse = |message: String| {
+        Finding::error(codes::format::LIST, message)
+            .in_file(file)
+            .at_line(line)
+            .hint("put the objects in as documents of their own, with `---` between")
+    };
+    if depth == DEPTH {
+        findings.push(refuse(format!(
+            "lists are in each other more than {DEPTH} deep"
+        )));
+        return;
+    }
+    let items = match document.value.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) => items,
+        None | Some(Value::Null) => Vec::new(),
+        Some(_) => {
+            findings.push(refuse(format!(
+                "the items of a {kind} are a list of objects"
+            )));
+            return;
+        }
+    };
+    for mut value in items {
+        if let Value::Object(item) = &mut value
+            && !of.is_empty()
+            && !item.contains_key("kind")
+        {
+            item.insert("kind".to_owned(), of.clone().into());
+            if let Some(api) = &api {
+                item.entry("apiVersion").or_insert_with(|| api.clone());
+            }
+        }
+        unroll(Document { value, line }, depth + 1, file, findings, found);
+    }
+}
+
+/// The kind of a list: `List` itself, and what a `kubectl get` of several wrote (`ConfigMapList`).
+fn list_kind(value: &Value) -> Option<String> {
+    let kind = value.get("kind")?.as_str()?;
+    let is_list = match kind {
+        "List" => value.get("apiVersion").and_then(Value::as_str) == Some("v1"),
+        kind => kind.ends_with("List") && value.get("items").is_some_and(Value::is_array),
+    };
+    is_list.then(|| kind.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yaml;
+
+    fn names(text: &str) -> (Vec<String>, Vec<String>) {
+        let mut findings = Findings::default();
+        let names = yaml::documents(text.as_bytes(), "a.yaml")
+            .unwrap()
+            .into_iter()
+            .flat_map(|document| unrolled(document, "a.yaml", &mut findings))
+            .map(|document| {
+                let value = &document.value;
+                format!(
+                    "{} {} {}:{}",
+                    value["apiVersion"].as_str().unwrap_or("-"),
+                    value["kind"].as_str().unwrap_or("-"),
+                    value["metadata"]["name"].as_str().unwrap_or("-"),
+                    document.line
+                )
+            })
+            .collect();
+        (names, findings.0.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn takes_lists_apart_as_kubectl_does() {
+        let text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, metadata: {name: a}}\n\
+                    - {apiVersion: v1, kind: List, items: [{apiVersion: apps/v1, kind: Deployment, metadata: {name: b}}]}\n---\n\
+                    apiVersion: v1\nkind: ConfigMapList\nitems: [{metadata: {name: c}}]\n---\n\
+                    apiVersion: v1\nkind: List\nitems: []\n---\n\
+                    apiVersion: example.com/v1\nkind: AllowList\nmetadata: {name: d}\nspec: {items: []}\n---\n\
+                    apiVersion: example.com/v1\nkind: Menu\nmetadata: {name: e}\nitems: [1]\n";
+        assert_eq!(
+            names(text).0,
+            [
+                "v1 Secret a:1",
+                "apps/v1 Deployment b:1",
+                "v1 ConfigMap c:7",
+                "example.com/v1 AllowList d:15",
+                "example.com/v1 Menu e:20",
+            ]
+        );
+    }
+
+    #[test]
+    fn refuses_items_that_are_no_list_and_lists_that_are_too_deep() {
+        let (none, said) = names("apiVersion: v1\nkind: List\nitems: {a: b}\n");
+        assert_eq!(none, [""; 0]);
+        assert_eq!(
+            said,
+            ["a.yaml:1: the items of a List are a list of objects"]
+        );
+        let deep = format!(
+            "{}{}",
+            "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[".repeat(17),
+            "]}".repeat(17)
+        );
+        assert_eq!(
+            names(&deep).1,
+            ["a.yaml:1: lists are in each other more than 16 deep"]
+        );
+    }
+}

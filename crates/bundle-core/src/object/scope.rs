@@ -1,0 +1,60 @@
+//! Namespaces of cluster-scoped objects: the API server drops them, and so do we, so that the object is the same to everything that follows.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::Manifest;
+use crate::{
+    diagnostic::{Finding, Findings, codes},
+    version::apis,
+};
+
+/// Drops the namespace of objects whose kind is cluster-scoped, by Kubernetes or by a definition among the objects, and warns of each.
+pub fn drop_namespaces(objects: &mut [Manifest], findings: &mut Findings) {
+    let defined: BTreeSet<(String, String)> = objects.iter().filter_map(cluster_scoped).collect();
+    for object in objects {
+        let (group, _, kind) = object.gvk();
+        let is_cluster_scoped = match apis::is_namespaced(group, kind) {
+            Some(is_namespaced) => !is_namespaced,
+            None => defined.contains(&(group.to_owned(), kind.to_owned())),
+        };
+        if !is_cluster_scoped {
+            continue;
+        }
+        let Some(namespace) = object.id.namespace.take() else {
+            continue;
+        };
+        if let Some(Value::Object(metadata)) = object.value.get_mut("metadata") {
+            metadata.remove("namespace");
+        }
+        findings.push(
+            Finding::warning(
+                codes::check::SCOPE,
+                format!(
+                    "{} is cluster-scoped: namespace `{namespace}` is ignored, as the API server ignores it",
+                    object.id.kind
+                ),
+            )
+            .in_file(&object.file)
+            .at_line(object.line)
+            .about(object.id.to_string())
+            .at_field("metadata.namespace")
+            .hint("remove the field"),
+        );
+    }
+}
+
+/// Group and kind of a definition of a cluster-scoped kind.
+fn cluster_scoped(object: &Manifest) -> Option<(String, String)> {
+    let (group, _, kind) = object.gvk();
+    if (group, kind) != ("apiextensions.k8s.io", "CustomResourceDefinition") {
+        return None;
+    }
+    let text = |pointer: &str| object.value.pointer(pointer).and_then(Value::as_str);
+    (text("/spec/scope")? == "Cluster").then_some(())?;
+    Some((
+        text("/spec/group")?.to_owned(),
+        text("/spec/names/kind")?.to_owned(),
+    ))
+}
