@@ -9,6 +9,7 @@ mod checks;
 mod conformance;
 mod cosign;
 mod deletions;
+mod everyday;
 mod forged;
 mod formats;
 mod guest;

@@ -8,10 +8,10 @@ use super::{DryRun, Kube, Object, Registry};
 /// What both have.
 #[derive(Debug, Args)]
 pub(crate) struct Content {
-    /// Class of provisioner that installs it
-    #[arg(long, value_name = "NAME", default_value = "core-rukpak-io-plain")]
-    pub(crate) class: String,
-    /// Name of a Secret in the system namespace with credentials for the registry
+    /// Class of provisioner that installs it [default: the one that the object has, else core-rukpak-io-plain]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) class: Option<String>,
+    /// Name of a Secret in the system namespace with credentials for the registry; an empty name removes it
     #[arg(long, value_name = "NAME")]
     pub(crate) pull_secret: Option<String>,
     /// Leave a tag as it is instead of pinning it to the digest that it names now
@@ -31,9 +31,6 @@ pub(crate) struct Write {
     /// Take over fields that somebody else manages
     #[arg(long)]
     pub(crate) force_conflicts: bool,
-    /// Wait until it is installed (unpacked, for a Bundle)
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
-    pub(crate) wait: bool,
     /// How long to wait; 0 is without limit
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub(crate) timeout: String,
@@ -44,13 +41,17 @@ pub(crate) struct Write {
 
 /// Install a bundle: create or update a BundleDeployment with the Bundle in its template.
 ///
-/// The same command with another reference upgrades. A tag is pinned to the digest that it names now, and that is said. What is not
-/// given is as if it had never been: fields that an earlier `deploy` set and this one does not are removed.
+/// The same command with another reference upgrades. A tag is pinned to the digest that it names now. Settings whose flags are not given
+/// keep their values, and each field that changes is printed. With --wait the command ends at once when something stands in the way that
+/// no time heals, and prints the cause.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   # Install, and wait until it is done
   kubectl bundle deploy web registry.example.com/team/web:1.4.0 --wait
+
+  # Upgrade, and wait until every object is healthy; class and all other settings stay as they are
+  kubectl bundle deploy web registry.example.com/team/web:1.5.0 --wait=healthy
 
   # As a ServiceAccount of your own
   kubectl bundle deploy web registry.example.com/team/web:1.4.0 --service-account team-a/deployer
@@ -70,12 +71,28 @@ pub(crate) struct Deploy {
     /// What it is made of.
     #[command(flatten)]
     pub(crate) content: Content,
-    /// Install as this ServiceAccount instead of the class's: NAMESPACE/NAME, or a name in the namespace of -n
+    /// Install as this ServiceAccount instead of the class's: NAMESPACE/NAME, or a name in the namespace of -n; an empty
+    /// value goes back to the class's
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub(crate) service_account: Option<String>,
     /// What to do with an object of the content that exists already and belongs to nobody
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) collision: Option<Collision>,
+    /// What to do with installed objects that somebody changed
+    #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
+    pub(crate) drift: Option<Drift>,
+    /// Change nothing as long as this is true: neither new content nor drift
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) paused: Option<bool>,
+    /// What to do with the installed objects when the BundleDeployment is deleted
+    #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
+    pub(crate) deletion: Option<Deletion>,
+    /// What to do then with a CustomResourceDefinition of which objects exist
+    #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
+    pub(crate) custom_resources: Option<CustomResources>,
+    /// Wait until it is installed, or with --wait=healthy until its objects are healthy as well
+    #[arg(long, value_name = "FOR", num_args = 0..=1, require_equals = true, value_enum, default_value_t = WaitFor::False, default_missing_value = "true")]
+    pub(crate) wait: WaitFor,
     /// Writing to the cluster.
     #[command(flatten)]
     pub(crate) write: Write,
@@ -102,6 +119,9 @@ pub(crate) struct Create {
     /// What it is made of.
     #[command(flatten)]
     pub(crate) content: Content,
+    /// Wait until it is unpacked
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(crate) wait: bool,
     /// Writing to the cluster.
     #[command(flatten)]
     pub(crate) write: Write,
@@ -121,4 +141,47 @@ pub(crate) enum Collision {
     Prevent,
     /// Take it over
     Adopt,
+}
+
+/// What to do with installed objects that somebody changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum Drift {
+    /// Restore them
+    Correct,
+    /// Only report them
+    Report,
+}
+
+/// What to do with the installed objects at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum Deletion {
+    /// Delete them
+    Delete,
+    /// Leave them
+    Orphan,
+}
+
+/// What to do at the end with a CustomResourceDefinition of which objects exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum CustomResources {
+    /// Delete nothing, and wait until they are gone
+    Refuse,
+    /// Leave the definition and its objects
+    Orphan,
+    /// Delete all of them
+    Delete,
+}
+
+/// What to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WaitFor {
+    /// Do not wait
+    False,
+    /// Until it is installed
+    True,
+    /// Until it is installed and every object is healthy
+    Healthy,
 }

@@ -28,7 +28,9 @@ pub(crate) use build::Build;
 pub(crate) use check::Check;
 pub(crate) use completion::Completion;
 pub(crate) use delete::Delete;
-pub(crate) use deploy::{Collision, Content, Create, Deploy, Write};
+pub(crate) use deploy::{
+    Collision, Content, Create, CustomResources, Deletion, Deploy, Drift, WaitFor, Write,
+};
 pub(crate) use get::{Get, Status};
 pub(crate) use global::{Color, DryRun, Global, Kube, Registry};
 pub(crate) use init::Init;

@@ -1,10 +1,8 @@
 //! Server-side apply of one object, and kubectl's word for what it did.
 //! Not here: what the object is.
 
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::Resource;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Cluster;
@@ -57,9 +55,9 @@ impl Change {
     }
 }
 
-/// The object without what every write changes.
-fn essence(object: &impl Serialize) -> Value {
-    let mut value = serde_json::to_value(object).unwrap_or_default();
+/// The object without the fields that every write changes.
+fn essence(object: &Value) -> Value {
+    let mut value = object.clone();
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         for key in ["managedFields", "resourceVersion", "generation"] {
             metadata.remove(key);
@@ -68,31 +66,60 @@ fn essence(object: &impl Serialize) -> Value {
     value
 }
 
+/// An object before and after an apply, as the API server has it.
+pub(crate) struct Applied {
+    /// Before; `None` where it did not exist.
+    pub(crate) before: Option<Value>,
+    /// After.
+    pub(crate) after: Value,
+}
+
+impl Applied {
+    /// The effect of the apply.
+    pub(crate) fn change(&self) -> Change {
+        match &self.before {
+            None => Change::Created,
+            Some(before) if essence(before) == essence(&self.after) => Change::Unchanged,
+            Some(_) => Change::Configured,
+        }
+    }
+}
+
 impl Cluster {
-    /// Applies `object` and says what that did.
+    /// Every field of an object, also those that this program does not know; `None` where it does not exist.
+    pub(crate) async fn read<K>(&self, name: &str) -> Outcome<Option<Value>>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let found = self.ask(self.untyped::<K>().get_opt(name)).await?;
+        Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
+    }
+
+    /// Applies `object` as field manager [`FIELD_MANAGER`]; returns it as it is afterwards.
     pub(crate) async fn apply<K>(
         &self,
-        api: &Api<K>,
         name: &str,
-        object: &K,
+        object: &Value,
         dry_run: DryRun,
         force: bool,
-    ) -> Outcome<(K, Change)>
+    ) -> Outcome<Value>
     where
-        K: Resource + Clone + Serialize + DeserializeOwned + std::fmt::Debug,
+        K: Resource<DynamicType = ()>,
     {
-        let before = self.ask(api.get_opt(name)).await?;
         let mut parameters = PatchParams::apply(FIELD_MANAGER);
         parameters.force = force;
         parameters.dry_run = dry_run == DryRun::Server;
+        let api = self.untyped::<K>();
         let after = self
             .ask(api.patch(name, &parameters, &Patch::Apply(object)))
             .await?;
-        let change = match &before {
-            None => Change::Created,
-            Some(before) if essence(before) == essence(&after) => Change::Unchanged,
-            Some(_) => Change::Configured,
-        };
-        Ok((after, change))
+        Ok(serde_json::to_value(after).unwrap_or_default())
+    }
+
+    fn untyped<K>(&self) -> Api<DynamicObject>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        Api::all_with(self.client.clone(), &ApiResource::erase::<K>(&()))
     }
 }

@@ -4,6 +4,8 @@
 pub(crate) mod apply;
 mod config;
 mod connect;
+pub(crate) mod events;
+pub(crate) mod owned;
 pub(crate) mod refusal;
 mod retry;
 pub(crate) mod wait;

@@ -14,6 +14,8 @@ use crate::failure::{Failure, Outcome};
 
 /// How long the server keeps one watch open; then it is asked again.
 const WATCH_SECONDS: u32 = 60;
+/// How often the question is asked again about an object that does not change: what else it depends on may have changed.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Whether to wait, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +44,7 @@ impl Cluster {
         api: &Api<K>,
         name: &str,
         wait: Wait,
-        mut question: impl FnMut(Option<&K>) -> Outcome<Seen>,
+        mut question: impl AsyncFnMut(Option<&K>) -> Outcome<Seen>,
         late: impl FnOnce(Duration) -> Finding,
     ) -> Outcome
     where
@@ -63,7 +65,7 @@ impl Cluster {
         &self,
         api: &Api<K>,
         name: &str,
-        question: &mut impl FnMut(Option<&K>) -> Outcome<Seen>,
+        question: &mut impl AsyncFnMut(Option<&K>) -> Outcome<Seen>,
     ) -> Outcome
     where
         K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
@@ -72,7 +74,8 @@ impl Cluster {
             let parameters =
                 kube::api::ListParams::default().fields(&format!("metadata.name={name}"));
             let list = self.ask(api.list(&parameters)).await?;
-            if let Seen::Done = question(list.items.first())? {
+            let mut object = list.items.into_iter().next();
+            if let Seen::Done = question(object.as_ref()).await? {
                 return Ok(());
             }
             let version = list.metadata.resource_version.unwrap_or_default();
@@ -82,16 +85,17 @@ impl Cluster {
             let stream = self.ask(api.watch(&watch, &version)).await?;
             let mut stream = std::pin::pin!(stream);
             // A watch that ends or breaks is opened again: only the question and the deadline end the wait.
-            while let Ok(Some(event)) = stream.try_next().await {
-                let seen = match &event {
-                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                        question(Some(object))?
+            loop {
+                match tokio::time::timeout(ASK_AGAIN, stream.try_next()).await {
+                    Ok(Ok(Some(WatchEvent::Added(now) | WatchEvent::Modified(now)))) => {
+                        object = Some(now);
                     }
-                    WatchEvent::Deleted(_) => question(None)?,
-                    WatchEvent::Bookmark(_) => Seen::NotYet,
-                    WatchEvent::Error(_) => break,
-                };
-                if let Seen::Done = seen {
+                    Ok(Ok(Some(WatchEvent::Deleted(_)))) => object = None,
+                    Ok(Ok(Some(WatchEvent::Bookmark(_)))) => continue,
+                    Ok(_) => break,
+                    Err(_) => {}
+                }
+                if let Seen::Done = question(object.as_ref()).await? {
                     return Ok(());
                 }
             }
@@ -110,7 +114,7 @@ pub(crate) fn late(what: &str, limit: Duration) -> Finding {
 /// Its object is gone while it was waited for.
 pub(crate) fn gone(what: &str) -> Failure {
     Finding::error(
-        codes::cluster::WAIT_TIMEOUT,
+        codes::cluster::DELETED_MEANWHILE,
         format!("{what} was deleted while it was waited for"),
     )
     .into()

@@ -1,9 +1,13 @@
 //! `create`: a Bundle, which is pulled, verified and kept, but not installed.
 //! Not here: installing one (deploy).
 
-use bundle_api::Bundle;
+use bundle_api::{Bundle, names};
+use bundle_core::diagnostic::{Finding, Outcome as Kind};
 use kube::api::Api;
+use serde_json::{Value, json};
 
+use crate::cluster::apply::FIELD_MANAGER;
+use crate::cluster::owned;
 use crate::cluster::wait::{Seen, Wait, gone, late};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
@@ -25,29 +29,43 @@ impl Create {
     /// Pins, applies, prints, and waits if asked.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let described = self.content.describe(ui).await?;
-        let annotations = described.annotations();
-        let mut object = Bundle::new(&self.name, described.spec);
-        object.metadata.annotations = annotations;
-        let cluster = self.write.apply(ui, &object).await?;
-        let (Some(cluster), Wait::Forever | Wait::AtMost(_)) = (cluster, self.write.wait) else {
+        let name = &self.name;
+        let written = self
+            .write
+            .apply::<Bundle>(ui, name, |_, before| {
+                let empty = Value::Null;
+                let kept = before.and_then(|before| owned::spec(before, FIELD_MANAGER));
+                let mut spec = kept.filter(Value::is_object).unwrap_or_else(|| json!({}));
+                let old = before.map_or(&empty, |before| &before["spec"]);
+                self.content.put(&described, old, &mut spec);
+                json!({
+                    "apiVersion": names::API_VERSION,
+                    "kind": "Bundle",
+                    "metadata": described.metadata(name, before, "/spec/source/image/ref"),
+                    "spec": spec,
+                })
+            })
+            .await?;
+        let (Some(written), Wait::Forever | Wait::AtMost(_)) = (written, self.write.wait) else {
             return Ok(());
         };
+        written.fail_without_class(name)?;
+        let cluster = &written.cluster;
         let api: Api<Bundle> = Api::all(cluster.client.clone());
-        let name = &self.name;
-        let progress = ui.progress(&format!("waiting for {name} to be unpacked"));
+        let mut progress = ui.steps(&format!("waiting for {name} to be unpacked"));
         let mut last = Vec::new();
         let outcome = {
-            let question = |item: Option<&Bundle>| {
+            let question = async |item: Option<&Bundle>| {
                 let Some(item) = item else {
                     return Err(gone(&format!("bundle {name}")));
                 };
                 let status = item.status.clone().unwrap_or_default();
-                if status.phase.as_deref() == Some("Unpacked") {
+                if status.phase.as_deref() == Some(names::PHASE_UNPACKED) {
                     return Ok(Seen::Done);
                 }
                 last = status
                     .conditions
-                    .into_iter()
+                    .iter()
                     .filter(|condition| condition.status != "True" && !condition.message.is_empty())
                     .map(|condition| {
                         format!(
@@ -56,7 +74,23 @@ impl Create {
                         )
                     })
                     .collect();
-                progress.now(format!("{name}: {}", last.join("; ")));
+                if !last.is_empty() {
+                    progress.now(ui, &format!("{name}: {}", last.join("; ")));
+                }
+                let unpacked = status.conditions.iter().find(|condition| {
+                    condition.type_ == names::condition::UNPACKED
+                        && condition.status == "False"
+                        && condition.observed_generation == item.metadata.generation
+                });
+                if let Some(unpacked) = unpacked {
+                    let message = &unpacked.message;
+                    let code = cluster.failure_code("Bundle", name, message).await;
+                    if let Some(code) = code.filter(|code| code.outcome == Kind::Refused) {
+                        return Err(Finding::error(code, message)
+                            .about(format!("bundle {name}"))
+                            .into());
+                    }
+                }
                 Ok(Seen::NotYet)
             };
             cluster

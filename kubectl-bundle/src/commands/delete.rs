@@ -2,15 +2,17 @@
 //! Not here: what becomes of their objects, which the webhook's reconciler decides by `spec.deletion`.
 
 use bundle_api::BundleDeployment;
+use bundle_api::deployment::DeleteObjects;
 use kube::api::{Api, DeleteParams};
 
 use crate::cluster::apply::DryRun;
-use crate::cluster::wait::{Seen, Wait, late};
+use crate::cluster::wait::Wait;
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
-use super::deployment::obstacles;
+use super::outlook::Goal;
+use super::waiting;
 
 /// What `delete` needs to know.
 pub(crate) struct Delete {
@@ -33,8 +35,11 @@ impl Delete {
         let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
         let mut deleted = Vec::new();
         for name in &self.names {
+            // Who may delete and not read is told less.
+            let before = cluster.ask(api.get(name)).await;
+            let fate = before.as_ref().ok().map(fate);
             let answer = match self.dry_run {
-                DryRun::Client => cluster.ask(api.get(name)).await.map(|_| ()),
+                DryRun::Client => before.map(|_| ()),
                 mode => {
                     let mut parameters = DeleteParams::background();
                     parameters.dry_run = mode == DryRun::Server;
@@ -47,52 +52,56 @@ impl Delete {
                         "bundledeployment.core.rukpak.io {name:?} deleted{}",
                         self.dry_run.suffix()
                     ))?;
-                    deleted.push(name);
+                    let (plan, done) = fate.unwrap_or_default();
+                    if !plan.is_empty() {
+                        ui.note(plan);
+                    }
+                    deleted.push((name, done));
                 }
                 Err(Failure::Server(status)) if status.code == 404 && self.ignore_not_found => {}
                 Err(failure) => return Err(failure),
             }
         }
         if self.wait != Wait::No && self.dry_run == DryRun::None {
-            for name in deleted {
-                gone(ui, &cluster, &api, name, self.wait).await?;
+            for (name, fate) in deleted {
+                waiting::until(ui, &cluster, name, Goal::Gone, self.wait).await?;
+                ui.note(format!("{name} is gone{fate}"));
             }
         }
         Ok(())
     }
 }
 
-async fn gone(
-    ui: &mut Ui,
-    cluster: &Cluster,
-    api: &Api<BundleDeployment>,
-    name: &str,
-    wait: Wait,
-) -> Outcome {
-    let progress = ui.progress(&format!("waiting for {name} to be cleaned up"));
-    let mut last = Vec::new();
-    let outcome = {
-        let question = |item: Option<&BundleDeployment>| {
-            let Some(item) = item else {
-                return Ok(Seen::Done);
-            };
-            last = obstacles(item);
-            if !last.is_empty() {
-                progress.now(format!("{name}: {}", last.join("; ")));
-            }
-            Ok(Seen::NotYet)
-        };
-        cluster
-            .wait_for(api, name, wait, question, |limit| {
-                late(&format!("bundledeployment {name} was not gone"), limit)
-            })
-            .await
+/// What becomes of the installed objects, as `spec.deletion` says: a plan for the future, and the same once it is done.
+fn fate(item: &BundleDeployment) -> (String, &'static str) {
+    let name = item.metadata.name.as_deref().unwrap_or_default();
+    let installed = item
+        .status
+        .as_ref()
+        .and_then(|status| status.installed.as_ref());
+    let Some(installed) = installed else {
+        return (format!("{name}: nothing is installed"), "");
     };
-    match outcome {
-        Err(Failure::Findings { findings, .. }) if !last.is_empty() => Err(Failure::Findings {
-            findings,
-            causes: last,
-        }),
-        other => other,
+    let objects = match installed.objects {
+        Some(1) => "1 object".to_owned(),
+        Some(count) => format!("{count} objects"),
+        None => "its objects".to_owned(),
+    };
+    let deletion = item.spec.deletion.clone().unwrap_or_default();
+    if deletion.objects == Some(DeleteObjects::Orphan) {
+        return (
+            format!("{name}: {objects} stay (spec.deletion.objects: Orphan)"),
+            "; its objects stay",
+        );
     }
+    let account = installed
+        .installed_as
+        .as_ref()
+        .map_or_else(String::new, |account| {
+            format!(" as ServiceAccount {}/{}", account.namespace, account.name)
+        });
+    (
+        format!("{name}: removes {objects}{account}"),
+        ", and so are its objects",
+    )
 }

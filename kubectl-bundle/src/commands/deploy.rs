@@ -1,35 +1,50 @@
 //! `deploy`: a BundleDeployment with the Bundle in its template, created or brought up to date.
 //! Not here: installing (the webhook), writing and printing (write).
 
-use std::collections::BTreeMap;
-
-use bundle_api::deployment::{Collision, ServiceAccountName};
-use bundle_api::names;
-use bundle_api::source::{BundleSource, ImageSource};
-use bundle_api::{BundleDeployment, BundleDeploymentSpec, BundleSpec, BundleTemplate};
+use bundle_api::deployment::{
+    Collision, DeleteCustomResources, DeleteObjects, DriftMode, ServiceAccountName,
+};
+use bundle_api::{BundleDeployment, names};
 use bundle_core::diagnostic::{Severity, codes};
 use bundle_core::reference::{PinnedReference, Reference};
 use bundle_oci::registry::{Client, RegistryError};
 use bundle_trust::carried;
-use kube::api::Api;
+use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
-use crate::cluster::wait::{Seen, Wait, gone, late};
-use crate::failure::{Failure, Outcome};
+use crate::cluster::apply::FIELD_MANAGER;
+use crate::cluster::owned;
+use crate::cluster::wait::Wait;
+use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 
-use super::deployment::{is_installed, obstacles};
-use super::write::Write;
+use super::outlook::Goal;
+use super::waiting;
+use super::write::{Write, Written};
+
+/// The class of an object that has none yet, where none is named.
+const DEFAULT_CLASS: &str = "core-rukpak-io-plain";
+
+/// A field that a flag may set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Setting<T> {
+    /// The flag is not given: the field keeps its value.
+    #[default]
+    Keep,
+    /// The flag is given with an empty value: the field is removed.
+    Unset,
+    /// The field gets this value.
+    Set(T),
+}
 
 /// The content that a Bundle is made of.
 pub(crate) struct Content {
     /// The bundle.
     pub(crate) reference: Reference,
-    /// Class of provisioner.
-    pub(crate) class: String,
+    /// Class of provisioner; `None`: the one that the object has.
+    pub(crate) class: Option<String>,
     /// Secret with credentials for the registry.
-    pub(crate) pull_secret: Option<String>,
+    pub(crate) pull_secret: Setting<String>,
     /// Whether a tag is left as it is.
     pub(crate) keep_tag: bool,
     /// Whether manifest and signatures are carried on the object.
@@ -44,35 +59,91 @@ pub(crate) struct Deploy {
     pub(crate) name: String,
     /// What it is made of.
     pub(crate) content: Content,
-    /// ServiceAccount to install as.
-    pub(crate) service_account: Option<ServiceAccountName>,
-    /// What to do with objects that are nobody's.
-    pub(crate) collision: Option<Collision>,
+    /// Fields of the spec beside the template.
+    pub(crate) settings: Settings,
+    /// The state to wait for, where the command waits.
+    pub(crate) goal: Goal,
     /// How to write it.
     pub(crate) write: Write,
 }
 
-/// What an object says of its content.
+/// Fields of a BundleDeployment that flags set.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    /// ServiceAccount to install as.
+    pub(crate) service_account: Setting<ServiceAccountName>,
+    /// Treatment of objects that exist already and belong to nobody.
+    pub(crate) collision: Option<Collision>,
+    /// Treatment of objects that somebody changed.
+    pub(crate) drift: Option<DriftMode>,
+    /// Whether nothing is changed.
+    pub(crate) paused: Option<bool>,
+    /// What becomes of the objects at the end.
+    pub(crate) deletion: Option<DeleteObjects>,
+    /// What becomes of CRDs with resources at the end.
+    pub(crate) custom_resources: Option<DeleteCustomResources>,
+}
+
+impl Settings {
+    /// Puts them over what is kept of the spec.
+    fn put(&self, spec: &mut Value) {
+        match &self.service_account {
+            Setting::Keep => {}
+            Setting::Unset => {
+                if let Some(spec) = spec.as_object_mut() {
+                    spec.remove("serviceAccount");
+                }
+            }
+            Setting::Set(account) => spec["serviceAccount"] = json!(account),
+        }
+        if let Some(collision) = self.collision {
+            spec["collision"] = json!(collision);
+        }
+        if let Some(mode) = self.drift {
+            spec["drift"]["mode"] = json!(mode);
+        }
+        if let Some(paused) = self.paused {
+            spec["paused"] = json!(paused);
+        }
+        if let Some(objects) = self.deletion {
+            spec["deletion"]["objects"] = json!(objects);
+        }
+        if let Some(resources) = self.custom_resources {
+            spec["deletion"]["customResources"] = json!(resources);
+        }
+    }
+}
+
+/// The image of an object, as it is written.
 pub(super) struct Described {
-    /// The spec of the Bundle.
-    pub(super) spec: BundleSpec,
+    reference: String,
     /// The annotation that proves it, if that was asked for and is small enough.
-    pub(super) proof: Option<String>,
+    proof: Option<String>,
 }
 
 impl Described {
-    /// The annotations of the object.
-    pub(super) fn annotations(&self) -> Option<BTreeMap<String, String>> {
-        let proof = self.proof.clone()?;
-        Some(BTreeMap::from([(
-            names::ANNOTATION_PROOF.to_owned(),
-            proof,
-        )]))
+    /// The metadata of the object. The proof of an image stays with it.
+    pub(super) fn metadata(&self, name: &str, before: Option<&Value>, image: &str) -> Value {
+        let same = |before: &&Value| {
+            before
+                .pointer(image)
+                .is_some_and(|old| *old == self.reference)
+        };
+        let proof = self.proof.as_deref().or_else(|| {
+            let before = before.filter(same)?;
+            before["metadata"]["annotations"][names::ANNOTATION_PROOF].as_str()
+        });
+        match proof {
+            Some(proof) => {
+                json!({"name": name, "annotations": {names::ANNOTATION_PROOF: proof}})
+            }
+            None => json!({"name": name}),
+        }
     }
 }
 
 impl Content {
-    /// The spec of the Bundle, and its proof; a tag is pinned first, and that is said.
+    /// Pins the reference, and prints to what; collects the proof.
     pub(super) async fn describe(&self, ui: &mut Ui) -> Outcome<Described> {
         let mut proof = None;
         let reference = if self.keep_tag {
@@ -91,18 +162,32 @@ impl Content {
             }
             pinned.without_tag()
         };
-        let spec = BundleSpec {
-            provisioner_class_name: self.class.clone(),
-            source: BundleSource {
-                kind: "image".to_owned(),
-                image: Some(ImageSource {
-                    reference,
-                    pull_secret: self.pull_secret.clone(),
-                }),
-                ..BundleSource::default()
-            },
+        Ok(Described { reference, proof })
+    }
+
+    /// The spec of a Bundle: `kept` with the image of `described`, and with the class and pull secret that were given.
+    pub(super) fn put(&self, described: &Described, before: &Value, kept: &mut Value) {
+        let mut image = json!({"ref": described.reference});
+        let secret = match &self.pull_secret {
+            Setting::Keep => kept.pointer("/source/image/pullSecret").cloned(),
+            Setting::Unset => None,
+            Setting::Set(name) => Some(json!(name)),
         };
-        Ok(Described { spec, proof })
+        if let Some(secret) = secret {
+            image["pullSecret"] = secret;
+        }
+        kept["source"] = json!({"type": "image", "image": image});
+        self.put_class(before, kept);
+    }
+
+    /// Sets the class that was given; without one the object keeps its own, and a new object gets the default.
+    pub(super) fn put_class(&self, before: &Value, kept: &mut Value) {
+        let field = "provisionerClassName";
+        match &self.class {
+            Some(class) => kept[field] = json!(class),
+            None if before[field].is_string() => {}
+            None => kept[field] = json!(DEFAULT_CLASS),
+        }
     }
 }
 
@@ -133,69 +218,63 @@ impl Deploy {
     /// Pins, applies, prints, and waits if asked.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let described = self.content.describe(ui).await?;
-        let annotations = described.annotations();
-        let spec = BundleDeploymentSpec {
-            provisioner_class_name: self.content.class.clone(),
-            template: BundleTemplate {
-                spec: described.spec,
-                ..BundleTemplate::default()
-            },
-            service_account: self.service_account.clone(),
-            collision: self.collision,
-            ..BundleDeploymentSpec::default()
-        };
-        let mut object = BundleDeployment::new(&self.name, spec);
-        // Labels of the CRD are none of the object's.
-        object.metadata.labels = None;
-        object.metadata.annotations = annotations;
-        let cluster = self.write.apply(ui, &object).await?;
-        match cluster {
-            Some(cluster) if self.write.wait != Wait::No => {
-                installed(ui, &cluster, &self.name, self.write.wait).await
-            }
+        let written = self
+            .write
+            .apply::<BundleDeployment>(ui, &self.name, |ui, before| {
+                if let Some(text) = before.and_then(|before| self.switch(before)) {
+                    ui.note(text);
+                }
+                self.compose(&described, before)
+            })
+            .await?;
+        match written {
+            Some(written) if self.write.wait != Wait::No => self.wait(ui, &written).await,
             _ => Ok(()),
         }
     }
-}
 
-async fn installed(ui: &mut Ui, cluster: &Cluster, name: &str, wait: Wait) -> Outcome {
-    let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
-    let progress = ui.progress(&format!("waiting for {name} to be installed"));
-    let mut last = Vec::new();
-    let outcome = {
-        let question = |item: Option<&BundleDeployment>| {
-            let Some(item) = item else {
-                return Err(gone(&format!("bundledeployment {name}")));
-            };
-            if is_installed(item) {
-                return Ok(Seen::Done);
-            }
-            last = obstacles(item);
-            if !last.is_empty() {
-                progress.now(format!("{name}: {}", last.join("; ")));
-            }
-            Ok(Seen::NotYet)
-        };
-        cluster
-            .wait_for(&api, name, wait, question, |limit| {
-                late(&format!("bundledeployment {name} was not installed"), limit).hint(format!(
-                    "see `kubectl bundle status {name}`; the installation goes on"
-                ))
-            })
-            .await
-    };
-    drop(progress);
-    match outcome {
-        Ok(()) => {
-            ui.note(format!("{name} is installed"));
-            Ok(())
-        }
-        Err(Failure::Findings { findings, causes }) if causes.is_empty() && !last.is_empty() => {
-            Err(Failure::Findings {
-                findings,
-                causes: last,
-            })
-        }
-        Err(other) => Err(other),
+    /// The object as it is applied: what an earlier apply of ours set, and over it what is given now.
+    fn compose(&self, described: &Described, before: Option<&Value>) -> Value {
+        let empty = Value::Null;
+        let kept = before.and_then(|before| owned::spec(before, FIELD_MANAGER));
+        let mut spec = kept.filter(Value::is_object).unwrap_or_else(|| json!({}));
+        let old = before.map_or(&empty, |before| &before["spec"]);
+        self.content.put_class(old, &mut spec);
+        self.content.put(
+            described,
+            &old["template"]["spec"],
+            &mut spec["template"]["spec"],
+        );
+        self.settings.put(&mut spec);
+        let image = "/spec/template/spec/source/image/ref";
+        json!({
+            "apiVersion": names::API_VERSION,
+            "kind": "BundleDeployment",
+            "metadata": described.metadata(&self.name, before, image),
+            "spec": spec,
+        })
+    }
+
+    /// The consequence of another class for an object that has one.
+    fn switch(&self, before: &Value) -> Option<String> {
+        let wanted = self.content.class.as_deref()?;
+        let old = before["spec"]["provisionerClassName"].as_str()?;
+        (old != wanted).then(|| {
+            format!(
+                "{} changes from class {old} to class {wanted}: that needs verb use on both",
+                self.name
+            )
+        })
+    }
+
+    async fn wait(&self, ui: &mut Ui, written: &Written) -> Outcome {
+        let name = &self.name;
+        written.fail_without_class(name)?;
+        waiting::until(ui, &written.cluster, name, self.goal, self.write.wait).await?;
+        ui.note(match self.goal {
+            Goal::Healthy => format!("{name} is installed and healthy"),
+            _ => format!("{name} is installed"),
+        });
+        Ok(())
     }
 }

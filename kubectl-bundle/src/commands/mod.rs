@@ -16,6 +16,7 @@ pub(crate) mod init;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 pub(crate) mod load;
+pub(crate) mod outlook;
 pub(crate) mod policy;
 pub(crate) mod pull;
 pub(crate) mod push;
@@ -26,6 +27,7 @@ pub(crate) mod trust;
 pub(crate) mod unpack;
 pub(crate) mod verify;
 pub(crate) mod version;
+mod waiting;
 pub(crate) mod write;
 
 use bundle_core::diagnostic::{Finding, codes};

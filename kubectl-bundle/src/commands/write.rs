@@ -1,14 +1,12 @@
 //! Writing one object of ours and telling what became of it, for `deploy` and `create`.
-//! Not here: what the object is, and when it counts as installed.
+//! Not here: which fields it gets, and when it counts as installed.
 
-use std::fmt::Debug;
-
+use bundle_core::diagnostic::{Finding, codes};
 use kube::Resource;
-use kube::api::Api;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::cluster::apply::{Change, DryRun};
+use crate::cluster::apply::{Applied, Change, DryRun};
+use crate::cluster::owned::differences;
 use crate::cluster::wait::Wait;
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::Outcome;
@@ -29,35 +27,88 @@ pub(crate) struct Write {
     pub(crate) cluster: KubeSettings,
 }
 
+/// An object that was written, in a cluster that was changed.
+pub(super) struct Written {
+    /// The connection.
+    pub(super) cluster: Cluster,
+    /// Before and after.
+    pub(super) applied: Applied,
+    /// Warnings of the API server, as they were printed.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Written {
+    /// Fails where admission said that nobody answers to the class, so that nothing would ever happen.
+    pub(super) fn fail_without_class(&self, name: &str) -> Outcome {
+        let code = codes::review::CLASS_UNKNOWN;
+        let class = &self.applied.after["spec"]["provisionerClassName"];
+        if !self.warnings.iter().any(|text| text.contains(code.id)) {
+            return Ok(());
+        }
+        Err(Finding::error(
+            code,
+            format!(
+                "there is no ProvisionerClass {}, so nothing installs {name}",
+                class.as_str().unwrap_or_default()
+            ),
+        )
+        .hint("name another with --class; `kubectl get provisionerclasses` lists them")
+        .into())
+    }
+}
+
 impl Write {
-    /// Applies `object`, passes on the server's warnings and prints kubectl's line. Gives the connection, if the cluster was changed.
-    pub(super) async fn apply<K>(&self, ui: &mut Ui, object: &K) -> Outcome<Option<Cluster>>
+    /// Applies the object that `compose` makes of the present one, prints the server's warnings, kubectl's line and each field that
+    /// changes. Returns `None` where the cluster was not changed. With `--dry-run=client` no cluster is asked.
+    pub(super) async fn apply<K>(
+        &self,
+        ui: &mut Ui,
+        name: &str,
+        compose: impl FnOnce(&mut Ui, Option<&Value>) -> Value,
+    ) -> Outcome<Option<Written>>
     where
-        K: Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + Debug,
+        K: Resource<DynamicType = ()>,
     {
-        let name = object.meta().name.clone().unwrap_or_default();
         if self.dry_run == DryRun::Client {
-            self.print(ui, object, &name, Change::Created)?;
+            let object = compose(ui, None);
+            self.print::<K>(ui, &object, name, Change::Created)?;
             return Ok(None);
         }
         let cluster = Cluster::connect(&self.cluster).await?;
-        let api: Api<K> = Api::all(cluster.client.clone());
-        let applied = cluster
-            .apply(&api, &name, object, self.dry_run, self.force)
+        let before = cluster.read::<K>(name).await?;
+        let object = compose(ui, before.as_ref());
+        let after = cluster
+            .apply::<K>(name, &object, self.dry_run, self.force)
             .await;
         // Also when it was refused: they are often about the reason.
-        for warning in cluster.take_warnings() {
-            ui.server_warning(&warning);
+        let warnings = cluster.take_warnings();
+        for warning in &warnings {
+            ui.server_warning(warning);
         }
-        let (mut after, change) = applied?;
-        after.meta_mut().managed_fields = None;
-        self.print(ui, &after, &name, change)?;
-        Ok((self.dry_run == DryRun::None).then_some(cluster))
+        let applied = Applied {
+            before,
+            after: after?,
+        };
+        let mut shown = applied.after.clone();
+        if let Some(metadata) = shown["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        self.print::<K>(ui, &shown, name, applied.change())?;
+        if let Some(before) = &applied.before {
+            for line in differences("spec", &before["spec"], &applied.after["spec"]) {
+                ui.note(format!("  {line}"));
+            }
+        }
+        Ok((self.dry_run == DryRun::None).then_some(Written {
+            cluster,
+            applied,
+            warnings,
+        }))
     }
 
-    fn print<K>(&self, ui: &mut Ui, object: &K, name: &str, change: Change) -> Outcome
+    fn print<K>(&self, ui: &mut Ui, object: &Value, name: &str, change: Change) -> Outcome
     where
-        K: Resource<DynamicType = ()> + Serialize,
+        K: Resource<DynamicType = ()>,
     {
         if ui.structured(self.format, object)? {
             return Ok(());

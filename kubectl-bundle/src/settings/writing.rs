@@ -1,30 +1,57 @@
 //! What each verb that changes a cluster is to do.
 //! Not here: verbs that only read or pack (verbs).
 
-use bundle_api::deployment::{Collision, ServiceAccountName};
+use bundle_api::deployment::{
+    Collision, DeleteCustomResources, DeleteObjects, DriftMode, ServiceAccountName,
+};
 
 use super::{Environment, cluster, duration, registry, unusable};
 use crate::args;
 use crate::cluster::apply::DryRun;
 use crate::cluster::wait::Wait;
+use crate::commands::deploy::Setting;
+use crate::commands::outlook::Goal;
 use crate::commands::write::Write;
 use crate::commands::{create, delete, deploy};
 use crate::failure::Outcome;
 
 pub(super) fn deploy(args: args::Deploy, environment: &Environment) -> Outcome<deploy::Deploy> {
-    let service_account = args
-        .service_account
-        .map(|text| service_account(&text, args.kube.namespace.as_deref()))
-        .transpose()?;
+    let service_account = match args.service_account.as_deref() {
+        None => Setting::Keep,
+        Some("") => Setting::Unset,
+        Some(text) => Setting::Set(service_account(text, args.kube.namespace.as_deref())?),
+    };
+    let (waits, goal) = match args.wait {
+        args::WaitFor::False => (false, Goal::Installed),
+        args::WaitFor::True => (true, Goal::Installed),
+        args::WaitFor::Healthy => (true, Goal::Healthy),
+    };
     Ok(deploy::Deploy {
         name: args.name,
         content: content(args.content, &args.reference, args.registry, environment)?,
-        service_account,
-        collision: args.collision.map(|mode| match mode {
-            args::Collision::Prevent => Collision::Prevent,
-            args::Collision::Adopt => Collision::Adopt,
-        }),
-        write: write(&args.write, args.kube, environment)?,
+        settings: deploy::Settings {
+            service_account,
+            collision: args.collision.map(|mode| match mode {
+                args::Collision::Prevent => Collision::Prevent,
+                args::Collision::Adopt => Collision::Adopt,
+            }),
+            drift: args.drift.map(|mode| match mode {
+                args::Drift::Correct => DriftMode::Correct,
+                args::Drift::Report => DriftMode::Report,
+            }),
+            paused: args.paused,
+            deletion: args.deletion.map(|mode| match mode {
+                args::Deletion::Delete => DeleteObjects::Delete,
+                args::Deletion::Orphan => DeleteObjects::Orphan,
+            }),
+            custom_resources: args.custom_resources.map(|mode| match mode {
+                args::CustomResources::Refuse => DeleteCustomResources::Refuse,
+                args::CustomResources::Orphan => DeleteCustomResources::Orphan,
+                args::CustomResources::Delete => DeleteCustomResources::Delete,
+            }),
+        },
+        goal,
+        write: write(&args.write, waits, args.kube, environment)?,
     })
 }
 
@@ -32,7 +59,7 @@ pub(super) fn create(args: args::Create, environment: &Environment) -> Outcome<c
     Ok(create::Create {
         name: args.name,
         content: content(args.content, &args.reference, args.registry, environment)?,
-        write: write(&args.write, args.kube, environment)?,
+        write: write(&args.write, args.wait, args.kube, environment)?,
     })
 }
 
@@ -55,7 +82,11 @@ fn content(
     let reference = registry::reference(reference)?;
     Ok(deploy::Content {
         class: content.class,
-        pull_secret: content.pull_secret,
+        pull_secret: match content.pull_secret {
+            None => Setting::Keep,
+            Some(name) if name.is_empty() => Setting::Unset,
+            Some(name) => Setting::Set(name),
+        },
         keep_tag: content.keep_tag,
         with_proof: content.with_proof,
         registry: registry::settings(registry, environment)?.of(&reference),
@@ -63,11 +94,16 @@ fn content(
     })
 }
 
-fn write(write: &args::Write, kube: args::Kube, environment: &Environment) -> Outcome<Write> {
+fn write(
+    write: &args::Write,
+    waits: bool,
+    kube: args::Kube,
+    environment: &Environment,
+) -> Outcome<Write> {
     Ok(Write {
         dry_run: dry_run(write.dry_run),
         force: write.force_conflicts,
-        wait: wait(write.wait, &write.timeout)?,
+        wait: wait(waits, &write.timeout)?,
         format: write.output.map(Into::into),
         cluster: cluster::settings(kube, environment)?,
     })

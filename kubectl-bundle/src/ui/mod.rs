@@ -16,7 +16,7 @@ use bundle_core::diagnostic::{Finding, Findings, Severity};
 use crate::failure::{Failure, Outcome};
 use crate::report;
 
-pub(crate) use progress::{Progress, Transfer};
+pub(crate) use progress::{Progress, Steps, Transfer};
 pub(crate) use safe::{is_hidden, safe};
 pub(crate) use table::Table;
 
@@ -149,6 +149,14 @@ impl Ui {
             self.say(&format!("{what}\n"));
         }
         Progress::start(self.progress, what)
+    }
+
+    /// The steps of a wait, on stderr: a line that changes on a terminal, else a line for each.
+    pub(crate) fn steps(&mut self, first: &str) -> Steps {
+        if !self.progress {
+            self.note(first);
+        }
+        Steps::start(self.progress, first)
     }
 
     /// A bar for content that moves, on stderr, which draws nothing where nobody watches.

@@ -40,6 +40,37 @@ impl Drop for Progress {
     }
 }
 
+/// Steps of a wait: a progress line on a terminal, lines of their own elsewhere, each once.
+pub(crate) struct Steps {
+    line: Progress,
+    is_drawn: bool,
+    last: String,
+}
+
+impl Steps {
+    /// Starts with the first step; `is_drawn`: on a terminal.
+    pub(super) fn start(is_drawn: bool, first: &str) -> Self {
+        Self {
+            line: Progress::start(is_drawn, first),
+            is_drawn,
+            last: first.to_owned(),
+        }
+    }
+
+    /// The next step. Says nothing where it is the last one again.
+    pub(crate) fn now(&mut self, ui: &mut super::Ui, step: &str) {
+        if self.last == step {
+            return;
+        }
+        step.clone_into(&mut self.last);
+        if self.is_drawn {
+            self.line.now(super::safe(step));
+        } else {
+            ui.note(super::safe(step));
+        }
+    }
+}
+
 /// A bar for content that moves: how much of it, how fast, how long still.
 #[derive(Debug)]
 pub(crate) struct Transfer(ProgressBar);

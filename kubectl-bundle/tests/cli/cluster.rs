@@ -14,9 +14,23 @@ use crate::kb_snapshot;
 
 /// What the server answers to a method on a path that ends so; the first one that fits.
 type Answers = Arc<Mutex<Vec<(Method, &'static str, StatusCode, Value)>>>;
+/// The objects that were applied, in order.
+pub(crate) type Applied = Arc<Mutex<Vec<Value>>>;
 
-async fn answer(State(answers): State<Answers>, request: Request) -> Response {
+async fn answer(
+    State((answers, applied)): State<(Answers, Applied)>,
+    request: Request,
+) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    if method == Method::PATCH {
+        let body = axum::body::to_bytes(request.into_body(), 1 << 20)
+            .await
+            .unwrap();
+        applied
+            .lock()
+            .unwrap()
+            .push(serde_json::from_slice(&body).unwrap());
+    }
     let mut answers = answers.lock().unwrap();
     let found = answers
         .iter()
@@ -43,12 +57,15 @@ async fn answer(State(answers): State<Answers>, request: Request) -> Response {
     response
 }
 
-fn status(code: u16, reason: &str, message: &str) -> Value {
+pub(crate) fn status(code: u16, reason: &str, message: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message})
 }
 
-/// A kubeconfig whose cluster answers this.
-fn cluster(context: &mut Context, answers: Vec<(Method, &'static str, u16, Value)>) {
+/// A kubeconfig whose cluster answers this; returns what is applied to it.
+pub(crate) fn cluster(
+    context: &mut Context,
+    answers: Vec<(Method, &'static str, u16, Value)>,
+) -> Applied {
     let answers: Answers = Arc::new(Mutex::new(
         answers
             .into_iter()
@@ -62,12 +79,15 @@ fn cluster(context: &mut Context, answers: Vec<(Method, &'static str, u16, Value
         .block_on(tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
         .unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let router = Router::new().fallback(answer).with_state(answers);
+    let applied = Applied::default();
+    let state = (answers, Arc::clone(&applied));
+    let router = Router::new().fallback(answer).with_state(state);
     context.runtime().spawn(async move {
         axum::serve(listener, router).await.unwrap();
     });
     kubeconfig(context, &format!("http://{address}"));
     context.replace(address, "[SERVER]");
+    applied
 }
 
 fn kubeconfig(context: &Context, server: &str) {
@@ -79,7 +99,7 @@ fn kubeconfig(context: &Context, server: &str) {
     );
 }
 
-const PINNED: &str = "registry.example.com/web@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+pub(crate) const PINNED: &str = "registry.example.com/web@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
 #[test]
 fn names_what_is_wrong_with_a_kubeconfig() {

@@ -12,6 +12,7 @@ mod attest;
 mod blobs;
 mod bundles;
 mod cluster;
+mod everyday;
 mod help;
 mod identity;
 mod images;

@@ -5,6 +5,8 @@ area! {
     UNREACHABLE = "BUNDLE-CLUSTER-001", CannotTell, "the cluster does not answer", "The API server that the kubeconfig names could not be reached. Nothing was changed.";
     BAD_KUBECONFIG = "BUNDLE-CLUSTER-002", Usage, "the kubeconfig cannot be used", "The file, the context or the user that was asked for does not exist, or cannot be read. The message names it, and the contexts that there are.";
     BAD_ANSWER = "BUNDLE-CLUSTER-003", Failed, "the API server's answer cannot be read", "What answered at the address of the kubeconfig does not speak as a Kubernetes API server does.";
-    WAIT_TIMEOUT = "BUNDLE-CLUSTER-004", Failed, "the wait ended too early", "What was asked for is written, but did not come true in the time given. The conditions of the object say what is in the way; the work goes on without the waiting command.";
+    WAIT_TIMEOUT = "BUNDLE-CLUSTER-004", CannotTell, "the wait ended too early", "What was asked for is written, but did not come true in the time given. The conditions of the object say what is in the way; the work goes on without the waiting command.";
     NO_API = "BUNDLE-CLUSTER-005", Failed, "the cluster does not know our kinds", "The CustomResourceDefinitions of core.rukpak.io are not installed in this cluster, or it is not the cluster that was meant.";
+    DELETED_MEANWHILE = "BUNDLE-CLUSTER-006", Failed, "an object was deleted while a command waited for it", "Somebody deleted the object after the command had written it. Nothing waits for it any more.";
+    STOPPED = "BUNDLE-CLUSTER-007", Refused, "a wait ended because nothing goes on without a change", "The object is written, and its conditions name a cause that no time heals, such as spec.paused. Change what the message names; the wait did not go on, since it would only have ended later.";
 }

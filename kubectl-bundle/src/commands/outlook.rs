@@ -1,0 +1,310 @@
+//! Whether a BundleDeployment can still become what a command waits for, from its conditions.
+//! Not here: reading it and the Events about it (waiting).
+
+use bundle_api::BundleDeployment;
+use bundle_api::names::{condition, reason};
+use bundle_core::diagnostic::{Code, Outcome, codes};
+
+use super::deployment::{find, is_installed, obstacles};
+
+/// What a command waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// The content of the present spec is installed.
+    Installed,
+    /// It is installed, and every object is healthy.
+    Healthy,
+    /// The object is gone.
+    Gone,
+}
+
+/// A cause that no time heals.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cause {
+    /// Its entry in the catalogue.
+    pub(super) code: Code,
+    /// The message of the condition.
+    pub(super) message: String,
+}
+
+/// Whether it can still become so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outlook {
+    /// It is so.
+    Done,
+    /// Not yet; what is in the way.
+    Waiting(Vec<String>),
+    /// It cannot, without a change.
+    Stopped(Cause),
+}
+
+/// A failure whose code decides; the conditions do not have it, Events do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failed<'a> {
+    /// Kind of the object that the Event is about.
+    pub(super) kind: &'static str,
+    /// Its name.
+    pub(super) name: &'a str,
+    /// The message of the condition.
+    pub(super) message: &'a str,
+}
+
+/// Reasons of `Ready` that are no failures: the content is in place, and something else is awaited.
+const NO_FAILURES: [&str; 5] = [
+    "Unhealthy",
+    "Installing",
+    "Removing",
+    reason::UNPACKING,
+    reason::UNPACK_PENDING,
+];
+
+/// Texts of the API server about what it will answer to the same object every time.
+const PERMANENT: [&str; 6] = [
+    " is invalid: ",
+    " is forbidden: ",
+    "failed to create typed patch object",
+    "field not declared in schema",
+    "unknown field",
+    "Invalid value: ",
+];
+
+/// The failure that is told of the present generation, if there is one.
+pub(super) fn failed(item: &BundleDeployment) -> Option<Failed<'_>> {
+    let ready = find(item, condition::READY)?;
+    let is_current = ready.observed_generation == item.metadata.generation;
+    if !is_current || ready.status == "True" || NO_FAILURES.contains(&ready.reason.as_str()) {
+        return None;
+    }
+    // RukPak's text: "Failed to unpack the NAME Bundle: …"
+    let bundle = ready
+        .message
+        .strip_prefix("Failed to unpack the ")
+        .and_then(|rest| rest.split_once(" Bundle: "));
+    Some(match bundle {
+        Some((name, message)) => Failed {
+            kind: "Bundle",
+            name,
+            message,
+        },
+        None => Failed {
+            kind: "BundleDeployment",
+            name: item.metadata.name.as_deref().unwrap_or_default(),
+            message: &ready.message,
+        },
+    })
+}
+
+/// Judges by the conditions, and by the `code` of [`failed`] where it is known.
+pub(super) fn outlook(item: &BundleDeployment, goal: Goal, code: Option<Code>) -> Outlook {
+    let is_true = |kind| find(item, kind).is_some_and(|found| found.status == "True");
+    match goal {
+        Goal::Installed if is_installed(item) => return Outlook::Done,
+        Goal::Healthy if is_installed(item) && is_true(condition::HEALTHY) => return Outlook::Done,
+        _ => {}
+    }
+    let stopped = failed(item).and_then(|failed| {
+        permanent(item, &failed, code).map(|code| Cause {
+            code,
+            message: failed.message.to_owned(),
+        })
+    });
+    stopped.map_or_else(|| Outlook::Waiting(obstacles(item)), Outlook::Stopped)
+}
+
+/// The code under which the failure is reported, if no time heals it.
+fn permanent(item: &BundleDeployment, failed: &Failed<'_>, code: Option<Code>) -> Option<Code> {
+    let ready = find(item, condition::READY)?;
+    let is = |kind, status| {
+        find(item, kind).is_some_and(|found| {
+            found.status == status && found.observed_generation == item.metadata.generation
+        })
+    };
+    match (ready.reason.as_str(), code) {
+        // Somebody else may approve at any time.
+        (_, Some(code)) if code == codes::install::NOT_APPROVED => None,
+        (_, None) if is(condition::APPROVED, "False") => None,
+        (reason::PAUSED, _) => Some(codes::cluster::STOPPED),
+        (reason::NOT_ADMITTED, _) => Some(codes::review::NOT_ADMITTED),
+        ("ClassGone", _) => Some(codes::install::CLASS_GONE),
+        ("RemovalRefused", code) => Some(code.unwrap_or(codes::cluster::STOPPED)),
+        (reason::RIGHTS_WITHDRAWN, _) => Some(codes::install::RIGHTS_WITHDRAWN),
+        (_, Some(code)) => match code.outcome {
+            Outcome::Refused | Outcome::Usage => Some(code),
+            Outcome::CannotTell => None,
+            Outcome::Failed => (code == codes::install::NOT_IMPLEMENTED
+                || code.id.starts_with("BUNDLE-FORMAT")
+                || is_permanent_answer(failed.message))
+            .then_some(code),
+        },
+        (_, None) if is(condition::AUTHORIZED, "False") => Some(codes::install::NOT_AUTHORIZED),
+        (_, None) if is_permanent_answer(failed.message) => Some(codes::install::APPLY_FAILED),
+        // A Bundle that fails to be unpacked may be tried again; only its Event tells.
+        (reason::UNPACK_FAILED, None) => None,
+        (_, None) if is(condition::PROGRESSING, "False") => Some(codes::cluster::STOPPED),
+        _ => None,
+    }
+}
+
+fn is_permanent_answer(message: &str) -> bool {
+    PERMANENT.iter().any(|text| message.contains(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A deployment of generation 2 with these conditions: type, status, reason, message.
+    fn item(conditions: &[(&str, &str, &str, &str)]) -> BundleDeployment {
+        let conditions: Vec<Value> = conditions
+            .iter()
+            .map(|(kind, status, reason, message)| {
+                json!({"type": kind, "status": status, "reason": reason, "message": message, "observedGeneration": 2,
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"})
+            })
+            .collect();
+        serde_json::from_value(json!({
+            "metadata": {"name": "web", "generation": 2},
+            "spec": {"provisionerClassName": "c", "template": {"spec": {"provisionerClassName": "c", "source": {"type": "git"}}}},
+            "status": {"observedGeneration": 2, "conditions": conditions}
+        }))
+        .unwrap()
+    }
+
+    fn failing(reason: &str, message: &str) -> BundleDeployment {
+        item(&[
+            ("Installed", "False", reason, message),
+            ("Progressing", "True", reason, message),
+            ("Ready", "False", reason, message),
+        ])
+    }
+
+    fn stopped_by(outlook: Outlook) -> Option<&'static str> {
+        match outlook {
+            Outlook::Stopped(cause) => Some(cause.code.id),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn stops_at_failures_that_no_time_heals() {
+        let install = |message| failing("InstallFailed", message);
+        for (item, code, expected) in [
+            (
+                install("exists"),
+                Some(codes::install::COLLISION),
+                Some("BUNDLE-INSTALL-002"),
+            ),
+            (install("exists"), None, None),
+            (
+                install("no such kind"),
+                Some(codes::install::MISSING_KIND),
+                None,
+            ),
+            (
+                install("the server timed out"),
+                Some(codes::install::APPLY_FAILED),
+                None,
+            ),
+            (
+                install("Service/web: Service \"web\" is invalid: spec.ports: Duplicate value"),
+                Some(codes::install::APPLY_FAILED),
+                Some("BUNDLE-INSTALL-004"),
+            ),
+            (
+                install("waiting for approval"),
+                Some(codes::install::NOT_APPROVED),
+                None,
+            ),
+            (
+                failing("Paused", "paused"),
+                None,
+                Some("BUNDLE-CLUSTER-007"),
+            ),
+            (
+                failing("ClassGone", "gone"),
+                None,
+                Some("BUNDLE-INSTALL-021"),
+            ),
+            (
+                failing("NotAdmitted", "no seal"),
+                None,
+                Some("BUNDLE-REVIEW-025"),
+            ),
+            (failing("Unhealthy", "Deployment web: 0 of 1"), None, None),
+        ] {
+            let found = stopped_by(outlook(&item, Goal::Installed, code));
+            assert_eq!(found, expected, "{item:?}");
+        }
+    }
+
+    #[test]
+    fn missing_rights_are_seen_without_events() {
+        let denied = item(&[
+            ("Authorized", "False", "RequesterMayNot", "ana lacks rights"),
+            ("Ready", "False", "InstallFailed", "ana lacks rights"),
+        ]);
+        let found = stopped_by(outlook(&denied, Goal::Installed, None));
+        assert_eq!(found, Some("BUNDLE-INSTALL-006"));
+    }
+
+    #[test]
+    fn waits_for_somebody_who_may_approve() {
+        let waiting = item(&[
+            ("Approved", "False", "NotApproved", "waiting for approval"),
+            (
+                "Progressing",
+                "False",
+                "InstallFailed",
+                "waiting for approval",
+            ),
+            ("Ready", "False", "InstallFailed", "waiting for approval"),
+        ]);
+        assert_eq!(stopped_by(outlook(&waiting, Goal::Installed, None)), None);
+    }
+
+    #[test]
+    fn a_failing_bundle_is_asked_about_by_its_own_name() {
+        let broken = item(&[(
+            "Ready",
+            "False",
+            "UnpackFailed",
+            "Failed to unpack the web-4f2a9c Bundle: there is no manifests folder",
+        )]);
+        let found = failed(&broken).unwrap();
+        assert_eq!((found.kind, found.name), ("Bundle", "web-4f2a9c"));
+        assert_eq!(found.message, "there is no manifests folder");
+        let code = codes::format::NO_MANIFESTS;
+        let found = stopped_by(outlook(&broken, Goal::Installed, Some(code)));
+        assert_eq!(found, Some("BUNDLE-FORMAT-001"));
+        assert_eq!(stopped_by(outlook(&broken, Goal::Installed, None)), None);
+    }
+
+    #[test]
+    fn conditions_of_an_earlier_generation_do_not_count() {
+        let mut old = failing("Paused", "paused");
+        old.metadata.generation = Some(3);
+        assert!(failed(&old).is_none());
+    }
+
+    #[test]
+    fn healthy_takes_more_than_installed() {
+        let with = |health| {
+            item(&[
+                ("Installed", "True", "InstallationSucceeded", ""),
+                ("Healthy", health, "X", "Deployment web: 0 of 1"),
+                ("Ready", health, "Unhealthy", ""),
+            ])
+        };
+        assert_eq!(
+            outlook(&with("False"), Goal::Installed, None),
+            Outlook::Done
+        );
+        assert!(matches!(
+            outlook(&with("False"), Goal::Healthy, None),
+            Outlook::Waiting(_)
+        ));
+        assert_eq!(outlook(&with("True"), Goal::Healthy, None), Outlook::Done);
+    }
+}

@@ -1,0 +1,89 @@
+//! Waiting for a BundleDeployment: progress is shown as it changes, and what cannot succeed ends the wait at once.
+//! Not here: the judgement (outlook).
+
+use bundle_api::BundleDeployment;
+use bundle_core::diagnostic::Finding;
+use kube::api::Api;
+
+use crate::cluster::Cluster;
+use crate::cluster::wait::{Seen, Wait, gone, late};
+use crate::failure::{Failure, Outcome};
+use crate::ui::Ui;
+
+use super::outlook::{Goal, Outlook, failed, outlook};
+
+/// Waits until the BundleDeployment `name` has reached `goal`.
+///
+/// # Errors
+/// The cause, where it cannot be reached without a change; a timeout, with the conditions that are in the way.
+pub(super) async fn until(
+    ui: &mut Ui,
+    cluster: &Cluster,
+    name: &str,
+    goal: Goal,
+    wait: Wait,
+) -> Outcome {
+    let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
+    let aim = match goal {
+        Goal::Installed => "installed",
+        Goal::Healthy => "healthy",
+        Goal::Gone => "gone",
+    };
+    let mut progress = ui.steps(&format!("waiting for {name} to be {aim}"));
+    let mut last = Vec::new();
+    let question = async |item: Option<&BundleDeployment>| {
+        let Some(item) = item else {
+            return match goal {
+                Goal::Gone => Ok(Seen::Done),
+                _ => Err(gone(&format!("bundledeployment {name}"))),
+            };
+        };
+        let code = match failed(item) {
+            Some(found) => {
+                cluster
+                    .failure_code(found.kind, found.name, found.message)
+                    .await
+            }
+            None => None,
+        };
+        match outlook(item, goal, code) {
+            Outlook::Done => Ok(Seen::Done),
+            Outlook::Stopped(cause) => Err(Finding::error(cause.code, cause.message)
+                .about(format!("bundledeployment {name}"))
+                .hint(format!(
+                    "nothing goes on without a change; details: kubectl bundle status {name}"
+                ))
+                .into()),
+            Outlook::Waiting(obstacles) => {
+                last = obstacles;
+                if !last.is_empty() {
+                    progress.now(ui, &format!("{name}: {}", last.join("; ")));
+                }
+                Ok(Seen::NotYet)
+            }
+        }
+    };
+    let outcome = cluster
+        .wait_for(&api, name, wait, question, |limit| {
+            late(&format!("bundledeployment {name} was not {aim}"), limit).hint(format!(
+                "the work goes on; details: kubectl bundle status {name}"
+            ))
+        })
+        .await;
+    drop(progress);
+    match outcome {
+        Err(Failure::Findings { findings, causes })
+            if causes.is_empty() && findings.0.iter().any(is_timeout) =>
+        {
+            Err(Failure::Findings {
+                findings,
+                causes: last,
+            })
+        }
+        other => other,
+    }
+}
+
+fn is_timeout(finding: &Finding) -> bool {
+    finding.code == bundle_core::diagnostic::codes::cluster::WAIT_TIMEOUT
+}

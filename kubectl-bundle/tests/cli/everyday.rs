@@ -1,0 +1,201 @@
+//! Everyday use of a cluster: upgrades keep settings, waits end where nothing can come of them.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use crate::cluster::{PINNED, cluster, status};
+use crate::context::Context;
+use crate::kb_snapshot;
+
+const PATH: &str = "/bundledeployments/web";
+
+/// A deployment that this program applied with `--class production`, and with settings of its own and of others.
+fn deployed(conditions: &Value) -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
+        "metadata": {"name": "web", "generation": 1, "resourceVersion": "1", "managedFields": [
+            {"manager": "kubectl-bundle", "operation": "Apply", "apiVersion": "core.rukpak.io/v1alpha1", "fieldsType": "FieldsV1", "fieldsV1": {
+                "f:spec": {
+                    "f:collision": {}, "f:provisionerClassName": {},
+                    "f:serviceAccount": {"f:name": {}, "f:namespace": {}},
+                    "f:template": {"f:spec": {"f:provisionerClassName": {}, "f:source": {"f:type": {}, "f:image": {"f:ref": {}, "f:pullSecret": {}}}}},
+                },
+            }},
+            {"manager": "kubectl-edit", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:paused": {}}}},
+        ]},
+        "spec": {
+            "provisionerClassName": "production",
+            "collision": "Adopt",
+            "paused": false,
+            "serviceAccount": {"namespace": "team-a", "name": "deployer"},
+            "template": {"spec": {"provisionerClassName": "production", "source": {"type": "image", "image": {
+                "ref": PINNED.replace("9f86", "0000"), "pullSecret": "regcred",
+            }}}},
+        },
+        "status": {"observedGeneration": 1, "conditions": conditions},
+    })
+}
+
+/// The deployment after the apply.
+fn with_new_content(conditions: &Value) -> Value {
+    let mut object = deployed(conditions);
+    object["spec"]["template"]["spec"]["source"]["image"]["ref"] = PINNED.into();
+    object
+}
+
+#[test]
+fn upgrade_keeps_settings_whose_flags_are_not_given() {
+    let mut context = Context::new();
+    let none = json!([]);
+    let applied = cluster(
+        &mut context,
+        vec![
+            (Method::GET, PATH, 200, deployed(&none)),
+            (Method::PATCH, PATH, 200, with_new_content(&none)),
+            (Method::GET, PATH, 200, deployed(&none)),
+            (Method::PATCH, PATH, 200, with_new_content(&none)),
+        ],
+    );
+    kb_snapshot!(context, ["deploy", "web", PINNED], @r#"
+    exit code: 0
+    ----- stdout -----
+    bundledeployment.core.rukpak.io/web configured
+    ----- stderr -----
+    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web" …
+      spec.template.spec.source.image.ref: registry.example.com/web@sha256:0000d081... -> registry.example.com/web@sha256:9f86d081...
+    "#);
+    let mut expected = with_new_content(&none)["spec"].take();
+    // Somebody else's field is left to them.
+    expected.as_object_mut().unwrap().remove("paused");
+    assert_eq!(applied.lock().unwrap()[0]["spec"], expected);
+
+    let arguments = [
+        "deploy",
+        "web",
+        PINNED,
+        "--class",
+        "staging",
+        "--service-account=",
+        "--pull-secret=",
+        "--drift",
+        "report",
+        "--paused",
+        "--deletion",
+        "orphan",
+        "--custom-resources",
+        "delete",
+    ];
+    let told = context.run(&arguments);
+    assert!(
+        told.contains(
+            "web changes from class production to class staging: that needs verb use on both\n"
+        ),
+        "{told}"
+    );
+    assert_eq!(
+        applied.lock().unwrap()[1]["spec"],
+        json!({
+            "provisionerClassName": "staging",
+            "collision": "Adopt",
+            "drift": {"mode": "Report"},
+            "paused": true,
+            "deletion": {"objects": "Orphan", "customResources": "Delete"},
+            "template": {"spec": {"provisionerClassName": "staging", "source": {"type": "image", "image": {"ref": PINNED}}}},
+        })
+    );
+}
+
+fn conditions(reason: &str, message: &str) -> Value {
+    let one = |kind: &str, status: &str| {
+        json!({"type": kind, "status": status, "reason": reason, "message": message, "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    };
+    json!([
+        one("Installed", "False"),
+        one("Progressing", "True"),
+        one("Ready", "False")
+    ])
+}
+
+fn list(items: &[Value]) -> Value {
+    json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeploymentList", "metadata": {"resourceVersion": "7"}, "items": items})
+}
+
+fn event(code: &str, message: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": [{
+        "metadata": {"name": "web.1", "namespace": "default"}, "involvedObject": {}, "type": "Warning", "reason": code, "message": message,
+    }]})
+}
+
+#[test]
+fn wait_ends_at_once_where_nothing_goes_on_without_a_change() {
+    let mut context = Context::new();
+    let exists = "ConfigMap/team-a/web exists already and belongs to nobody";
+    let failing = with_new_content(&conditions("InstallFailed", exists));
+    let away = with_new_content(&conditions("InstallFailed", "cannot reach the registry"));
+    let refused = with_new_content(&conditions("RemovalRefused", "custom resources exist"));
+    cluster(
+        &mut context,
+        vec![
+            (Method::GET, PATH, 404, status(404, "NotFound", "not found")),
+            (Method::PATCH, PATH, 201, failing.clone()),
+            (Method::GET, "/bundledeployments", 200, list(&[failing])),
+            (
+                Method::GET,
+                "/events",
+                200,
+                event("BUNDLE-INSTALL-002", exists),
+            ),
+            // What passes is waited for; the server ends the watch at once.
+            (Method::GET, PATH, 404, status(404, "NotFound", "not found")),
+            (Method::PATCH, PATH, 201, away.clone()),
+            (Method::GET, "/bundledeployments", 200, list(&[away])),
+            (
+                Method::GET,
+                "/events",
+                200,
+                event("BUNDLE-INSTALL-012", "cannot reach the registry"),
+            ),
+            (Method::GET, "/bundledeployments", 200, json!({})),
+            (Method::GET, "/bundledeployments", 200, list(&[])),
+            // A refused deletion.
+            (Method::GET, PATH, 200, refused.clone()),
+            (Method::DELETE, PATH, 200, refused.clone()),
+            (Method::GET, "/bundledeployments", 200, list(&[refused])),
+            (
+                Method::GET,
+                "/events",
+                403,
+                status(403, "Forbidden", "no events for you"),
+            ),
+        ],
+    );
+    kb_snapshot!(context, ["deploy", "web", PINNED, "--wait", "-q"], @r"
+    exit code: 3
+    ----- stdout -----
+    bundledeployment.core.rukpak.io/web created
+    ----- stderr -----
+    error: bundledeployment web: ConfigMap/team-a/web exists already and belongs to nobody [BUNDLE-INSTALL-002]
+      hint: nothing goes on without a change; details: kubectl bundle status web
+    ");
+    kb_snapshot!(context, ["deploy", "web", PINNED, "--wait"], @r#"
+    exit code: 1
+    ----- stdout -----
+    bundledeployment.core.rukpak.io/web created
+    ----- stderr -----
+    Warning: BUNDLE-TRUST-005: no SignaturePolicy covers "web" …
+    waiting for web to be installed
+    web: Installed=False InstallFailed: cannot reach the registry
+    error: bundledeployment web was deleted while it was waited for [BUNDLE-CLUSTER-006]
+    "#);
+    kb_snapshot!(context, ["delete", "web"], @r#"
+    exit code: 3
+    ----- stdout -----
+    bundledeployment.core.rukpak.io "web" deleted
+    ----- stderr -----
+    web: nothing is installed
+    waiting for web to be gone
+    error: bundledeployment web: custom resources exist [BUNDLE-CLUSTER-007]
+      hint: nothing goes on without a change; details: kubectl bundle status web
+    "#);
+}
