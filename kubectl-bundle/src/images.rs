@@ -2,6 +2,7 @@
 //! Not here: finding and locking them (bundle-core, build), and carrying them (shipping).
 
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::format;
 use bundle_core::images;
 use bundle_core::reference::Reference;
 use bundle_oci::Limits;
@@ -32,6 +33,11 @@ async fn references(ui: &mut Ui, package: &Located) -> Outcome<Vec<Reference>> {
         package.files(&Limits::default()).await?
     };
     if !files.contains_key(images::LOCK_FILE) {
+        // A chart that nobody rendered may have any.
+        if format::read(&files).is_ok_and(|content| content.images.is_empty()) {
+            ui.note(format!("{called} has no images"));
+            return Ok(Vec::new());
+        }
         return Err(Finding::error(
             codes::registry::NO_LOCK,
             format!(

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use bundle_core::diagnostic::{Finding, codes};
 use bundle_trust::keys::{self, PrivateKey};
 
 use crate::failure::{Failure, Outcome};
@@ -12,6 +13,16 @@ use crate::{failure, files};
 /// Reads the file, gets the password, and opens the key.
 pub(super) fn open(file: &Path, password: &Source) -> Outcome<PrivateKey> {
     let pem = files::read_text(file)?;
+    // Nobody is asked for the password of a key that has none.
+    if keys::PublicKey::parse(&pem).is_ok() {
+        return Err(Finding::error(
+            codes::trust::KEY_UNREADABLE,
+            "it is a public key, which verifies and cannot sign",
+        )
+        .in_file(file.display().to_string())
+        .hint("name the private key of the pair, such as cosign.key; `kubectl bundle verify REF --key FILE` takes this one")
+        .into());
+    }
     let password = password.get(&format!("Password for {}", file.display()))?;
     keys::load_private(&pem, &password)
         .map_err(|finding| Failure::from(failure::in_file(finding, file)))

@@ -123,3 +123,35 @@ fn name_and_version_come_from_flags_or_from_the_file() {
     let built = context.run(&["build", "bare", "--name", "bare", "--version", "2.0"]);
     assert!(built.contains("try with `2.0.0`"), "{built}");
 }
+
+#[test]
+fn names_a_package_by_most_of_its_objects_or_by_its_folder() {
+    let context = Context::new();
+    let object = |name: &str, part_of: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: a, labels: {{app.kubernetes.io/name: {name}, app.kubernetes.io/part-of: {part_of}}}}}\n"
+        )
+    };
+    let told = |folder: &str, objects: &[String]| {
+        context.write(&format!("{folder}/manifests/all.yaml"), objects.concat());
+        context.run(&["init", folder, "--dry-run"])
+    };
+    // The first object is a dependency.
+    let most = told(
+        "manifests-of-argo",
+        &[
+            object("redis", "redis"),
+            object("server", "argocd"),
+            object("repo", "argocd"),
+        ],
+    );
+    assert!(most.contains("bundle argocd 0.1.0"), "{most}");
+    let mixed = told(
+        "stack",
+        &[object("redis", "redis"), object("server", "argocd")],
+    );
+    assert!(mixed.contains("bundle stack 0.1.0"), "{mixed}");
+    context.write("named/kustomization.yaml", "metadata: {name: my-stack}\n");
+    let named = told("named", &[object("server", "argocd")]);
+    assert!(named.contains("bundle my-stack 0.1.0"), "{named}");
+}

@@ -198,8 +198,8 @@ fn refuses_wrong_keys_and_passwords() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: bundle.pub: the private key cannot be read: it is a public key, where a private key is wanted [BUNDLE-TRUST-008]
-      hint: a private key is PEM text that begins -----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----; `kubectl bundle keys generate` makes a pair
+    error: bundle.pub: it is a public key, which verifies and cannot sign [BUNDLE-TRUST-008]
+      hint: name the private key of the pair, such as cosign.key; `kubectl bundle verify REF --key FILE` takes this one
     ");
     kb_snapshot!(context, ["sign", web, "--key", "nowhere.key"], @r"
     exit code: 1

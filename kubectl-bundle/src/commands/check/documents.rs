@@ -133,15 +133,17 @@ fn what(value: &Value) -> What {
     }
 }
 
-/// What keeps a class or a policy from being read.
+/// Errors of a class that keep it from being read.
 pub(super) fn problems(found: &Found) -> Findings {
-    let name = found.name();
-    let spec = &found.value["spec"];
     match found.what {
-        What::Class => Class::parse(&name, spec).err().unwrap_or_default(),
-        What::Policy => {
-            bundle_trust::proof::problems(&Policy::read(&name, spec), jiff::Timestamp::now())
-        }
-        What::Reviewed(_) | What::Other => Findings::default(),
+        What::Class => Class::parse(&found.name(), &found.value["spec"])
+            .err()
+            .unwrap_or_default(),
+        What::Policy | What::Reviewed(_) | What::Other => Findings::default(),
     }
+}
+
+/// The policy of the file, without what it names in the cluster.
+pub(super) fn policy(found: &Found) -> Policy {
+    Policy::read(&found.name(), &found.value["spec"])
 }

@@ -105,6 +105,11 @@ impl Lookup {
         Ok(policies)
     }
 
+    /// The policy with the keys and trust roots that it names in the system namespace, as far as they can be read.
+    pub(super) async fn complete(&self, policy: Policy) -> Policy {
+        named::complete(&self.cluster, &self.system_namespace, policy).await
+    }
+
     /// The object as it is in the cluster, if it is.
     pub(super) async fn existing(&self, kind: Kind, name: &str) -> Result<Option<Value>, Finding> {
         let resource = ApiResource {

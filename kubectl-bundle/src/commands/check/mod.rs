@@ -61,9 +61,8 @@ impl Check {
         for one in &found {
             reports.push(match one.what {
                 What::Reviewed(kind) => self.review(ui, lookup.as_ref(), one, kind).await,
-                What::Class | What::Policy => {
-                    Report::new(one, documents::problems(one), Vec::new())
-                }
+                What::Class => Report::new(one, documents::problems(one), Vec::new()),
+                What::Policy => self.policy(lookup.as_ref(), one).await,
                 What::Other => Report::passed_over(one),
             });
         }
@@ -73,6 +72,25 @@ impl Check {
         } else {
             Err(Failure::Said(exit))
         }
+    }
+
+    /// A policy whose key or trust root cannot be read just now is neither fine nor refused.
+    async fn policy(&self, lookup: Option<&Lookup>, found: &Found) -> Report {
+        let policy = documents::policy(found);
+        let now = jiff::Timestamp::now();
+        let Some(lookup) = lookup else {
+            let (policy, unchecked) = named::unasked(&self.system_namespace, policy);
+            let findings = told(&bundle_trust::proof::problems(&policy, now));
+            let answer = if findings.has_errors() {
+                Answer::Refused
+            } else {
+                Answer::NothingFound
+            };
+            return Report::new(found, findings, unchecked).judged(answer);
+        };
+        let policy = lookup.complete(policy).await;
+        let problems = bundle_trust::proof::problems(&policy, now);
+        Report::new(found, problems, Vec::new())
     }
 
     async fn review(
@@ -142,11 +160,16 @@ async fn judged(lookup: &Lookup, subject: &Subject<'_>) -> Verdict {
     verdict
 }
 
+/// Findings that hold without asking anybody.
+fn told(findings: &Findings) -> Findings {
+    let holds = |finding: &&Finding| finding.code.outcome != Meaning::CannotTell;
+    findings.0.iter().filter(holds).cloned().collect()
+}
+
 /// What the file itself tells. Everything else is listed as not checked, not as an error.
 fn offline(found: &Found, subject: &Subject<'_>) -> Report {
     let verdict = judge(subject, &Facts::default());
-    let told = |finding: &&Finding| finding.code.outcome != Meaning::CannotTell;
-    let findings: Findings = verdict.findings().0.iter().filter(told).cloned().collect();
+    let findings = told(verdict.findings());
     let wanted = needs(subject);
     let mut unchecked = Vec::new();
     for class in &wanted.classes {

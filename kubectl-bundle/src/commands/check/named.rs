@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use bundle_core::diagnostic::codes;
+use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::{Named, Policy, key_of_secret, root_of_config_map};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::Api;
@@ -55,4 +55,34 @@ fn unread(what: &str, failure: Failure) -> Named {
             &failure,
         )),
     }
+}
+
+/// The policy where nobody may be asked, and what is therefore not checked.
+pub(super) fn unasked(namespace: &str, policy: Policy) -> (Policy, Vec<String>) {
+    let unknown = || {
+        let why = Finding::error(codes::trust::CANNOT_TELL, "no cluster is asked");
+        Named::Unavailable(why)
+    };
+    let names = |names: Vec<String>| names.into_iter().map(|name| (name, unknown())).collect();
+    let secrets: Vec<String> = policy
+        .secrets()
+        .into_iter()
+        .map(ToString::to_string)
+        .collect();
+    let config_maps: Vec<String> = policy
+        .config_maps()
+        .into_iter()
+        .map(ToString::to_string)
+        .collect();
+    let keys = secrets
+        .iter()
+        .map(|name| format!("Secret {namespace}/{name}: the key in it"));
+    let roots = config_maps
+        .iter()
+        .map(|name| format!("ConfigMap {namespace}/{name}: the trust root in it"));
+    let unchecked = keys.chain(roots).collect();
+    let policy = policy
+        .with_secrets(&names(secrets))
+        .with_config_maps(&names(config_maps));
+    (policy, unchecked)
 }

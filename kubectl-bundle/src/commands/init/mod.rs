@@ -90,15 +90,18 @@ impl Init {
         }
     }
 
-    /// A package named by the caller, by its objects, or by the folder.
+    /// `metadata.name` of the kustomization in the folder.
+    fn name_of_kustomization(&self) -> Option<String> {
+        let file = kustomization(&self.folder)?;
+        let text = files::read(&file).ok()?;
+        let documents = yaml::documents(&text, package::FILE).ok()?;
+        let name = documents.first()?.value["metadata"]["name"].as_str()?;
+        Some(name.to_owned())
+    }
+
+    /// A package named by the caller, by its kustomization, by what most of its objects are part of, or by the folder.
     fn named(&self, objects: Option<&[Manifest]>) -> Outcome<Package> {
-        let label = |key: &str| {
-            objects.into_iter().flatten().find_map(|object| {
-                object.value["metadata"]["labels"][key]
-                    .as_str()
-                    .map(str::to_owned)
-            })
-        };
+        let objects = objects.unwrap_or_default();
         let folder = || {
             let full = fs_err::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());
             full.file_name()
@@ -108,8 +111,8 @@ impl Init {
             .known
             .name
             .clone()
-            .or_else(|| label("app.kubernetes.io/part-of").map(|name| sane(&name)))
-            .or_else(|| label("app.kubernetes.io/name").map(|name| sane(&name)))
+            .or_else(|| self.name_of_kustomization().map(|name| sane(&name)))
+            .or_else(|| shared_name(objects).map(|name| sane(&name)))
             .or_else(|| folder().map(|name| sane(&name)))
             .filter(|name| !name.is_empty())
             .unwrap_or_else(|| "my-bundle".to_owned());
@@ -120,8 +123,8 @@ impl Init {
         )
         .map_err(|finding| finding.at_field("--name, --version"))?;
         if self.known.version.is_none()
-            && let Some(Ok(other)) = label("app.kubernetes.io/version")
-                .map(|version| Package::new(&name, &version, Format::PlainV0))
+            && let Some((version, _)) = most_frequent(objects, "app.kubernetes.io/version")
+            && let Ok(other) = Package::new(&name, version, Format::PlainV0)
         {
             package.version = other.version;
         }
@@ -168,10 +171,40 @@ fn holds_objects(path: &Path) -> bool {
     })
 }
 
+/// The kustomization of a folder, by the names that kustomize looks for.
+fn kustomization(folder: &Path) -> Option<PathBuf> {
+    ["kustomization.yaml", "kustomization.yml", "Kustomization"]
+        .iter()
+        .map(|name| folder.join(name))
+        .find(|path| path.is_file())
+}
+
 fn exists(path: &Path) -> Finding {
     Finding::error(codes::usage::FILE_UNWRITABLE, "the file exists already")
         .in_file(path.display().to_string())
         .hint("nothing was written; --force overwrites it")
+}
+
+/// The most frequent value of a label, the first of several, and the number of objects that have it.
+fn most_frequent<'a>(objects: &'a [Manifest], label: &str) -> Option<(&'a str, usize)> {
+    let values: Vec<&str> = objects
+        .iter()
+        .filter_map(|object| object.value["metadata"]["labels"][label].as_str())
+        .collect();
+    let mut best: Option<(&str, usize)> = None;
+    for value in &values {
+        let count = values.iter().filter(|other| *other == value).count();
+        if best.is_none_or(|(_, most)| count > most) {
+            best = Some((value, count));
+        }
+    }
+    best
+}
+
+/// The name that more than half of the objects have as `app.kubernetes.io/part-of`.
+fn shared_name(objects: &[Manifest]) -> Option<String> {
+    let (name, count) = most_frequent(objects, "app.kubernetes.io/part-of")?;
+    (count * 2 > objects.len()).then(|| name.to_owned())
 }
 
 /// The nearest text that can name a package.
