@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start one; when it is ready, print lines NAME=VALUE; stay until Ctrl-C or SIGTERM, then leave nothing behind.
+    /// Start one; when it is ready, print lines that a shell can `eval`; stay until Ctrl-C or SIGTERM, then leave nothing behind.
     Up(Up),
 }
 
@@ -18,15 +18,17 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Prints, once all answers:
-  KUBECONFIG=<file of an administrator>
-  REGISTRY=<host:port>         one line per registry
-  REGISTRY_CA=<file>           with --registry-tls
-  SIGSTORE_URL=<url>           with --sigstore: issues identity tokens for the claims that are posted to /token
-  SIGNING_CONFIG=<file>        with --sigstore: where its services are
-  TRUSTED_ROOT=<file>          with --sigstore: whom to trust
+  export KUBECONFIG='<file of an administrator>'
+  export REGISTRY='<host:port>'         the first registry; the next ones are REGISTRY_2, REGISTRY_3, ...
+  export REGISTRY_CA='<file>'           with --registry-tls; REGISTRY_2_CA, ...
+  export SIGSTORE_URL='<url>'           with --sigstore: issues identity tokens for the claims that are posted to /token
+  export SIGNING_CONFIG='<file>'        with --sigstore: where its services are
+  export TRUSTED_ROOT='<file>'          with --sigstore: whom to trust
 
 Example:
-  cargo xtask cluster up --webhook --sigstore
+  cargo xtask cluster up --webhook --sigstore > cluster.env &
+  # once it says that it is ready
+  eval "$(cat cluster.env)"
   cargo xtask cluster up --webhook --server-version v1.33.0-eks-abcdef0")]
 pub(crate) struct Up {
     /// Deploy bundle-webhook and run it as a process on this host.
@@ -82,21 +84,22 @@ async fn stay(up: &Up) -> Result<()> {
     };
 
     let mut out = std::io::stdout().lock();
-    writeln!(out, "KUBECONFIG={}", cluster.kubeconfig().display())?;
-    for registry in cluster.registries() {
-        writeln!(out, "REGISTRY={}", registry.host())?;
+    export(&mut out, "KUBECONFIG", cluster.kubeconfig().display())?;
+    for (index, registry) in cluster.registries().iter().enumerate() {
+        let name = match index {
+            0 => "REGISTRY".to_owned(),
+            _ => format!("REGISTRY_{}", index + 1),
+        };
+        export(&mut out, &name, registry.host())?;
         if let Some(ca) = registry.ca() {
-            writeln!(out, "REGISTRY_CA={}", ca.display())?;
+            export(&mut out, &format!("{name}_CA"), ca.display())?;
         }
     }
     if let Some(sigstore) = &sigstore {
-        writeln!(out, "SIGSTORE_URL={}", sigstore.url())?;
-        writeln!(
-            out,
-            "SIGNING_CONFIG={}",
-            sigstore.signing_config().display()
-        )?;
-        writeln!(out, "TRUSTED_ROOT={}", sigstore.trusted_root().display())?;
+        export(&mut out, "SIGSTORE_URL", sigstore.url())?;
+        let config = sigstore.signing_config();
+        export(&mut out, "SIGNING_CONFIG", config.display())?;
+        export(&mut out, "TRUSTED_ROOT", sigstore.trusted_root().display())?;
     }
     out.flush()?;
     drop(out);
@@ -109,4 +112,28 @@ async fn stay(up: &Up) -> Result<()> {
     std::future::pending::<()>().await;
     drop((webhook, sigstore, cluster));
     Ok(())
+}
+
+/// Writes a line that sets a variable when a shell evaluates it, whatever is in the value.
+fn export(out: &mut impl Write, name: &str, value: impl std::fmt::Display) -> Result<()> {
+    let quoted = value.to_string().replace('\'', "'\\''");
+    writeln!(out, "export {name}='{quoted}'")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_any_value_back() {
+        let mut out = Vec::new();
+        export(&mut out, "A", "it's $HOME `x`").unwrap();
+        let script = format!("{}printf %s \"$A\"", String::from_utf8(out).unwrap());
+        let read = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&read.stdout), "it's $HOME `x`");
+    }
 }
