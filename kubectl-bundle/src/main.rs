@@ -9,6 +9,7 @@ mod exit;
 mod failure;
 mod files;
 mod git;
+mod habits;
 mod image;
 mod images;
 mod input;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     let (mut ui, outcome) = match args::parse() {
         Ok(cli) => {
             let mut ui = Ui::new(settings::style(&cli.global, &environment));
+            ui.set_verb(habits::VerbFlags::of(args::command(), &words()));
             let outcome =
                 settings::command(cli.verb, &environment).and_then(|command| command.run(&mut ui));
             (ui, outcome)
@@ -63,8 +65,21 @@ fn main() -> ExitCode {
     .into()
 }
 
+/// The arguments as text.
+fn words() -> Vec<String> {
+    std::env::args_os()
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
+}
+
 /// Clap's own word: help and version are data, anything else is wrong use.
 fn help_or_misuse(ui: &mut Ui, error: &clap::Error) -> Outcome {
+    if error.kind() == clap::error::ErrorKind::InvalidSubcommand
+        && let Some(finding) = habits::verb(&words())
+    {
+        return Err(finding.into());
+    }
     let text = error.render().ansi().to_string();
     if error.use_stderr() {
         ui.misuse(&text);

@@ -50,7 +50,23 @@ impl Place {
                 .hint("name a folder with bundle.yaml and manifests/ in it, an OCI layout or archive, or a reference, REGISTRY/REPOSITORY:TAG")
                 .into());
         }
-        Ok(Self::Registry(text.parse()?))
+        text.parse()
+            .map(Self::Registry)
+            .map_err(|finding: Finding| {
+                let finding = if bare.contains([':', '@']) {
+                    finding
+                } else {
+                    // Without tag and digest a path was most likely meant.
+                    Finding {
+                        message: format!(
+                            "{}, and there is no such file or folder",
+                            finding.message
+                        ),
+                        ..finding
+                    }
+                };
+                finding.into()
+            })
     }
 
     /// Where to write to: what exists, looks like a path (`./…`, `/…`, `….oci`, `….tar`) or has a transport's name is on this disk.

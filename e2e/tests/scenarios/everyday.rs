@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use e2e::{Cluster, Output, Webhook, WebhookOptions, bundles};
+use e2e::{Cluster, Output, Webhook, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
 /// A wait that ends by its cause and not by its time is much shorter than this.
@@ -78,6 +78,13 @@ impl Scene {
         let line = format!("push {} {reference} --overwrite-tag", folder.display());
         let pushed = self.plugin(&line).await.success().unwrap();
         pushed.lines().last().unwrap().to_owned()
+    }
+
+    /// Candidates that kubectl gives to a shell for these words.
+    async fn complete(&self, words: &[&str]) -> String {
+        let words = ["__complete", "bundle"].iter().chain(words);
+        let output = self.cluster.kubectl(words).await.unwrap();
+        output.success().unwrap()
     }
 
     /// Another class on the terms of the one that is there.
@@ -288,10 +295,66 @@ async fn wait_ends_at_once_where_nothing_goes_on_without_a_change() {
     scene.apply(&note).await;
     let left = scene.fails("delete kinds", 3).await;
     assert!(
-        left.contains("[BUNDLE-INSTALL-016]") && left.contains("mine"),
+        left.contains("[BUNDLE-INSTALL-016]") && left.contains("notes exist"),
         "{left}"
     );
     scene.kubectl("delete note mine -n default").await;
     let gone = scene.plugin("delete kinds").await;
     assert!(gone.stderr.contains("kinds is gone"), "{gone}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_completes_names_and_lists_show_what_was_created_and_corrected() {
+    let scene = Scene::start().await;
+    let hello = scene
+        .publish("greeting:1.0.0", |folder| {
+            bundles::greeting(folder, "1.0.0", None)
+        })
+        .await;
+    for line in [
+        format!("create mine {hello} --wait"),
+        format!("deploy hello {hello} --wait"),
+    ] {
+        scene.plugin(&line).await.success().unwrap();
+    }
+    scene.kubectl("delete configmap greeting -n greeting").await;
+    wait::until_true(AT_ONCE, "the correction is counted", || async {
+        let table = scene.plugin("get -A").await.success()?;
+        let row = table.lines().find(|line| line.starts_with("hello "));
+        let cells: Vec<_> = row.unwrap_or_default().split_whitespace().collect();
+        Ok(cells.get(6).is_some_and(|count| *count != "0"))
+    })
+    .await
+    .unwrap();
+    let table = scene.plugin("get").await.success().unwrap();
+    assert!(table.contains("CORRECTED"), "{table}");
+    assert!(
+        table.lines().any(|line| line.starts_with("mine ")),
+        "{table}"
+    );
+    assert!(!table.contains("hello-"), "a generated Bundle: {table}");
+    let page = scene.plugin("status hello").await.success().unwrap();
+    assert!(
+        page.contains("Corrected: ") && page.contains("ConfigMap/greeting/greeting"),
+        "{page}"
+    );
+    let plain = scene.plugin("get hello -o yaml").await.success().unwrap();
+    assert!(!plain.contains("managedFields"), "{plain}");
+    let whole = scene
+        .plugin("get hello -o yaml --show-managed-fields")
+        .await
+        .success()
+        .unwrap();
+    assert!(whole.contains("managedFields"), "{whole}");
+
+    // kubectl itself asks for candidates.
+    let bin = scene.cluster.folder().join("bin");
+    let install = format!("completion kubectl --install-to {}", bin.display());
+    scene.plugin(&install).await.success().unwrap();
+    let names = scene.complete(&["status", ""]).await;
+    assert!(names.lines().any(|line| line == "hello"), "{names}");
+    let classes = scene.complete(&["deploy", "web", "--class", "core"]).await;
+    assert!(classes.contains("core-rukpak-io-plain"), "{classes}");
+    let verbs = scene.complete(&["re"]).await;
+    assert!(verbs.contains("render"), "{verbs}");
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Data, Registry};
+use super::{Data, FormatOrPath, Registry};
 
 /// Check a folder of manifests and pack it into one OCI artifact, in an OCI image layout on disk.
 ///
@@ -25,7 +25,7 @@ Examples:
   kubectl bundle build web
 
   # Into a folder of your choice
-  kubectl bundle build web --output dist/web
+  kubectl bundle build web --to dist/web
 
   # A chart, rendered by helm on this machine so that it can be checked
   kubectl bundle build web-1.4.0.tgz
@@ -61,8 +61,8 @@ pub(crate) struct Build {
     #[arg(long, value_name = "VERSION")]
     pub(crate) version: Option<String>,
     /// Folder of the OCI layout [default: NAME-VERSION.oci]
-    #[arg(short, long, value_name = "LAYOUT")]
-    pub(crate) output: Option<PathBuf>,
+    #[arg(long, value_name = "LAYOUT")]
+    pub(crate) to: Option<PathBuf>,
     /// Name of the image in the layout [default: the version]
     #[arg(long, value_name = "TAG")]
     pub(crate) tag: Option<String>,
@@ -93,8 +93,11 @@ pub(crate) struct Build {
     /// Check and pack, but write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Print as data
-    #[arg(long, value_name = "FORMAT", value_enum)]
+    /// Print as data: json or yaml
+    #[arg(short, long, value_name = "FORMAT")]
+    pub(crate) output: Option<FormatOrPath>,
+    /// The same as --output
+    #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
     pub(crate) format: Option<Data>,
     /// How to talk to registries, for --lock and --base.
     #[command(flatten)]

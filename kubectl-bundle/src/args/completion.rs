@@ -1,12 +1,20 @@
-//! `completion`: which shell.
+//! `completion`: which shell, or kubectl.
 //! Not here: the scripts.
+
+use std::path::PathBuf;
 
 use clap::Args;
 
-/// Print a completion script for a shell, for `kubectl-bundle` as a command of its own.
+/// Print a completion script.
+///
+/// kubectl 1.26 and later asks the program `kubectl_complete-bundle` on PATH how to complete `kubectl bundle`: `completion kubectl` prints
+/// it, and --install-to writes it. The scripts for shells are for `kubectl-bundle` as a command of its own.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  # `kubectl bundle …` in every shell that completes kubectl
+  kubectl bundle completion kubectl --install-to ~/.local/bin
+
   # bash, for this session
   source <(kubectl bundle completion bash)
 
@@ -16,12 +24,28 @@ Examples:
   # fish, for good
   kubectl bundle completion fish > ~/.config/fish/completions/kubectl-bundle.fish")]
 pub(crate) struct Completion {
-    /// The shell
+    /// The shell, or kubectl
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
+    /// Write the script for kubectl into this folder of PATH, instead of printing it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) install_to: Option<PathBuf>,
 }
 
-/// The shells that we have scripts for.
+/// Candidates for kubectl: called by `kubectl_complete-bundle`.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Complete {
+    /// The words after `kubectl bundle`; the last one is incomplete
+    #[arg(
+        value_name = "WORD",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) words: Vec<String>,
+}
+
+/// The programs that we have scripts for.
 #[expect(clippy::enum_variant_names, reason = "PowerShell is called so")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Shell {
@@ -30,15 +54,18 @@ pub(crate) enum Shell {
     Fish,
     #[value(name = "powershell")]
     PowerShell,
+    Kubectl,
 }
 
-impl From<Shell> for clap_complete::Shell {
-    fn from(shell: Shell) -> Self {
-        match shell {
-            Shell::Bash => Self::Bash,
-            Shell::Zsh => Self::Zsh,
-            Shell::Fish => Self::Fish,
-            Shell::PowerShell => Self::PowerShell,
+impl Shell {
+    /// The shell; `None` for kubectl, which is none.
+    pub(crate) fn generator(self) -> Option<clap_complete::Shell> {
+        match self {
+            Self::Bash => Some(clap_complete::Shell::Bash),
+            Self::Zsh => Some(clap_complete::Shell::Zsh),
+            Self::Fish => Some(clap_complete::Shell::Fish),
+            Self::PowerShell => Some(clap_complete::Shell::PowerShell),
+            Self::Kubectl => None,
         }
     }
 }

@@ -78,16 +78,16 @@ pub(crate) struct Deploy {
     /// What to do with an object of the content that exists already and belongs to nobody
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) collision: Option<Collision>,
-    /// What to do with installed objects that somebody changed
+    /// Treatment of installed objects that somebody changed
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) drift: Option<Drift>,
     /// Change nothing as long as this is true: neither new content nor drift
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) paused: Option<bool>,
-    /// What to do with the installed objects when the BundleDeployment is deleted
+    /// Treatment of the installed objects when the BundleDeployment is deleted
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) deletion: Option<Deletion>,
-    /// What to do then with a CustomResourceDefinition of which objects exist
+    /// Treatment then of a CustomResourceDefinition of which objects exist
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) custom_resources: Option<CustomResources>,
     /// Wait until it is installed, or with --wait=healthy until its objects are healthy as well
@@ -143,7 +143,7 @@ pub(crate) enum Collision {
     Adopt,
 }
 
-/// What to do with installed objects that somebody changed.
+/// Treatment of installed objects that somebody changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum Drift {
@@ -153,7 +153,7 @@ pub(crate) enum Drift {
     Report,
 }
 
-/// What to do with the installed objects at the end.
+/// Treatment of the installed objects at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum Deletion {
@@ -163,7 +163,7 @@ pub(crate) enum Deletion {
     Orphan,
 }
 
-/// What to do at the end with a CustomResourceDefinition of which objects exist.
+/// Treatment at the end of a CustomResourceDefinition of which objects exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum CustomResources {
@@ -175,7 +175,7 @@ pub(crate) enum CustomResources {
     Delete,
 }
 
-/// What to wait for.
+/// The state to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WaitFor {
     /// Do not wait

@@ -5,7 +5,8 @@ use clap::Args;
 
 use super::{Kube, Object, Wide};
 
-/// List the BundleDeployments of the cluster, with what is installed and whether it is as it should be.
+/// List the BundleDeployments of the cluster, with what is installed and whether it is as it should be, and after them the Bundles that no
+/// BundleDeployment made.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -13,11 +14,23 @@ Examples:
   kubectl bundle get
 
   # One, with more columns
-  kubectl bundle get web -o wide")]
+  kubectl bundle get web -o wide
+
+  # Each change as it happens
+  kubectl bundle get -w")]
 pub(crate) struct Get {
-    /// Names; all of them if none is given
+    /// Names of BundleDeployments or Bundles; all of them if none is given
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
+    /// After listing them, print each BundleDeployment that changes
+    #[arg(short, long, conflicts_with = "output")]
+    pub(crate) watch: bool,
+    /// Accepted as in kubectl: the objects have no namespace, so that all are listed in any case
+    #[arg(short = 'A', long)]
+    pub(crate) all_namespaces: bool,
+    /// Print metadata.managedFields as well, with -o json and -o yaml
+    #[arg(long)]
+    pub(crate) show_managed_fields: bool,
     /// Print as
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Wide>,
@@ -38,6 +51,9 @@ pub(crate) struct Status {
     /// Print the object instead
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Object>,
+    /// Print metadata.managedFields as well, with -o json and -o yaml
+    #[arg(long)]
+    pub(crate) show_managed_fields: bool,
     /// Which cluster.
     #[command(flatten)]
     pub(crate) kube: Kube,

@@ -93,7 +93,7 @@ pub(crate) struct Import {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  kubectl bundle keys export --key release.key --unencrypted-private-key --output release.pem")]
+  kubectl bundle keys export --key release.key --unencrypted-private-key --to release.pem")]
 pub(crate) struct Export {
     /// The private key, as `keys generate` or cosign made it
     #[arg(long, value_name = "FILE")]
@@ -102,8 +102,8 @@ pub(crate) struct Export {
     #[arg(long, required = true)]
     pub(crate) unencrypted_private_key: bool,
     /// The new file
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: std::path::PathBuf,
+    #[arg(long, short = 'o', alias = "output", value_name = "FILE")]
+    pub(crate) to: std::path::PathBuf,
     /// Read the key's password from the first line of standard input
     #[arg(long)]
     pub(crate) password_stdin: bool,

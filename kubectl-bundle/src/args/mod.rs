@@ -14,6 +14,7 @@ mod inspect;
 mod keys;
 mod output;
 mod push;
+mod render;
 mod shipping;
 mod sign;
 mod trust;
@@ -26,7 +27,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 pub(crate) use attest::Attest;
 pub(crate) use build::Build;
 pub(crate) use check::Check;
-pub(crate) use completion::Completion;
+pub(crate) use completion::{Complete, Completion};
 pub(crate) use delete::Delete;
 pub(crate) use deploy::{
     Collision, Content, Create, CustomResources, Deletion, Deploy, Drift, WaitFor, Write,
@@ -36,8 +37,9 @@ pub(crate) use global::{Color, DryRun, Global, Kube, Registry};
 pub(crate) use init::Init;
 pub(crate) use inspect::Inspect;
 pub(crate) use keys::{Export, Generate, Import, KeyType, Keys, KeysVerb, PublicHalf};
-pub(crate) use output::{Data, Object, Wide};
+pub(crate) use output::{Data, FormatOrPath, Object, Wide};
 pub(crate) use push::Push;
+pub(crate) use render::Render;
 pub(crate) use shipping::{Along, Copy, Load, Pull, Save};
 pub(crate) use sign::{AuthFlow, Keyless, Sign, SignBy, SignatureForm};
 pub(crate) use trust::{Reach, Trust, TrustInit, TrustShow, TrustUpdate, TrustVerb};
@@ -54,7 +56,6 @@ pub(crate) use version::Version;
     after_help = crate::exit::TABLE,
     after_long_help = crate::exit::TABLE,
     arg_required_else_help = true,
-    disable_help_subcommand = true,
     max_term_width = 110,
 )]
 pub(crate) struct Cli {
@@ -87,7 +88,10 @@ pub(crate) enum Verb {
     Inspect(Inspect),
     /// Write the files of a bundle into a folder
     Unpack(Unpack),
+    /// Print the objects that would be installed
+    Render(Render),
     /// Make key pairs for signing
+    #[command(disable_help_subcommand = true)]
     Keys(Keys),
     /// Sign a bundle in a registry
     Sign(Sign),
@@ -96,8 +100,10 @@ pub(crate) enum Verb {
     /// Verify who signed a bundle
     Verify(Verify),
     /// Try SignaturePolicies before they are in force
+    #[command(disable_help_subcommand = true)]
     Policy(Policy),
     /// Get trust roots from a TUF repository
+    #[command(disable_help_subcommand = true)]
     Trust(Trust),
     /// Install a bundle, or upgrade to it
     Deploy(Deploy),
@@ -113,8 +119,11 @@ pub(crate) enum Verb {
     Delete(Delete),
     /// Print the versions of this program and of the cluster
     Version(Version),
-    /// Print a completion script for a shell
+    /// Print a completion script for a shell or for kubectl
     Completion(Completion),
+    /// Print candidates for kubectl
+    #[command(name = "__complete", hide = true)]
+    Complete(Complete),
 }
 
 /// The command as clap sees it.

@@ -1,6 +1,10 @@
 //! The values of `-o`, as narrow as each verb needs them.
 //! Not here: how they are printed (ui).
 
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::str::FromStr;
+
 use clap::ValueEnum;
 
 use crate::ui::format::Format;
@@ -12,6 +16,28 @@ pub(crate) enum Data {
     Json,
     /// YAML
     Yaml,
+}
+
+/// The value of `-o` of verbs that write to a path. It is a format as everywhere; a path is taken as that of `--to`, as these verbs took it
+/// before they had that flag.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FormatOrPath {
+    /// A format.
+    Format(Data),
+    /// A path.
+    Path(PathBuf),
+}
+
+impl FromStr for FormatOrPath {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            "json" => Self::Format(Data::Json),
+            "yaml" => Self::Format(Data::Yaml),
+            path => Self::Path(path.into()),
+        })
+    }
 }
 
 /// For verbs that answer with one object of the cluster.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Data, Registry};
+use super::{Data, FormatOrPath, Registry};
 
 /// What goes along.
 #[derive(Debug, Default, Args)]
@@ -77,22 +77,25 @@ Examples:
   kubectl bundle pull registry.example.com/team/web:1.4.0
 
   # Into one file
-  kubectl bundle pull registry.example.com/team/web:1.4.0 -o web.tar")]
+  kubectl bundle pull registry.example.com/team/web:1.4.0 --to web.tar")]
 pub(crate) struct Pull {
     /// What
     #[arg(value_name = "REF")]
     pub(crate) reference: String,
     /// Layout folder, or archive if it ends in .tar [default: NAME-TAG.oci]
-    #[arg(short, long, value_name = "LAYOUT|ARCHIVE")]
-    pub(crate) output: Option<String>,
+    #[arg(long, value_name = "LAYOUT|ARCHIVE")]
+    pub(crate) to: Option<PathBuf>,
     /// What goes along.
     #[command(flatten)]
     pub(crate) along: Along,
     /// Let the name in the layout name this content even if it names other content now
     #[arg(long)]
     pub(crate) overwrite_tag: bool,
-    /// Print as data
-    #[arg(long, value_name = "FORMAT", value_enum)]
+    /// Print as data: json or yaml
+    #[arg(short, long, value_name = "FORMAT")]
+    pub(crate) output: Option<FormatOrPath>,
+    /// The same as --output
+    #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
     pub(crate) format: Option<Data>,
     /// How to talk to registries.
     #[command(flatten)]
@@ -107,20 +110,20 @@ pub(crate) struct Pull {
 #[command(after_help = "\
 Examples:
   # A package with all of its images
-  kubectl bundle save registry.example.com/team/web:1.4.0 --images -o web.tar
+  kubectl bundle save registry.example.com/team/web:1.4.0 --images --to web.tar
 
   # Several packages, for one kind of machine
-  kubectl bundle save registry.example.com/team/web:1.4.0 registry.example.com/team/db:2.0.0 --images --platform linux/amd64 -o all.tar
+  kubectl bundle save registry.example.com/team/web:1.4.0 registry.example.com/team/db:2.0.0 --images --platform linux/amd64 --to all.tar
 
   # Only the list of digests
-  kubectl bundle save registry.example.com/team/web:1.4.0 --images --sources-only -o web.sources.yaml")]
+  kubectl bundle save registry.example.com/team/web:1.4.0 --images --sources-only --to web.sources.yaml")]
 pub(crate) struct Save {
     /// What
     #[arg(value_name = "REF", required = true)]
     pub(crate) references: Vec<String>,
     /// The file
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: PathBuf,
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: Option<PathBuf>,
     /// What goes along.
     #[command(flatten)]
     pub(crate) along: Along,
@@ -130,8 +133,11 @@ pub(crate) struct Save {
     /// Write a list of digests instead of content
     #[arg(long)]
     pub(crate) sources_only: bool,
-    /// Print as data
-    #[arg(long, value_name = "FORMAT", value_enum)]
+    /// Print as data: json or yaml
+    #[arg(short, long, value_name = "FORMAT")]
+    pub(crate) output: Option<FormatOrPath>,
+    /// The same as --output
+    #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
     pub(crate) format: Option<Data>,
     /// How to talk to registries.
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Data, Registry};
+use super::{Data, FormatOrPath, Registry};
 
 /// Write the files of a bundle, or of any other image, into a folder.
 ///
@@ -16,20 +16,20 @@ use super::{Data, Registry};
 #[command(after_help = "\
 Examples:
   # A bundle, into ./web
-  kubectl bundle unpack registry.example.com/team/web:1.4.0 -o web
+  kubectl bundle unpack registry.example.com/team/web:1.4.0 --to web
 
   # What an archive holds
-  kubectl bundle unpack web-1.4.0.tar -o web
+  kubectl bundle unpack web-1.4.0.tar --to web
 
   # Any image, for one platform, without its devices
-  kubectl bundle unpack registry.example.com/library/debian:13 --platform linux/arm64 --skip-unsafe -o debian")]
+  kubectl bundle unpack registry.example.com/library/debian:13 --platform linux/arm64 --skip-unsafe --to debian")]
 pub(crate) struct Unpack {
     /// A reference, an OCI layout or an archive
     #[arg(value_name = "REF|LAYOUT|ARCHIVE")]
     pub(crate) source: String,
-    /// The folder
-    #[arg(short, long, value_name = "DIR", default_value = ".")]
-    pub(crate) output: PathBuf,
+    /// The folder [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: Option<PathBuf>,
     /// Of an index, the image for this platform, such as linux/amd64
     #[arg(long, value_name = "OS/ARCH")]
     pub(crate) platform: Option<String>,
@@ -39,8 +39,11 @@ pub(crate) struct Unpack {
     /// Leave out what cannot be written safely, and say so, instead of refusing everything
     #[arg(long)]
     pub(crate) skip_unsafe: bool,
-    /// Print as data
-    #[arg(long, value_name = "FORMAT", value_enum)]
+    /// Print as data: json or yaml
+    #[arg(short, long, value_name = "FORMAT")]
+    pub(crate) output: Option<FormatOrPath>,
+    /// The same as --output
+    #[arg(long, value_name = "FORMAT", value_enum, hide = true)]
     pub(crate) format: Option<Data>,
     /// How to talk to registries.
     #[command(flatten)]

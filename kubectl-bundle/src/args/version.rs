@@ -5,7 +5,9 @@ use clap::Args;
 
 use super::{Data, Kube};
 
-/// Print the versions of this program and of the cluster.
+/// Print the versions of this program, of the cluster and of the webhook in it.
+///
+/// The webhook's version is the tag of the image of Deployment `bundle-webhook`; reading it takes the right to get that Deployment.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -18,6 +20,9 @@ pub(crate) struct Version {
     /// Do not ask the cluster
     #[arg(long)]
     pub(crate) client: bool,
+    /// Namespace in which the webhook runs
+    #[arg(long, value_name = "NAME", default_value = "bundle-system")]
+    pub(crate) system_namespace: String,
     /// Print as data
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<Data>,

@@ -1,4 +1,4 @@
-//! Warning Events of bundle-webhook: their reason is the diagnostic code of a failure that a condition describes.
+//! Events of bundle-webhook. The reason of a Warning is the diagnostic code of a failure that a condition describes.
 //! Not here: the conditions (commands).
 
 use bundle_core::diagnostic::{Code, all_codes};
@@ -9,8 +9,8 @@ use super::Cluster;
 
 /// Events about cluster-scoped objects are kept in this namespace.
 const NAMESPACE: &str = "default";
-/// More Warning Events about one object are not read.
-const LIMIT: u32 = 100;
+/// More Events are not read.
+const LIMIT: u32 = 500;
 /// Mark of a text that was cut to fit into an Event.
 const CUT: &str = " …";
 
@@ -20,12 +20,9 @@ impl Cluster {
     ///
     /// Anybody who may create Events in the namespace can write such an Event: the code decides only how a command ends.
     pub(crate) async fn failure_code(&self, kind: &str, name: &str, message: &str) -> Option<Code> {
-        let api: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
         let selector =
             format!("involvedObject.kind={kind},involvedObject.name={name},type=Warning");
-        let parameters = ListParams::default().fields(&selector).limit(LIMIT);
-        let list = self.ask(api.list(&parameters)).await.ok()?;
-        list.items.iter().find_map(|event| {
+        self.events(&selector).await?.iter().find_map(|event| {
             let told = event.message.as_deref()?;
             let told = told.strip_suffix(CUT).unwrap_or(told);
             (!told.is_empty() && message.contains(told))
@@ -33,9 +30,17 @@ impl Cluster {
                 .flatten()
         })
     }
+
+    /// Events about cluster-scoped objects that a field selector matches; `None` where the caller may not list them.
+    pub(crate) async fn events(&self, selector: &str) -> Option<Vec<Event>> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let parameters = ListParams::default().fields(selector).limit(LIMIT);
+        let list = self.ask(api.list(&parameters)).await.ok()?;
+        Some(list.items)
+    }
 }
 
 /// The code of this identifier.
-pub(crate) fn code(id: &str) -> Option<Code> {
+fn code(id: &str) -> Option<Code> {
     all_codes().find(|code| code.id == id).copied()
 }

@@ -14,7 +14,7 @@ use crate::failure::{Failure, Outcome};
 
 /// How long the server keeps one watch open; then it is asked again.
 const WATCH_SECONDS: u32 = 60;
-/// How often the question is asked again about an object that does not change: what else it depends on may have changed.
+/// Pause before the question is asked again about an object that does not change: what else it depends on may have changed.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Whether to wait, and for how long.

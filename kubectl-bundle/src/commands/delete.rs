@@ -72,7 +72,7 @@ impl Delete {
     }
 }
 
-/// What becomes of the installed objects, as `spec.deletion` says: a plan for the future, and the same once it is done.
+/// The fate of the installed objects by `spec.deletion`: as it is announced, and as it is told once the deployment is gone.
 fn fate(item: &BundleDeployment) -> (String, &'static str) {
     let name = item.metadata.name.as_deref().unwrap_or_default();
     let installed = item

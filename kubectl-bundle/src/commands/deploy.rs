@@ -76,11 +76,11 @@ pub(crate) struct Settings {
     pub(crate) collision: Option<Collision>,
     /// Treatment of objects that somebody changed.
     pub(crate) drift: Option<DriftMode>,
-    /// Whether nothing is changed.
+    /// Change nothing while this is true.
     pub(crate) paused: Option<bool>,
-    /// What becomes of the objects at the end.
+    /// Fate of the objects at the end.
     pub(crate) deletion: Option<DeleteObjects>,
-    /// What becomes of CRDs with resources at the end.
+    /// Fate of CRDs with resources at the end.
     pub(crate) custom_resources: Option<DeleteCustomResources>,
 }
 

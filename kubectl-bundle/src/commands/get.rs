@@ -1,130 +1,202 @@
-//! `get`: BundleDeployments at one look.
-//! Not here: one of them in detail (status).
+//! `get`: BundleDeployments at one look, and after them the Bundles that none of them made.
+//! Not here: one of them in detail (status), and the columns (listing).
 
-use bundle_api::BundleDeployment;
+use bundle_api::{Bundle, BundleDeployment, names};
+use futures::TryStreamExt as _;
 use jiff::Timestamp;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+use serde_json::Value;
 
 use crate::cluster::{Cluster, KubeSettings};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
+use crate::ui::Ui;
 use crate::ui::format::Format;
-use crate::ui::{Table, Ui, age};
 
-use super::deployment::{condition, qualified, short_digest};
+use super::listing::{self, Corrections};
+
+/// Seconds for which the server keeps one watch open; then it is opened again.
+const WATCH_SECONDS: u32 = 290;
 
 /// What `get` needs to know.
 pub(crate) struct Get {
     /// Names; all if empty.
     pub(crate) names: Vec<String>,
+    /// Print changes until somebody ends the command.
+    pub(crate) watch: bool,
+    /// Print `managedFields` as well.
+    pub(crate) show_managed_fields: bool,
     /// How to print.
     pub(crate) format: Option<Format>,
     /// Which cluster.
     pub(crate) cluster: KubeSettings,
 }
 
+/// The objects that were found.
+struct Found {
+    deployments: Vec<BundleDeployment>,
+    bundles: Vec<Bundle>,
+    /// From where a watch of the deployments goes on.
+    version: String,
+}
+
 impl Get {
     /// Asks and prints.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let cluster = Cluster::connect(&self.cluster).await?;
-        let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
-        let items = if self.names.is_empty() {
-            cluster.ask(api.list(&ListParams::default())).await?.items
-        } else {
-            let mut items = Vec::new();
-            for name in &self.names {
-                items.push(cluster.ask(api.get(name)).await?);
-            }
-            items
-        };
-        let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items});
-        let printed = match (self.names.as_slice(), items.as_slice()) {
-            ([_], [one]) => ui.structured(self.format, one)?,
-            _ => ui.structured(self.format, &list)?,
-        };
-        if printed {
+        let found = self.find(&cluster).await?;
+        if self.print_data(ui, &found)? {
             return Ok(());
         }
-        if self.format == Some(Format::Name) {
-            for item in &items {
-                ui.data(qualified(item))?;
-            }
-            return Ok(());
-        }
-        if items.is_empty() {
+        if found.deployments.is_empty() && found.bundles.is_empty() {
             ui.note("No resources found");
-            return Ok(());
         }
-        ui.text(&table(
-            &items,
-            self.format == Some(Format::Wide),
-            Timestamp::now(),
-        ))
+        let wide = self.format == Some(Format::Wide);
+        let mut table = listing::deployments(wide);
+        if !found.deployments.is_empty() {
+            let corrections = Corrections::read(&cluster, Timestamp::now()).await;
+            for item in &found.deployments {
+                listing::add(&mut table, item, &corrections, wide, Timestamp::now());
+            }
+            ui.text(&table.render())?;
+        }
+        if !found.bundles.is_empty() {
+            if !found.deployments.is_empty() {
+                ui.data("")?;
+            }
+            ui.text(&listing::bundles(&found.bundles, Timestamp::now()))?;
+        }
+        if self.watch {
+            let header = found.deployments.is_empty();
+            self.follow(ui, &cluster, found.version, header).await?;
+        }
+        Ok(())
+    }
+
+    async fn find(&self, cluster: &Cluster) -> Outcome<Found> {
+        let deployments: Api<BundleDeployment> = Api::all(cluster.client.clone());
+        let bundles: Api<Bundle> = Api::all(cluster.client.clone());
+        let all = ListParams::default();
+        let mut found = if self.names.is_empty() {
+            let list = cluster.ask(deployments.list(&all)).await?;
+            let made = match cluster.ask(bundles.list(&all)).await {
+                Ok(list) => list.items.into_iter().filter(is_standalone).collect(),
+                // Who may only see deployments sees these.
+                Err(Failure::Server(status)) if status.code == 403 => Vec::new(),
+                Err(failure) => return Err(failure),
+            };
+            Found {
+                deployments: list.items,
+                bundles: made,
+                version: list.metadata.resource_version.unwrap_or_default(),
+            }
+        } else {
+            let mut found = Found {
+                deployments: Vec::new(),
+                bundles: Vec::new(),
+                version: String::new(),
+            };
+            for name in &self.names {
+                match cluster.ask(deployments.get(name)).await {
+                    Ok(item) => found.deployments.push(item),
+                    Err(Failure::Server(status)) if status.code == 404 => {
+                        match cluster.ask(bundles.get(name)).await {
+                            Ok(item) => found.bundles.push(item),
+                            // The name is most likely that of a deployment.
+                            Err(_) => return Err(Failure::Server(status)),
+                        }
+                    }
+                    Err(failure) => return Err(failure),
+                }
+            }
+            found
+        };
+        if !self.show_managed_fields {
+            for item in &mut found.deployments {
+                item.metadata.managed_fields = None;
+            }
+            for item in &mut found.bundles {
+                item.metadata.managed_fields = None;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Prints names or whole objects, if that is asked for.
+    fn print_data(&self, ui: &mut Ui, found: &Found) -> Outcome<bool> {
+        if self.format == Some(Format::Name) {
+            for item in &found.deployments {
+                ui.data(super::deployment::qualified(item))?;
+            }
+            for item in &found.bundles {
+                let name = item.metadata.name.as_deref().unwrap_or_default();
+                ui.data(format!("bundle.{}/{name}", names::GROUP))?;
+            }
+            return Ok(true);
+        }
+        let deployments = found.deployments.iter().map(serde_json::to_value);
+        let bundles = found.bundles.iter().map(serde_json::to_value);
+        let items: Vec<Value> = deployments.chain(bundles).filter_map(Result::ok).collect();
+        match (self.names.as_slice(), items.as_slice()) {
+            ([_], [one]) => ui.structured(self.format, one),
+            _ => ui.structured(
+                self.format,
+                &serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items}),
+            ),
+        }
+    }
+
+    /// Prints a row for each change, until somebody ends the command.
+    async fn follow(
+        &self,
+        ui: &mut Ui,
+        cluster: &Cluster,
+        mut version: String,
+        mut header: bool,
+    ) -> Outcome {
+        let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
+        loop {
+            if version.is_empty() {
+                let list = cluster.ask(api.list(&ListParams::default())).await?;
+                version = list.metadata.resource_version.unwrap_or_default();
+            }
+            let parameters = WatchParams::default().timeout(WATCH_SECONDS);
+            let stream = cluster.ask(api.watch(&parameters, &version)).await?;
+            let mut stream = std::pin::pin!(stream);
+            while let Ok(Some(event)) = stream.try_next().await {
+                let item = match event {
+                    WatchEvent::Added(item)
+                    | WatchEvent::Modified(item)
+                    | WatchEvent::Deleted(item) => item,
+                    WatchEvent::Bookmark(_) => continue,
+                    WatchEvent::Error(_) => {
+                        version.clear();
+                        break;
+                    }
+                };
+                version = item.metadata.resource_version.clone().unwrap_or_default();
+                let name = item.metadata.name.as_deref().unwrap_or_default();
+                if !self.names.is_empty() && !self.names.iter().any(|wanted| wanted == name) {
+                    continue;
+                }
+                let now = Timestamp::now();
+                let corrections = Corrections::read(cluster, now).await;
+                let mut table = listing::deployments(false);
+                listing::add(&mut table, &item, &corrections, false, now);
+                let text = table.render();
+                // The columns of a watch are those of its first row: kubectl's rows drift apart in the same way.
+                let rows = usize::from(!header);
+                header = false;
+                for line in text.lines().skip(rows) {
+                    ui.data(line)?;
+                }
+            }
+        }
     }
 }
 
-fn table(items: &[BundleDeployment], wide: bool, now: Timestamp) -> String {
-    let mut table = if wide {
-        Table::new([
-            "NAME",
-            "VERSION",
-            "DIGEST",
-            "INSTALLED",
-            "READY",
-            "DRIFT",
-            "AGE",
-            "CLASS",
-            "ACTIVE BUNDLE",
-            "AS",
-            "REQUESTED BY",
-        ])
-    } else {
-        Table::new([
-            "NAME",
-            "VERSION",
-            "DIGEST",
-            "INSTALLED",
-            "READY",
-            "DRIFT",
-            "AGE",
-        ])
-    };
-    for item in items {
-        let status = item.status.clone().unwrap_or_default();
-        let installed = status.installed.clone().unwrap_or_default();
-        let shown = [
-            item.metadata.name.clone().unwrap_or_default(),
-            installed.version.clone().unwrap_or_default(),
-            short_digest(&installed.digest),
-            condition(item, "Installed"),
-            condition(item, "Ready"),
-            status.drift.len().to_string(),
-            item.metadata
-                .creation_timestamp
-                .as_ref()
-                .map(|created| age::short(now.as_second() - created.0.as_second()))
-                .unwrap_or_default(),
-        ];
-        if wide {
-            let [name, version, digest, state, ready, drift, age] = shown;
-            table.row([
-                name,
-                version,
-                digest,
-                state,
-                ready,
-                drift,
-                age,
-                item.spec.provisioner_class_name.clone(),
-                status.active_bundle.unwrap_or_default(),
-                installed
-                    .installed_as
-                    .map(|account| format!("{}/{}", account.namespace, account.name))
-                    .unwrap_or_default(),
-                installed.requested_by.unwrap_or_default(),
-            ]);
-        } else {
-            table.row(shown);
-        }
-    }
-    table.render()
+/// True for a Bundle that no BundleDeployment made. Anybody may write such a label: it decides only what is listed.
+fn is_standalone(bundle: &Bundle) -> bool {
+    let labels = bundle.metadata.labels.as_ref();
+    let owner = labels.and_then(|labels| labels.get(names::LABEL_OWNER_KIND));
+    owner.is_none_or(|kind| kind != "BundleDeployment")
 }

@@ -5,6 +5,7 @@ pub(crate) mod attest;
 pub(crate) mod blob;
 pub(crate) mod build;
 pub(crate) mod check;
+pub(crate) mod complete;
 pub(crate) mod completion;
 pub(crate) mod copy;
 pub(crate) mod create;
@@ -15,11 +16,13 @@ pub(crate) mod get;
 pub(crate) mod init;
 pub(crate) mod inspect;
 pub(crate) mod keys;
+mod listing;
 pub(crate) mod load;
 pub(crate) mod outlook;
 pub(crate) mod policy;
 pub(crate) mod pull;
 pub(crate) mod push;
+pub(crate) mod render;
 pub(crate) mod save;
 pub(crate) mod sign;
 pub(crate) mod status;
@@ -98,8 +101,12 @@ pub(crate) enum Command {
     Delete(delete::Delete),
     /// `version`
     Version(version::Version),
+    /// `render`
+    Render(render::Render),
     /// `completion`
     Completion(completion::Completion),
+    /// `__complete`
+    Complete(complete::Complete),
 }
 
 impl Command {
@@ -136,7 +143,9 @@ impl Command {
             Self::Status(command) => in_runtime(command.run(ui)),
             Self::Delete(command) => in_runtime(command.run(ui)),
             Self::Version(command) => in_runtime(command.run(ui)),
+            Self::Render(command) => in_runtime(command.run(ui)),
             Self::Completion(command) => command.run(ui),
+            Self::Complete(command) => in_runtime(command.run(ui)),
         }
     }
 }

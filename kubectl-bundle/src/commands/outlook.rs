@@ -1,4 +1,4 @@
-//! Whether a BundleDeployment can still become what a command waits for, from its conditions.
+//! The chance that a BundleDeployment still becomes what a command waits for, from its conditions.
 //! Not here: reading it and the Events about it (waiting).
 
 use bundle_api::BundleDeployment;
@@ -7,7 +7,7 @@ use bundle_core::diagnostic::{Code, Outcome, codes};
 
 use super::deployment::{find, is_installed, obstacles};
 
-/// What a command waits for.
+/// The state that a command waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// The content of the present spec is installed.
@@ -27,7 +27,7 @@ pub(super) struct Cause {
     pub(super) message: String,
 }
 
-/// Whether it can still become so.
+/// The chance that it still becomes so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outlook {
     /// It is so.

@@ -4,19 +4,23 @@
 use std::fmt::Write as _;
 
 use bundle_api::BundleDeployment;
+use jiff::Timestamp;
 use kube::api::Api;
 
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::Outcome;
 use crate::ui::format::Format;
-use crate::ui::{Table, Ui};
+use crate::ui::{Table, Ui, age, safe};
 
 use super::deployment::qualified;
+use super::listing;
 
 /// What `status` needs to know.
 pub(crate) struct Status {
     /// The BundleDeployment.
     pub(crate) name: String,
+    /// Print `managedFields` as well.
+    pub(crate) show_managed_fields: bool,
     /// How to print.
     pub(crate) format: Option<Format>,
     /// Which cluster.
@@ -28,18 +32,27 @@ impl Status {
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let cluster = Cluster::connect(&self.cluster).await?;
         let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
-        let item = cluster.ask(api.get(&self.name)).await?;
+        let mut item = cluster.ask(api.get(&self.name)).await?;
+        if !self.show_managed_fields {
+            item.metadata.managed_fields = None;
+        }
         if self.format == Some(Format::Name) {
             return ui.data(qualified(&item));
         }
         if ui.structured(self.format, &item)? {
             return Ok(());
         }
-        ui.text(&describe(&item))
+        let now = Timestamp::now();
+        let mut text = describe(&item, now);
+        for line in listing::last_corrections(&cluster, &self.name, now).await {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "Corrected: {}", safe(&line));
+        }
+        ui.text(&text)
     }
 }
 
-fn describe(item: &BundleDeployment) -> String {
+fn describe(item: &BundleDeployment, now: Timestamp) -> String {
     let status = item.status.clone().unwrap_or_default();
     let installed = status.installed.clone().unwrap_or_default();
     let source = &item.spec.template.spec.source;
@@ -91,7 +104,11 @@ fn describe(item: &BundleDeployment) -> String {
         let _ = write!(text, "\n{}", table.render());
     }
     for object in &status.drift {
-        let _ = writeln!(text, "Drifted: {}", object.object);
+        let since = object.since.as_ref().map_or_else(String::new, |since| {
+            let seconds = now.as_second() - since.0.as_second();
+            format!(" (for {})", age::short(seconds))
+        });
+        let _ = writeln!(text, "Drifted: {}{since}", safe(&object.object));
     }
     for warning in &status.warnings {
         let _ = writeln!(text, "Warning: {warning}");

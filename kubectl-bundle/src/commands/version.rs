@@ -1,27 +1,37 @@
 //! `version`: of this program and of the cluster.
 //! Not here: whether a bundle fits that version (bundle-core).
 
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::Api;
 use serde::Serialize;
 
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::Outcome;
-use crate::ui::Ui;
 use crate::ui::format::Format;
+use crate::ui::{Ui, safe};
+
+/// Name of the Deployment of the webhook.
+const WEBHOOK: &str = "bundle-webhook";
 
 /// What `version` needs to know.
 pub(crate) struct Version {
     /// The cluster to ask, if one is to be asked.
     pub(crate) cluster: Option<KubeSettings>,
+    /// Namespace of the webhook.
+    pub(crate) system_namespace: String,
     /// How to print it.
     pub(crate) format: Option<Format>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "kubectl calls them so")]
 struct Versions {
     client_version: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     server_version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook_version: Option<String>,
 }
 
 impl Version {
@@ -30,12 +40,13 @@ impl Version {
         let mut versions = Versions {
             client_version: env!("CARGO_PKG_VERSION"),
             server_version: None,
+            webhook_version: None,
         };
         // What is known here is printed even if the cluster does not answer.
         let mut trouble = None;
         if let Some(settings) = &self.cluster {
-            match server(settings).await {
-                Ok(version) => versions.server_version = Some(version),
+            match self.ask(settings, &mut versions).await {
+                Ok(()) => {}
                 Err(failure) => trouble = Some(failure),
             }
         }
@@ -44,13 +55,38 @@ impl Version {
             if let Some(server) = &versions.server_version {
                 ui.data(format!("Server Version: {server}"))?;
             }
+            if let Some(webhook) = &versions.webhook_version {
+                ui.data(format!("Webhook Version: {}", safe(webhook)))?;
+            }
         }
         trouble.map_or(Ok(()), Err)
     }
+
+    async fn ask(&self, settings: &KubeSettings, versions: &mut Versions) -> Outcome {
+        let cluster = Cluster::connect(settings).await?;
+        let info = cluster.ask(cluster.client.apiserver_version()).await?;
+        versions.server_version = Some(info.git_version);
+        // Few may read it, and a cluster may have none.
+        let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), &self.system_namespace);
+        let found = cluster.ask(api.get(WEBHOOK)).await;
+        versions.webhook_version = found.ok().as_ref().and_then(version_of);
+        Ok(())
+    }
 }
 
-async fn server(settings: &KubeSettings) -> Outcome<String> {
-    let cluster = Cluster::connect(settings).await?;
-    let info = cluster.ask(cluster.client.apiserver_version()).await?;
-    Ok(info.git_version)
+/// The version of an image by its tag; without one its digest.
+fn version_of(deployment: &Deployment) -> Option<String> {
+    let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
+    let image = pod.containers.first()?.image.as_deref()?;
+    let (named, digest) = match image.split_once('@') {
+        Some((named, digest)) => (named, Some(digest)),
+        None => (image, None),
+    };
+    let tag = named
+        .rsplit('/')
+        .next()?
+        .split_once(':')
+        .map(|(_, tag)| tag);
+    tag.map(|tag| format!("v{}", tag.trim_start_matches('v')))
+        .or_else(|| digest.map(str::to_owned))
 }

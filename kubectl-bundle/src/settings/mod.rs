@@ -13,11 +13,14 @@ mod trust;
 mod verbs;
 mod writing;
 
+use std::path::PathBuf;
+
 use bundle_core::diagnostic::{Finding, codes};
 
-use crate::args::{Keys, KeysVerb, Policy, PolicyVerb, Trust, TrustVerb, Verb};
+use crate::args::{Data, FormatOrPath, Keys, KeysVerb, Policy, PolicyVerb, Trust, TrustVerb, Verb};
 use crate::commands::Command;
 use crate::failure::Outcome;
+use crate::ui::format::Format;
 
 pub(crate) use environment::Environment;
 pub(crate) use printing::style;
@@ -65,8 +68,30 @@ pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command>
         Verb::Status(args) => Command::Status(verbs::status(args, environment)?),
         Verb::Delete(args) => Command::Delete(writing::delete(args, environment)?),
         Verb::Version(args) => Command::Version(verbs::version(args, environment)?),
-        Verb::Completion(args) => Command::Completion(verbs::completion(&args)),
+        Verb::Render(args) => Command::Render(verbs::render(args, environment)?),
+        Verb::Completion(args) => Command::Completion(verbs::completion(args)?),
+        Verb::Complete(args) => Command::Complete(verbs::complete(args, environment)?),
     })
+}
+
+/// The path of `--to` and the format of `-o`, of verbs that write to a path.
+fn destination(
+    to: Option<PathBuf>,
+    output: Option<FormatOrPath>,
+    format: Option<Data>,
+) -> Outcome<(Option<PathBuf>, Option<Format>)> {
+    let format = format.map(Into::into);
+    match output {
+        None => Ok((to, format)),
+        Some(FormatOrPath::Format(data)) => Ok((to, Some(data.into()))),
+        Some(FormatOrPath::Path(path)) if to.is_none() => Ok((Some(path), format)),
+        Some(FormatOrPath::Path(path)) => Err(unusable(
+            "--output",
+            &format!("`{}` is not a format", path.display()),
+        )
+        .hint("the formats are json and yaml; --to names the path")
+        .into()),
+    }
 }
 
 /// A flag whose value cannot be used.

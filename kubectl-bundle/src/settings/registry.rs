@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use bundle_core::diagnostic::Finding;
+use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Reference;
 
 use super::{Environment, duration};
@@ -40,14 +40,42 @@ pub(super) fn settings(registry: Registry, environment: &Environment) -> Outcome
 
 /// Reads a reference.
 pub(super) fn reference(text: &str) -> Outcome<Reference> {
-    Ok(text.parse()?)
+    let read: Result<Reference, Finding> = text.parse();
+    // What exists here, or can only be a path, is not looked for in a registry.
+    if let Some(finding) = path_instead(text, read.as_ref().err()) {
+        return Err(finding.into());
+    }
+    Ok(read?)
+}
+
+/// The finding for a path that stands where a reference belongs.
+fn path_instead(text: &str, error: Option<&Finding>) -> Option<Finding> {
+    let exists = Path::new(text).exists();
+    let is_meant = exists || text.starts_with(['.', '/', '~']);
+    if !is_meant || (error.is_none() && !exists) {
+        return None;
+    }
+    let finding = Finding::error(
+        codes::reference::UNREADABLE,
+        format!("`{text}` is a path on this machine, and a reference to a registry is needed"),
+    );
+    Some(if exists {
+        finding.hint(format!(
+            "push it first: kubectl bundle push {text} REGISTRY/REPOSITORY:TAG"
+        ))
+    } else {
+        finding.hint("write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0")
+    })
 }
 
 /// The same where, with another flag, it could have been a file.
 pub(super) fn reference_or_file(text: &str) -> Outcome<Reference> {
     let read: Result<Reference, Finding> = text.parse();
+    let path = Path::new(text);
     Ok(read.map_err(|finding| {
-        if Path::new(text).exists() {
+        if path.is_dir() {
+            path_instead(text, Some(&finding)).unwrap_or(finding)
+        } else if path.exists() {
             finding.hint(format!(
                 "this is a file: to mean it, say where its signature is: --bundle {text}.sigstore.json"
             ))

@@ -3,7 +3,7 @@
 
 use bundle_oci::store::Selection;
 
-use super::{Environment, registry, unusable};
+use super::{Environment, destination, registry, unusable};
 use crate::args;
 use crate::commands::{copy, load, pull, push, save};
 use crate::failure::Outcome;
@@ -47,19 +47,9 @@ pub(super) fn copy(args: args::Copy, environment: &Environment) -> Outcome<copy:
 
 pub(super) fn pull(args: args::Pull, environment: &Environment) -> Outcome<pull::Pull> {
     let reference = registry::reference(&args.reference)?;
-    let output = if let Some(output) = &args.output {
-        // `-o json` means a format in every other verb; here it would make a folder called json.
-        if ["json", "yaml"].contains(&output.as_str()) {
-            return Err(unusable(
-                "--output",
-                &format!("`{output}` would be a folder: --output of pull names the layout"),
-            )
-            .hint(format!(
-                "to print data, use --format {output}; a folder of that name is ./{output}"
-            ))
-            .into());
-        }
-        output.clone()
+    let (to, format) = destination(args.to, args.output, args.format)?;
+    let output = if let Some(to) = &to {
+        to.display().to_string()
     } else {
         let base = reference
             .repository()
@@ -72,7 +62,7 @@ pub(super) fn pull(args: args::Pull, environment: &Environment) -> Outcome<pull:
     };
     let target = Place::target(&output)?;
     if matches!(target, Place::Registry(_)) {
-        return Err(unusable("--output", "it names a registry")
+        return Err(unusable("--to", "it names a registry")
             .hint("use `kubectl bundle copy` between registries")
             .into());
     }
@@ -81,7 +71,7 @@ pub(super) fn pull(args: args::Pull, environment: &Environment) -> Outcome<pull:
         target,
         selection: along(&args.along)?,
         overwrite_tag: args.overwrite_tag,
-        format: args.format.map(Into::into),
+        format,
         registry: registry::settings(args.registry, environment)?,
     })
 }
@@ -109,13 +99,19 @@ pub(super) fn push(args: args::Push, environment: &Environment) -> Outcome<push:
 
 pub(super) fn save(args: args::Save, environment: &Environment) -> Outcome<save::Save> {
     let references = args.references.iter().map(|text| registry::reference(text));
+    let (output, format) = destination(args.to, args.output, args.format)?;
+    let Some(output) = output else {
+        return Err(unusable("--to", "it is not said which file to write")
+            .hint("name a new file: --to FILE.tar")
+            .into());
+    };
     Ok(save::Save {
         references: references.collect::<Result<_, _>>()?,
-        output: args.output,
+        output,
         selection: along(&args.along)?,
         images: args.images,
         sources_only: args.sources_only,
-        format: args.format.map(Into::into),
+        format,
         registry: registry::settings(args.registry, environment)?,
     })
 }

@@ -62,7 +62,7 @@ pub(super) fn export(args: args::Export, environment: &Environment) -> keys::exp
     let args::Export {
         key,
         unencrypted_private_key: _,
-        output,
+        to: output,
         password_stdin,
     } = args;
     keys::export::Export {

@@ -1,37 +1,22 @@
 //! What each verb that only reads or packs is to do.
 //! Not here: verbs that change a cluster (writing).
 
-use std::path::Path;
-
 use bundle_core::images::Allowed;
 use bundle_core::version::ServerVersion;
 use bundle_oci::manifest::Platform;
 
-use super::{Environment, cluster, registry, unusable};
+use super::{Environment, cluster, destination, registry, unusable};
 use crate::args;
-use crate::commands::{build, check, completion, get, init, inspect, status, unpack, version};
+use crate::commands::{
+    build, check, complete, completion, get, init, inspect, render, status, unpack, version,
+};
 use crate::failure::Outcome;
 use crate::input::Known;
 use crate::packing;
 use crate::place::Place;
 
 pub(super) fn build(args: args::Build, environment: &Environment) -> Outcome<build::Build> {
-    // `-o json` means a format in every other verb; here it would make a folder called json.
-    if let Some(format) = args
-        .output
-        .as_ref()
-        .filter(|path| [Path::new("json"), Path::new("yaml")].contains(&path.as_path()))
-    {
-        let format = format.display();
-        return Err(unusable(
-            "--output",
-            &format!("`{format}` would be a folder: --output of build names the layout"),
-        )
-        .hint(format!(
-            "to print data, use --format {format}; a folder of that name is ./{format}"
-        ))
-        .into());
-    }
+    let (output, format) = destination(args.to, args.output, args.format)?;
     for pattern in &args.allow_mutable_tags {
         if let Some(why) = bundle_core::policy::glob::problem(pattern) {
             return Err(unusable("--allow-mutable-tags", &why)
@@ -57,10 +42,10 @@ pub(super) fn build(args: args::Build, environment: &Environment) -> Outcome<bui
         },
         lock: args.lock,
         registry,
-        output: args.output,
+        output,
         tag: args.tag,
         dry_run: args.dry_run,
-        format: args.format.map(Into::into),
+        format,
     })
 }
 
@@ -97,13 +82,14 @@ pub(super) fn inspect(args: args::Inspect, environment: &Environment) -> Outcome
 }
 
 pub(super) fn unpack(args: args::Unpack, environment: &Environment) -> Outcome<unpack::Unpack> {
+    let (target, format) = destination(args.to, args.output, args.format)?;
     Ok(unpack::Unpack {
         source: Place::source(&args.source)?,
-        target: args.output,
+        target: target.unwrap_or_else(|| ".".into()),
         platform: platform(args.platform.as_deref())?,
         force: args.force,
         skip_unsafe: args.skip_unsafe,
-        format: args.format.map(Into::into),
+        format,
         registry: registry::settings(args.registry, environment)?,
     })
 }
@@ -132,6 +118,8 @@ pub(super) fn check(args: args::Check, environment: &Environment) -> Outcome<che
 pub(super) fn get(args: args::Get, environment: &Environment) -> Outcome<get::Get> {
     Ok(get::Get {
         names: args.names,
+        watch: args.watch,
+        show_managed_fields: args.show_managed_fields,
         format: args.output.map(Into::into),
         cluster: cluster::settings(args.kube, environment)?,
     })
@@ -140,6 +128,7 @@ pub(super) fn get(args: args::Get, environment: &Environment) -> Outcome<get::Ge
 pub(super) fn status(args: args::Status, environment: &Environment) -> Outcome<status::Status> {
     Ok(status::Status {
         name: args.name,
+        show_managed_fields: args.show_managed_fields,
         format: args.output.map(Into::into),
         cluster: cluster::settings(args.kube, environment)?,
     })
@@ -152,12 +141,55 @@ pub(super) fn version(args: args::Version, environment: &Environment) -> Outcome
         } else {
             Some(cluster::settings(args.kube, environment)?)
         },
+        system_namespace: args.system_namespace,
         format: args.output.map(Into::into),
     })
 }
 
-pub(super) fn completion(args: &args::Completion) -> completion::Completion {
-    completion::Completion {
-        shell: args.shell.into(),
+pub(super) fn render(args: args::Render, environment: &Environment) -> Outcome<render::Render> {
+    let place = Place::source(&args.source)?;
+    let settings = registry::settings(args.registry, environment)?;
+    Ok(render::Render {
+        registry: match &place {
+            Place::Registry(reference) => settings.of(reference),
+            _ => settings,
+        },
+        place,
+        format: args.output.map(Into::into),
+    })
+}
+
+pub(super) fn completion(args: args::Completion) -> Outcome<completion::Completion> {
+    let shell = args.shell.generator();
+    if shell.is_some() && args.install_to.is_some() {
+        return Err(unusable("--install-to", "only the script for kubectl is a program")
+            .hint("write `kubectl bundle completion kubectl --install-to DIR`, or put what is printed where your shell reads it")
+            .into());
     }
+    Ok(completion::Completion {
+        shell,
+        install_to: args.install_to,
+    })
+}
+
+pub(super) fn complete(
+    args: args::Complete,
+    environment: &Environment,
+) -> Outcome<complete::Complete> {
+    let value = |flag: &str| {
+        let at = args.words.iter().position(|word| word == flag)?;
+        args.words.get(at + 1).cloned()
+    };
+    // The cluster that the line being typed means.
+    let kube = args::Kube {
+        kubeconfig: value("--kubeconfig").map(Into::into),
+        context: value("--context"),
+        request_timeout: "2s".to_owned(),
+        act_as: value("--as"),
+        ..args::Kube::default()
+    };
+    Ok(complete::Complete {
+        cluster: cluster::settings(kube, environment)?,
+        words: args.words,
+    })
 }

@@ -14,6 +14,7 @@ use anstream::AutoStream;
 use bundle_core::diagnostic::{Finding, Findings, Severity};
 
 use crate::failure::{Failure, Outcome};
+use crate::habits::VerbFlags;
 use crate::report;
 
 pub(crate) use progress::{Progress, Steps, Transfer};
@@ -50,6 +51,7 @@ pub(crate) struct Ui {
     err: Box<dyn Write>,
     progress: bool,
     verbosity: Verbosity,
+    verb: Option<VerbFlags>,
 }
 
 fn choice(color: bool) -> anstream::ColorChoice {
@@ -71,7 +73,22 @@ impl Ui {
             err: Box::new(AutoStream::new(io::stderr(), choice(style.color_err))),
             progress: style.progress && style.verbosity != Verbosity::Quiet,
             verbosity: style.verbosity,
+            verb: None,
         }
+    }
+
+    /// From now on hints name the verb of a flag that this one does not have.
+    pub(crate) fn set_verb(&mut self, verb: VerbFlags) {
+        self.verb = Some(verb);
+    }
+
+    /// The finding with its hint for the verb that runs.
+    fn for_verb(&self, finding: &Finding) -> Finding {
+        let mut finding = finding.clone();
+        if let (Some(verb), Some(hint)) = (&self.verb, &mut finding.hint) {
+            *hint = verb.complete(hint);
+        }
+        finding
     }
 
     /// Data: one line on stdout.
@@ -104,7 +121,7 @@ impl Ui {
     /// A finding: an error always, a warning unless only errors are wanted.
     pub(crate) fn finding(&mut self, finding: &Finding) {
         if finding.severity == Severity::Error || self.verbosity >= Verbosity::Normal {
-            self.say(&report::finding(finding, &[]));
+            self.say(&report::finding(&self.for_verb(finding), &[]));
         }
     }
 
@@ -126,7 +143,8 @@ impl Ui {
     pub(crate) fn failure(&mut self, failure: &Failure) {
         match failure {
             Failure::Findings { findings, causes } => {
-                self.say(&report::findings(findings, causes));
+                let findings = findings.0.iter().map(|one| self.for_verb(one)).collect();
+                self.say(&report::findings(&findings, causes));
             }
             Failure::Server(status) => {
                 self.say(&format!("{}\n", crate::cluster::refusal::message(status)));

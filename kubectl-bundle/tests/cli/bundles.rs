@@ -13,7 +13,7 @@ fn builds_the_same_digest_every_time() {
     ----- stderr -----
     web 1.4.0: 1 object, 1184 bytes, in web-1.4.0.oci
     ");
-    kb_snapshot!(context, ["build", "web", "--output", "again", "--format", "json"], @r#"
+    kb_snapshot!(context, ["build", "web", "--to", "again", "-o", "json"], @r#"
     exit code: 0
     ----- stdout -----
     {

@@ -342,12 +342,31 @@ fn lists_and_shows() {
         }
     });
     let list = json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeploymentList", "metadata": {"resourceVersion": "7"}, "items": [one]});
+    let bundle = |name: &str, labels: Value| {
+        json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": name, "labels": labels},
+            "spec": {"provisionerClassName": "production", "source": {"type": "image", "image": {"ref": PINNED}}},
+            "status": {"phase": "Unpacked", "content": {"digest": "sha256:9f86d081884c7d65", "specDigest": "x", "version": "1.5.0"}},
+        })
+    };
+    let bundles = json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleList", "metadata": {}, "items": [
+        bundle("web-4f2a9c", json!({"core.rukpak.io/owner-kind": "BundleDeployment"})),
+        bundle("mine", json!({})),
+    ]});
+    let corrected = json!({"apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": [{
+        "metadata": {}, "involvedObject": {"name": "web"}, "reason": "DriftCorrected", "message": "restored ConfigMap/team-a/web", "eventTime": "2126-01-01T00:00:00.000000Z",
+    }]});
     let path = "/bundledeployments";
     cluster(
         &mut context,
         vec![
             (Method::GET, path, 200, list.clone()),
+            (Method::GET, "/bundles", 200, bundles.clone()),
+            (Method::GET, "/events", 200, corrected.clone()),
             (Method::GET, path, 200, list.clone()),
+            (Method::GET, "/bundles", 200, bundles),
+            (Method::GET, "/web", 200, one.clone()),
+            (Method::GET, "/events", 200, corrected),
             (Method::GET, "/web", 200, one.clone()),
             (Method::DELETE, "/web", 200, one),
             (Method::GET, path, 200, list),
@@ -356,14 +375,18 @@ fn lists_and_shows() {
     kb_snapshot!(context, ["get"], @r"
     exit code: 0
     ----- stdout -----
-    NAME   VERSION   DIGEST         INSTALLED   READY             DRIFT   AGE
-    web    1.4.0     9f86d081884c   True        False (Drifted)   1       <none>
+    NAME   VERSION   DIGEST         INSTALLED   READY             DRIFT   CORRECTED   AGE
+    web    1.4.0     9f86d081884c   True        False (Drifted)   1       1           <none>
+
+    BUNDLE   VERSION   DIGEST         PHASE      AGE
+    mine     1.5.0     9f86d081884c   Unpacked   <none>
     ----- stderr -----
     ");
     kb_snapshot!(context, ["get", "-o", "name"], @r"
     exit code: 0
     ----- stdout -----
     bundledeployment.core.rukpak.io/web
+    bundle.core.rukpak.io/mine
     ----- stderr -----
     ");
     kb_snapshot!(context, ["status", "web"], @r"
@@ -382,6 +405,7 @@ fn lists_and_shows() {
     Installed   True     InstallationSucceeded   Instantiated bundle web-4f2a9c successfully
     Ready       False    Drifted                 1 object is out of line
     Drifted: ConfigMap/team-a/web
+    Corrected: 0s ago: restored ConfigMap/team-a/web
     ----- stderr -----
     ");
     kb_snapshot!(context, ["delete", "web", "--wait=false"], @r#"
@@ -389,6 +413,7 @@ fn lists_and_shows() {
     ----- stdout -----
     bundledeployment.core.rukpak.io "web" deleted
     ----- stderr -----
+    web: removes 214 objects
     "#);
     kb_snapshot!(context, ["delete", "web"], @r"
     exit code: 1
@@ -477,6 +502,17 @@ fn checks_what_the_file_itself_tells() {
     error: nowhere.yaml: the file cannot be read [BUNDLE-USAGE-002]
       caused by: no such file or folder
       hint: check the path and its permissions
+    ");
+    context.write(
+        "policy.yaml",
+        "apiVersion: core.rukpak.io/v1alpha1\nkind: SignaturePolicy\nmetadata: {name: releases}\nspec:\n  images: [{glob: 'registry.example.com/**'}]\n  authorities: [{name: k, key: {secretRef: {name: release-key}}}]\n",
+    );
+    kb_snapshot!(context, ["check", "-f", "policy.yaml", "--offline"], @r"
+    exit code: 0
+    ----- stdout -----
+    signaturepolicy.core.rukpak.io/releases nothing found
+    ----- stderr -----
+    not checked: Secret bundle-system/release-key: the key in it
     ");
     context.write("mess.yaml", "a: 1\na: 2\n");
     kb_snapshot!(context, ["check", "-f", "mess.yaml"], @r"

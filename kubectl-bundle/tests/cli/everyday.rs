@@ -199,3 +199,155 @@ fn wait_ends_at_once_where_nothing_goes_on_without_a_change() {
       hint: nothing goes on without a change; details: kubectl bundle status web
     "#);
 }
+
+#[test]
+fn words_of_other_tools_lead_to_the_verb() {
+    let context = Context::new();
+    kb_snapshot!(context, ["install", "web", PINNED], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: `install` is not a verb of kubectl bundle [BUNDLE-USAGE-001]
+      hint: use kubectl bundle deploy NAME REF
+    ");
+    kb_snapshot!(context, ["template", "web"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: `template` is not a verb of kubectl bundle [BUNDLE-USAGE-001]
+      hint: use kubectl bundle render REF|DIR
+    ");
+    let help = context.stdout(&["help", "deploy"]);
+    assert!(help.contains("Usage: kubectl bundle deploy"), "{help}");
+}
+
+#[test]
+fn renders_objects_in_the_order_of_their_installation() {
+    let context = Context::new().with_bundle();
+    context.write(
+        "web/manifests/zz.yaml",
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n",
+    );
+    kb_snapshot!(context, ["render", "web"], @r"
+    exit code: 0
+    ----- stdout -----
+    ---
+    apiVersion: v1
+    kind: Namespace
+    metadata:
+      name: default
+    ---
+    apiVersion: v1
+    data:
+      greeting: hello
+    kind: ConfigMap
+    metadata:
+      name: web
+      namespace: default
+    ----- stderr -----
+    ");
+    context.stdout(&["build", "web", "--to", "web.oci"]);
+    let built = context.stdout(&["render", "web.oci", "-o", "json"]);
+    let list: Value = serde_json::from_str(&built).unwrap();
+    assert_eq!(list["kind"], "List");
+    assert_eq!(list["items"][1]["metadata"]["name"], "web");
+}
+
+#[test]
+fn kubectl_is_told_candidates() {
+    let mut context = Context::new();
+    let answer = || {
+        let mut one = deployed(&json!([]));
+        one["apiVersion"] = json!("meta.k8s.io/v1");
+        one["kind"] = json!("PartialObjectMetadata");
+        json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {}, "items": [one]})
+    };
+    cluster(
+        &mut context,
+        vec![(Method::GET, "/bundledeployments", 200, answer())],
+    );
+    kb_snapshot!(context, ["__complete", "--", "status", ""], @r"
+    exit code: 0
+    ----- stdout -----
+    web
+    :4
+    ----- stderr -----
+    ");
+    // A cluster without an answer costs nothing.
+    kb_snapshot!(context, ["__complete", "--", "delete", ""], @r"
+    exit code: 0
+    ----- stdout -----
+    :4
+    ----- stderr -----
+    ");
+    kb_snapshot!(context, ["__complete", "--", "deploy", "web", "--coll"], @r"
+    exit code: 0
+    ----- stdout -----
+    --collision	What to do with an object of the content that exists already and belongs to nobody
+    :4
+    ----- stderr -----
+    ");
+    kb_snapshot!(context, ["__complete", "--", "build", ""], @r"
+    exit code: 0
+    ----- stdout -----
+    :0
+    ----- stderr -----
+    ");
+    kb_snapshot!(context, ["completion", "kubectl", "--install-to", "."], @r"
+    exit code: 0
+    ----- stdout -----
+    ./kubectl_complete-bundle
+    ----- stderr -----
+    ");
+    kb_snapshot!(context, ["completion", "bash", "--install-to", "."], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: --install-to: only the script for kubectl is a program [BUNDLE-USAGE-001]
+      hint: write `kubectl bundle completion kubectl --install-to DIR`, or put what is printed where your shell reads it
+    ");
+}
+
+#[test]
+fn a_path_is_not_taken_for_a_reference() {
+    let context = Context::new().with_bundle();
+    kb_snapshot!(context, ["deploy", "web", "./web"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: `./web` is a path on this machine, and a reference to a registry is needed [BUNDLE-REFERENCE-001]
+      hint: push it first: kubectl bundle push ./web REGISTRY/REPOSITORY:TAG
+    ");
+    kb_snapshot!(context, ["render", "wbe"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: `wbe` is not a reference: it names no registry, and there is no such file or folder [BUNDLE-REFERENCE-001]
+      hint: write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0
+    ");
+}
+
+#[test]
+fn signing_with_a_public_key_is_refused_before_any_password() {
+    let mut context = Context::new().with("BUNDLE_PASSWORD", "");
+    let registry = context.registry();
+    let web = registry.reference("web:1.4.0");
+    context.stdout(&["keys", "generate", "--output-key-prefix", "bundle"]);
+    let told = Context::run(&context, &["sign", &web, "--key", "bundle.pub"]);
+    assert!(
+        told.contains("it is a public key, which verifies and cannot sign"),
+        "{told}"
+    );
+    assert!(told.starts_with("exit code: 1\n"), "{told}");
+}
+
+#[test]
+fn a_package_without_images_is_saved_with_all_of_them() {
+    let mut context = Context::new().with_bundle();
+    let registry = context.registry();
+    let web = format!("{}/web:1.4.0", registry.host());
+    context.stdout(&["push", "web", &web]);
+    let told = context.run(&["save", &web, "--images", "--to", "web.tar"]);
+    assert!(told.starts_with("exit code: 0\n"), "{told}");
+    assert!(told.contains("web:1.4.0 has no images"), "{told}");
+}

@@ -22,6 +22,7 @@ fn help_names_every_verb_and_exit_code() {
       load        Load such a file into a registry
       inspect     Show what a bundle is and holds
       unpack      Write the files of a bundle into a folder
+      render      Print the objects that would be installed
       keys        Make key pairs for signing
       sign        Sign a bundle in a registry
       attest      Attest something about a bundle in a registry
@@ -35,7 +36,8 @@ fn help_names_every_verb_and_exit_code() {
       status      Show one deployment in detail
       delete      Delete deployments
       version     Print the versions of this program and of the cluster
-      completion  Print a completion script for a shell
+      completion  Print a completion script for a shell or for kubectl
+      help        Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help
@@ -79,6 +81,7 @@ fn every_verb_has_examples() {
         "build",
         "push",
         "inspect",
+        "render",
         "sign",
         "attest",
         "verify",
@@ -141,12 +144,12 @@ fn wrong_use_is_2() {
 
     For more information, try '--help'.
     ");
-    kb_snapshot!(context, ["build", "web", "-o", "json"], @r"
+    kb_snapshot!(context, ["build", "web", "-o", "wide", "--to", "web.oci"], @r"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: --output: `json` would be a folder: --output of build names the layout [BUNDLE-USAGE-001]
-      hint: to print data, use --format json; a folder of that name is ./json
+    error: --output: `wide` is not a format [BUNDLE-USAGE-001]
+      hint: the formats are json and yaml; --to names the path
     ");
     kb_snapshot!(context, ["get", "--request-timeout=soon"], @r"
     exit code: 2

@@ -156,9 +156,9 @@ fn says_what_it_does_not_do() {
             "--images-to REGISTRY/PREFIX",
         ),
         (
-            &["pull", &web, "-o", "json"],
+            &["save", &web, "-o", "json"],
             2,
-            "--output of pull names the layout",
+            "it is not said which file to write",
         ),
         (
             &["save", &web, "--platform", "linux", "-o", "x.tar"],

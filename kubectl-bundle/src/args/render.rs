@@ -1,0 +1,32 @@
+//! `render`: of what.
+//! Not here: the rendering (bundle-core).
+
+use clap::Args;
+
+use super::{Data, Registry};
+
+/// Print the objects that would be installed, in the order in which they are applied.
+///
+/// Images are pinned as the lock has them, operator bundles are converted, and charts in a folder are rendered by helm. The program reads
+/// content with the same code as the pod. Namespaces of objects that name none, and labels, are added when the content is installed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl bundle render registry.example.com/team/web:1.4.0
+
+  # Compare with what is in the cluster
+  kubectl bundle render ./web | kubectl diff -f -
+
+  # The kinds and names
+  kubectl bundle render ./web -o json | jq -r '.items[] | .kind + \"/\" + .metadata.name'")]
+pub(crate) struct Render {
+    /// A reference, an OCI layout or archive, or a folder of manifests
+    #[arg(value_name = "REF|LAYOUT|ARCHIVE|DIR")]
+    pub(crate) source: String,
+    /// Print as; JSON is one List [default: yaml]
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub(crate) output: Option<Data>,
+    /// How to talk to registries.
+    #[command(flatten)]
+    pub(crate) registry: Registry,
+}

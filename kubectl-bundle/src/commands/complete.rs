@@ -1,0 +1,273 @@
+//! `__complete`: candidates for the shell, in the form in which kubectl asks its plugins for them (cobra's).
+//! Not here: the scripts of shells (completion).
+
+use std::time::Duration;
+
+use bundle_api::{BundleDeployment, ProvisionerClass};
+use clap::{Arg, ArgAction, Command};
+use kube::api::{Api, ListParams};
+
+use crate::cluster::{Cluster, KubeSettings};
+use crate::failure::Outcome;
+use crate::ui::Ui;
+
+/// cobra's directive that no file names are added to the candidates.
+const NO_FILES: u8 = 4;
+/// cobra's directive that the shell completes file names as usual.
+const DEFAULT: u8 = 0;
+/// A shell that waits for a cluster is worse than one without candidates.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// More names are not offered.
+const NAMES: u32 = 500;
+
+/// What `__complete` needs to know.
+pub(crate) struct Complete {
+    /// The words after `kubectl bundle`; the last one is incomplete.
+    pub(crate) words: Vec<String>,
+    /// Which cluster.
+    pub(crate) cluster: KubeSettings,
+}
+
+/// A source of candidates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Candidates {
+    /// These, with their descriptions.
+    These(Vec<(String, String)>),
+    /// Names of BundleDeployments.
+    Deployments,
+    /// Names of ProvisionerClasses.
+    Classes,
+    /// File names, which the shell knows.
+    Files,
+}
+
+impl Complete {
+    /// Prints the candidates that begin with the last word, and a directive.
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
+        let last = self.words.last().cloned().unwrap_or_default();
+        let before = &self.words[..self.words.len().saturating_sub(1)];
+        // `--flag=VALUE` is completed as a whole.
+        let (before, last, prefix) = match last.split_once('=') {
+            Some((flag, value)) if flag.starts_with("--") => {
+                let mut words = before.to_vec();
+                words.push(flag.to_owned());
+                (words, value.to_owned(), format!("{flag}="))
+            }
+            _ => (before.to_vec(), last.clone(), String::new()),
+        };
+        let wanted = candidates(&crate::args::command(), &before, &last, !prefix.is_empty());
+        let directive = if wanted == Candidates::Files {
+            DEFAULT
+        } else {
+            NO_FILES
+        };
+        for (value, help) in self.resolve(wanted).await {
+            if value.starts_with(&last) {
+                let line = format!("{prefix}{value}\t{help}");
+                ui.data(line.trim_end())?;
+            }
+        }
+        ui.data(format!(":{directive}"))
+    }
+
+    async fn resolve(&self, wanted: Candidates) -> Vec<(String, String)> {
+        let named = |names: Vec<String>| {
+            names
+                .into_iter()
+                .map(|name| (name, String::new()))
+                .collect()
+        };
+        match wanted {
+            Candidates::These(these) => these,
+            Candidates::Files => Vec::new(),
+            Candidates::Deployments => named(self.names::<BundleDeployment>().await),
+            Candidates::Classes => named(self.names::<ProvisionerClass>().await),
+        }
+    }
+
+    /// Names of the cluster; none where it does not answer in time.
+    async fn names<K>(&self) -> Vec<String>
+    where
+        K: kube::Resource<DynamicType = ()>,
+    {
+        let asking = async {
+            let cluster = Cluster::connect(&self.cluster).await.ok()?;
+            let resource = kube::api::ApiResource::erase::<K>(&());
+            let api: Api<kube::api::DynamicObject> =
+                Api::all_with(cluster.client.clone(), &resource);
+            let parameters = ListParams::default().limit(NAMES);
+            let list = cluster.ask(api.list_metadata(&parameters)).await.ok()?;
+            Some(
+                list.items
+                    .into_iter()
+                    .filter_map(|item| item.metadata.name)
+                    .collect(),
+            )
+        };
+        tokio::time::timeout(PATIENCE, asking)
+            .await
+            .ok()
+            .flatten()
+            .unwrap_or_default()
+    }
+}
+
+/// The candidates for `last` after the words `before`. `joined`: it is the value of the flag before it, as in `--flag=VALUE`.
+fn candidates(root: &Command, before: &[String], last: &str, joined: bool) -> Candidates {
+    let mut verb = root;
+    let mut path = Vec::new();
+    let mut positionals = 0;
+    let mut awaited: Option<&Arg> = None;
+    for word in before {
+        if awaited.take().is_some() {
+            continue;
+        }
+        if let Some(flag) = flag(verb, root, word) {
+            let takes = flag.get_action().takes_values() && !word.contains('=');
+            // A flag with an optional value takes it after `=` only.
+            awaited = (takes && !flag.is_require_equals_set()).then_some(flag);
+        } else if let Some(next) = verb.find_subcommand(word) {
+            verb = next;
+            path.push(next.get_name().to_owned());
+        } else if !word.starts_with('-') {
+            positionals += 1;
+        }
+    }
+    let joined = before
+        .last()
+        .filter(|_| joined)
+        .and_then(|word| flag(verb, root, word));
+    if let Some(flag) = awaited.or(joined) {
+        return values(flag);
+    }
+    if last.starts_with('-') {
+        let flags = verb.get_arguments().chain(root.get_arguments());
+        let mut found: Vec<_> = flags
+            .filter(|flag| !flag.is_hide_set())
+            .filter_map(|flag| Some((format!("--{}", flag.get_long()?), help(flag.get_help()))))
+            .collect();
+        found.push(("--help".to_owned(), "Print help".to_owned()));
+        found.sort();
+        found.dedup();
+        return Candidates::These(found);
+    }
+    if verb.has_subcommands() {
+        let verbs = verb.get_subcommands().filter(|verb| !verb.is_hide_set());
+        return Candidates::These(
+            verbs
+                .map(|verb| (verb.get_name().to_owned(), help(verb.get_about())))
+                .collect(),
+        );
+    }
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    match (path.as_slice(), positionals) {
+        (["get" | "delete"], _) | (["deploy" | "status"], 0) => Candidates::Deployments,
+        _ => positional(verb, positionals),
+    }
+}
+
+fn positional(verb: &Command, index: usize) -> Candidates {
+    verb.get_positionals()
+        .nth(index)
+        .map_or(Candidates::Files, values)
+}
+
+/// The flag that a word names, of the verb or of all verbs.
+fn flag<'a>(verb: &'a Command, root: &'a Command, word: &str) -> Option<&'a Arg> {
+    let name = word.split('=').next().unwrap_or(word);
+    verb.get_arguments()
+        .chain(root.get_arguments())
+        .find(|flag| {
+            let long = name.strip_prefix("--").filter(|name| !name.is_empty());
+            let short = name
+                .strip_prefix('-')
+                .filter(|name| name.chars().count() == 1);
+            long.is_some_and(|long| {
+                flag.get_long() == Some(long)
+                    || flag
+                        .get_all_aliases()
+                        .is_some_and(|all| all.contains(&long))
+            }) || short.is_some_and(|short| flag.get_short() == short.chars().next())
+        })
+}
+
+fn values(argument: &Arg) -> Candidates {
+    let possible = argument.get_possible_values();
+    if argument.get_id() == "class" {
+        Candidates::Classes
+    } else if matches!(argument.get_action(), ArgAction::Set | ArgAction::Append)
+        && !possible.is_empty()
+    {
+        Candidates::These(
+            possible
+                .iter()
+                .filter(|value| !value.is_hide_set())
+                .map(|value| (value.get_name().to_owned(), help(value.get_help())))
+                .collect(),
+        )
+    } else {
+        Candidates::Files
+    }
+}
+
+/// The first line of a help text.
+fn help(text: Option<&clap::builder::StyledStr>) -> String {
+    let text = text.map(ToString::to_string).unwrap_or_default();
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(before: &[&str], last: &str) -> Candidates {
+        found_joined(before, last, false)
+    }
+
+    fn found_joined(before: &[&str], last: &str, joined: bool) -> Candidates {
+        let before: Vec<String> = before.iter().map(|&word| word.to_owned()).collect();
+        candidates(&crate::args::command(), &before, last, joined)
+    }
+
+    fn names(candidates: Candidates) -> Vec<String> {
+        match candidates {
+            Candidates::These(these) => these.into_iter().map(|(name, _)| name).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn offers_verbs_flags_values_and_names() {
+        assert!(names(found(&[], "")).contains(&"deploy".to_owned()));
+        assert!(
+            !names(found(&[], ""))
+                .iter()
+                .any(|name| name.starts_with('_'))
+        );
+        assert_eq!(
+            names(found(&["keys"], "")),
+            ["generate", "public", "import", "export"]
+        );
+        let flags = names(found(&["deploy", "web"], "--"));
+        assert!(flags.contains(&"--service-account".to_owned()), "{flags:?}");
+        assert!(flags.contains(&"--quiet".to_owned()), "{flags:?}");
+        assert_eq!(
+            names(found(&["deploy", "--collision"], "")),
+            ["Prevent", "Adopt"]
+        );
+        assert_eq!(
+            names(found_joined(&["deploy", "--wait"], "", true)),
+            ["false", "true", "healthy"]
+        );
+        assert_eq!(found(&["deploy", "--wait"], ""), Candidates::Deployments);
+        assert_eq!(found(&["deploy", "--class"], ""), Candidates::Classes);
+        assert_eq!(found(&["deploy"], ""), Candidates::Deployments);
+        assert_eq!(found(&["deploy", "web"], ""), Candidates::Files);
+        assert_eq!(
+            found(&["delete", "web", "-n", "x"], ""),
+            Candidates::Deployments
+        );
+        assert_eq!(found(&["build"], ""), Candidates::Files);
+        assert!(names(found(&["completion"], "")).contains(&"kubectl".to_owned()));
+    }
+}

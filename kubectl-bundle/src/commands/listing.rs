@@ -1,0 +1,212 @@
+//! The tables of `get`.
+//! Not here: reading what stands in them (get).
+
+use std::collections::BTreeMap;
+
+use bundle_api::{Bundle, BundleDeployment};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::cluster::Cluster;
+use crate::ui::{Table, age};
+
+use super::deployment::{condition, short_digest};
+
+/// Reason of the Event that the reconciler writes when it restores objects.
+const CORRECTED: &str = "DriftCorrected";
+/// The time in which corrections are counted; API servers keep Events as long by default.
+const LAST: SignedDuration = SignedDuration::from_hours(1);
+/// More corrections of one deployment are not shown.
+const SHOWN: usize = 5;
+
+/// How often the objects of each deployment were restored in the last hour; unknown to those who may not list Events.
+pub(super) struct Corrections(Option<BTreeMap<String, i64>>);
+
+impl Corrections {
+    /// Counts the Events that say so.
+    pub(super) async fn read(cluster: &Cluster, now: Timestamp) -> Self {
+        let events = cluster.events(&format!("reason={CORRECTED}")).await;
+        Self(events.map(|events| Self::count(&events, now)))
+    }
+
+    fn count(events: &[Event], now: Timestamp) -> BTreeMap<String, i64> {
+        let mut counts = BTreeMap::new();
+        for event in events {
+            let Some(name) = event.involved_object.name.clone() else {
+                continue;
+            };
+            if seen(event).is_some_and(|last| now.duration_since(last) <= LAST) {
+                let times = event
+                    .series
+                    .as_ref()
+                    .and_then(|series| series.count)
+                    .or(event.count);
+                *counts.entry(name).or_default() += i64::from(times.unwrap_or(1).max(1));
+            }
+        }
+        counts
+    }
+
+    fn of(&self, name: &str) -> String {
+        match &self.0 {
+            Some(counts) => counts.get(name).copied().unwrap_or_default().to_string(),
+            None => "<unknown>".to_owned(),
+        }
+    }
+}
+
+/// The time of an Event: when it was last seen.
+fn seen(event: &Event) -> Option<Timestamp> {
+    let series = event.series.as_ref();
+    series
+        .and_then(|series| series.last_observed_time.as_ref().map(|time| time.0))
+        .or_else(|| event.event_time.as_ref().map(|time| time.0))
+        .or_else(|| event.last_timestamp.as_ref().map(|time| time.0))
+}
+
+/// The last corrections of a deployment, newest first, as far as the caller may list Events: `2m ago: restored ConfigMap/a/web`.
+pub(super) async fn last_corrections(cluster: &Cluster, name: &str, now: Timestamp) -> Vec<String> {
+    let selector = format!("reason={CORRECTED},involvedObject.name={name}");
+    let events = cluster.events(&selector).await.unwrap_or_default();
+    let mut told: Vec<(Timestamp, String)> = events
+        .into_iter()
+        .filter_map(|event| Some((seen(&event)?, event.message?)))
+        .collect();
+    told.sort_by(|one, other| other.cmp(one));
+    told.truncate(SHOWN);
+    told.into_iter()
+        .map(|(at, message)| {
+            let ago = age::short(now.as_second() - at.as_second());
+            format!("{ago} ago: {message}")
+        })
+        .collect()
+}
+
+/// A table of BundleDeployments without rows.
+pub(super) fn deployments(wide: bool) -> Table {
+    if wide {
+        Table::new([
+            "NAME",
+            "VERSION",
+            "DIGEST",
+            "INSTALLED",
+            "READY",
+            "DRIFT",
+            "CORRECTED",
+            "AGE",
+            "CLASS",
+            "ACTIVE BUNDLE",
+            "AS",
+            "REQUESTED BY",
+        ])
+    } else {
+        Table::new([
+            "NAME",
+            "VERSION",
+            "DIGEST",
+            "INSTALLED",
+            "READY",
+            "DRIFT",
+            "CORRECTED",
+            "AGE",
+        ])
+    }
+}
+
+/// Adds the row of one.
+pub(super) fn add(
+    table: &mut Table,
+    item: &BundleDeployment,
+    corrections: &Corrections,
+    wide: bool,
+    now: Timestamp,
+) {
+    let status = item.status.clone().unwrap_or_default();
+    let installed = status.installed.clone().unwrap_or_default();
+    let name = item.metadata.name.clone().unwrap_or_default();
+    let shown = [
+        name.clone(),
+        installed.version.clone().unwrap_or_default(),
+        short_digest(&installed.digest),
+        condition(item, "Installed"),
+        condition(item, "Ready"),
+        status.drift.len().to_string(),
+        corrections.of(&name),
+        age_of(item.metadata.creation_timestamp.as_ref(), now),
+    ];
+    if wide {
+        let [name, version, digest, state, ready, drift, corrected, age] = shown;
+        table.row([
+            name,
+            version,
+            digest,
+            state,
+            ready,
+            drift,
+            corrected,
+            age,
+            item.spec.provisioner_class_name.clone(),
+            status.active_bundle.unwrap_or_default(),
+            installed
+                .installed_as
+                .map(|account| format!("{}/{}", account.namespace, account.name))
+                .unwrap_or_default(),
+            installed.requested_by.unwrap_or_default(),
+        ]);
+    } else {
+        table.row(shown);
+    }
+}
+
+/// The table of Bundles that no BundleDeployment made.
+pub(super) fn bundles(items: &[Bundle], now: Timestamp) -> String {
+    let mut table = Table::new(["BUNDLE", "VERSION", "DIGEST", "PHASE", "AGE"]);
+    for item in items {
+        let status = item.status.clone().unwrap_or_default();
+        let content = status.content.unwrap_or_default();
+        table.row([
+            item.metadata.name.clone().unwrap_or_default(),
+            content.version.unwrap_or_default(),
+            short_digest(&content.digest),
+            status.phase.unwrap_or_default(),
+            age_of(item.metadata.creation_timestamp.as_ref(), now),
+        ]);
+    }
+    table.render()
+}
+
+fn age_of(created: Option<&Time>, now: Timestamp) -> String {
+    created
+        .map(|created| age::short(now.as_second() - created.0.as_second()))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn counts_corrections_of_the_last_hour() {
+        let event = |name: &str, at: &str, series: Option<i32>| -> Event {
+            serde_json::from_value(json!({
+                "metadata": {}, "involvedObject": {"name": name}, "eventTime": at,
+                "series": series.map(|count| json!({"count": count, "lastObservedTime": at})),
+            }))
+            .unwrap()
+        };
+        let events = [
+            event("web", "2026-01-01T10:30:00.000000Z", None),
+            event("web", "2026-01-01T10:40:00.000000Z", Some(4)),
+            event("web", "2026-01-01T09:00:00.000000Z", None),
+            event("shop", "2026-01-01T09:00:00.000000Z", None),
+        ];
+        let now = "2026-01-01T11:00:00Z".parse().unwrap();
+        let corrections = Corrections(Some(Corrections::count(&events, now)));
+        assert_eq!(corrections.of("web"), "5");
+        assert_eq!(corrections.of("shop"), "0");
+        assert_eq!(Corrections(None).of("web"), "<unknown>");
+    }
+}
