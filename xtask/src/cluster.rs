@@ -28,7 +28,7 @@ Prints, once all answers:
 Example:
   cargo xtask cluster up --webhook --sigstore > cluster.env &
   # once it says that it is ready
-  eval "$(cat cluster.env)"
+  eval \"$(cat cluster.env)\"
   cargo xtask cluster up --webhook --server-version v1.33.0-eks-abcdef0")]
 pub(crate) struct Up {
     /// Deploy bundle-webhook and run it as a process on this host.
