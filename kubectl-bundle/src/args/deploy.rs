@@ -44,6 +44,9 @@ pub(crate) struct Write {
 /// The same command with another reference upgrades. A tag is pinned to the digest that it names now. Settings whose flags are not given
 /// keep their values, and each field that changes is printed. With --wait the command ends at once when something stands in the way that
 /// no time heals, and prints the cause.
+///
+/// Objects of the content that name no namespace go into that of -n (spec.targetNamespace); without one, content with such objects is
+/// refused. The namespace of the context does not count.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -52,6 +55,9 @@ Examples:
 
   # Upgrade, and wait until every object is healthy; class and all other settings stay as they are
   kubectl bundle deploy web registry.example.com/team/web:1.5.0 --wait=healthy
+
+  # Objects without a namespace go into team-a
+  kubectl bundle deploy web registry.example.com/team/web:1.4.0 -n team-a
 
   # As a ServiceAccount of your own
   kubectl bundle deploy web registry.example.com/team/web:1.4.0 --service-account team-a/deployer

@@ -38,6 +38,7 @@ impl Delete {
             // Who may delete and not read is told less.
             let before = cluster.ask(api.get(name)).await;
             let fate = before.as_ref().ok().map(fate);
+            let known = before.as_ref().ok().and_then(waiting::known);
             let answer = match self.dry_run {
                 DryRun::Client => before.map(|_| ()),
                 mode => {
@@ -56,15 +57,16 @@ impl Delete {
                     if !plan.is_empty() {
                         ui.note(plan);
                     }
-                    deleted.push((name, done));
+                    deleted.push((name, done, known));
                 }
                 Err(Failure::Server(status)) if status.code == 404 && self.ignore_not_found => {}
                 Err(failure) => return Err(failure),
             }
         }
         if self.wait != Wait::No && self.dry_run == DryRun::None {
-            for (name, fate) in deleted {
-                waiting::until(ui, &cluster, name, Goal::Gone, self.wait).await?;
+            for (name, fate, known) in deleted {
+                let known = known.as_deref();
+                waiting::until(ui, &cluster, name, Goal::Gone, self.wait, known).await?;
                 ui.note(format!("{name} is gone{fate}"));
             }
         }

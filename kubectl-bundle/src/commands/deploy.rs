@@ -72,6 +72,8 @@ pub(crate) struct Deploy {
 pub(crate) struct Settings {
     /// ServiceAccount to install as.
     pub(crate) service_account: Setting<ServiceAccountName>,
+    /// Namespace for objects of the content that name none.
+    pub(crate) target_namespace: Option<String>,
     /// Treatment of objects that exist already and belong to nobody.
     pub(crate) collision: Option<Collision>,
     /// Treatment of objects that somebody changed.
@@ -95,6 +97,9 @@ impl Settings {
                 }
             }
             Setting::Set(account) => spec["serviceAccount"] = json!(account),
+        }
+        if let Some(namespace) = &self.target_namespace {
+            spec["targetNamespace"] = json!(namespace);
         }
         if let Some(collision) = self.collision {
             spec["collision"] = json!(collision);
@@ -270,7 +275,9 @@ impl Deploy {
     async fn wait(&self, ui: &mut Ui, written: &Written) -> Outcome {
         let name = &self.name;
         written.fail_without_class(name)?;
-        waiting::until(ui, &written.cluster, name, self.goal, self.write.wait).await?;
+        let known = written.known_failure();
+        let (cluster, wait) = (&written.cluster, self.write.wait);
+        waiting::until(ui, cluster, name, self.goal, wait, known.as_deref()).await?;
         ui.note(match self.goal {
             Goal::Healthy => format!("{name} is installed and healthy"),
             _ => format!("{name} is installed"),

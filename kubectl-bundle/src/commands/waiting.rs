@@ -1,6 +1,8 @@
 //! Waiting for a BundleDeployment: progress is shown as it changes, and what cannot succeed ends the wait at once.
 //! Not here: the judgement (outlook).
 
+use std::time::{Duration, Instant};
+
 use bundle_api::BundleDeployment;
 use bundle_core::diagnostic::Finding;
 use kube::api::Api;
@@ -12,7 +14,16 @@ use crate::ui::Ui;
 
 use super::outlook::{Goal, Outlook, failed, outlook};
 
-/// Waits until the BundleDeployment `name` has reached `goal`.
+/// Time in which a failure that was there before the command has to be found again: the reconciler tries again within half a minute.
+const GRACE: Duration = Duration::from_secs(40);
+
+/// The failure that an object has before it is written, in the words of its condition.
+pub(super) fn known(before: &BundleDeployment) -> Option<String> {
+    failed(before).map(|failed| failed.message.to_owned())
+}
+
+/// Waits until the BundleDeployment `name` has reached `goal`. A failure that was `known` before the command may be mended since, so it is
+/// not the end at once.
 ///
 /// # Errors
 /// The cause, where it cannot be reached without a change; a timeout, with the conditions that are in the way.
@@ -22,6 +33,7 @@ pub(super) async fn until(
     name: &str,
     goal: Goal,
     wait: Wait,
+    known: Option<&str>,
 ) -> Outcome {
     let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
     let aim = match goal {
@@ -31,6 +43,7 @@ pub(super) async fn until(
     };
     let mut progress = ui.steps(&format!("waiting for {name} to be {aim}"));
     let mut last = Vec::new();
+    let began = Instant::now();
     let question = async |item: Option<&BundleDeployment>| {
         let Some(item) = item else {
             return match goal {
@@ -48,6 +61,17 @@ pub(super) async fn until(
         };
         match outlook(item, goal, code) {
             Outlook::Done => Ok(Seen::Done),
+            Outlook::Stopped(cause)
+                if known == Some(cause.message.as_str()) && began.elapsed() < GRACE =>
+            {
+                let step = format!(
+                    "{name}: failed before, and is tried again: {}",
+                    cause.message
+                );
+                progress.now(ui, &step);
+                last = vec![cause.message];
+                Ok(Seen::NotYet)
+            }
             Outlook::Stopped(cause) => Err(Finding::error(cause.code, cause.message)
                 .about(format!("bundledeployment {name}"))
                 .hint(format!(

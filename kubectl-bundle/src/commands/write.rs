@@ -13,6 +13,8 @@ use crate::failure::Outcome;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
+use super::waiting;
+
 /// How to write it.
 pub(crate) struct Write {
     /// Whether the cluster is changed.
@@ -38,6 +40,16 @@ pub(super) struct Written {
 }
 
 impl Written {
+    /// The failure that the deployment had before, if its spec is still the same.
+    pub(super) fn known_failure(&self) -> Option<String> {
+        let before = self.applied.before.as_ref()?;
+        let generation = |object: &Value| object["metadata"]["generation"].as_i64();
+        if generation(before) != generation(&self.applied.after) {
+            return None;
+        }
+        waiting::known(&serde_json::from_value(before.clone()).ok()?)
+    }
+
     /// Fails where admission said that nobody answers to the class, so that nothing would ever happen.
     pub(super) fn fail_without_class(&self, name: &str) -> Outcome {
         let code = codes::review::CLASS_UNKNOWN;

@@ -31,6 +31,7 @@ pub(super) fn deploy(args: args::Deploy, environment: &Environment) -> Outcome<d
         content: content(args.content, &args.reference, args.registry, environment)?,
         settings: deploy::Settings {
             service_account,
+            target_namespace: args.kube.namespace.clone(),
             collision: args.collision.map(|mode| match mode {
                 args::Collision::Prevent => Collision::Prevent,
                 args::Collision::Adopt => Collision::Adopt,

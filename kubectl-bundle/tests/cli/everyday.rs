@@ -80,6 +80,8 @@ fn upgrade_keeps_settings_whose_flags_are_not_given() {
         "--drift",
         "report",
         "--paused",
+        "-n",
+        "team-a",
         "--deletion",
         "orphan",
         "--custom-resources",
@@ -99,6 +101,7 @@ fn upgrade_keeps_settings_whose_flags_are_not_given() {
             "collision": "Adopt",
             "drift": {"mode": "Report"},
             "paused": true,
+            "targetNamespace": "team-a",
             "deletion": {"objects": "Orphan", "customResources": "Delete"},
             "template": {"spec": {"provisionerClassName": "staging", "source": {"type": "image", "image": {"ref": PINNED}}}},
         })
@@ -159,7 +162,7 @@ fn wait_ends_at_once_where_nothing_goes_on_without_a_change() {
             (Method::GET, "/bundledeployments", 200, json!({})),
             (Method::GET, "/bundledeployments", 200, list(&[])),
             // A refused deletion.
-            (Method::GET, PATH, 200, refused.clone()),
+            (Method::GET, PATH, 200, deployed(&json!([]))),
             (Method::DELETE, PATH, 200, refused.clone()),
             (Method::GET, "/bundledeployments", 200, list(&[refused])),
             (
