@@ -150,11 +150,11 @@ apiVersion: v1\nkind: ConfigMap\nmetadata: {name: f, namespace: default}\nstatus
                 "warning: manifests/a.yaml:26: ConfigMap/default/f: status: its status would be ignored, or be taken for what a controller found (remove status)",
             ]
         );
-        let many: String = (0..5)
-            .map(|number| {
-                format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: s{number}}}\n---\n")
-            })
+        let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: sN}\n---\n";
+        let many: Vec<String> = (0..5)
+            .map(|number| secret.replace('N', &number.to_string()))
             .collect();
+        let many = many.concat();
         let said = said("", &[("manifests/a.yaml", &many)]).join("\n");
         assert!(
             said.contains(

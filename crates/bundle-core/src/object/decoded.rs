@@ -88,7 +88,7 @@ fn drop_nulls(value: &mut Value, is_map: bool) {
 }
 
 fn drop_placeholder(client: Option<&mut Value>) {
-    let Some(Value::Object(client)) = client else {
+    let Some(client) = client.and_then(Value::as_object_mut) else {
         return;
     };
     let authority = client.get("caBundle").and_then(Value::as_str);
