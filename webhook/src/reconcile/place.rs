@@ -210,14 +210,14 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Content, identity and settings: if one of them changes, everything is applied again. With the uid: what an earlier object of the same name had
-    /// installed says nothing of what this one may.
     /// The content, the identity that installs it, and the namespace of its objects that name none, as the inventory records them.
     fn placement(&self, placing: &Placing<'_>) -> String {
         let namespace = self.spec.target_namespace.as_deref().unwrap_or("-");
         format!("{} {} {namespace} ", placing.digest(), placing.account)
     }
 
+    /// Content, identity and settings: if one of them changes, everything is applied again. With the uid: what an earlier object of the same name had
+    /// installed says nothing of what this one may.
     pub(super) fn content_key(&self, placing: &Placing<'_>) -> String {
         format!(
             "{}{} {}",
