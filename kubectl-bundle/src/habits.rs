@@ -54,7 +54,10 @@ fn flags(hint: &str) -> Vec<&str> {
         return Vec::new();
     }
     hint.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'))
-        .filter(|word| word.starts_with("--") && word.len() > 2)
+        .filter(|word| {
+            let name = word.strip_prefix("--").unwrap_or_default();
+            name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        })
         .collect()
 }
 
