@@ -1,5 +1,9 @@
 //! Manifests from files to a cluster: read, ordered, applied server-side, CRDs waited for.
 //! It is for setting the stage; how the product installs a bundle is in the webhook.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the names are those of the harness itself"
+)]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

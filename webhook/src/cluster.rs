@@ -1,7 +1,6 @@
 //! Ways to the API server: the pod's own identity, and the ServiceAccounts that bundles are installed as.
 //! Not here: what is asked of it.
 
-mod by_name;
 mod impersonation;
 
 use std::collections::HashMap;
@@ -21,7 +20,6 @@ use crate::budget::requests::RequestMemory;
 use crate::dry_run;
 use crate::settings::Settings;
 
-pub(crate) use self::by_name::ByName;
 pub(crate) use self::impersonation::{missing_right, with_missing_right};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -150,6 +148,7 @@ fn impersonating(base: Client, user: HeaderValue) -> Client {
 
 #[cfg(test)]
 mod tests {
+    use bundle_cluster::ByName;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::Api;
 
@@ -174,7 +173,7 @@ mod tests {
         let again = clients.acting_as(&account).unwrap();
         for client in [first, clients.own(), again] {
             let api: Api<ConfigMap> = Api::namespaced(client, "team-a");
-            api.get("a").await.unwrap();
+            ByName(&api).get("a").await.unwrap();
         }
         let account = HeaderValue::from_static("system:serviceaccount:team-a:deployer");
         assert_eq!(

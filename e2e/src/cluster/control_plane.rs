@@ -1,5 +1,9 @@
 //! etcd, kube-apiserver and kube-controller-manager: their command lines, and when each is ready.
 //! Nodes, the scheduler and everything that runs in pods are not here.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the names are those of the harness itself"
+)]
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

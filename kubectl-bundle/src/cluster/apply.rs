@@ -1,6 +1,7 @@
 //! Server-side apply of one object, and kubectl's word for what it did.
 //! Not here: what the object is.
 
+use bundle_cluster::ByName;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::Resource;
 use serde_json::Value;
@@ -91,7 +92,8 @@ impl Cluster {
     where
         K: Resource<DynamicType = ()>,
     {
-        let found = self.ask(self.untyped::<K>().get_opt(name)).await?;
+        let api = self.untyped::<K>();
+        let found = self.ask(ByName(&api).get_opt(name)).await?;
         Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
     }
 
@@ -111,7 +113,7 @@ impl Cluster {
         parameters.dry_run = dry_run == DryRun::Server;
         let api = self.untyped::<K>();
         let after = self
-            .ask(api.patch(name, &parameters, &Patch::Apply(object)))
+            .ask(ByName(&api).patch(name, &parameters, &Patch::Apply(object)))
             .await?;
         Ok(serde_json::to_value(after).unwrap_or_default())
     }

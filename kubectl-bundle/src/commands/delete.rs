@@ -3,6 +3,7 @@
 
 use bundle_api::BundleDeployment;
 use bundle_api::deployment::DeleteObjects;
+use bundle_cluster::ByName;
 use kube::api::{Api, DeleteParams};
 
 use crate::cluster::apply::DryRun;
@@ -36,15 +37,15 @@ impl Delete {
         let mut deleted = Vec::new();
         for name in &self.names {
             // Who may delete and not read is told less.
-            let before = cluster.ask(api.get(name)).await;
+            let before = cluster.ask(ByName(&api).get(name)).await;
             let fate = before.as_ref().ok().map(fate);
             let known = before.as_ref().ok().and_then(waiting::known);
             let answer = match self.dry_run {
-                DryRun::Client => before.map(|_| ()),
+                DryRun::Client => before.map(drop),
                 mode => {
                     let mut parameters = DeleteParams::background();
                     parameters.dry_run = mode == DryRun::Server;
-                    cluster.ask(api.delete(name, &parameters)).await.map(|_| ())
+                    cluster.ask(ByName(&api).delete(name, &parameters)).await
                 }
             };
             match answer {

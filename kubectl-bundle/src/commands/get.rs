@@ -2,6 +2,7 @@
 //! Not here: one of them in detail (status), and the columns (listing).
 
 use bundle_api::{Bundle, BundleDeployment, names};
+use bundle_cluster::ByName;
 use futures::TryStreamExt as _;
 use jiff::Timestamp;
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
@@ -96,10 +97,10 @@ impl Get {
                 version: String::new(),
             };
             for name in &self.names {
-                match cluster.ask(deployments.get(name)).await {
+                match cluster.ask(ByName(&deployments).get(name)).await {
                     Ok(item) => found.deployments.push(item),
                     Err(Failure::Server(status)) if status.code == 404 => {
-                        match cluster.ask(bundles.get(name)).await {
+                        match cluster.ask(ByName(&bundles).get(name)).await {
                             Ok(item) => found.bundles.push(item),
                             // The name is most likely that of a deployment.
                             Err(_) => return Err(Failure::Server(status)),

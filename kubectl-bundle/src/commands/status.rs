@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use bundle_api::BundleDeployment;
+use bundle_cluster::ByName;
 use jiff::Timestamp;
 use kube::api::Api;
 
@@ -32,7 +33,7 @@ impl Status {
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let cluster = Cluster::connect(&self.cluster).await?;
         let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
-        let mut item = cluster.ask(api.get(&self.name)).await?;
+        let mut item = cluster.ask(ByName(&api).get(&self.name)).await?;
         if !self.show_managed_fields {
             item.metadata.managed_fields = None;
         }

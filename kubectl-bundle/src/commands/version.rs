@@ -1,6 +1,7 @@
 //! `version`: of this program and of the cluster.
 //! Not here: whether a bundle fits that version (bundle-core).
 
+use bundle_cluster::ByName;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::Api;
 use serde::Serialize;
@@ -68,7 +69,7 @@ impl Version {
         versions.server_version = Some(info.git_version);
         // Few may read it, and a cluster may have none.
         let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), &self.system_namespace);
-        let found = cluster.ask(api.get(WEBHOOK)).await;
+        let found = cluster.ask(ByName(&api).get(WEBHOOK)).await;
         versions.webhook_version = found.ok().as_ref().and_then(version_of);
         Ok(())
     }

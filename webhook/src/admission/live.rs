@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_api::BundleDeployment;
+use bundle_cluster::ByName;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
 use bundle_core::review::{Class, ClassFact, Image};
@@ -27,7 +28,6 @@ use super::lookups::{Lookups, Policies, Right};
 use super::permits::Permits;
 use super::review::UserInfo;
 use crate::chain;
-use crate::cluster::ByName;
 use crate::shared::Shared;
 
 /// Lookups against the cluster that the pod serves.

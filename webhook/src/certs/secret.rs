@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bundle_cluster::ByName;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -123,7 +124,7 @@ pub(super) async fn settle<T>(
                 source,
             }
         };
-        let stored = secrets.get_opt(name).await.map_err(told("read"))?;
+        let stored = ByName(secrets).get_opt(name).await.map_err(told("read"))?;
         let none = BTreeMap::new();
         let data = stored
             .as_ref()
@@ -151,7 +152,7 @@ pub(super) async fn settle<T>(
                     data: Some(data),
                     ..secret
                 };
-                let replaced = secrets.replace(name, &PostParams::default(), &secret).await;
+                let replaced = ByName(secrets).replace(name, &secret).await;
                 ("replace", replaced)
             }
         };

@@ -5,15 +5,17 @@ mod guard;
 mod headers;
 
 use bundle_api::names;
+use bundle_cluster::ObjectUrl;
 use bundle_core::object::ObjectId;
 use bundle_core::review::Requester;
 use bundle_core::rights::{DryRunVerdict, verdict};
 use http::HeaderMap;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::Client;
+use kube::api::{Patch, PatchParams};
 use kube::client::Body;
 use kube::core::discovery::ApiResource;
+use kube::core::request::Error as RequestError;
 use kube::core::response::Status;
-use kube::{Client, Resource as _};
 use serde_json::{Value, json};
 
 use crate::cluster::{ServiceAccount, missing_right};
@@ -77,12 +79,13 @@ impl RequesterDryRun {
             force,
             ..PatchParams::apply(names::FIELD_MANAGER)
         };
-        let request = kube::core::Request::new(url(resource, id));
         let patch = Patch::Apply(());
-        let request = match detail {
-            Detail::Metadata => request.patch_metadata(&id.name, &parameters, &patch),
-            Detail::Object => request.patch(&id.name, &parameters, &patch),
-        };
+        let request = url(resource, id).and_then(|url| match detail {
+            Detail::Metadata => url
+                .requests()
+                .patch_metadata(url.name(), &parameters, &patch),
+            Detail::Object => url.requests().patch(url.name(), &parameters, &patch),
+        });
         self.send(request.map(|request| request.map(|_| body)))
             .await
     }
@@ -97,11 +100,12 @@ impl RequesterDryRun {
             "preconditions": { "uid": uid },
             "propagationPolicy": "Background",
         });
-        let target = format!("{}/{}?dryRun=All", url(resource, id), id.name);
-        let request = http::Request::delete(target)
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .body(options.to_string().into_bytes())
-            .map_err(kube::core::request::Error::BuildRequest);
+        let request = url(resource, id).and_then(|url| {
+            http::Request::delete(format!("{}?dryRun=All", url.path()))
+                .header(http::header::CONTENT_TYPE, "application/json")
+                .body(options.to_string().into_bytes())
+                .map_err(RequestError::BuildRequest)
+        });
         match self.send(request).await.verdict {
             // It has gone already, or another one is there: the real deletion would do nothing either.
             DryRunVerdict::Missing(_) => DryRunVerdict::Allowed,
@@ -109,10 +113,7 @@ impl RequesterDryRun {
         }
     }
 
-    async fn send(
-        &self,
-        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> DryRunAnswer {
+    async fn send(&self, request: Result<http::Request<Vec<u8>>, RequestError>) -> DryRunAnswer {
         let sent = async {
             let mut request = request.map_err(kube::Error::BuildRequest)?;
             request.headers_mut().extend(self.headers.clone());
@@ -171,8 +172,8 @@ impl RequesterDryRun {
     }
 }
 
-fn url(resource: &ApiResource, id: &ObjectId) -> String {
-    DynamicObject::url_path(resource, id.namespace.as_deref())
+fn url(resource: &ApiResource, id: &ObjectId) -> Result<ObjectUrl, RequestError> {
+    ObjectUrl::parse(resource, id.namespace.as_deref(), &id.name)
 }
 
 #[cfg(test)]

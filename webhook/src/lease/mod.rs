@@ -6,6 +6,7 @@ mod rules;
 use std::future::Future;
 use std::time::Duration;
 
+use bundle_cluster::ByName;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -96,7 +97,7 @@ impl Election {
         &mut self,
         seen: &mut Option<Sighting>,
     ) -> Result<Option<Lease>, kube::Error> {
-        let Some(mut lease) = self.leases.get_opt(NAME).await? else {
+        let Some(mut lease) = ByName(&self.leases).get_opt(NAME).await? else {
             let mut lease = Lease {
                 metadata: ObjectMeta {
                     name: Some(NAME.to_owned()),
@@ -111,10 +112,7 @@ impl Election {
             Step::Wait => Ok(None),
             Step::Take => {
                 self.candidate.take(&mut lease, self.duration, now());
-                won(self
-                    .leases
-                    .replace(NAME, &PostParams::default(), &lease)
-                    .await)
+                won(ByName(&self.leases).replace(NAME, &lease).await)
             }
         }
     }
@@ -155,24 +153,17 @@ impl Election {
     async fn renew(&self, lease: &Lease) -> Result<Option<Lease>, kube::Error> {
         let mut lease = lease.clone();
         rules::touch(&mut lease, now());
-        match self
-            .leases
-            .replace(NAME, &PostParams::default(), &lease)
-            .await
-        {
+        match ByName(&self.leases).replace(NAME, &lease).await {
             Ok(lease) => Ok(Some(lease)),
             // Somebody wrote to it; perhaps only a label.
             Err(kube::Error::Api(status)) if status.code == 409 => {
-                let found = self.leases.get(NAME).await?;
+                let found = ByName(&self.leases).get(NAME).await?;
                 if !self.candidate.holds(&found) {
                     return Ok(None);
                 }
                 let mut lease = found;
                 rules::touch(&mut lease, now());
-                won(self
-                    .leases
-                    .replace(NAME, &PostParams::default(), &lease)
-                    .await)
+                won(ByName(&self.leases).replace(NAME, &lease).await)
             }
             Err(error) => Err(error),
         }
@@ -181,7 +172,7 @@ impl Election {
     /// So that another replica need not wait. If it fails, the lease runs out.
     async fn give_back(&self) {
         let outcome = async {
-            let Some(mut lease) = self.leases.get_opt(NAME).await? else {
+            let Some(mut lease) = ByName(&self.leases).get_opt(NAME).await? else {
                 return Ok(());
             };
             if !self.candidate.holds(&lease) {
@@ -194,10 +185,7 @@ impl Election {
             if let Some(annotations) = &mut lease.metadata.annotations {
                 annotations.remove(INSTANCE);
             }
-            self.leases
-                .replace(NAME, &PostParams::default(), &lease)
-                .await
-                .map(drop)
+            ByName(&self.leases).replace(NAME, &lease).await.map(drop)
         };
         match timeout(STOP, outcome).await {
             Ok(Ok(())) => tracing::info!("the lease is given back"),

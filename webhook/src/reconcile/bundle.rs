@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bundle_api::bundle::{BundleContent, BundleStatus};
 use bundle_api::names::{self, condition, reason};
 use bundle_api::source::BundleSource;
+use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
 use bundle_core::format::Content;
 use bundle_core::names::KubeName;
@@ -522,7 +523,8 @@ pub(super) async fn patch_metadata(
 ) -> Result<(), kube::Error> {
     let api: Api<DynamicObject> = Api::all_with(room.own.clone(), resource);
     let patch = json!({ "metadata": metadata });
-    api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch))
+    ByName(&api)
+        .patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch))
         .await?;
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bundle_api::bundle::BundleStatus;
 use bundle_api::names::{self, reason};
+use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::pivot::{Owned, Revision, to_delete};
 use bundle_core::review::deployment::Template;
@@ -184,7 +185,7 @@ async fn make(
         }
         // Made by another replica, or by ourselves before a restart.
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            api.get(name).await.map_err(|error| failed(&error))
+            ByName(&api).get(name).await.map_err(|error| failed(&error))
         }
         Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Err(Trouble::new(
             codes::install::APPLY_FAILED,
@@ -287,8 +288,8 @@ async fn delete(
         }),
         ..DeleteParams::background()
     };
-    match api.delete(name, &parameters).await {
-        Ok(_) => Ok(()),
+    match ByName(api).delete(name, &parameters).await {
+        Ok(()) => Ok(()),
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(error) => Err(error),
     }

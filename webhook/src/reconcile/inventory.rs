@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{Read as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bundle_cluster::ByName;
 use bundle_core::plan::inventory::{Inventory, InventoryError, MAX_BYTES, RememberedSeals};
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -73,7 +74,7 @@ impl Inventories {
         if let Some(stored) = self.known().get(uid) {
             return Ok(Some(stored.inventory.clone()));
         }
-        let found = self.api.get_opt(&format!("{PREFIX}{uid}")).await;
+        let found = ByName(&self.api).get_opt(&format!("{PREFIX}{uid}")).await;
         let found = found.map_err(|source| InventoryStoreError::Api {
             doing: "read",
             source,
@@ -180,7 +181,7 @@ impl Inventories {
     ) -> Result<ConfigMap, InventoryStoreError> {
         let parameters = PostParams::default();
         if exists {
-            match self.api.replace(&map.name_any(), &parameters, &map).await {
+            match ByName(&self.api).replace(&map.name_any(), &map).await {
                 Err(error) if object::is_not_found(&error) => {
                     tracing::warn!(
                         name = map.name_any(),
@@ -201,8 +202,11 @@ impl Inventories {
     pub(super) async fn remove(&self, uid: &str) -> Result<(), InventoryStoreError> {
         self.known().remove(uid);
         let name = format!("{PREFIX}{uid}");
-        match self.api.delete(&name, &DeleteParams::default()).await {
-            Ok(_) => Ok(()),
+        match ByName(&self.api)
+            .delete(&name, &DeleteParams::default())
+            .await
+        {
+            Ok(()) => Ok(()),
             Err(error) if object::is_not_found(&error) => Ok(()),
             Err(error) => Err(not_written(error)),
         }

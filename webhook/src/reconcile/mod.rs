@@ -56,6 +56,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bundle_cluster::ByName;
 use futures::{Stream, StreamExt as _};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::discovery::ApiResource;
@@ -288,7 +289,7 @@ async fn set_finalizers(
         "resourceVersion": object.metadata.resource_version,
         "uid": object.metadata.uid,
     } });
-    match api
+    match ByName(&api)
         .patch_metadata(
             &object.name_any(),
             &PatchParams::default(),

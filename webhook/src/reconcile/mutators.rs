@@ -3,7 +3,7 @@
 use bundle_core::plan::applyset::GroupKind;
 use bundle_core::rights::MutatedKinds;
 use kube::Client;
-use kube::api::ListParams;
+use kube::api::{DynamicObject, ListParams};
 
 use super::apis::Apis;
 use super::object;
@@ -33,7 +33,7 @@ async fn read(apis: &Apis, own: &Client) -> Result<MutatedKinds, kube::Error> {
         let Some(kind) = apis.preferred(&kind).await? else {
             continue;
         };
-        let api = object::api(own, &kind, None);
+        let api = object::api::<DynamicObject>(own, &kind, None)?;
         let mut parameters = ListParams::default().limit(PAGE);
         loop {
             let page = api.list(&parameters).await?;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
 use bundle_core::review::class::Authorization;
@@ -25,7 +26,7 @@ pub(super) async fn uids(own: &Client, names: BTreeSet<&str>) -> Result<Uids, ku
     let looks = super::parallel::all(names.into_iter().map(|name| {
         let api = api.clone();
         async move {
-            match api.get_metadata_opt(name).await {
+            match ByName(&api).get_metadata_opt(name).await {
                 Ok(found) => Ok(found.and_then(|found| Some((name.to_owned(), found.uid()?)))),
                 Err(error) if object::is_not_found(&error) => Ok(None),
                 Err(error) => Err(error),

@@ -4,16 +4,19 @@
 use std::collections::BTreeMap;
 
 use bundle_api::names;
+use bundle_cluster::{ByName, ObjectUrl, namespaced};
 use bundle_core::object::ObjectId;
 use bundle_core::plan::drift::{Entry, Fingerprint, ObjectState, Revision, RevisionParts};
 use bundle_core::plan::inventory::{CreationMark, LiveObject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::Client;
 use kube::api::{
     Api, DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams, Preconditions,
 };
 use kube::client::Body;
+use kube::core::DynamicResourceScope;
+use kube::core::discovery::ApiResource;
 use kube::core::metadata::PartialObjectMeta;
-use kube::{Client, Resource as _};
 use serde_json::json;
 
 use super::apis::Kind;
@@ -105,24 +108,20 @@ pub(super) fn entry(entry: &ManagedFieldsEntry) -> Option<Entry<'_>> {
     })
 }
 
-/// The API of `kind`, in `namespace` if its objects live in one.
-pub(super) fn api(client: &Client, kind: &Kind, namespace: Option<&str>) -> Api<DynamicObject> {
-    match namespace.filter(|_| kind.namespaced) {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind.resource),
-        None => Api::all_with(client.clone(), &kind.resource),
-    }
-}
-
-/// The same for metadata alone.
-pub(super) fn metadata_api(
+/// The API of `kind`, in `namespace` if its objects live in one; of whole objects or, as `K`, of their metadata.
+pub(super) fn api<K>(
     client: &Client,
     kind: &Kind,
     namespace: Option<&str>,
-) -> Api<PartialObjectMeta<DynamicObject>> {
-    match namespace.filter(|_| kind.namespaced) {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind.resource),
-        None => Api::all_with(client.clone(), &kind.resource),
-    }
+) -> Result<Api<K>, kube::Error>
+where
+    K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+{
+    namespaced(
+        client,
+        &kind.resource,
+        namespace.filter(|_| kind.namespaced),
+    )
 }
 
 /// The metadata of one object, if it is there. A kind that the server does not have has no objects.
@@ -131,8 +130,8 @@ pub(super) async fn look(
     kind: &Kind,
     id: &ObjectId,
 ) -> Result<Option<Seen>, kube::Error> {
-    let api = api(client, kind, id.namespace.as_deref());
-    match api.get_metadata_opt(&id.name).await {
+    let api: Api<DynamicObject> = api(client, kind, id.namespace.as_deref())?;
+    match ByName(&api).get_metadata_opt(&id.name).await {
         Ok(found) => Ok(found.map(|object| Seen::of(kind, &object))),
         Err(error) if is_not_found(&error) => Ok(None),
         Err(error) => Err(error),
@@ -147,9 +146,8 @@ pub(super) async fn read(
     name: &str,
 ) -> Result<Option<DynamicObject>, kube::Error> {
     let namespace = namespace.filter(|_| kind.namespaced);
-    let url = DynamicObject::url_path(&kind.resource, namespace);
-    let request = kube::core::Request::new(url)
-        .get(name, &GetParams::default())
+    let request = ObjectUrl::parse(&kind.resource, namespace, name)
+        .and_then(|url| url.requests().get(url.name(), &GetParams::default()))
         .map_err(kube::Error::BuildRequest)?;
     let answer = client.send(request.map(Body::from)).await?;
     whole::receive(answer).await
@@ -161,7 +159,7 @@ pub(super) async fn list(
     kind: &Kind,
     mut each: impl FnMut(ObjectId, &str) + Send,
 ) -> Result<(), kube::Error> {
-    let api = api(client, kind, None);
+    let api: Api<DynamicObject> = api(client, kind, None)?;
     let mut parameters = ListParams::default().limit(PAGE);
     loop {
         let page = api.list_metadata(&parameters).await?;
@@ -201,12 +199,10 @@ pub(super) async fn delete(
         }),
         ..DeleteParams::background()
     };
-    let request = kube::core::Request::new(DynamicObject::url_path(
-        &kind.resource,
-        id.namespace.as_deref().filter(|_| kind.namespaced),
-    ))
-    .delete(&id.name, &parameters)
-    .map_err(kube::Error::BuildRequest)?;
+    let namespace = id.namespace.as_deref().filter(|_| kind.namespaced);
+    let request = ObjectUrl::parse(&kind.resource, namespace, &id.name)
+        .and_then(|url| url.requests().delete(url.name(), &parameters))
+        .map_err(kube::Error::BuildRequest)?;
     match client.request_status::<DynamicObject>(request).await {
         // The server answers with the object while something holds it up, and for some kinds in any case.
         Ok(answer) => Ok(answer.is_right()),
@@ -233,7 +229,8 @@ pub(super) async fn release(
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    let done = api(client, kind, id.namespace.as_deref())
+    let api: Api<DynamicObject> = api(client, kind, id.namespace.as_deref())?;
+    let done = ByName(&api)
         .patch_metadata(&id.name, &parameters, &Patch::Merge(&patch))
         .await;
     match done {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
 use bundle_core::object::ObjectId;
 use bundle_core::plan::inventory::{self, Claim, Inventory, Record};
@@ -128,8 +129,8 @@ impl Remover<'_> {
         kind: &Kind,
         id: &ObjectId,
     ) -> Result<Option<PartialObjectMeta<DynamicObject>>, kube::Error> {
-        let api = object::api(self.client, kind, id.namespace.as_deref());
-        match api.get_metadata_opt(&id.name).await {
+        let api = object::api::<DynamicObject>(self.client, kind, id.namespace.as_deref())?;
+        match ByName(&api).get_metadata_opt(&id.name).await {
             Err(error) if object::is_not_found(&error) => Ok(None),
             answer => answer,
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bundle_api::names;
+use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
 use bundle_core::reference::Digest;
 use bundle_core::review::Class;
@@ -149,7 +150,7 @@ impl Room {
     /// The class as it stands now: not from a cache, which may be behind the event that woke us.
     pub(super) async fn class(&self, name: &str) -> Result<ClassFound, kube::Error> {
         let api: Api<DynamicObject> = Api::all_with(self.own.clone(), &self.classes);
-        let Some(object) = api.get_opt(name).await? else {
+        let Some(object) = ByName(&api).get_opt(name).await? else {
             return Ok(ClassFound::Gone);
         };
         Ok(match Class::parse(name, &object.data["spec"]) {
@@ -166,7 +167,7 @@ impl Room {
         name: &str,
     ) -> Result<Option<DynamicObject>, kube::Error> {
         let api: Api<DynamicObject> = Api::all_with(self.own.clone(), resource);
-        match api.get_opt(name).await {
+        match ByName(&api).get_opt(name).await {
             Err(error) if object::is_not_found(&error) => Ok(None),
             answer => answer,
         }

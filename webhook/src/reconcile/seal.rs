@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bundle_api::names;
+use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
@@ -61,7 +62,7 @@ pub(super) async fn ensure(
     let api: Api<DynamicObject> = Api::all_with(room.own.clone(), resource);
     // Under a manager of its own: other writes of the status, which began earlier, do not take it back.
     let parameters = PatchParams::apply(names::SEAL_MANAGER).force();
-    match api
+    match ByName(&api)
         .patch_status(stored.name, &parameters, &Patch::Apply(&patch))
         .await
     {

@@ -2,6 +2,7 @@
 //! Not here: what the status says.
 
 use bundle_api::names;
+use bundle_cluster::ByName;
 use bundle_core::diagnostic::Code;
 use bundle_core::plan::conditions::bounded;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -39,7 +40,7 @@ pub(super) async fn write<T: Serialize + PartialEq>(
         status.remove("admission");
     }
     let parameters = PatchParams::apply(names::STATUS_MANAGER).force();
-    match api
+    match ByName(&api)
         .patch_status(name, &parameters, &Patch::Apply(&patch))
         .await
     {
@@ -75,7 +76,7 @@ async fn remove_foreign(
         ..PatchParams::default()
     };
     let name = stored.metadata.name.as_deref().unwrap_or_default();
-    match api
+    match ByName(api)
         .patch_status(name, &parameters, &Patch::Merge(&patch))
         .await
     {

@@ -231,7 +231,18 @@ async fn follow(
     books: Arc<Books>,
     told: watch::Sender<Progress>,
 ) {
-    let api = object::metadata_api(&client, &subject.kind, subject.namespace.as_deref());
+    let api = object::api::<PartialObjectMeta<DynamicObject>>(
+        &client,
+        &subject.kind,
+        subject.namespace.as_deref(),
+    );
+    let api = match api {
+        Ok(api) => api,
+        Err(error) => {
+            told.send_replace(Progress::Failed(crate::chain(&error)));
+            return;
+        }
+    };
     let selector = format!("{}={}", names::LABEL_OWNER_KIND, super::DEPLOYMENT);
     // The labels keep foreign objects out of the answers. They decide nothing: an object of ours that lost them is gone for this watch, and looked at.
     let config = watcher::Config::default()

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use bundle_cluster::ByName;
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, select_all};
 use jiff::{SignedDuration, Timestamp};
@@ -185,7 +186,7 @@ impl Keeper {
         let mut changes = Vec::new();
         for registration in Registration::ALL {
             let api = api(&self.client, registration);
-            let found = api.get_opt(&self.name).await;
+            let found = ByName(&api).get_opt(&self.name).await;
             let found = found.map_err(|source| self.error("read", registration, source))?;
             self.read[registration as usize].clone_from(&found);
             let event = Event::Listed(found);
@@ -216,7 +217,8 @@ impl Keeper {
                 field_manager: Some(MANAGER.to_owned()),
                 ..PatchParams::default()
             };
-            let patched = api(&self.client, registration)
+            let api = api(&self.client, registration);
+            let patched = ByName(&api)
                 .patch(&self.name, &params, &Patch::<()>::Json(patch))
                 .await;
             let patched = patched.map_err(|source| self.error("patch", registration, source))?;

@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use bundle_cluster::ByName;
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -137,7 +138,7 @@ impl Integrity {
         };
         for (registration, seen) in Registration::ALL.into_iter().zip(versions) {
             let api = Api::<DynamicObject>::all_with(client.clone(), &registration.resource());
-            let found = api.get_metadata_opt(name).await?;
+            let found = ByName(&api).get_metadata_opt(name).await?;
             if found
                 .map(|found| Snapshot::read(&found.metadata).version())
                 .as_ref()

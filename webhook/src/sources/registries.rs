@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use bundle_cluster::ByName;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
 use bundle_oci::registry::{
@@ -13,8 +14,6 @@ use bundle_oci::registry::{
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-
-use crate::cluster::ByName;
 
 /// The type of Secrets that hold logins.
 const PULL_SECRET: &str = "kubernetes.io/dockerconfigjson";

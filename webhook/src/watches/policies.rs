@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bundle_cluster::ByName;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
 use bundle_core::policy::{Named, Policy, key_of_secret, root_of_config_map};
@@ -14,7 +15,6 @@ use kube::Api;
 use tokio_util::sync::CancellationToken;
 
 use super::follow::{Follower, Specs};
-use crate::cluster::ByName;
 use crate::readiness::Gate;
 use crate::shared::Shared;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_api::names::{API_VERSION, GROUP, STATUS_MANAGER, VERSION, condition};
+use bundle_cluster::ByName;
 use bundle_core::diagnostic::{Finding, Findings};
 use bundle_core::names::KubeName;
 use bundle_core::policy::Policy;
@@ -17,7 +18,6 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::policies::Found;
-use crate::cluster::ByName;
 use crate::shared::Shared;
 
 /// How long a change that time alone brings may stay untold after a clock was set.

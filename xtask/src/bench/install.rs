@@ -1,6 +1,10 @@
 //! Installing a thousand small objects: bare loops of server-side applies and of dry runs, `kubectl apply --server-side`, and a BundleDeployment, with and
 //! without dry runs as the requester, and once more with other settings.
 //! How the programs are started is in `e2e`.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the names are those of the harness itself"
+)]
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -2,6 +2,7 @@
 //! Not here: which facts are needed (bundle_core::review::needs) and what follows from them (judge).
 
 use bundle_api::{BundleDeployment, ProvisionerClass, SignaturePolicy};
+use bundle_cluster::ByName;
 use bundle_core::diagnostic::{Code, Finding, codes};
 use bundle_core::policy::Policy;
 use bundle_core::review::stamp::approval_terms;
@@ -120,7 +121,7 @@ impl Lookup {
             plural: kind.plural().to_owned(),
         };
         let api: Api<DynamicObject> = Api::all_with(self.cluster.client.clone(), &resource);
-        match self.cluster.ask(api.get(name)).await {
+        match self.cluster.ask(ByName(&api).get(name)).await {
             Ok(object) => Ok(serde_json::to_value(object).ok()),
             Err(failure) if is_missing(&failure) => Ok(None),
             Err(failure) => Err(unavailable(
@@ -165,7 +166,7 @@ impl Lookup {
 
     async fn class(&self, name: &str) -> ClassFact {
         let api = self.objects::<ProvisionerClass>();
-        match self.cluster.ask(api.get(name)).await {
+        match self.cluster.ask(ByName(&api).get(name)).await {
             Ok(object) => match Class::parse(name, &object.data["spec"]) {
                 Ok(class) => ClassFact::Known(Box::new(class)),
                 Err(findings) => ClassFact::Unreadable(findings),
@@ -181,7 +182,7 @@ impl Lookup {
 
     async fn deployment(&self, name: &str) -> DeploymentFact {
         let api: Api<BundleDeployment> = Api::all(self.cluster.client.clone());
-        match self.cluster.ask(api.get(name)).await {
+        match self.cluster.ask(ByName(&api).get(name)).await {
             Ok(object) => DeploymentFact::Found {
                 uid: object.metadata.uid.clone().unwrap_or_default(),
                 terms: approval_terms(&serde_json::to_value(&object.spec).unwrap_or_default()),
@@ -199,7 +200,7 @@ impl Lookup {
     async fn config_map(&self, name: &str) -> ConfigMapFact {
         let api: Api<ConfigMap> =
             Api::namespaced(self.cluster.client.clone(), &self.system_namespace);
-        match self.cluster.ask(api.get(name)).await {
+        match self.cluster.ask(ByName(&api).get(name)).await {
             Ok(object) if object.immutable == Some(true) => ConfigMapFact::Immutable,
             Ok(_) => ConfigMapFact::Mutable,
             Err(failure) if is_missing(&failure) => ConfigMapFact::Missing,

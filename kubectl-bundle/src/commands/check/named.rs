@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bundle_cluster::ByName;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::{Named, Policy, key_of_secret, root_of_config_map};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -18,7 +19,7 @@ pub(super) async fn complete(cluster: &Cluster, namespace: &str, policy: Policy)
     let mut keys = BTreeMap::new();
     for name in policy.secrets() {
         let full = format!("{namespace}/{name}");
-        let key = match cluster.ask(secrets.get(name)).await {
+        let key = match cluster.ask(ByName(&secrets).get(name)).await {
             Ok(secret) => {
                 let data = secret.data.unwrap_or_default();
                 let data = data
@@ -35,7 +36,7 @@ pub(super) async fn complete(cluster: &Cluster, namespace: &str, policy: Policy)
     let mut roots = BTreeMap::new();
     for name in policy.config_maps() {
         let full = format!("{namespace}/{name}");
-        let root = match cluster.ask(config_maps.get(name)).await {
+        let root = match cluster.ask(ByName(&config_maps).get(name)).await {
             Ok(map) => root_of_config_map(&full, &map.data.unwrap_or_default()),
             Err(failure) => unread(&format!("ConfigMap {full}"), failure),
         };

@@ -1,11 +1,12 @@
 //! The requests of applies, and their answers.
 
 use bundle_api::names;
+use bundle_cluster::ObjectUrl;
+use kube::Client;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::client::Body;
 use kube::core::metadata::PartialObjectMeta;
 use kube::core::response::Status;
-use kube::{Client, Resource as _};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -62,16 +63,18 @@ async fn answer<T: DeserializeOwned>(
         .namespace
         .as_deref()
         .filter(|_| item.kind.namespaced);
-    let request = kube::core::Request::new(DynamicObject::url_path(&item.kind.resource, namespace));
+    let url = ObjectUrl::parse(&item.kind.resource, namespace, &item.id.name)
+        .map_err(kube::Error::BuildRequest)?;
+    let request = url.requests();
     let parameters = PatchParams {
         dry_run,
         force: !prepared.creates(),
         ..PatchParams::apply(names::FIELD_MANAGER)
     };
     let request = if whole {
-        request.patch(&item.id.name, &parameters, &Patch::Apply(()))
+        request.patch(url.name(), &parameters, &Patch::Apply(()))
     } else {
-        request.patch_metadata(&item.id.name, &parameters, &Patch::Apply(()))
+        request.patch_metadata(url.name(), &parameters, &Patch::Apply(()))
     };
     let request = request.map_err(kube::Error::BuildRequest)?;
     let response = client

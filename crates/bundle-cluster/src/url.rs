@@ -1,0 +1,120 @@
+//! Names and namespaces as they go into URLs.
+
+use bundle_core::names::{KubeName, NameKind};
+use kube::api::DynamicObject;
+use kube::core::discovery::ApiResource;
+use kube::core::request::Error as RequestError;
+use kube::core::{DynamicResourceScope, Request};
+use kube::{Api, Client, Resource};
+
+/// Parses the name of an object of any kind.
+pub(crate) fn object_name(text: &str) -> Result<KubeName, kube::Error> {
+    parse(NameKind::PathSegment, text).map_err(kube::Error::BuildRequest)
+}
+
+fn parse(kind: NameKind, text: &str) -> Result<KubeName, RequestError> {
+    KubeName::parse(kind, text).map_err(|why| {
+        // A name can be as long as the object that it comes from.
+        let start: String = text.chars().take(80).collect();
+        RequestError::Validation(format!("{start:?} is no name: {why}"))
+    })
+}
+
+/// Returns the API of `resource` in `namespace`, or in the whole cluster for `None`. Fails if `namespace` cannot be one.
+pub fn namespaced<K>(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+) -> Result<Api<K>, kube::Error>
+where
+    K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+{
+    match namespace {
+        Some(namespace) => {
+            let namespace = parse(NameKind::Label, namespace).map_err(kube::Error::BuildRequest)?;
+            #[expect(clippy::disallowed_methods, reason = "the namespace was parsed")]
+            Ok(Api::namespaced_with(client.clone(), &namespace, resource))
+        }
+        None => Ok(Api::all_with(client.clone(), resource)),
+    }
+}
+
+/// The URL of one object, of which each part was parsed.
+#[derive(Debug, Clone)]
+pub struct ObjectUrl {
+    collection: String,
+    name: KubeName,
+}
+
+impl ObjectUrl {
+    /// Parses namespace and name. Fails if one of them cannot be one.
+    pub fn parse(
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Self, RequestError> {
+        let namespace = namespace
+            .map(|text| parse(NameKind::Label, text))
+            .transpose()?;
+        Ok(Self {
+            collection: DynamicObject::url_path(resource, namespace.as_deref()),
+            name: parse(NameKind::PathSegment, name)?,
+        })
+    }
+
+    /// Builds requests for the collection that the object is in.
+    pub fn requests(&self) -> Request {
+        Request::new(self.collection.clone())
+    }
+
+    /// The name of the object, for these requests.
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// The path of the object.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.collection, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secrets() -> ApiResource {
+        ApiResource {
+            group: String::new(),
+            version: "v1".to_owned(),
+            api_version: "v1".to_owned(),
+            kind: "Secret".to_owned(),
+            plural: "secrets".to_owned(),
+        }
+    }
+
+    #[test]
+    fn urls_of_objects_end_in_their_name() {
+        let url = ObjectUrl::parse(&secrets(), Some("team-a"), "web").unwrap();
+        assert_eq!(url.path(), "/api/v1/namespaces/team-a/secrets/web");
+        ObjectUrl::parse(&secrets(), None, "system:node").unwrap();
+    }
+
+    #[test]
+    fn rejects_names_that_lead_elsewhere() {
+        for (namespace, name) in [
+            ("team-a", "?watch=true&timeoutSeconds=3"),
+            ("team-a", "web?watch=true"),
+            ("team-a", "web/status"),
+            ("team-a", ".."),
+            ("team-a", ""),
+            ("team-a", "web#x"),
+            ("team-a", "%2e%2e"),
+            ("team-a/secrets/web?x=", "web"),
+            ("..", "web"),
+            ("", "web"),
+        ] {
+            let url = ObjectUrl::parse(&secrets(), Some(namespace), name);
+            assert!(url.is_err(), "{namespace:?} {name:?}");
+        }
+    }
+}
