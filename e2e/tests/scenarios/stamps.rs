@@ -440,6 +440,13 @@ async fn approval_counts_only_for_the_account_and_configuration_that_were_approv
         "create rolebinding deployer -n team-a --clusterrole=admin --serviceaccount=team-a:deployer",
     )
     .await;
+    let pod = "bundle-system:bundle-webhook";
+    for command in [
+        "create role impersonator -n team-a --verb=impersonate --resource=serviceaccounts --resource-name=deployer".to_owned(),
+        format!("create rolebinding impersonator -n team-a --role=impersonator --serviceaccount={pod}"),
+    ] {
+        kubectl(&cluster, &command).await;
+    }
     let (_, one) = publish(&cluster, "terms", "1.0.0").await;
     let digest = one.split('@').next_back().unwrap();
     let account = json!({"namespace": "team-a", "name": "deployer"});

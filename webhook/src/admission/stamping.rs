@@ -5,7 +5,8 @@ use bundle_api::names::{ANNOTATION_ADMIT, ANNOTATION_STAMP, API_VERSION, LABEL_T
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
     self, CheckedDeploymentSpec, GeneratedFor, Kind, PartRequesters, Requester, SealMoment, Stamp,
-    StampTarget, Stamping, StoredObject, Subject, Vouched, vouch_state, written_digest,
+    StampTarget, Stamping, StoredObject, Subject, VouchState, Vouched, last_written, vouch_state,
+    written_digest,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -23,6 +24,17 @@ pub(super) fn vouched(
     object: &Value,
     moment: &SealMoment,
 ) -> Option<Vouched> {
+    state(key, kind, name, object, moment).vouched().ok()
+}
+
+/// The same, with whether it is sealed already.
+pub(super) fn state(
+    key: &[u8],
+    kind: Kind,
+    name: &str,
+    object: &Value,
+    moment: &SealMoment,
+) -> VouchState {
     let metadata = &object["metadata"];
     let stored = StoredObject {
         kind,
@@ -30,13 +42,13 @@ pub(super) fn vouched(
         uid: metadata["uid"].as_str().unwrap_or_default(),
         generation: metadata["generation"].as_i64().unwrap_or_default(),
         created: milliseconds(&metadata["creationTimestamp"]),
-        written: written(metadata),
+        written: written(metadata, moment.now),
         deleting: metadata["deletionTimestamp"].is_string(),
         spec: &object["spec"],
         stamp: annotation(object),
         seal: object["status"]["admission"]["seal"].as_str(),
     };
-    vouch_state(key, &stored, moment).vouched().ok()
+    vouch_state(key, &stored, moment)
 }
 
 fn milliseconds(time: &Value) -> Option<i64> {
@@ -44,12 +56,12 @@ fn milliseconds(time: &Value) -> Option<i64> {
     Some(time.as_millisecond())
 }
 
-fn written(metadata: &Value) -> Option<i64> {
+fn written(metadata: &Value, now: i64) -> Option<i64> {
     let entries = metadata["managedFields"].as_array()?.iter();
-    entries
+    let times = entries
         .filter(|entry| entry["subresource"] != "status")
-        .filter_map(|entry| milliseconds(&entry["time"]))
-        .max()
+        .filter_map(|entry| milliseconds(&entry["time"]));
+    last_written(times, now)
 }
 
 /// The text of the stamp annotation.
@@ -140,6 +152,8 @@ pub(super) struct StampInput<'a> {
     pub(super) requester: &'a Requester,
     /// What vouches for the object as it was.
     pub(super) vouched: Option<&'a Vouched>,
+    /// Whether that is its seal.
+    pub(super) is_sealed: bool,
     pub(super) inherited: Option<&'a Inherited>,
     /// When the review began.
     pub(super) began: Timestamp,
@@ -149,6 +163,16 @@ impl StampInput<'_> {
     pub(super) fn wanted(&self, stamping: &Stamping) -> WantedStamp {
         let all = PartRequesters::all(self.requester);
         let (parts, approves, generated_for) = match (stamping, self.vouched, self.inherited) {
+            // The object was not sealed yet. A stamp is for the last write, so it follows this one, and says the same as before.
+            (Stamping::Keep, Some(vouched), _)
+                if !self.is_sealed && self.subject.spec_is_untouched() =>
+            {
+                (
+                    vouched.parts.clone(),
+                    vouched.approves.clone(),
+                    vouched.generated_for.clone(),
+                )
+            }
             (Stamping::Keep, ..) => {
                 let kept = self.subject.old.and_then(annotation);
                 return WantedStamp::Exactly(kept.map(str::to_owned));

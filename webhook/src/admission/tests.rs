@@ -597,6 +597,25 @@ async fn each_part_of_a_deployment_keeps_its_requester_until_it_changes() {
     }
 }
 
+#[tokio::test]
+async fn stamp_that_is_not_sealed_yet_follows_writes_of_metadata() {
+    let server = server(Fake::default());
+    let (_, stored) = server.write("ana", None, &bundle()).await;
+    let later = Timestamp::constant(1_800_000_020, 0);
+    server.fake.world.lock().unwrap().now = later;
+    let mut labelled = stored.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    let (answer, labelled) = server.write("ben", Some(&stored), &labelled).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    assert_ne!(stamp(&labelled), stamp(&stored));
+    let moment = SealMoment {
+        now: later.as_millisecond(),
+        intact_since: Some(0),
+    };
+    let vouched = stamping::vouched(KEY, Kind::Bundle, "web", &labelled, &moment).unwrap();
+    assert_eq!(vouched.parts.template.user, "ana");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_review_ends_in_time_whoever_stalls() {
     let server = server(Fake::default());

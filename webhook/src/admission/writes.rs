@@ -4,8 +4,8 @@
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::review::text::{self, Refusal};
 use bundle_core::review::{
-    Kind, Requester, SealMoment, Stamping, Standing, Subject, Verdict, Vouched, judge, may_look,
-    needs,
+    Kind, Requester, SealMoment, Stamping, Standing, Subject, Verdict, VouchState, Vouched, judge,
+    may_look, needs,
 };
 use bundle_oci::registry::Looked;
 use jiff::Timestamp;
@@ -24,6 +24,8 @@ struct Standings<'a> {
     requester: Requester,
     /// What vouches for the object as it was.
     vouched: Option<Vouched>,
+    /// Whether that is its seal.
+    is_sealed: bool,
     /// What a Bundle inherits.
     inherited: Option<Inherited>,
     /// When the review began.
@@ -113,10 +115,12 @@ impl<L: Lookups> Admission<L> {
         let own_user = own_user.ok().flatten();
         let own = own_user.as_deref() == Some(request.user_info.username.as_str());
         let moment = self.seal_moment(began);
-        let vouched = old.and_then(|old| {
+        let state = old.map(|old| {
             self.lookups
-                .with_stamp_key(|key| stamping::vouched(key, kind, name, old, &moment))
+                .with_stamp_key(|key| stamping::state(key, kind, name, old, &moment))
         });
+        let is_sealed = matches!(state, Some(VouchState::Sealed(_)));
+        let vouched = state.and_then(|state| state.vouched().ok());
         let admits = old.is_some_and(|old| {
             self.lookups
                 .with_stamp_key(|key| stamping::admits(key, kind, name, old, &request.object))
@@ -152,6 +156,7 @@ impl<L: Lookups> Admission<L> {
             },
             requester: (&request.user_info).into(),
             vouched,
+            is_sealed,
             inherited,
             began,
         }
@@ -253,6 +258,7 @@ impl<L: Lookups> Admission<L> {
             subject: &standings.subject,
             requester: &standings.requester,
             vouched: standings.vouched.as_ref(),
+            is_sealed: standings.is_sealed,
             inherited: standings.inherited.as_ref(),
             began: standings.began,
         }

@@ -9,7 +9,7 @@ use bundle_core::diagnostic::codes;
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
     Kind, SealMoment, SealedContent, StampError, StoredObject, VouchState, Vouched, content_seal,
-    seal, sealed_content, vouch_state,
+    last_written, seal, sealed_content, vouch_state,
 };
 use futures::StreamExt as _;
 use jiff::Timestamp;
@@ -92,14 +92,17 @@ pub(super) fn admission_text(room: &Room, object: &DynamicObject, kind: Kind) ->
     }
 }
 
-/// The content that was sealed for `bundle`, as its status has it, else as the inventory remembers it. Its spec may be another one by now.
+/// The content that was sealed for `bundle`, as the inventory remembers it from the installation on, else as its status has it: there somebody could
+/// write back another one that was sealed earlier. Its spec may be another one by now.
 pub(super) fn content(room: &Room, bundle: &DynamicObject) -> Option<SealedContent> {
     let uid = bundle.metadata.uid.as_deref()?;
     let key = room.shared.stamp_key();
     let read = |text: &str| sealed_content(key.bytes(), &bundle.name_any(), uid, text);
+    let remembered = room.inventories.seals(uid).and_then(|seals| seals.content);
     let text = bundle.data["status"]["content"]["seal"].as_str();
-    text.and_then(read)
-        .or_else(|| read(&room.inventories.seals(uid)?.content?))
+    remembered
+        .and_then(|text| read(&text))
+        .or_else(|| text.and_then(read))
 }
 
 /// The text that makes [`content`] last.
@@ -139,10 +142,10 @@ fn state(room: &Room, stored: &StoredObject<'_>) -> VouchState {
 fn stored(object: &DynamicObject, kind: Kind) -> StoredObject<'_> {
     let metadata = &object.metadata;
     let entries = metadata.managed_fields.iter().flatten();
-    let written = entries
+    let times = entries
         .filter(|entry| entry.subresource.as_deref() != Some("status"))
-        .filter_map(|entry| Some(entry.time.as_ref()?.0.as_millisecond()))
-        .max();
+        .filter_map(|entry| Some(entry.time.as_ref()?.0.as_millisecond()));
+    let written = last_written(times, Timestamp::now().as_millisecond());
     let created = metadata.creation_timestamp.as_ref();
     StoredObject {
         kind,

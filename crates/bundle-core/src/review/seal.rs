@@ -39,7 +39,7 @@ pub struct StoredObject<'a> {
     pub generation: i64,
     /// When it was created, in milliseconds since 1970.
     pub created: Option<i64>,
-    /// When anything but its status was last written: the latest time in `managedFields`, in milliseconds since 1970.
+    /// When anything but its status was last written ([`last_written`]), in milliseconds since 1970.
     pub written: Option<i64>,
     /// Whether it is being deleted. That alone adds one to the generation.
     pub deleting: bool,
@@ -49,6 +49,13 @@ pub struct StoredObject<'a> {
     pub stamp: Option<&'a str>,
     /// `status.admission.seal`.
     pub seal: Option<&'a str>,
+}
+
+/// The latest of the times in `managedFields`, but for those in the future: clients send them along with a write, for entries of others too, and the API
+/// server replaces only the time of the entry that writes. All in milliseconds since 1970.
+pub fn last_written(times: impl IntoIterator<Item = i64>, now: i64) -> Option<i64> {
+    let latest = now.saturating_add(EARLIER);
+    times.into_iter().filter(|time| *time <= latest).max()
 }
 
 /// When an object is looked at.
@@ -135,7 +142,7 @@ pub fn seal(key: &[u8], object: &StoredObject<'_>, vouched: &Vouched) -> String 
 
 /// What stamp and seal of `object` are worth at that moment. A stamp that is newer than the seal counts before it.
 pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -> VouchState {
-    let sealed = read_seal(key, object);
+    let sealed = read_seal(key, object).filter(|(seal, age)| !is_replaced(key, object, seal, *age));
     let fresh = read_fresh(key, object, moment);
     match (sealed, fresh) {
         (Some((seal, Age::Current)), fresh) => match fresh {
@@ -151,7 +158,18 @@ pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -
     }
 }
 
+/// Whether the object carries a stamp for the generation of `seal` that was made after it. Then `seal` was kept somewhere and written back: it does not
+/// count any more, even where the stamp is too old to be sealed.
+fn is_replaced(key: &[u8], object: &StoredObject<'_>, seal: &Vouched, age: Age) -> bool {
+    let behind = match age {
+        Age::Current => 0,
+        Age::OneBefore => 1,
+    };
+    stamp_of(key, object, behind).is_ok_and(|(stamp, _)| stamp.time > seal.time)
+}
+
 /// Of which generation a seal is.
+#[derive(Clone, Copy)]
 enum Age {
     Current,
     OneBefore,
@@ -184,23 +202,7 @@ fn read_fresh(
     object: &StoredObject<'_>,
     moment: &SealMoment,
 ) -> Result<Vouched, StampError> {
-    let stamp = Stamp::read(key, object.stamp)?;
-    if stamp.kind != object.kind.as_str() || stamp.name != object.name {
-        return Err(StampError::Forged);
-    }
-    if stamp.spec != canonical::written_digest(object.spec) {
-        return Err(StampError::OtherSpec);
-    }
-    let (leads_to, written) = match &stamp.target {
-        None => (1, object.created),
-        Some(target) if target.uid == object.uid => (target.generation, object.written),
-        Some(_) => return Err(StampError::OtherWrite),
-    };
-    let is_that_write = leads_to == object.generation
-        || (object.deleting && object.generation.checked_sub(1) == Some(leads_to));
-    if !is_that_write {
-        return Err(StampError::OtherWrite);
-    }
+    let (stamp, written) = stamp_of(key, object, 0)?;
     let window = stamp.time.saturating_sub(EARLIER)..=stamp.time.saturating_add(LATER);
     let in_time = written.is_some_and(|written| window.contains(&written));
     if !in_time || stamp.time > moment.now.saturating_add(EARLIER) {
@@ -218,6 +220,33 @@ fn read_fresh(
         generated_for: stamp.generated_for,
         time: stamp.time,
     })
+}
+
+/// The stamp, if it was made for just this spec of this object, `behind` generations ago; and when the write was that it is for. Its age is not looked at.
+fn stamp_of(
+    key: &[u8],
+    object: &StoredObject<'_>,
+    behind: i64,
+) -> Result<(Stamp, Option<i64>), StampError> {
+    let stamp = Stamp::read(key, object.stamp)?;
+    if stamp.kind != object.kind.as_str() || stamp.name != object.name {
+        return Err(StampError::Forged);
+    }
+    if stamp.spec != canonical::written_digest(object.spec) {
+        return Err(StampError::OtherSpec);
+    }
+    let (leads_to, written) = match &stamp.target {
+        None => (1, object.created),
+        Some(target) if target.uid == object.uid => (target.generation, object.written),
+        Some(_) => return Err(StampError::OtherWrite),
+    };
+    let generation = object.generation.saturating_sub(behind);
+    let is_that_write =
+        leads_to == generation || (object.deleting && generation.checked_sub(1) == Some(leads_to));
+    if !is_that_write {
+        return Err(StampError::OtherWrite);
+    }
+    Ok((stamp, written))
 }
 
 /// Whether the registrations have been intact from before `time` until now.

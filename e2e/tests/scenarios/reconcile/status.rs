@@ -358,7 +358,7 @@ async fn account_written_into_a_status_does_not_remove() {
     .await;
     kubectl(&cluster, "delete bundledeployment web --wait=false").await;
     let told = until(&cluster, "bundledeployment web", "Ready", "False").await;
-    assert!(told.contains("waiting for these to go"), "{told}");
+    assert!(told.contains("example.com/hold"), "{told}");
     let nobody = json!({"installed": {"as": {"namespace": "default", "name": "nobody"}}});
     patch_status(&cluster, "bundledeployment web", &nobody).await;
     kubectl(

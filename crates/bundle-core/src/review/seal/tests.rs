@@ -324,3 +324,52 @@ fn newer_stamp_replaces_the_seal_and_an_older_one_does_not() {
     let older = with(NOON - 500).text(KEY);
     assert!(matches!(state_of(&older), VouchState::Sealed(found) if found.parts == ana()));
 }
+
+#[test]
+fn seal_does_not_count_beside_a_later_stamp_however_old_that_is() {
+    let spec = json!({"a": 1});
+    let vouched = state(&object(&spec, Some(&stamp(&spec, None).text(KEY)), None))
+        .vouched()
+        .unwrap();
+    let seal = super::seal(KEY, &object(&spec, None, None), &vouched);
+    // Somebody took the object over a minute later, for the same generation.
+    let later = Stamp {
+        time: NOON + 60_000,
+        ..stamp(&spec, Some(1))
+    }
+    .text(KEY);
+    let mut taken_over = object(&spec, Some(&later), Some(&seal));
+    taken_over.written = Some(NOON + 60_000);
+    let fresh = vouch_state(KEY, &taken_over, &at(NOON + 61_000));
+    assert!(matches!(fresh, VouchState::Unsealed(found) if found.time == NOON + 60_000));
+    let hour = at(NOON + 3_600_000);
+    assert_eq!(refusal(&taken_over, &hour), StampError::Expired);
+    // The seal of that stamp counts for ever, and so does one beside its own stamp.
+    let own = super::seal(
+        KEY,
+        &taken_over,
+        &Vouched {
+            time: NOON + 60_000,
+            ..vouched
+        },
+    );
+    taken_over.seal = Some(&own);
+    assert!(matches!(
+        vouch_state(KEY, &taken_over, &hour),
+        VouchState::Sealed(_)
+    ));
+    // A stamp for another generation says nothing about this seal.
+    let other = stamp(&spec, Some(2)).text(KEY);
+    let beside = object(&spec, Some(&other), Some(&seal));
+    assert!(matches!(
+        vouch_state(KEY, &beside, &hour),
+        VouchState::Sealed(_)
+    ));
+}
+
+#[test]
+fn times_in_the_future_are_not_when_an_object_was_written() {
+    let times = [NOON - 1_000, NOON, NOON + 5_000, NOON + 5_001, i64::MAX];
+    assert_eq!(last_written(times, NOON), Some(NOON + 5_000));
+    assert_eq!(last_written([i64::MAX], NOON), None);
+}
