@@ -79,10 +79,11 @@ pub struct BundleStatus {
     pub content: Option<BundleContent>,
     /// Who signed the content, as policies found it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub signed_by: Vec<SignedBy>,
     /// `Unpacked`, `Verified`, `Compatible` and `SourceMoved`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 

@@ -139,6 +139,29 @@ mod tests {
         }
     }
 
+    /// Paths of the lists in `schema` whose length nothing bounds.
+    fn unbounded_lists(schema: &Value, path: &str, found: &mut Vec<String>) {
+        if schema["type"] == "array" && !schema["maxItems"].is_u64() {
+            found.push(path.to_owned());
+        }
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            unbounded_lists(field, &format!("{path}.{name}"), found);
+        }
+        if schema["items"].is_object() {
+            unbounded_lists(&schema["items"], &format!("{path}[]"), found);
+        }
+    }
+
+    #[test]
+    fn lists_in_a_status_are_bounded_since_nobody_reviews_writes_of_it() {
+        for crd in all().unwrap() {
+            let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            let mut found = Vec::new();
+            unbounded_lists(&schema["properties"]["status"], "status", &mut found);
+            assert!(found.is_empty(), "{}: {found:?}", crd["metadata"]["name"]);
+        }
+    }
+
     #[test]
     fn names_and_unions_are_rukpaks() {
         let bundle = schema("bundles");

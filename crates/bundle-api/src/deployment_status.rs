@@ -25,16 +25,19 @@ pub struct BundleDeploymentStatus {
     pub installed: Option<Installed>,
     /// What is and was installed, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
     pub revisions: Vec<Revision>,
     /// Objects that are out of line now, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub drift: Vec<DriftedObject>,
     /// Warnings of the API server and overrides that are in force, each once, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub warnings: Vec<String>,
     /// `HasValidBundle`, `Installed`, `Authorized`, `Approved`, `Healthy`, `Drifted`, `Progressing` and `Ready`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 

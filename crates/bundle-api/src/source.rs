@@ -21,6 +21,7 @@ pub struct BundleSource {
     pub git: Option<GitSource>,
     /// ConfigMaps of the system namespace whose entries are the files. Each must have `immutable: true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
     pub config_maps: Option<Vec<ConfigMapSource>>,
     /// A gzipped tar archive behind a URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
