@@ -58,9 +58,11 @@ impl Turn<'_> {
                 .iter()
                 .filter(|item| due.contains(&item.key) && !drifted.contains(&item.key))
                 .collect();
-            self.verify_suspects(&check, &install, suspects).await?;
-            self.heal(placing, (install, &check), &items, (&drifted, &due))
-                .await
+            let verified = self.verify_suspects(&check, &install, suspects).await;
+            let healed = self
+                .heal(placing, (install, &check), &items, (&drifted, &due))
+                .await;
+            healed.and(verified)
         } else {
             self.verify_by_dry_run(placing, &items, &due).await;
             Ok(())
@@ -117,7 +119,7 @@ impl Turn<'_> {
             &self.name,
             failed.iter().map(|(item, _)| item.key.clone()).collect(),
         );
-        let checked = check.before_phase(&suspects, &mut plan).await?;
+        let (checked, refused) = check.before_repair(&suspects, &mut plan).await;
         let sender = check.checker();
         let results: Vec<_> = super::parallel::all(checked.into_iter().map(|apply| async move {
             let item = apply.prepared().item();
@@ -138,7 +140,7 @@ impl Turn<'_> {
                 Err(_) => books.doubt(&self.name, [item.key.clone()].into()),
             }
         }
-        Ok(())
+        refused
     }
 
     /// The same where drift is only reported.
@@ -228,7 +230,10 @@ impl Turn<'_> {
                 trouble = Some(not_prepared(&failed));
             }
             // Before the record: what is refused was never about to be created.
-            let applies = check.before_phase(items, &mut plan).await?;
+            let (applies, refused) = check.before_repair(items, &mut plan).await;
+            if let Err(error) = refused {
+                trouble = Some(error);
+            }
             let targets = applies.iter().map(CheckedApply::key_and_target);
             let intents = self.record_targets(targets).await?;
             let mut done = Done::default();
@@ -239,7 +244,9 @@ impl Turn<'_> {
                 room.books.healed(&self.name, &key, left);
                 self.restored.push(key);
             }
-            result?;
+            if let Err(error) = result {
+                trouble = Some(error);
+            }
         }
         trouble.map_or(Ok(()), Err)
     }

@@ -119,15 +119,25 @@ impl<'a> RequesterCheck<'a> {
         items: &[&'i Item],
         plan: &mut ApplyPlan<'i>,
     ) -> Result<Vec<CheckedApply<'i>>, Trouble> {
+        let (checked, refused) = self.before_repair(items, plan).await;
+        refused.map(|()| checked)
+    }
+
+    /// The same for objects that are put right: returns the applies of those that passed, and what keeps the others as they are.
+    pub(super) async fn before_repair<'i>(
+        &self,
+        items: &[&'i Item],
+        plan: &mut ApplyPlan<'i>,
+    ) -> (Vec<CheckedApply<'i>>, Result<(), Trouble>) {
         let mut complaints = DryRunComplaints::default();
         for (item, refusal) in self.check(items, plan, true).await {
             complaints.add(item, refusal);
         }
-        self.result(complaints)?;
-        Ok(items
+        let checked = items
             .iter()
             .filter_map(|item| plan.take_checked(item))
-            .collect())
+            .collect();
+        (checked, self.result(complaints))
     }
 
     /// Returns how many of `items` the API server allows in a dry run, in the state that they are in.

@@ -7,8 +7,8 @@ use e2e::{Cluster, bundles, wait};
 use serde_json::{Value, json};
 
 use super::{
-    LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, stage, staged, until,
-    within_a_second,
+    CONFIG, LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, stage, staged,
+    until, within_a_second,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -256,4 +256,40 @@ spec: {enabled: true}
     apply(&cluster, &deployment("shop", &shop, &json!({}))).await;
     installed(&cluster, "shop").await;
     installed(&cluster, "early").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn object_that_cannot_be_restored_holds_up_no_other() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace team-a").await;
+    let content = format!(
+        "{CONFIG}---\n{}",
+        CONFIG.replace("name: web", "name: other")
+    );
+    let account = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: team-a}\nspec: {ports: [{port: 80}]}\n";
+    let content = format!("{content}---\n{account}");
+    let reference = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", &content)).await;
+    apply(&cluster, &deployment("web", &reference, &json!({}))).await;
+    until(&cluster, "bundledeployment web", "Ready", "True").await;
+    // From now on the API server refuses every change of this one.
+    kubectl(
+        &cluster,
+        "patch configmap web -n team-a --type=merge --patch={\"data\":{\"text\":\"mine\"},\"immutable\":true}",
+    )
+    .await;
+    let said = until(&cluster, "bundledeployment web", "Ready", "False").await;
+    assert!(said.contains("ConfigMap/team-a/web"), "{said}");
+    // One of the same phase, and one of a later phase.
+    for object in ["configmap other", "service web"] {
+        kubectl(&cluster, &format!("delete {object} -n team-a")).await;
+        wait::until_true(LONG, &format!("{object} is back"), || async {
+            Ok(get(&cluster, &format!("get {object} -n team-a"))
+                .await
+                .is_some())
+        })
+        .await
+        .unwrap();
+    }
+    let web = get(&cluster, "get configmap web -n team-a").await.unwrap();
+    assert_eq!(web["data"]["text"], "mine");
 }
