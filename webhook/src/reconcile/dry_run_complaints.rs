@@ -18,6 +18,8 @@ pub(super) struct DryRunComplaints {
     pub(super) unsupported: Vec<String>,
     pub(super) not_impersonated: Vec<String>,
     pub(super) unknown: Vec<String>,
+    /// What the installer may not do.
+    pub(super) installer: Vec<String>,
     pub(super) by_rbac: u64,
 }
 
@@ -28,6 +30,7 @@ impl DryRunComplaints {
         let verdict = match refusal {
             NotAllowed::Verdict(verdict) | NotAllowed::Conflict(verdict) => verdict,
             NotAllowed::Differs(_) => return self.differs.push(told(refusal.message())),
+            NotAllowed::Installer(words) => return self.installer.push(told(words)),
             NotAllowed::Moved => return self.unknown.push(told(refusal.message())),
         };
         match verdict {
@@ -52,16 +55,24 @@ impl DryRunComplaints {
             unsupported,
             not_impersonated,
             unknown,
+            installer,
             by_rbac: _,
         } = self;
-        [refused, differs, unsupported, not_impersonated, unknown]
-            .iter()
-            .all(|list| list.is_empty())
+        [
+            refused,
+            differs,
+            unsupported,
+            not_impersonated,
+            unknown,
+            installer,
+        ]
+        .iter()
+        .all(|list| list.is_empty())
     }
 
     /// Returns an error for the worst kind of answer: a refusal counts even if other objects could not be checked.
     pub(super) fn into_result(self, users: &str, reason: &'static str) -> Result<(), Trouble> {
-        let kinds: [(Vec<String>, Code, String, Retry); 5] = [
+        let kinds: [(Vec<String>, Code, String, Retry); 6] = [
             (
                 self.refused,
                 codes::install::REQUESTER_REFUSED,
@@ -84,6 +95,12 @@ impl DryRunComplaints {
                 self.not_impersonated,
                 codes::install::NOT_IMPERSONATED,
                 format!("the pod may not send dry runs as {users}: "),
+                Retry::Slowly,
+            ),
+            (
+                self.installer,
+                codes::install::APPLY_FAILED,
+                String::new(),
                 Retry::Slowly,
             ),
             (

@@ -9,17 +9,20 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::apply::Target;
+use crate::cluster::ServiceAccount;
 
 /// How long an answer counts: the delay with which a changed policy is noticed. Access reviews run every time and notice changed RBAC at once.
 const REMEMBERED: Duration = Duration::from_secs(60);
 /// The largest number of answers, a few MiB.
 const MOST: u64 = 20_000;
 
-/// A hash over requester, class, values, and the object that is changed or the fact that it is created.
+/// A hash over requester, class, values, the object that is changed or the fact that it is created, and the installer that was compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct DryRunKey([u8; 32]);
 
 impl DryRunKey {
+    /// `compared_with` is the installer whose dry run was compared with that of the requester.
+    ///
     /// Returns `None` for kinds whose verdict depends on other objects of the cluster; they are checked every time.
     pub(super) fn of(
         requester: &Requester,
@@ -27,6 +30,7 @@ impl DryRunKey {
         id: &ObjectId,
         value: &Value,
         target: &Target,
+        compared_with: Option<&ServiceAccount>,
     ) -> Option<Self> {
         if matches!(
             id.group.as_str(),
@@ -44,6 +48,7 @@ impl DryRunKey {
             "object": [id.group, id.version, id.kind, id.namespace, id.name],
             "value": value,
             "changed": changed,
+            "comparedWith": compared_with.map(ToString::to_string),
         });
         Some(Self(Sha256::digest(question.to_string()).into()))
     }
@@ -108,7 +113,7 @@ mod tests {
         };
         let (core, value) = (id(""), json!({"data": {"a": "b"}}));
         let key = |who: &Requester, class: &str, value: &Value, target: &Target| {
-            DryRunKey::of(who, class, &core, value, target)
+            DryRunKey::of(who, class, &core, value, target, None)
         };
         let absent = &Target::Absent;
         let (one, two) = (Target::Uid("1".to_owned()), Target::Uid("2".to_owned()));
@@ -133,6 +138,7 @@ mod tests {
             &id("rbac.authorization.k8s.io"),
             &value,
             absent,
+            None,
         );
         assert_eq!(role, None);
     }

@@ -15,6 +15,7 @@ use super::items::Item;
 use super::remove::{Kept, Present};
 use super::room::Room;
 use super::trouble::{Retry, Trouble};
+use crate::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
 
 /// How long one step retries while the API server is busy or does not serve a new kind yet.
@@ -34,6 +35,8 @@ pub(super) struct Subject<'a> {
     /// Nobody, if the class asks for no dry runs.
     pub(super) requesters: &'a [Requester],
     pub(super) class: &'a str,
+    /// The installing identity.
+    pub(super) account: &'a ServiceAccount,
     /// Reason of the condition if the check fails.
     pub(super) reason: &'static str,
     pub(super) preparer: Preparer,
@@ -55,6 +58,7 @@ impl<'a> RequesterCheck<'a> {
             remembers: subject.remembers,
             mutated,
             installer: subject.preparer.client.clone(),
+            account: subject.account.clone(),
         };
         Ok(Self {
             room,
@@ -92,8 +96,11 @@ impl<'a> RequesterCheck<'a> {
             .map(|item| item.id.name.as_str())
             .collect();
         let mut complaints = DryRunComplaints::default();
+        // What the installer lacks, objects of earlier phases may give it.
         for (item, refusal) in self.check(&namespaces, plan, false).await {
-            complaints.add(item, refusal);
+            if !matches!(refusal, NotAllowed::Installer(_)) {
+                complaints.add(item, refusal);
+            }
         }
         let now: Vec<&Item> = others
             .into_iter()
@@ -106,7 +113,10 @@ impl<'a> RequesterCheck<'a> {
             })
             .collect();
         for (item, refusal) in self.check(&now, plan, false).await {
-            if !matches!(refusal, NotAllowed::Verdict(DryRunVerdict::Missing(_))) {
+            if !matches!(
+                refusal,
+                NotAllowed::Verdict(DryRunVerdict::Missing(_)) | NotAllowed::Installer(_)
+            ) {
                 complaints.add(item, refusal);
             }
         }

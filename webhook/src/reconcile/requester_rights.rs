@@ -138,6 +138,7 @@ impl<'a> Turn<'a> {
         let subject = Subject {
             requesters: &requesters,
             class: &self.class.name,
+            account: placing.account,
             reason: placing.reason,
             preparer: self.preparer(placing),
             remembers,

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use super::super::dry_run_memory::{AllowedDryRuns, DryRunKey};
 use super::super::object;
 use super::{Applied, PreparedApply, Target, request};
+use crate::cluster::ServiceAccount;
 use crate::dry_run::{Detail, RequesterDryRun};
 
 /// How many comparisons run at a time in the process: each holds up to three whole objects.
@@ -47,6 +48,8 @@ pub(in super::super) enum NotAllowed {
     Conflict(DryRunVerdict),
     /// These fields would get another value, or none, if the requester wrote the object instead of the installer.
     Differs(Vec<String>),
+    /// The API server refuses it to the installer, in these words, so that the two could not be compared.
+    Installer(String),
     /// The object was deleted, or created, since it was looked at.
     Moved,
 }
@@ -62,7 +65,7 @@ impl NotAllowed {
                     DryRunVerdict::Unknown(_) | DryRunVerdict::Missing(_)
                 )
             }
-            Self::Differs(_) => false,
+            Self::Differs(_) | Self::Installer(_) => false,
         }
     }
 
@@ -83,6 +86,7 @@ impl NotAllowed {
                     "mutating admission sets these fields otherwise for the requester than for the installer: {named}"
                 )
             }
+            Self::Installer(words) => words.clone(),
             Self::Moved => "somebody deleted or created it at the same time".to_owned(),
         }
     }
@@ -100,6 +104,8 @@ pub(in super::super) struct DryRuns<'a> {
     pub(in super::super) mutated: MutatedKinds,
     /// Acts as the installing identity.
     pub(in super::super) installer: Client,
+    /// The installing identity.
+    pub(in super::super) account: ServiceAccount,
 }
 
 impl DryRuns<'_> {
@@ -120,6 +126,7 @@ impl DryRuns<'_> {
                 &item.id,
                 prepared.values(),
                 prepared.target(),
+                compares.then_some(&self.account),
             );
             if self.remembers && self.memory.contains(key).await {
                 continue;
@@ -150,12 +157,12 @@ impl DryRuns<'_> {
         let requester = ask(run, prepared, Detail::Object).await?;
         let installer = match request::dry_run_object(&self.installer, prepared).await {
             Ok(object) => object,
-            // The apply will be refused in the same words, and is told then.
+            // Whoever can give the installer the right could do so before the apply.
             Err(kube::Error::Api(status))
                 if matches!(status.code, 400..=499)
-                    && !matches!(status.code, 404 | 408 | 409 | 429) =>
+                    && !matches!(status.code, 401 | 404 | 408 | 409 | 429) =>
             {
-                return Ok(());
+                return Err(NotAllowed::Installer(status.message));
             }
             Err(error) => return Err(unknown(object::told(&error))),
         };

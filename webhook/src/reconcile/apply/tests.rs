@@ -20,6 +20,7 @@ use super::super::apis::Kind;
 use super::super::dry_run_memory::AllowedDryRuns;
 use super::super::items::Item;
 use super::*;
+use crate::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
 
 /// One request: as whom, the method, the query, the body.
@@ -132,6 +133,7 @@ fn checking<'a>(
                 MutatedKinds::default()
             },
             installer: client.clone(),
+            account: ServiceAccount::parse("bundle-system", "installer").unwrap(),
         },
     }
 }
@@ -385,4 +387,59 @@ async fn fields_that_admission_sets_by_user_stop_the_apply_and_are_named_without
             DryRunVerdict::Unknown(_)
         )))
     ));
+}
+
+#[tokio::test]
+async fn what_the_installer_may_not_write_counts_as_not_compared_and_is_not_remembered() {
+    let same = live("new", "5", "content");
+    let (client, sent) = scripted(vec![
+        (201, same.clone()),
+        failure(403),
+        (201, same.clone()),
+        failure(403),
+        (201, same.clone()),
+        (201, same),
+    ]);
+    let memory = AllowedDryRuns::default();
+    let applies = checking(&client, &memory, (false, true));
+    let item = item();
+    let prepare = || applies.preparer.prepare(&item, Target::Absent);
+    for _ in 0..2 {
+        let asked = applies
+            .check(prepare().await.unwrap(), true, Instant::now())
+            .await;
+        let (_, refusal) = asked.unwrap_err();
+        assert_eq!(refusal, NotAllowed::Installer("m".to_owned()));
+        assert!(!refusal.may_change());
+    }
+    let asked = applies
+        .check(prepare().await.unwrap(), true, Instant::now())
+        .await;
+    assert!(asked.is_ok());
+    drop((applies, client));
+    let users: Vec<String> = sent.await.unwrap().into_iter().map(|s| s.user).collect();
+    assert_eq!(users, ["ana", "installer"].repeat(3));
+}
+
+#[tokio::test]
+async fn a_remembered_comparison_counts_for_its_installer_alone() {
+    let (same, item) = (live("new", "5", "content"), item());
+    let memory = AllowedDryRuns::default();
+    for (account, compares, expected) in [
+        ("hers", true, 2),
+        ("hers", true, 0),
+        ("class", true, 2),
+        ("class", false, 1),
+        ("hers", false, 0),
+        ("class", true, 0),
+    ] {
+        let (client, sent) = scripted(vec![(201, same.clone()); expected]);
+        let mut applies = checking(&client, &memory, (false, compares));
+        applies.dry_runs.account = ServiceAccount::parse("team-a", account).unwrap();
+        let prepared = applies.preparer.prepare(&item, Target::Absent).await;
+        let asked = applies.check(prepared.unwrap(), true, Instant::now()).await;
+        assert!(asked.is_ok(), "{account} {compares}");
+        drop((applies, client));
+        assert_eq!(sent.await.unwrap().len(), expected, "{account} {compares}");
+    }
 }
