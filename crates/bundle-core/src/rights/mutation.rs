@@ -158,12 +158,20 @@ impl MutatedKinds {
     }
 
     /// Returns whether objects of this kind may be changed. Policies also match a kind by equivalent API groups, so that only the resource decides.
+    ///
+    /// A rule for all subresources is also one for the resource itself. Source: `Matcher.resource` of `k8s.io/apiserver`
+    /// `pkg/admission/plugin/webhook/predicates/rules`.
     pub fn contains(&self, group: &str, resource: &str) -> bool {
         let names = |list: &[String], name: &str| list.iter().any(|found| found == name);
         self.everything
             || self.rules.iter().any(|(groups, resources)| {
-                let equivalent = names(resources, resource);
-                let all = ["*", "*/*"].iter().any(|all| names(resources, all));
+                let matches = |name: &str| {
+                    resources
+                        .iter()
+                        .any(|found| found.strip_suffix("/*").unwrap_or(found) == name)
+                };
+                let equivalent = matches(resource);
+                let all = matches("*");
                 equivalent || (all && (names(groups, "*") || names(groups, group)))
             })
     }
@@ -242,7 +250,8 @@ mod tests {
     fn kinds_are_mutated_by_what_is_registered_for_them() {
         let webhook = json!({"kind": "MutatingWebhookConfiguration", "webhooks": [
             {"rules": [{"apiGroups": ["core.rukpak.io"], "resources": ["bundles"]}]},
-            {"rules": [{"apiGroups": [""], "resources": ["pods", "pods/exec"]}]},
+            {"rules": [{"apiGroups": [""], "resources": ["pods", "pods/exec", "secrets/*", "services/status"]}]},
+            {"rules": [{"apiGroups": ["policy"], "resources": ["*/*"]}, {"apiGroups": ["batch"], "resources": ["*/status"]}]},
         ]});
         let policy = json!({"kind": "MutatingAdmissionPolicy", "spec": {"matchConstraints": {"resourceRules": [
             {"apiGroups": ["apps"], "resources": ["*"]},
@@ -254,6 +263,9 @@ mod tests {
             ("", "pods", true),
             ("apps", "deployments", true),
             ("", "configmaps", false),
+            ("", "secrets", true),
+            ("", "services", false),
+            ("policy", "poddisruptionbudgets", true),
             ("core.rukpak.io", "bundles", true),
             ("batch", "jobs", false),
         ] {
