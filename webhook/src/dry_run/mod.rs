@@ -10,15 +10,17 @@ use bundle_core::object::ObjectId;
 use bundle_core::review::Requester;
 use bundle_core::rights::{DryRunVerdict, verdict};
 use http::HeaderMap;
+use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::api::{Patch, PatchParams};
 use kube::client::Body;
 use kube::core::discovery::ApiResource;
 use kube::core::request::Error as RequestError;
 use kube::core::response::Status;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cluster::{ServiceAccount, missing_right};
+use crate::reconcile::whole::ObjectText;
 
 pub use guard::guarded;
 pub use headers::IdentityError;
@@ -41,14 +43,14 @@ pub struct DryRunAnswer {
     pub verdict: DryRunVerdict,
     /// The HTTP status code; 0 if there was no answer.
     pub code: u16,
-    /// The object as it would be, in the detail that was asked for; null if it is not allowed.
-    pub object: Value,
+    /// The object as it would be, if it is allowed and was asked for with [`Detail::Object`].
+    pub(crate) object: Option<ObjectText>,
 }
 
 /// How much of an object an answer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Its metadata.
+    /// Its metadata, which are not read.
     Metadata,
     /// All of it.
     Object,
@@ -86,7 +88,7 @@ impl RequesterDryRun {
                 .patch_metadata(url.name(), &parameters, &patch),
             Detail::Object => url.requests().patch(url.name(), &parameters, &patch),
         });
-        self.send(request.map(|request| request.map(|_| body)))
+        self.send(request.map(|request| request.map(|_| body)), detail)
             .await
     }
 
@@ -106,38 +108,37 @@ impl RequesterDryRun {
                 .body(options.to_string().into_bytes())
                 .map_err(RequestError::BuildRequest)
         });
-        match self.send(request).await.verdict {
+        match self.send(request, Detail::Metadata).await.verdict {
             // It has gone already, or another one is there: the real deletion would do nothing either.
             DryRunVerdict::Missing(_) => DryRunVerdict::Allowed,
             verdict => verdict,
         }
     }
 
-    async fn send(&self, request: Result<http::Request<Vec<u8>>, RequestError>) -> DryRunAnswer {
+    async fn send(
+        &self,
+        request: Result<http::Request<Vec<u8>>, RequestError>,
+        detail: Detail,
+    ) -> DryRunAnswer {
         let sent = async {
             let mut request = request.map_err(kube::Error::BuildRequest)?;
             request.headers_mut().extend(self.headers.clone());
-            let response = self.client.send(request.map(Body::from)).await?;
-            let status = response.status();
-            let body = response.into_body().collect_bytes().await?;
-            Ok::<_, kube::Error>((status, body))
+            self.client.send(request.map(Body::from)).await
         };
-        let (status, body) = match sent.await {
-            Ok(answer) => answer,
-            Err(error) => {
-                return DryRunAnswer {
-                    verdict: DryRunVerdict::Unknown(crate::chain(&error)),
-                    code: 0,
-                    object: Value::Null,
-                };
-            }
+        let response = match sent.await {
+            Ok(response) => response,
+            Err(error) => return not_answered(&error),
         };
+        let (status, body) = (response.status(), response.into_body());
         let code = status.as_u16();
         if status.is_success() {
-            let object = serde_json::from_slice(&body);
+            let object = match detail {
+                Detail::Metadata => discard(body).await.map(|()| None),
+                Detail::Object => ObjectText::receive(body).await.map(Some),
+            };
             let (verdict, object) = match object {
                 Ok(object) => (DryRunVerdict::Allowed, object),
-                Err(error) => (DryRunVerdict::Unknown(crate::chain(&error)), Value::Null),
+                Err(error) => (unread(&error), None),
             };
             return DryRunAnswer {
                 verdict,
@@ -145,6 +146,10 @@ impl RequesterDryRun {
                 object,
             };
         }
+        let body = match body.collect_bytes().await {
+            Ok(body) => body,
+            Err(error) => return not_answered(&error),
+        };
         let message = serde_json::from_slice::<Status>(&body).map_or_else(
             |_| String::from_utf8_lossy(&body[..body.len().min(WORDS)]).into_owned(),
             |status| status.message,
@@ -152,7 +157,7 @@ impl RequesterDryRun {
         DryRunAnswer {
             verdict: self.with_missing_right(verdict(code, &message)),
             code,
-            object: Value::Null,
+            object: None,
         }
     }
 
@@ -169,6 +174,30 @@ impl RequesterDryRun {
             Some(hint) => format!("{words}; {hint}"),
             None => words,
         })
+    }
+}
+
+/// What it means that the object of a dry run that was allowed could not be read ([`ObjectText::receive`]).
+pub(crate) fn unread(error: &kube::Error) -> DryRunVerdict {
+    match error {
+        kube::Error::Api(status) => DryRunVerdict::Unsupported(status.message.clone()),
+        error => DryRunVerdict::Unknown(crate::chain(error)),
+    }
+}
+
+/// Reads to the end and keeps nothing.
+async fn discard(mut body: Body) -> Result<(), kube::Error> {
+    while let Some(frame) = body.frame().await {
+        frame?;
+    }
+    Ok(())
+}
+
+fn not_answered(error: &kube::Error) -> DryRunAnswer {
+    DryRunAnswer {
+        verdict: DryRunVerdict::Unknown(crate::chain(error)),
+        code: 0,
+        object: None,
     }
 }
 

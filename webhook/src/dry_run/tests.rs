@@ -2,6 +2,7 @@
 
 use bundle_core::rights::DryRunVerdict;
 use http::{Method, Request, Response};
+use serde_json::Value;
 
 use super::*;
 
@@ -66,7 +67,7 @@ async fn apply_and_delete_are_sent_as_the_requester_and_as_dry_runs() {
         DryRunAnswer {
             verdict: DryRunVerdict::Allowed,
             code: 201,
-            object: json!({}),
+            object: None,
         }
     );
     let (method, uri, headers, body) = told.recv().await.unwrap();

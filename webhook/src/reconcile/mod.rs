@@ -50,7 +50,7 @@ mod trouble;
 mod unpack;
 mod verify;
 mod watch;
-mod whole;
+pub(crate) mod whole;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;

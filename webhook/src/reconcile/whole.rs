@@ -3,12 +3,13 @@
 //! Not here: metadata, which is most of what is read (object).
 
 use bundle_core::footprint::Footprint;
+use bundle_core::rights::DryRunObject;
 use http::Response;
 use http_body_util::BodyExt as _;
 use kube::api::DynamicObject;
 use kube::client::Body;
 use kube::core::response::Status;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::heavy;
 
@@ -29,7 +30,25 @@ pub(super) async fn receive(answer: Response<Body>) -> Result<Option<DynamicObje
     if code == http::StatusCode::NOT_FOUND {
         return Ok(None);
     }
-    let mut body = answer.into_body();
+    let (bytes, turn) = read(answer.into_body()).await?;
+    if !code.is_success() {
+        let status = serde_json::from_slice::<Status>(&bytes).unwrap_or_else(|_| Status {
+            code: code.as_u16(),
+            message: String::from_utf8_lossy(&bytes[..bytes.len().min(512)]).into_owned(),
+            ..Status::default()
+        });
+        return Err(kube::Error::Api(Box::new(status)));
+    }
+    if turn.is_none() {
+        return parse(&bytes).map(Some);
+    }
+    let object = heavy::run(|| parse(&bytes));
+    drop(turn);
+    object.map(Some)
+}
+
+/// Reads an answer. Returns the turn that was taken if it is not small.
+async fn read(mut body: Body) -> Result<(Vec<u8>, Option<SemaphorePermit<'static>>), kube::Error> {
     let mut bytes = Vec::new();
     let mut turn = None;
     while let Some(frame) = body.frame().await {
@@ -48,24 +67,53 @@ pub(super) async fn receive(answer: Response<Body>) -> Result<Option<DynamicObje
         }
         bytes.extend_from_slice(&data);
     }
-    if !code.is_success() {
-        let status = serde_json::from_slice::<Status>(&bytes).unwrap_or_else(|_| Status {
-            code: code.as_u16(),
-            message: String::from_utf8_lossy(&bytes[..bytes.len().min(512)]).into_owned(),
-            ..Status::default()
-        });
-        return Err(kube::Error::Api(Box::new(status)));
+    Ok((bytes, turn))
+}
+
+/// The text of an object that may be parsed as [`DryRunObject`], by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ObjectText(Vec<u8>);
+
+impl ObjectText {
+    /// Reads the answer to a dry run that was allowed. Fails with [`kube::Error::Api`] if the object is too large.
+    pub(crate) async fn receive(body: Body) -> Result<Self, kube::Error> {
+        let (bytes, turn) = read(body).await?;
+        let weigh = || DryRunObject::footprint(&bytes).map_err(kube::Error::SerdeError);
+        let weight = if turn.is_some() {
+            heavy::run(weigh)?
+        } else {
+            weigh()?
+        };
+        allow(weight)?;
+        Ok(Self(bytes))
     }
-    if turn.is_none() {
-        return parse(&bytes).map(Some);
+
+    /// Parses all of `texts` for `work`, while no other large object is parsed.
+    pub(crate) async fn with_parsed<T>(
+        texts: &[&Self],
+        work: impl FnOnce(&[DryRunObject]) -> T,
+    ) -> Result<T, kube::Error> {
+        let parsed = || {
+            let objects = texts.iter().map(|text| DryRunObject::parse(&text.0));
+            let objects: Result<Vec<_>, _> = objects.collect();
+            objects.map(|objects| work(&objects))
+        };
+        let result = if texts.iter().all(|text| text.0.len() <= SMALL) {
+            parsed()
+        } else {
+            let _turn = TURN.acquire().await.ok();
+            heavy::run(parsed)
+        };
+        result.map_err(kube::Error::SerdeError)
     }
-    let object = heavy::run(|| parse(&bytes));
-    drop(turn);
-    object.map(Some)
 }
 
 fn parse(bytes: &[u8]) -> Result<DynamicObject, kube::Error> {
-    let Footprint(weight) = serde_json::from_slice(bytes).map_err(kube::Error::SerdeError)?;
+    allow(serde_json::from_slice(bytes).map_err(kube::Error::SerdeError)?)?;
+    serde_json::from_slice(bytes).map_err(kube::Error::SerdeError)
+}
+
+fn allow(Footprint(weight): Footprint) -> Result<(), kube::Error> {
     if weight > MOST_MEMORY {
         return Err(too_large(&format!(
             "would take {} MiB of memory, and at most {} MiB are used for one object",
@@ -73,7 +121,7 @@ fn parse(bytes: &[u8]) -> Result<DynamicObject, kube::Error> {
             MOST_MEMORY >> 20
         )));
     }
-    serde_json::from_slice(bytes).map_err(kube::Error::SerdeError)
+    Ok(())
 }
 
 fn too_large(why: &str) -> kube::Error {
@@ -135,5 +183,28 @@ mod tests {
         assert!(super::super::object::is_forbidden(&refused));
         let broken = receive_text(502, "bad gateway".to_owned()).await;
         assert!(super::super::object::is_passing(&broken.unwrap_err()));
+    }
+
+    #[tokio::test]
+    async fn texts_are_parsed_if_each_is_small_enough_as_a_tree() {
+        let text = |data: serde_json::Value| Body::from(object(&data).into_bytes());
+        let large = "x".repeat(1 << 20);
+        let one = ObjectText::receive(text(json!({"a": large})))
+            .await
+            .unwrap();
+        let other = ObjectText::receive(text(json!({"a": 1}))).await.unwrap();
+        let texts = [&one, &other, &one];
+        let same = ObjectText::with_parsed(&texts, |objects| {
+            objects[0] == objects[2] && objects[0] != objects[1]
+        });
+        assert!(same.await.unwrap());
+        for (data, told) in [
+            (json!(vec![json!({"a": 0}); 100_000]), "MiB of memory"),
+            (json!({"a": "x".repeat(MOST_BYTES)}), "more than 3 MiB"),
+        ] {
+            let error = ObjectText::receive(text(data)).await.unwrap_err();
+            assert!(crate::chain(&error).contains(told), "{error}");
+        }
+        assert_eq!(TURN.available_permits(), 1);
     }
 }

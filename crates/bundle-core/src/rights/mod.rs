@@ -1,6 +1,7 @@
 //! What a person must be allowed to do so that a bundle may be installed for them.
 //! Not here: asking the API server (webhook::reconcile), or the use of a class, which admission asks.
 
+mod answer;
 mod compact;
 mod dry_run;
 mod mutation;
@@ -9,9 +10,10 @@ mod order;
 mod required;
 mod roles;
 
+pub use answer::DryRunObject;
 pub use compact::{ScopedRule, compact};
 pub use dry_run::{DryRunVerdict, verdict};
-pub use mutation::{MutatedKinds, records_requester, same_fields, user_dependent_fields};
+pub use mutation::{MutatedKinds, records_requester, user_dependent_fields};
 pub use needs::{Need, Target, VERBS, needs};
 pub use order::Provided;
 pub use required::{Required, required};

@@ -3,20 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::answer::DryRunObject;
 use crate::object::ObjectId;
 
-/// Fields of `metadata` that the API server sets itself.
-const SERVER_METADATA: [&str; 5] = [
-    "managedFields",
-    "resourceVersion",
-    "uid",
-    "creationTimestamp",
-    "generation",
-];
 /// The most fields that one comparison collects.
 const MAX_FIELDS: usize = 1_000;
+/// The most bytes that the paths of these fields have, but for the last one.
+const MAX_PATHS: usize = 256 << 10;
 
 /// How one field differs between two objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,82 +22,99 @@ enum Difference {
     Presence,
 }
 
+/// Differences by path, up to the limits.
+#[derive(Debug, Default)]
+struct Differences {
+    fields: BTreeMap<String, Difference>,
+    bytes: usize,
+}
+
+impl Differences {
+    fn between(a: &DryRunObject, b: &DryRunObject) -> Self {
+        let mut found = Self::default();
+        found.compare_maps(&a.metadata, &b.metadata, "metadata");
+        found.compare_maps(&a.fields, &b.fields, "");
+        found
+    }
+
+    fn is_full(&self) -> bool {
+        self.fields.len() >= MAX_FIELDS || self.bytes >= MAX_PATHS
+    }
+
+    fn add(&mut self, path: String, difference: Difference) {
+        if !self.is_full() {
+            self.bytes += path.len();
+            self.fields.insert(path, difference);
+        }
+    }
+
+    fn compare(&mut self, a: &Value, b: &Value, path: String) {
+        match (a, b) {
+            (Value::Object(a), Value::Object(b)) => self.compare_maps(a, b, &path),
+            (Value::Array(a), Value::Array(b)) => {
+                for index in 0..a.len().max(b.len()) {
+                    let (a, b) = (a.get(index), b.get(index));
+                    if a != b {
+                        self.compare_field(a, b, format!("{path}[{index}]"));
+                    }
+                    if self.is_full() {
+                        return;
+                    }
+                }
+            }
+            _ => self.add(path, Difference::Value),
+        }
+    }
+
+    fn compare_maps(&mut self, a: &Map<String, Value>, b: &Map<String, Value>, path: &str) {
+        let added = b.keys().filter(|name| !a.contains_key(*name));
+        for name in a.keys().chain(added) {
+            let (a, b) = (a.get(name), b.get(name));
+            if a != b {
+                self.compare_field(a, b, member(path, name));
+            }
+            if self.is_full() {
+                return;
+            }
+        }
+    }
+
+    fn compare_field(&mut self, a: Option<&Value>, b: Option<&Value>, path: String) {
+        match (a, b) {
+            (Some(a), Some(b)) => self.compare(a, b, path),
+            _ => self.add(path, Difference::Presence),
+        }
+    }
+}
+
 /// Returns the paths of the fields that the API server sets differently for the installer than for the requester, in order; never values.
 ///
 /// `requester` and `again` are two answers to the requester. A field that both answers have with different values is chosen anew at each request, such as
-/// the address of a Service, and does not count. `status` and what the API server sets in `metadata` do not count either.
-pub fn user_dependent_fields(requester: &Value, installer: &Value, again: &Value) -> Vec<String> {
-    let chosen_anew = differences(requester, again);
-    differences(requester, installer)
+/// the address of a Service, and does not count. Without a second answer every difference counts.
+pub fn user_dependent_fields(
+    requester: &DryRunObject,
+    installer: &DryRunObject,
+    again: Option<&DryRunObject>,
+) -> Vec<String> {
+    let found = Differences::between(requester, installer);
+    if found.fields.is_empty() {
+        return Vec::new();
+    }
+    let is_full = found.is_full();
+    let chosen_anew = again.map(|again| Differences::between(requester, again).fields);
+    let chosen_anew = chosen_anew.unwrap_or_default();
+    let mut fields: Vec<String> = found
+        .fields
         .into_iter()
         .filter(|(path, difference)| {
             *difference == Difference::Presence || chosen_anew.get(path) != Some(&Difference::Value)
         })
         .map(|(path, _)| path)
-        .collect()
-}
-
-/// Returns whether two answers agree in all fields that count for [`user_dependent_fields`].
-pub fn same_fields(a: &Value, b: &Value) -> bool {
-    differences(a, b).is_empty()
-}
-
-fn differences(a: &Value, b: &Value) -> BTreeMap<String, Difference> {
-    let mut found = BTreeMap::new();
-    compare(
-        &without_server_fields(a),
-        &without_server_fields(b),
-        "",
-        &mut found,
-    );
-    found
-}
-
-fn without_server_fields(object: &Value) -> Value {
-    let mut object = object.clone();
-    if let Some(fields) = object.as_object_mut() {
-        fields.remove("status");
-        if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.retain(|name, _| !SERVER_METADATA.contains(&name.as_str()));
-        }
+        .collect();
+    if fields.is_empty() && is_full {
+        fields.push("more than can be compared".to_owned());
     }
-    object
-}
-
-fn compare(a: &Value, b: &Value, path: &str, found: &mut BTreeMap<String, Difference>) {
-    if found.len() >= MAX_FIELDS || a == b {
-        return;
-    }
-    match (a, b) {
-        (Value::Object(a), Value::Object(b)) => {
-            for (name, value) in a {
-                let path = member(path, name);
-                match b.get(name) {
-                    Some(other) => compare(value, other, &path, found),
-                    None => {
-                        found.insert(path, Difference::Presence);
-                    }
-                }
-            }
-            for name in b.keys().filter(|name| !a.contains_key(*name)) {
-                found.insert(member(path, name), Difference::Presence);
-            }
-        }
-        (Value::Array(a), Value::Array(b)) => {
-            for index in 0..a.len().max(b.len()) {
-                let path = format!("{path}[{index}]");
-                match (a.get(index), b.get(index)) {
-                    (Some(a), Some(b)) => compare(a, b, &path, found),
-                    _ => {
-                        found.insert(path, Difference::Presence);
-                    }
-                }
-            }
-        }
-        _ => {
-            found.insert(path.to_owned(), Difference::Value);
-        }
-    }
+    fields
 }
 
 fn member(path: &str, name: &str) -> String {
@@ -189,6 +201,11 @@ mod tests {
 
     use super::*;
 
+    fn fields(requester: &Value, installer: &Value, again: &Value) -> Vec<String> {
+        let read = |value: &Value| DryRunObject::parse(value.to_string().as_bytes()).unwrap();
+        user_dependent_fields(&read(requester), &read(installer), Some(&read(again)))
+    }
+
     #[test]
     fn fields_that_depend_on_the_user_are_named_without_values() {
         let with = |labels: Value, spec: Value| {
@@ -205,7 +222,7 @@ mod tests {
         installer["metadata"]["resourceVersion"] = json!("7");
         installer["status"] = Value::Null;
         assert_eq!(
-            user_dependent_fields(&requester, &installer, &requester),
+            fields(&requester, &installer, &requester),
             [
                 "metadata.labels[\"example.com/x\"]",
                 "spec.list[1]",
@@ -213,23 +230,20 @@ mod tests {
                 "spec.nodeSelector",
             ]
         );
-        assert!(!same_fields(&requester, &installer) && same_fields(&requester, &requester));
+        assert_eq!(fields(&requester, &requester, &installer), [""; 0]);
+        let read = |value: &Value| DryRunObject::parse(value.to_string().as_bytes()).unwrap();
+        let first = user_dependent_fields(&read(&requester), &read(&installer), None);
+        assert_eq!(first.len(), 4);
     }
 
     #[test]
     fn a_value_that_is_chosen_anew_each_time_does_not_count_and_a_missing_one_does() {
         let with = |address: &str| json!({"spec": {"clusterIP": address}});
         let (one, two, three) = (with("10.0.0.1"), with("10.0.0.2"), with("10.0.0.3"));
-        assert_eq!(user_dependent_fields(&one, &two, &three), [""; 0]);
+        assert_eq!(fields(&one, &two, &three), [""; 0]);
         let none = json!({"spec": {}});
-        assert_eq!(
-            user_dependent_fields(&one, &none, &three),
-            ["spec.clusterIP"]
-        );
-        assert_eq!(
-            user_dependent_fields(&none, &two, &none),
-            ["spec.clusterIP"]
-        );
+        assert_eq!(fields(&one, &none, &three), ["spec.clusterIP"]);
+        assert_eq!(fields(&none, &two, &none), ["spec.clusterIP"]);
     }
 
     #[test]
@@ -240,10 +254,15 @@ mod tests {
                 .collect();
             json!({"data": fields})
         };
-        assert_eq!(
-            user_dependent_fields(&many(1), &many(2), &many(1)).len(),
-            MAX_FIELDS
-        );
+        assert_eq!(fields(&many(1), &many(2), &many(1)).len(), MAX_FIELDS);
+        // What lies beyond the limit may not be chosen anew.
+        assert_eq!(fields(&many(1), &many(2), &many(3)).len(), 1);
+        let long = |value: u32| {
+            let inner: serde_json::Map<_, _> =
+                (0..100).map(|n| (format!("f{n}"), json!(value))).collect();
+            json!({"data": {"x".repeat(1 << 20): inner}})
+        };
+        assert_eq!(fields(&long(1), &long(2), &long(1)).len(), 1);
     }
 
     #[test]

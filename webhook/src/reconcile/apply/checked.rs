@@ -1,20 +1,18 @@
 //! Dry runs as the requesters, and the applies that passed them.
 
 use bundle_core::review::Requester;
-use bundle_core::rights::{
-    DryRunVerdict, MutatedKinds, records_requester, same_fields, user_dependent_fields,
-};
+use bundle_core::rights::{DryRunVerdict, MutatedKinds, records_requester, user_dependent_fields};
 use kube::Client;
-use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::super::dry_run_memory::{AllowedDryRuns, DryRunKey};
 use super::super::object;
 use super::{Applied, PreparedApply, Target, request};
 use crate::cluster::ServiceAccount;
-use crate::dry_run::{Detail, RequesterDryRun};
+use crate::dry_run::{Detail, RequesterDryRun, unread};
+use crate::reconcile::whole::ObjectText;
 
-/// How many comparisons run at a time in the process: each holds up to three whole objects.
+/// How many comparisons run at a time in the process: each holds the texts of up to three whole objects.
 static COMPARISONS: Semaphore = Semaphore::const_new(2);
 /// How many differing fields a message names.
 const FIELDS: usize = 10;
@@ -154,9 +152,9 @@ impl DryRuns<'_> {
         let unknown = |words: String| NotAllowed::Verdict(DryRunVerdict::Unknown(words));
         let permit = COMPARISONS.acquire().await;
         let _permit = permit.map_err(|error| unknown(crate::chain(&error)))?;
-        let requester = ask(run, prepared, Detail::Object).await?;
+        let requester = ask_object(run, prepared).await?;
         let installer = match request::dry_run_object(&self.installer, prepared).await {
-            Ok(object) => object,
+            Ok(body) => body,
             // Whoever can give the installer the right could do so before the apply.
             Err(kube::Error::Api(status))
                 if matches!(status.code, 400..=499)
@@ -166,11 +164,14 @@ impl DryRuns<'_> {
             }
             Err(error) => return Err(unknown(object::told(&error))),
         };
-        if same_fields(&requester, &installer) {
+        let installer = ObjectText::receive(installer)
+            .await
+            .map_err(|error| NotAllowed::Verdict(unread(&error)))?;
+        if differing(&[&requester, &installer]).await?.is_empty() {
             return Ok(());
         }
-        let again = ask(run, prepared, Detail::Object).await?;
-        let fields = user_dependent_fields(&requester, &installer, &again);
+        let again = ask_object(run, prepared).await?;
+        let fields = differing(&[&requester, &installer, &again]).await?;
         if fields.is_empty() {
             Ok(())
         } else {
@@ -179,11 +180,36 @@ impl DryRuns<'_> {
     }
 }
 
+/// The fields that differ between the answers to the requester, the installer and, if there is one, to the requester again.
+async fn differing(answers: &[&ObjectText]) -> Result<Vec<String>, NotAllowed> {
+    let compared = ObjectText::with_parsed(answers, |objects| match objects {
+        [requester, installer, again @ ..] => {
+            user_dependent_fields(requester, installer, again.first())
+        }
+        _ => Vec::new(),
+    });
+    compared
+        .await
+        .map_err(|error| NotAllowed::Verdict(unread(&error)))
+}
+
+async fn ask_object(
+    run: &RequesterDryRun,
+    prepared: &PreparedApply<'_>,
+) -> Result<ObjectText, NotAllowed> {
+    let object = ask(run, prepared, Detail::Object).await?;
+    object.ok_or_else(|| {
+        NotAllowed::Verdict(DryRunVerdict::Unknown(
+            "the answer has no object".to_owned(),
+        ))
+    })
+}
+
 async fn ask(
     run: &RequesterDryRun,
     prepared: &PreparedApply<'_>,
     detail: Detail,
-) -> Result<Value, NotAllowed> {
+) -> Result<Option<ObjectText>, NotAllowed> {
     let item = prepared.item();
     let force = !prepared.creates();
     let body = prepared.body();

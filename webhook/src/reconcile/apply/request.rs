@@ -7,8 +7,6 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::client::Body;
 use kube::core::metadata::PartialObjectMeta;
 use kube::core::response::Status;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::super::object::Seen;
 use super::PreparedApply;
@@ -28,8 +26,10 @@ pub(super) async fn send(
     prepared: &PreparedApply<'_>,
     dry_run: bool,
 ) -> Result<Applied, kube::Error> {
-    let (object, parts) =
-        answer::<PartialObjectMeta<DynamicObject>>(client, prepared, dry_run, false).await?;
+    let (parts, body) = answer(client, prepared, dry_run, false).await?.into_parts();
+    let body = body.collect_bytes().await?;
+    let object: PartialObjectMeta<DynamicObject> =
+        serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
     let warnings = parts
         .headers
         .get_all(http::header::WARNING)
@@ -43,20 +43,20 @@ pub(super) async fn send(
     })
 }
 
-/// Sends a dry run as the identity of `client` and returns the object as it would be.
+/// Sends a dry run as the identity of `client` and returns the object as it would be, unread.
 pub(super) async fn dry_run_object(
     client: &Client,
     prepared: &PreparedApply<'_>,
-) -> Result<Value, kube::Error> {
-    Ok(answer(client, prepared, true, true).await?.0)
+) -> Result<Body, kube::Error> {
+    Ok(answer(client, prepared, true, true).await?.into_body())
 }
 
-async fn answer<T: DeserializeOwned>(
+async fn answer(
     client: &Client,
     prepared: &PreparedApply<'_>,
     dry_run: bool,
     whole: bool,
-) -> Result<(T, http::response::Parts), kube::Error> {
+) -> Result<http::Response<Body>, kube::Error> {
     let item = prepared.item();
     let namespace = item
         .id
@@ -80,18 +80,17 @@ async fn answer<T: DeserializeOwned>(
     let response = client
         .send(request.map(|_| Body::from(prepared.body())))
         .await?;
-    let (parts, body) = response.into_parts();
-    let body = body.collect_bytes().await?;
-    if !parts.status.is_success() {
+    let code = response.status();
+    if !code.is_success() {
+        let body = response.into_body().collect_bytes().await?;
         let status = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| Status {
-            code: parts.status.as_u16(),
+            code: code.as_u16(),
             message: String::from_utf8_lossy(&body[..body.len().min(512)]).into_owned(),
             ..Status::default()
         });
         return Err(kube::Error::Api(Box::new(status)));
     }
-    let object = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
-    Ok((object, parts))
+    Ok(response)
 }
 
 /// The text of a `Warning` header: `299 - "text"`.

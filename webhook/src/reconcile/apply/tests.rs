@@ -443,3 +443,30 @@ async fn a_remembered_comparison_counts_for_its_installer_alone() {
         assert_eq!(sent.await.unwrap().len(), expected, "{account} {compares}");
     }
 }
+
+#[tokio::test]
+async fn objects_that_are_too_large_to_compare_are_refused_and_others_are_not_read() {
+    let mut large = live("ours", "5", "content");
+    large["data"] = json!(vec![json!({"a": 0}); 120_000]);
+    let small = live("ours", "5", "content");
+    for answers in [
+        vec![(200, large.clone())],
+        vec![(200, small), (200, large.clone())],
+    ] {
+        let expected = answers.len();
+        let (refused, _, sent) = installed(ours(), (false, true), answers).await;
+        let refusal = match refused {
+            Err(ApplyError::NotAllowed(refusal)) => refusal,
+            other => panic!("{other:?}"),
+        };
+        assert!(matches!(
+            refusal,
+            NotAllowed::Verdict(DryRunVerdict::Unsupported(_))
+        ));
+        assert!(refusal.message().contains("too large"), "{refusal:?}");
+        assert_eq!(sent.len(), expected);
+    }
+    let answers = vec![(200, large), (200, live("ours", "6", "content"))];
+    let (done, ..) = installed(ours(), (false, false), answers).await;
+    assert_eq!(done.unwrap().seen.uid, "ours");
+}

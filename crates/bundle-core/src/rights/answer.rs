@@ -1,0 +1,173 @@
+//! An object in the answer to a dry run, as far as such answers are compared: without `status` and what the API server sets in `metadata`, which are
+//! skipped while the text is read and never take memory.
+//! Not here: what a difference means (mutation).
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Map, Value};
+
+use crate::footprint::Footprint;
+
+/// Fields of `metadata` that the API server sets itself.
+const SERVER_METADATA: [&str; 5] = [
+    "managedFields",
+    "resourceVersion",
+    "uid",
+    "creationTimestamp",
+    "generation",
+];
+
+/// What is compared of an object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DryRunObject {
+    pub(super) metadata: Map<String, Value>,
+    /// The other fields.
+    pub(super) fields: Map<String, Value>,
+}
+
+impl DryRunObject {
+    /// Reads the JSON text of an object.
+    pub fn parse(text: &[u8]) -> Result<Self, serde_json::Error> {
+        let Object { metadata, fields } = serde_json::from_slice(text)?;
+        Ok(Self { metadata, fields })
+    }
+
+    /// Returns the memory that [`Self::parse`] would take for this text, and keeps nothing of it.
+    pub fn footprint(text: &[u8]) -> Result<Footprint, serde_json::Error> {
+        let object: Object<Weight> = serde_json::from_slice(text)?;
+        Ok(object.metadata.all().plus(object.fields.all()))
+    }
+}
+
+/// Takes the fields of a map, one after the other.
+trait Gather: Default {
+    type Field: DeserializeOwned;
+
+    fn add(&mut self, name: String, field: Self::Field);
+}
+
+impl Gather for Map<String, Value> {
+    type Field = Value;
+
+    fn add(&mut self, name: String, field: Value) {
+        self.insert(name, field);
+    }
+}
+
+/// The memory of a map.
+#[derive(Default)]
+struct Weight {
+    entries: u64,
+    held: Footprint,
+}
+
+impl Weight {
+    fn all(&self) -> Footprint {
+        self.held.plus(Footprint::of_map(self.entries))
+    }
+}
+
+impl Gather for Weight {
+    type Field = Footprint;
+
+    fn add(&mut self, name: String, field: Footprint) {
+        self.entries += 1;
+        self.held = self.held.plus(Footprint::of_text(name.len())).plus(field);
+    }
+}
+
+#[derive(Default)]
+struct Object<G> {
+    metadata: G,
+    fields: G,
+}
+
+impl<'de, G: Gather> Deserialize<'de> for Object<G> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<G>(PhantomData<G>);
+
+impl<'de, G: Gather> Visitor<'de> for ObjectVisitor<G> {
+    type Value = Object<G>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Object<G>, A::Error> {
+        let (mut metadata, mut fields) = (G::default(), G::default());
+        while let Some(name) = entries.next_key::<String>()? {
+            match name.as_str() {
+                "status" => {
+                    entries.next_value::<IgnoredAny>()?;
+                }
+                "metadata" => metadata = entries.next_value::<Metadata<G>>()?.0,
+                _ => fields.add(name, entries.next_value()?),
+            }
+        }
+        Ok(Object { metadata, fields })
+    }
+}
+
+struct Metadata<G>(G);
+
+impl<'de, G: Gather> Deserialize<'de> for Metadata<G> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MetadataVisitor(PhantomData))
+    }
+}
+
+struct MetadataVisitor<G>(PhantomData<G>);
+
+impl<'de, G: Gather> Visitor<'de> for MetadataVisitor<G> {
+    type Value = Metadata<G>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("metadata")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Metadata<G>, A::Error> {
+        let mut fields = G::default();
+        while let Some(name) = entries.next_key::<String>()? {
+            if SERVER_METADATA.contains(&name.as_str()) {
+                entries.next_value::<IgnoredAny>()?;
+            } else {
+                fields.add(name, entries.next_value()?);
+            }
+        }
+        Ok(Metadata(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_compared_takes_no_memory() {
+        let many = json!(vec![json!({"a": 0}); 10_000]);
+        let skipped = json!({"status": many, "metadata": {"managedFields": many, "uid": "u", "labels": {"a": "b"}}});
+        let text = skipped.to_string();
+        assert!(DryRunObject::footprint(text.as_bytes()).unwrap().0 < 10_000);
+        let read = DryRunObject::parse(text.as_bytes()).unwrap();
+        assert_eq!(Value::Object(read.metadata), json!({"labels": {"a": "b"}}));
+        assert!(read.fields.is_empty());
+        let kept = json!({"spec": many}).to_string();
+        assert!(DryRunObject::footprint(kept.as_bytes()).unwrap().0 > 1_000_000);
+    }
+
+    #[test]
+    fn what_is_no_object_is_an_error() {
+        for text in ["", "[]", "1", "null", r#"{"metadata":[]}"#, "{\"a\":"] {
+            assert!(DryRunObject::parse(text.as_bytes()).is_err(), "{text}");
+            assert!(DryRunObject::footprint(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}
