@@ -25,19 +25,36 @@ pub struct DryRunObject {
     pub(super) metadata: Map<String, Value>,
     /// The other fields.
     pub(super) fields: Map<String, Value>,
+    version: Option<String>,
 }
 
 impl DryRunObject {
     /// Reads the JSON text of an object.
     pub fn parse(text: &[u8]) -> Result<Self, serde_json::Error> {
         let Object { metadata, fields } = serde_json::from_slice(text)?;
-        Ok(Self { metadata, fields })
+        Ok(Self {
+            metadata: metadata.fields,
+            fields,
+            version: metadata.version,
+        })
+    }
+
+    /// Returns whether all answers were worked out from the same state of an object that exists; also `false` if one does not tell.
+    pub fn have_one_version(answers: &[Self]) -> bool {
+        let [first, rest @ ..] = answers else {
+            return true;
+        };
+        first
+            .version
+            .as_ref()
+            .is_some_and(|version| !version.is_empty())
+            && rest.iter().all(|other| other.version == first.version)
     }
 
     /// Returns the memory that [`Self::parse`] would take for this text, and keeps nothing of it.
     pub fn footprint(text: &[u8]) -> Result<Footprint, serde_json::Error> {
         let object: Object<Weight> = serde_json::from_slice(text)?;
-        Ok(object.metadata.all().plus(object.fields.all()))
+        Ok(object.metadata.fields.all().plus(object.fields.all()))
     }
 }
 
@@ -78,9 +95,8 @@ impl Gather for Weight {
     }
 }
 
-#[derive(Default)]
 struct Object<G> {
-    metadata: G,
+    metadata: Metadata<G>,
     fields: G,
 }
 
@@ -100,13 +116,13 @@ impl<'de, G: Gather> Visitor<'de> for ObjectVisitor<G> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Object<G>, A::Error> {
-        let (mut metadata, mut fields) = (G::default(), G::default());
+        let (mut metadata, mut fields) = (Metadata::default(), G::default());
         while let Some(name) = entries.next_key::<String>()? {
             match name.as_str() {
                 "status" => {
                     entries.next_value::<IgnoredAny>()?;
                 }
-                "metadata" => metadata = entries.next_value::<Metadata<G>>()?.0,
+                "metadata" => metadata = entries.next_value()?,
                 _ => fields.add(name, entries.next_value()?),
             }
         }
@@ -114,7 +130,11 @@ impl<'de, G: Gather> Visitor<'de> for ObjectVisitor<G> {
     }
 }
 
-struct Metadata<G>(G);
+#[derive(Default)]
+struct Metadata<G> {
+    fields: G,
+    version: Option<String>,
+}
 
 impl<'de, G: Gather> Deserialize<'de> for Metadata<G> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -132,15 +152,17 @@ impl<'de, G: Gather> Visitor<'de> for MetadataVisitor<G> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Metadata<G>, A::Error> {
-        let mut fields = G::default();
+        let (mut fields, mut version) = (G::default(), None);
         while let Some(name) = entries.next_key::<String>()? {
-            if SERVER_METADATA.contains(&name.as_str()) {
+            if name == "resourceVersion" {
+                version = entries.next_value()?;
+            } else if SERVER_METADATA.contains(&name.as_str()) {
                 entries.next_value::<IgnoredAny>()?;
             } else {
                 fields.add(name, entries.next_value()?);
             }
         }
-        Ok(Metadata(fields))
+        Ok(Metadata { fields, version })
     }
 }
 
@@ -161,6 +183,29 @@ mod tests {
         assert!(read.fields.is_empty());
         let kept = json!({"spec": many}).to_string();
         assert!(DryRunObject::footprint(kept.as_bytes()).unwrap().0 > 1_000_000);
+    }
+
+    #[test]
+    fn answers_have_one_version_if_all_tell_the_same() {
+        let answer = |metadata: Value| {
+            DryRunObject::parse(json!({"metadata": metadata}).to_string().as_bytes()).unwrap()
+        };
+        let version = |version: &str| answer(json!({"resourceVersion": version}));
+        let none = || answer(json!({}));
+        for (answers, expected) in [
+            (vec![version("1"), version("1"), version("1")], true),
+            (vec![version("1"), version("1"), version("2")], false),
+            (vec![version("2"), version("1")], false),
+            (vec![version("1"), none()], false),
+            (vec![none(), none()], false),
+            (vec![version(""), version("")], false),
+        ] {
+            assert_eq!(
+                DryRunObject::have_one_version(&answers),
+                expected,
+                "{answers:?}"
+            );
+        }
     }
 
     #[test]

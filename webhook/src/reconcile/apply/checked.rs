@@ -1,7 +1,9 @@
 //! Dry runs as the requesters, and the applies that passed them.
 
 use bundle_core::review::Requester;
-use bundle_core::rights::{DryRunVerdict, MutatedKinds, records_requester, user_dependent_fields};
+use bundle_core::rights::{
+    DryRunObject, DryRunVerdict, MutatedKinds, records_requester, user_dependent_fields,
+};
 use kube::Client;
 use tokio::sync::Semaphore;
 
@@ -167,11 +169,15 @@ impl DryRuns<'_> {
         let installer = ObjectText::receive(installer)
             .await
             .map_err(|error| NotAllowed::Verdict(unread(&error)))?;
-        if differing(&[&requester, &installer]).await?.is_empty() {
+        let exists = !prepared.creates();
+        if differing(exists, &[&requester, &installer])
+            .await?
+            .is_empty()
+        {
             return Ok(());
         }
         let again = ask_object(run, prepared).await?;
-        let fields = differing(&[&requester, &installer, &again]).await?;
+        let fields = differing(exists, &[&requester, &installer, &again]).await?;
         if fields.is_empty() {
             Ok(())
         } else {
@@ -180,17 +186,27 @@ impl DryRuns<'_> {
     }
 }
 
-/// The fields that differ between the answers to the requester, the installer and, if there is one, to the requester again.
-async fn differing(answers: &[&ObjectText]) -> Result<Vec<String>, NotAllowed> {
-    let compared = ObjectText::with_parsed(answers, |objects| match objects {
-        [requester, installer, again @ ..] => {
-            user_dependent_fields(requester, installer, again.first())
+/// The fields that differ between the answers to the requester, the installer and, if there is one, to the requester again. Answers about an object that
+/// `exists` count if they are about the same state of it: whoever writes it between them decides how they differ.
+async fn differing(exists: bool, answers: &[&ObjectText]) -> Result<Vec<String>, NotAllowed> {
+    let compared = ObjectText::with_parsed(answers, |objects| {
+        if exists && !DryRunObject::have_one_version(objects) {
+            return None;
         }
-        _ => Vec::new(),
+        Some(match objects {
+            [requester, installer, again @ ..] => {
+                user_dependent_fields(requester, installer, again.first())
+            }
+            _ => Vec::new(),
+        })
     });
-    compared
-        .await
-        .map_err(|error| NotAllowed::Verdict(unread(&error)))
+    match compared.await {
+        Ok(Some(fields)) => Ok(fields),
+        Ok(None) => Err(NotAllowed::Verdict(DryRunVerdict::Unknown(
+            "the object changed while it was compared".to_owned(),
+        ))),
+        Err(error) => Err(NotAllowed::Verdict(unread(&error))),
+    }
 }
 
 async fn ask_object(

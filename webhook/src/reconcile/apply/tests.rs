@@ -470,3 +470,26 @@ async fn objects_that_are_too_large_to_compare_are_refused_and_others_are_not_re
     let (done, ..) = installed(ours(), (false, false), answers).await;
     assert_eq!(done.unwrap().seen.uid, "ours");
 }
+
+#[tokio::test]
+async fn answers_about_different_states_of_an_object_are_not_compared() {
+    let at = |version: &str, data: &str| (200, live("ours", version, data));
+    for answers in [
+        vec![at("5", "content"), at("6", "content")],
+        // Whoever writes the object between the dry runs has a field count as chosen anew.
+        vec![at("5", "hers"), at("5", "installer"), at("6", "flipped")],
+    ] {
+        let expected = answers.len();
+        let (client, sent) = scripted(answers);
+        let memory = AllowedDryRuns::default();
+        let applies = checking(&client, &memory, (false, true));
+        let item = item();
+        let prepared = applies.preparer.prepare(&item, ours()).await.unwrap();
+        let asked = applies.dry_runs.check(prepared).await;
+        let (_, refusal) = asked.unwrap_err();
+        assert!(refusal.may_change(), "{refusal:?}");
+        assert!(refusal.message().contains("changed"), "{refusal:?}");
+        drop((applies, client));
+        assert_eq!(sent.await.unwrap().len(), expected);
+    }
+}
