@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 mod intents;
 mod mutations;
 mod policies;
+mod pruning;
 mod removal;
 mod roles;
 mod withdrawn;

@@ -35,6 +35,7 @@ mod removal_steps;
 mod remove;
 mod requester_check;
 mod requester_rights;
+mod rest;
 mod revisions;
 mod rights_schedule;
 mod room;

@@ -56,7 +56,7 @@ pub(super) struct Remover<'a> {
     pub(super) reason: &'static str,
 }
 
-/// A definition that stays, and why.
+/// An object that stays, and why.
 pub(super) struct Kept {
     pub(super) id: ObjectId,
     pub(super) why: String,
@@ -347,12 +347,7 @@ fn held_by(object: &PartialObjectMeta<DynamicObject>) -> Vec<String> {
     })
 }
 
-/// The next objects to go, of those that are still there: the later ones wait until these have gone.
-pub(super) fn next_step(objects: &[Present]) -> Vec<&Present> {
-    next_free_step(objects, &BTreeMap::new())
-}
-
-/// The same where some objects stay for now.
+/// The next objects to go, of those that are still there, while some stay for now: the later ones wait until these have gone.
 pub(super) fn next_free_step<'a>(
     objects: &'a [Present],
     obstacles: &BTreeMap<ObjectId, Obstacle>,

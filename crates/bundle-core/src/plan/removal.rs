@@ -80,7 +80,7 @@ impl DeletionCheck {
 /// Why an object stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Requesters may not delete it; who, and the words of the API server.
+    /// It may not be deleted: the requesters who may not, with the words of the API server; or, before a prune, the objects that need it.
     NotAllowed(String),
     /// It is being deleted, and these finalizers hold it.
     Finalizers(Vec<String>),
@@ -124,6 +124,18 @@ pub fn next_step<'a>(
         .into_iter()
         .next()
         .unwrap_or_default()
+}
+
+/// Whether any of `objects` goes as soon as those are gone that are `going` now, such as those that finalizers hold; the others stay for good.
+pub fn waits_for<'a>(
+    objects: impl IntoIterator<Item = &'a ObjectId>,
+    going: impl Fn(&ObjectId) -> bool,
+    obstacles: &BTreeMap<ObjectId, Obstacle>,
+) -> bool {
+    let rest = objects.into_iter().filter(|id| !going(id));
+    let stay = obstacles.iter().filter(|(id, _)| !going(id));
+    let stay = stay.map(|(id, why)| (id.clone(), why.clone())).collect();
+    !next_step(rest, &stay).is_empty()
 }
 
 /// Returns the message about `left` objects that stay for now, of which `obstacles` names those that the others wait for. `admit` is the command with which

@@ -6,7 +6,8 @@ use e2e::{Cluster, wait};
 use serde_json::{Value, json};
 
 use super::{
-    LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
+    CONFIG, LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
+    until,
 };
 
 const OBJECTS: &str = "apiVersion: v1
@@ -102,6 +103,61 @@ async fn finalizer_of_somebody_else_is_named_and_holds_up_only_what_contains_its
     patch(&cluster, "clusterrole held-web", &none).await;
     until_gone(&cluster, "bundledeployment web").await;
     until_gone(&cluster, "namespace held").await;
+}
+
+const QUEUES: &str = "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: queues.shop.example.com}
+spec:
+  group: shop.example.com
+  scope: Cluster
+  names: {kind: Queue, plural: queues}
+  versions:
+    - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: controller, namespace: team-a}
+---
+apiVersion: shop.example.com/v1
+kind: Queue
+metadata: {name: orders}
+---
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upgrade_takes_controller_and_definition_only_once_their_resources_are_gone() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace team-a").await;
+    let all = format!("{QUEUES}{CONFIG}");
+    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", &all)).await;
+    apply(&cluster, &deployment("web", &one, &json!({}))).await;
+    installed(&cluster, "web").await;
+    let finalizers = json!({"metadata": {"finalizers": ["shop.example.com/drain"]}});
+    patch(&cluster, "queue orders", &finalizers).await;
+    let two = publish(&cluster, "team/web:2", |f| bundle_of(f, "web", CONFIG)).await;
+    apply(&cluster, &deployment("web", &two, &json!({}))).await;
+    let told = until(&cluster, "bundledeployment web", "Installed", "False").await;
+    assert!(
+        told.contains("waiting for these to go: Queue.shop.example.com/orders"),
+        "{told}"
+    );
+    for what in [
+        "serviceaccount controller -n team-a",
+        "crd queues.shop.example.com",
+    ] {
+        let found = get(&cluster, &format!("get {what}")).await.unwrap();
+        assert_eq!(found["metadata"]["deletionTimestamp"], Value::Null);
+    }
+    let none = json!({"metadata": {"finalizers": null}});
+    patch(&cluster, "queue orders", &none).await;
+    for what in [
+        "serviceaccount controller -n team-a",
+        "crd queues.shop.example.com",
+    ] {
+        until_gone(&cluster, what).await;
+    }
+    installed(&cluster, "web").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -86,6 +86,28 @@ fn object_that_stays_keeps_only_what_depends_on_it() {
 }
 
 #[test]
+fn only_what_needs_an_object_that_is_going_waits_for_it() {
+    let all = content();
+    let waits = |left: &[usize], going: &[usize], refused: &[usize]| {
+        let ids = |picks: &[usize]| -> Vec<&ObjectId> { picks.iter().map(|&n| &all[n]).collect() };
+        let (going, refused) = (ids(going), ids(refused));
+        let obstacles = (going.iter().map(|id| ((*id).clone(), held())))
+            .chain(refused.iter().map(|id| ((*id).clone(), self::refused())))
+            .collect();
+        waits_for(ids(left), |id| going.contains(&id), &obstacles)
+    };
+    // A finalizer holds a custom resource: definition and controller wait for it.
+    assert!(waits(&[4, 5, 7], &[5], &[]));
+    assert!(!waits(&[5], &[5], &[]));
+    // The same with one that stays in any case: nothing is to be waited for.
+    assert!(!waits(&[4, 5, 7], &[], &[5]));
+    assert!(!waits(&[4, 5, 6, 7], &[6], &[5]));
+    // A namespace waits for what is going in it, and not for what stays.
+    assert!(waits(&[0, 3], &[3], &[]));
+    assert!(!waits(&[0, 2, 3], &[3], &[2]));
+}
+
+#[test]
 fn without_obstacles_the_order_is_that_of_the_phases() {
     let all = content();
     let first: Vec<String> = next_step(&all, &BTreeMap::new())
