@@ -212,7 +212,7 @@ impl Inventories {
         }
     }
 
-    /// The BundleDeployments, other than the one with uid `except`, that record one of `objects` (by key, with the uid): their names by key.
+    /// The BundleDeployments, other than the one with uid `except`, that record one of `objects`, or are about to (by key, with the uid): their names by key.
     ///
     /// It reads all inventories, which is for the rare case that an object is in the way. One that cannot be read may record anything, so it is an error.
     pub(super) async fn owners(
@@ -235,7 +235,7 @@ impl Inventories {
                 }
                 let inventory = read(map)?;
                 for (key, uid) in objects {
-                    if inventory.owns(key, uid) {
+                    if inventory.reserves(key, uid) {
                         owners.insert(key.clone(), inventory.deployment.clone());
                     }
                 }

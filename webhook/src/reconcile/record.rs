@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bundle_api::names;
 use bundle_core::plan::applyset;
-use bundle_core::plan::inventory::{self, Inventory};
+use bundle_core::plan::inventory::{self, Adoption, Inventory};
 use bundle_core::plan::phases::Phase;
 use kube::ResourceExt as _;
 use rand::Rng as _;
@@ -18,11 +18,51 @@ use super::install::Done;
 use super::trouble::Trouble;
 use super::{bundle, said};
 
-/// The intents that were recorded for one round of applies.
+/// What was recorded as intended for one round of applies.
+#[derive(Default)]
 pub(super) struct Intents {
-    /// Their time, in seconds since 1970.
+    /// The time, in seconds since 1970.
     since: i64,
+    /// Objects that are created.
     keys: Vec<String>,
+    /// Objects that are taken over.
+    adoptions: Vec<Adoption>,
+}
+
+impl Intents {
+    fn record<'t>(
+        inventory: &mut Inventory,
+        targets: impl Iterator<Item = (&'t str, &'t Target)>,
+        since: i64,
+    ) -> Self {
+        let mut intents = Self {
+            since,
+            ..Self::default()
+        };
+        for (key, target) in targets {
+            match target {
+                Target::Uid(uid) => intents.adoptions.extend(inventory.adopt(key, uid)),
+                Target::Absent => {
+                    inventory.intend(key, since);
+                    intents.keys.push(key.to_owned());
+                }
+            }
+        }
+        intents
+    }
+
+    /// Forgets those of which no request can have done its work.
+    fn forget_undone(&self, inventory: &mut Inventory, done: &Done) {
+        let is_undone = |key: &str| !done.uncertain.contains(key) && !done.uids.contains_key(key);
+        for key in self.keys.iter().filter(|key| is_undone(key)) {
+            inventory.forget_intent(key, self.since);
+        }
+        for adoption in &self.adoptions {
+            if is_undone(adoption.key()) {
+                inventory.forget_adoption(adoption);
+            }
+        }
+    }
 }
 
 impl Turn<'_> {
@@ -57,42 +97,28 @@ impl Turn<'_> {
         self.show_record();
     }
 
-    /// Records every object before it is applied: the uids of those that exist, an intent for those that will be created. No crash loses one.
+    /// Records every object before it is applied that is not recorded: the adoption of those that exist, an intent for those that will be created. No crash
+    /// loses one.
     pub(super) async fn record_targets<'t>(
         &mut self,
         targets: impl Iterator<Item = (&'t str, &'t Target)>,
     ) -> Result<Intents, Trouble> {
         let mut inventory = (*self.inventory).clone();
-        let mut intents = Intents {
-            since: said::now().as_second(),
-            keys: Vec::new(),
-        };
-        for (key, target) in targets {
-            match target {
-                Target::Uid(uid) => inventory.record(key, uid),
-                Target::Absent => {
-                    inventory.intend(key, intents.since);
-                    intents.keys.push(key.to_owned());
-                }
-            }
-        }
+        let since = said::now().as_second();
+        let intents = Intents::record(&mut inventory, targets, since);
         self.save_inventory(inventory).await?;
         Ok(intents)
     }
 
-    /// Records what the API server answered for each object, and the namespaces that were created on the way. Intents of which no request can have done its
-    /// work are forgotten: what somebody else creates under these names is theirs.
+    /// Records what the API server answered for each object, and the namespaces that were created on the way. Intents and adoptions
+    /// of which no request can have done its work are forgotten: these objects, and what somebody else creates under these names, are theirs.
     pub(super) async fn record_done(
         &mut self,
         done: &Done,
         intents: &Intents,
     ) -> Result<(), Trouble> {
         let mut inventory = (*self.inventory).clone();
-        for key in &intents.keys {
-            if !done.uncertain.contains(key) && !done.uids.contains_key(key) {
-                inventory.forget_intent(key, intents.since);
-            }
-        }
+        intents.forget_undone(&mut inventory, done);
         for (key, uid) in &done.uids {
             inventory.record(key, uid);
             if let Some((kind, None, name)) = inventory::parts(key)
@@ -163,5 +189,37 @@ impl Turn<'_> {
             self.annotations.insert(name.to_owned(), text);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_applied_is_neither_created_nor_taken_over_and_what_is_uncertain_stays() {
+        let uid = Target::Uid("a".to_owned());
+        let targets = [
+            ("ConfigMap/x/refused", &uid),
+            ("ConfigMap/x/unsent", &Target::Absent),
+            ("ConfigMap/x/lost", &uid),
+            ("ConfigMap/x/done", &uid),
+            ("ConfigMap/x/ours", &uid),
+        ];
+        let mut inventory = Inventory::new("web");
+        inventory.record("ConfigMap/x/ours", "a");
+        let intents = Intents::record(&mut inventory, targets.into_iter(), 100);
+        assert!(!inventory.owns("ConfigMap/x/refused", "a"));
+        let mut done = Done::default();
+        done.uncertain.insert("ConfigMap/x/lost".to_owned());
+        let answer = ("ConfigMap/x/done".to_owned(), "a".to_owned());
+        done.uids.extend([answer]);
+        intents.forget_undone(&mut inventory, &done);
+        let left: Vec<&str> = inventory.objects().map(|(key, _)| key).collect();
+        assert_eq!(
+            left,
+            ["ConfigMap/x/done", "ConfigMap/x/lost", "ConfigMap/x/ours"]
+        );
+        assert!(inventory.owns("ConfigMap/x/ours", "a"));
     }
 }

@@ -112,7 +112,9 @@ impl Remover<'_> {
         let seen = Seen::of(&kind, &found);
         let is_ours = match record {
             Record::Uid(uid) => *uid == seen.uid,
-            Record::Intent(_) => self.inventory.claim(key, seen.live()) == Claim::Ours,
+            Record::Intent(_) | Record::Adoption(_) => {
+                self.inventory.claim(key, seen.live()) == Claim::Ours
+            }
         };
         Ok(is_ours.then(|| Present {
             id,

@@ -35,6 +35,23 @@ pub enum Record {
     /// It did not exist at this time (seconds since 1970), and we were about to create it. A crash may have come between: what exists since is ours if it
     /// carries our mark.
     Intent(i64),
+    /// The object with this uid is somebody else's, and we were about to take it over. A crash may have come between: it is ours once it carries our mark.
+    Adoption(String),
+}
+
+/// An object that is about to be taken over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adoption {
+    key: String,
+    uid: String,
+    before: Option<Record>,
+}
+
+impl Adoption {
+    /// The key of the object.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
 }
 
 /// What belongs to one BundleDeployment.
@@ -193,17 +210,25 @@ impl Inventory {
             Some(Record::Uid(uid)) if !uid.is_empty() && uid == live.uid => Claim::Ours,
             Some(Record::Uid(_)) => Claim::Replaced,
             Some(Record::Intent(since))
-                if live.applied_by_us
-                    && live.mark.is_some()
-                    && live.mark == self.mark(key)
+                if self.is_applied(key, live)
                     && live.created.is_some_and(|created| {
                         created >= since.saturating_sub(CLOCK_TOLERANCE)
                     }) =>
             {
                 Claim::Ours
             }
-            Some(Record::Intent(_)) | None => Claim::Unrecorded,
+            Some(Record::Adoption(uid))
+                if !uid.is_empty() && uid == live.uid && self.is_applied(key, live) =>
+            {
+                Claim::Ours
+            }
+            Some(Record::Intent(_) | Record::Adoption(_)) | None => Claim::Unrecorded,
         }
+    }
+
+    /// Whether an apply of ours has reached an object.
+    fn is_applied(&self, key: &str, live: LiveObject<'_>) -> bool {
+        live.applied_by_us && live.mark.is_some() && live.mark == self.mark(key)
     }
 
     /// What is recorded of the object `key`.
@@ -220,8 +245,15 @@ impl Inventory {
     pub fn uid(&self, key: &str) -> Option<&str> {
         match self.objects.get(key)? {
             Record::Uid(uid) => Some(uid),
-            Record::Intent(_) => None,
+            Record::Intent(_) | Record::Adoption(_) => None,
         }
+    }
+
+    /// Whether exactly this object is recorded, or about to be taken over: no other deployment may have it.
+    pub fn reserves(&self, key: &str, uid: &str) -> bool {
+        let adopts =
+            matches!(self.objects.get(key), Some(Record::Adoption(adopted)) if adopted == uid);
+        !uid.is_empty() && (adopts || self.owns(key, uid))
     }
 
     /// Whether exactly this object is recorded.
@@ -252,9 +284,36 @@ impl Inventory {
             .objects
             .entry(key.into())
             .or_insert(Record::Intent(now));
-        if let Record::Uid(_) = record {
+        if let Record::Uid(_) | Record::Adoption(_) = record {
             *record = Record::Intent(now);
         }
+    }
+
+    /// Records that the object with this uid is about to be applied to, and so taken over where it is not ours yet. Returns what [`Self::forget_adoption`]
+    /// has to know; `None` if the object is ours.
+    pub fn adopt(&mut self, key: &str, uid: &str) -> Option<Adoption> {
+        if self.owns(key, uid) {
+            return None;
+        }
+        let record = Record::Adoption(uid.to_owned());
+        let before = self.objects.insert(key.to_owned(), record);
+        Some(Adoption {
+            key: key.to_owned(),
+            uid: uid.to_owned(),
+            before,
+        })
+    }
+
+    /// Forgets that an object was about to be taken over: the apply was not sent, or definitely refused. What was recorded before counts again.
+    pub fn forget_adoption(&mut self, adoption: &Adoption) {
+        let Adoption { key, uid, before } = adoption;
+        if !matches!(self.objects.get(key), Some(Record::Adoption(adopted)) if adopted == uid) {
+            return;
+        }
+        match before {
+            Some(before) => self.objects.insert(key.clone(), before.clone()),
+            None => self.objects.remove(key),
+        };
     }
 
     /// Forgets the intent of the time `since` to create an object: the creation was not sent, or definitely refused. An earlier intent stays, since a

@@ -49,3 +49,50 @@ async fn namespace_of_an_object_that_pruning_keeps_stays_with_it() {
     let found = get(&cluster, "namespace pruner-old").await.unwrap();
     assert_eq!(found["metadata"]["deletionTimestamp"], Value::Null);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn object_that_was_never_applied_is_not_taken_over_and_survives_upgrade_and_removal() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    tenant(&cluster, "taker", &json!([])).await;
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "theirs", "namespace": "taker"}, "spec": {"ports": [{"port": 80}]},
+    });
+    put(&cluster, std::slice::from_ref(&theirs)).await;
+    // The dry run is the requester's: only the apply of the ServiceAccount is refused, long before the Service has its turn.
+    let configs = on("", "configmaps", &["CREATE"]);
+    let expression = "request.userInfo.username == 'taker'";
+    let guard = policy("taker-guard", &configs, "taker", expression);
+    put(&cluster, &guard).await;
+    let role = binding("prober", Some("taker"), "admin", "prober");
+    put(&cluster, &[role]).await;
+    let line = "create configmap probe -n taker";
+    until_enforced(&cluster, "taker-guard", "prober", line).await;
+    let adopt = json!({"collision": "Adopt"});
+    let objects = [note("taker", "one"), theirs];
+    deploy(&cluster, "taker", "taker", &objects, &adopt).await;
+    wait::until_true(LONG, "the apply is refused", || async {
+        let found = get(&cluster, "bundledeployment taker").await;
+        let found = found.unwrap_or_default();
+        if condition(&found, "Installed")["message"]
+            .as_str()
+            .is_some_and(|told| told.contains("taker-guard says no"))
+        {
+            return Ok(true);
+        }
+        anyhow::bail!("{}", found["status"]["conditions"])
+    })
+    .await
+    .unwrap();
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "own", "namespace": "taker"}});
+    let without = publish(&cluster, "taker-without", &[account]).await;
+    let upgraded = deployment("taker", &without, &adopt);
+    let upgraded = apply(&cluster, &upgraded, Some("taker")).await;
+    upgraded.success().unwrap();
+    until(&cluster, "taker", "Installed", "True").await;
+    assert!(get(&cluster, "service theirs -n taker").await.is_some());
+    let line = "delete bundledeployment taker --wait=true --timeout=60s --as=taker";
+    kubectl(&cluster, line).await.success().unwrap();
+    assert!(get(&cluster, "service theirs -n taker").await.is_some());
+}

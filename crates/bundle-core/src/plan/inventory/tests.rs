@@ -117,6 +117,50 @@ fn a_refused_intent_is_forgotten_and_an_earlier_one_stays() {
 }
 
 #[test]
+fn an_adoption_makes_nothing_ours_before_an_apply_has_reached_the_object() {
+    let mut inventory = inventory();
+    assert!(inventory.adopt(KEY, "a").is_some());
+    let untouched = LiveObject {
+        mark: None,
+        ..live("a", 1, false)
+    };
+    assert_eq!(inventory.claim(KEY, untouched), Claim::Unrecorded);
+    assert!(!inventory.owns(KEY, "a") && inventory.uid(KEY).is_none());
+    assert!(inventory.reserves(KEY, "a") && !inventory.reserves(KEY, "b"));
+    // Older than we are, and we crashed before the answer was recorded.
+    assert_eq!(inventory.claim(KEY, live("a", 1, true)), Claim::Ours);
+    assert_eq!(inventory.claim(KEY, live("a", 1, false)), Claim::Unrecorded);
+    assert_eq!(inventory.claim(KEY, live("b", 1, true)), Claim::Unrecorded);
+    inventory.record(KEY, "a");
+    assert!(inventory.owns(KEY, "a") && inventory.reserves(KEY, "a"));
+    assert_eq!(inventory.adopt(KEY, "a"), None);
+}
+
+#[test]
+fn a_refused_adoption_leaves_what_was_recorded_before() {
+    for before in [
+        None,
+        Some(Record::Intent(100)),
+        Some(Record::Uid("old".to_owned())),
+        Some(Record::Adoption("a".to_owned())),
+    ] {
+        let mut inventory = inventory();
+        if let Some(before) = &before {
+            inventory.objects.insert(KEY.to_owned(), before.clone());
+        }
+        let adoption = inventory.adopt(KEY, "a").unwrap();
+        assert_eq!(inventory.get(KEY), Some(&Record::Adoption("a".to_owned())));
+        inventory.forget_adoption(&adoption);
+        assert_eq!(inventory.get(KEY), before.as_ref());
+    }
+    let mut inventory = inventory();
+    let adoption = inventory.adopt(KEY, "a").unwrap();
+    inventory.record(KEY, "a");
+    inventory.forget_adoption(&adoption);
+    assert!(inventory.owns(KEY, "a"));
+}
+
+#[test]
 fn encoding_is_canonical_strict_and_bounded() {
     let mut inventory = Inventory::new("web");
     inventory.record("Deployment.apps/team-a/web", "1");
