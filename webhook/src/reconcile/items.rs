@@ -1,7 +1,7 @@
 //! The objects of a content as they will be applied: kind looked up, namespace settled, our labels on.
 //! Not here: applying them (install).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bundle_api::names;
 use bundle_core::diagnostic::codes;
@@ -99,7 +99,30 @@ pub(super) async fn items(
             Retry::OnChange,
         ));
     }
+    let twice = duplicates(&items);
+    if !twice.is_empty() {
+        return Err(Trouble::new(
+            codes::format::DUPLICATE_OBJECT,
+            reason,
+            format!(
+                "the content has more than once, with their namespaces settled: {} (remove or rename one of each)",
+                some_of(&twice, LISTED)
+            ),
+            Retry::OnChange,
+        ));
+    }
     Ok(items)
+}
+
+/// The keys that more than one of `items` has, once each. The check of the format cannot know them: the namespace comes from the kind and from the spec.
+fn duplicates(items: &[Item]) -> Vec<&str> {
+    let mut seen = BTreeSet::new();
+    let twice: BTreeSet<&str> = items
+        .iter()
+        .map(|item| item.key.as_str())
+        .filter(|key| !seen.insert(*key))
+        .collect();
+    twice.into_iter().collect()
 }
 
 fn count(objects: usize) -> String {
@@ -250,6 +273,21 @@ mod tests {
             } } })
         );
         assert_eq!(item.key, "ConfigMap/web/x");
+    }
+
+    #[test]
+    fn objects_that_are_one_once_their_namespaces_are_settled_are_found() {
+        let settled = |namespace: Value, namespaced| {
+            prepared(&json!({ "name": "x", "namespace": namespace }), namespaced)
+        };
+        for (first, second, namespaced, expected) in [
+            (Value::Null, json!("web"), true, vec!["ConfigMap/web/x"]),
+            (Value::Null, json!("a"), true, vec![]),
+            (json!("a"), json!("b"), false, vec!["ConfigMap/x"]),
+        ] {
+            let items = [settled(first, namespaced), settled(second, namespaced)];
+            assert_eq!(duplicates(&items), expected);
+        }
     }
 
     #[test]

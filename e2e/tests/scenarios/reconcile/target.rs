@@ -14,6 +14,12 @@ kind: ServiceAccount
 metadata: {name: app}
 ";
 
+const CONFIG_OF_WEB: &str = "apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: web}
+data: {whose: another}
+";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_without_a_namespace_go_to_the_target_namespace_and_move_with_it() {
     let (cluster, _webhook) = stage().await;
@@ -86,4 +92,24 @@ async fn rejects_namespaces_of_the_webhook_as_targets() {
         message.contains("in namespace bundle-system-state of bundle-webhook"),
         "{message}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn object_that_the_target_namespace_makes_the_same_as_another_is_refused() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace web").await;
+    let twice = format!("{UNPLACED}---\n{CONFIG_OF_WEB}");
+    let reference = publish(&cluster, "team/twice:1", |folder| {
+        bundle_of(folder, "twice", &twice)
+    })
+    .await;
+    let target = json!({"targetNamespace": "web"});
+    apply(&cluster, &deployment("web", &reference, &target)).await;
+    let message = until(&cluster, "bundledeployment web", "Installed", "False").await;
+    assert!(
+        message.contains("more than once") && message.contains("ConfigMap/web/settings"),
+        "{message}"
+    );
+    let found = get(&cluster, "get configmap settings -n web").await;
+    assert!(found.is_none());
 }
