@@ -207,7 +207,8 @@ pub(super) async fn delete(
         // The server answers with the object while something holds it up, and for some kinds in any case.
         Ok(answer) => Ok(answer.is_right()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(true),
-        Err(error @ kube::Error::Api(_)) if is_conflict(&error) => {
+        // Not 422: that is how admission policies refuse.
+        Err(kube::Error::Api(status)) if status.code == 409 => {
             let now = look(client, kind, id).await?;
             Ok(now.is_none_or(|now| now.uid != uid))
         }
@@ -275,3 +276,6 @@ pub(super) fn told(error: &kube::Error) -> String {
         other => crate::chain(other),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -96,3 +96,55 @@ async fn object_that_was_never_applied_is_not_taken_over_and_survives_upgrade_an
     kubectl(&cluster, line).await.success().unwrap();
     assert!(get(&cluster, "service theirs -n taker").await.is_some());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn policy_that_stops_the_removal_is_told_in_its_own_words() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    tenant(&cluster, "stuck", &json!([])).await;
+    deploy(
+        &cluster,
+        "stuck",
+        "stuck",
+        &[note("stuck", "one")],
+        &json!({}),
+    )
+    .await;
+    until(&cluster, "stuck", "Installed", "True").await;
+    // The dry run is the requester's: only the deletion of the ServiceAccount is refused.
+    let configs = on("", "configmaps", &["DELETE"]);
+    let guard = policy(
+        "stuck-guard",
+        &configs,
+        "stuck",
+        "request.userInfo.username == 'stuck'",
+    );
+    put(&cluster, &guard).await;
+    let role = binding("stuck-prober", Some("stuck"), "admin", "prober");
+    put(&cluster, &[role]).await;
+    let line = "delete configmap one -n stuck";
+    until_enforced(&cluster, "stuck-guard", "prober", line).await;
+    let line = "delete bundledeployment stuck --wait=false --as=stuck";
+    kubectl(&cluster, line).await.success().unwrap();
+    wait::until_true(LONG, "the policy is told", || async {
+        let found = get(&cluster, "bundledeployment stuck").await;
+        let found = condition(&found.unwrap_or_default(), "Ready").clone();
+        if found["message"]
+            .as_str()
+            .is_some_and(|told| told.contains("stuck-guard says no"))
+        {
+            return Ok(true);
+        }
+        anyhow::bail!("{found}")
+    })
+    .await
+    .unwrap();
+    let line = "delete validatingadmissionpolicybinding stuck-guard";
+    kubectl(&cluster, line).await.success().unwrap();
+    wait::until_true(LONG, "the removal goes on", || async {
+        let found = get(&cluster, "bundledeployment stuck").await;
+        Ok(found.is_none())
+    })
+    .await
+    .unwrap();
+}

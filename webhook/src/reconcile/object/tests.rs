@@ -1,0 +1,72 @@
+//! What the answer to a deletion means.
+
+use http::{Request, Response, StatusCode};
+use serde_json::Value;
+
+use super::*;
+
+/// Deletes ConfigMap `web` with uid `ours` on a server that gives these answers.
+async fn deleted(answers: Vec<(u16, Value)>) -> Result<bool, kube::Error> {
+    let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+    let answering = tokio::spawn(async move {
+        for (status, body) in answers {
+            let (_, reply) = server.next_request().await.unwrap();
+            let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            reply.send_response(response);
+        }
+    });
+    let kind = Kind {
+        resource: ApiResource {
+            group: String::new(),
+            version: "v1".to_owned(),
+            api_version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            plural: "configmaps".to_owned(),
+        },
+        namespaced: true,
+    };
+    let id = ObjectId {
+        group: String::new(),
+        version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        namespace: Some("team-a".to_owned()),
+        name: "web".to_owned(),
+    };
+    let client = Client::new(service, "default");
+    let result = delete(&client, &kind, &id, "ours").await;
+    drop(client);
+    answering.abort();
+    result
+}
+
+fn failure(code: u16) -> (u16, Value) {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "reason": "x", "message": "guard says no"});
+    (code, status)
+}
+
+fn live(uid: &str) -> (u16, Value) {
+    let metadata = json!({"name": "web", "namespace": "team-a", "uid": uid});
+    let object = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata});
+    (200, object)
+}
+
+#[tokio::test]
+async fn deletion_that_admission_refuses_is_an_error_with_its_words() {
+    for code in [400, 403, 422] {
+        let refused = deleted(vec![failure(code), live("ours")]).await;
+        assert_eq!(told(&refused.unwrap_err()), "guard says no", "{code}");
+    }
+}
+
+#[tokio::test]
+async fn deletion_of_what_is_gone_or_was_replaced_is_done_and_a_conflict_goes_on() {
+    for (answers, expected) in [
+        (vec![failure(404)], true),
+        (vec![failure(409), failure(404)], true),
+        (vec![failure(409), live("theirs")], true),
+        (vec![failure(409), live("ours")], false),
+    ] {
+        assert_eq!(deleted(answers).await.unwrap(), expected);
+    }
+}
