@@ -11,30 +11,30 @@ async fn namespace_of_an_object_that_pruning_keeps_stays_with_it() {
     let verbs = ["get", "create", "patch", "update", "delete"];
     let rules =
         json!([{"apiGroups": [""], "resources": ["namespaces", "configmaps"], "verbs": verbs}]);
-    tenant(&cluster, "pruner", &rules).await;
-    let stays = note("pruner", "stays");
+    tenant(&cluster, "tidy-tenant", &rules).await;
+    let stays = note("tidy-tenant", "stays");
     let objects = [
-        namespace("pruner-old"),
-        note("pruner-old", "one"),
+        namespace("tidy-tenant-old"),
+        note("tidy-tenant-old", "one"),
         stays.clone(),
     ];
-    deploy(&cluster, "pruner", "pruner", &objects, &json!({})).await;
-    until(&cluster, "pruner", "Installed", "True").await;
+    deploy(&cluster, "tidy-tenant", "tidy-tenant", &objects, &json!({})).await;
+    until(&cluster, "tidy-tenant", "Installed", "True").await;
     let configs = on("", "configmaps", &["DELETE"]);
-    let expression = "request.userInfo.username != 'pruner'";
-    let guard = policy("pruner-guard", &configs, "pruner-old", expression);
+    let expression = "request.userInfo.username != 'tidy-tenant'";
+    let guard = policy("tidy-tenant-guard", &configs, "tidy-tenant-old", expression);
     put(&cluster, &guard).await;
-    let line = "delete configmap one -n pruner-old";
-    until_enforced(&cluster, "pruner-guard", "pruner", line).await;
-    let fewer = publish(&cluster, "pruner-fewer", &[stays]).await;
-    let upgraded = deployment("pruner", &fewer, &json!({}));
-    let upgraded = apply(&cluster, &upgraded, Some("pruner")).await;
+    let line = "delete configmap one -n tidy-tenant-old";
+    until_enforced(&cluster, "tidy-tenant-guard", "tidy-tenant", line).await;
+    let fewer = publish(&cluster, "tidy-tenant-fewer", &[stays]).await;
+    let upgraded = deployment("tidy-tenant", &fewer, &json!({}));
+    let upgraded = apply(&cluster, &upgraded, Some("tidy-tenant")).await;
     upgraded.success().unwrap();
     wait::until_true(LONG, "it is told what stays", || async {
-        let found = get(&cluster, "bundledeployment pruner").await;
+        let found = get(&cluster, "bundledeployment tidy-tenant").await;
         let found = found.unwrap_or_default();
         let warnings = found["status"]["warnings"].to_string();
-        if ["pruner-guard says no", "Namespace/pruner-old"]
+        if ["tidy-tenant-guard says no", "Namespace/tidy-tenant-old"]
             .iter()
             .all(|part| warnings.contains(part))
         {
@@ -44,9 +44,13 @@ async fn namespace_of_an_object_that_pruning_keeps_stays_with_it() {
     })
     .await
     .unwrap();
-    until(&cluster, "pruner", "Installed", "True").await;
-    assert!(get(&cluster, "configmap one -n pruner-old").await.is_some());
-    let found = get(&cluster, "namespace pruner-old").await.unwrap();
+    until(&cluster, "tidy-tenant", "Installed", "True").await;
+    assert!(
+        get(&cluster, "configmap one -n tidy-tenant-old")
+            .await
+            .is_some()
+    );
+    let found = get(&cluster, "namespace tidy-tenant-old").await.unwrap();
     assert_eq!(found["metadata"]["deletionTimestamp"], Value::Null);
 }
 
