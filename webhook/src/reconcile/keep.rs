@@ -24,6 +24,8 @@ use super::trouble::{self, Retry, Trouble};
 
 /// How often in a row objects are restored at once; after that a fight with somebody else is slowed down.
 const AT_ONCE: u32 = 10;
+/// What is said of an object whose kind the API server does not list.
+const KIND_GONE: &str = "its kind is gone";
 /// The longest pause in such a fight.
 const SLOWEST: Duration = Duration::from_secs(30);
 
@@ -323,6 +325,12 @@ pub(super) async fn look(room: &Room, client: &Client, deployment: &str) -> bool
     for (key, health) in looked {
         let why = match health {
             Ok(Health::Ready) => None,
+            // Discovery may be behind a definition that was established just now.
+            Ok(Health::Waiting(why)) if why == KIND_GONE => {
+                again = true;
+                room.books.touch(deployment, &key);
+                Some(why)
+            }
             Ok(Health::Waiting(why) | Health::Failed(why)) => Some(why),
             Err(error) => {
                 again = true;
@@ -340,7 +348,7 @@ async fn health_of(room: &Room, client: &Client, key: &str) -> Result<Health, ku
         return Ok(Health::Ready);
     };
     let Some(kind) = room.apis.preferred(&group_kind).await? else {
-        return Ok(Health::Waiting("its kind is gone".to_owned()));
+        return Ok(Health::Waiting(KIND_GONE.to_owned()));
     };
     Ok(match object::read(client, &kind, namespace, name).await? {
         Some(live) => {
