@@ -5,6 +5,7 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use e2e::tools::KubernetesRelease;
 use e2e::{Cluster, WebhookOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -34,6 +35,9 @@ pub(crate) struct Up {
     /// Deploy bundle-webhook and run it as a process on this host.
     #[arg(long)]
     webhook: bool,
+    /// Build the control plane from this Kubernetes release: 1.33 or 1.36.
+    #[arg(long, value_name = "RELEASE", default_value_t)]
+    kubernetes: KubernetesRelease,
     /// What the API server says its version is, for example v1.33.0-eks-abcdef0.
     #[arg(long, value_name = "V")]
     server_version: Option<String>,
@@ -66,6 +70,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 async fn stay(up: &Up) -> Result<()> {
     let began = std::time::Instant::now();
     let mut builder = Cluster::builder()
+        .release(up.kubernetes)
         .registries(up.registries)
         .registry_tls(up.registry_tls);
     if let Some(version) = &up.server_version {

@@ -8,11 +8,14 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use e2e::Tool;
 use e2e::prerequisites::Program;
+use e2e::tools::{KubernetesRelease, RELEASE_VARIABLE};
 
 /// The tools that the tests need; what is missing is built first.
 const TOOLS: &[Tool] = &[
     Tool::KubeApiserver,
     Tool::KubeControllerManager,
+    Tool::OldestKubeApiserver,
+    Tool::OldestKubeControllerManager,
     Tool::Kubectl,
     Tool::Etcd,
     Tool::Registry,
@@ -39,6 +42,9 @@ pub(crate) struct Arguments {
     /// Leave out the end-to-end scenarios and what they need to be built; it is said at the end.
     #[arg(long)]
     quick: bool,
+    /// Run the scenarios on this Kubernetes release: 1.33 or 1.36. The default is 1.36, and 1.33 where a scenario asks for it.
+    #[arg(long, value_name = "RELEASE", default_value_t)]
+    kubernetes: KubernetesRelease,
 }
 
 struct Step {
@@ -82,10 +88,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             e2e::packages::ensure(PACKAGES)?;
             e2e::tools::folder(TOOLS).map(drop)
         });
+        let release = arguments.kubernetes.to_string();
         step(&mut steps, "unit, doc and end-to-end tests", || {
             cargo(
                 &["test", "--workspace", "--locked", "--no-fail-fast"],
-                &[("RUST_BACKTRACE", "0")],
+                &[("RUST_BACKTRACE", "0"), (RELEASE_VARIABLE, &release)],
             )
         });
     }

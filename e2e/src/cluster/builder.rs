@@ -12,11 +12,12 @@ use super::guest::Guest;
 use crate::certs::Authority;
 use crate::janitor::Janitor;
 use crate::registry::{Access, Place, Registry, Terms};
-use crate::tools::{self, ServerVersion, Tool};
+use crate::tools::{self, KubernetesRelease, ServerVersion, Tool};
 
 /// Describes a cluster; [`Builder::start`] makes it.
 #[derive(Debug, Clone)]
 pub struct Builder {
+    release: Option<KubernetesRelease>,
     server_version: Option<String>,
     registries: usize,
     terms: Terms,
@@ -30,6 +31,7 @@ pub struct Builder {
 impl Default for Builder {
     fn default() -> Self {
         Self {
+            release: None,
             server_version: None,
             registries: 1,
             terms: Terms::default(),
@@ -61,6 +63,13 @@ enum Plane {
 }
 
 impl Builder {
+    /// Sets the release that the control plane is built from; default: that of `E2E_KUBERNETES`, else the newest.
+    #[must_use]
+    pub fn release(mut self, release: KubernetesRelease) -> Self {
+        self.release = Some(release);
+        self
+    }
+
     /// What the API server says its version is, for example `v1.33.0-eks-abcdef0`; default: what it was built from.
     #[must_use]
     pub fn server_version(mut self, version: impl Into<String>) -> Self {
@@ -165,11 +174,15 @@ impl Builder {
                 context: context.clone(),
             }
         } else {
+            let release = match self.release {
+                Some(release) => release,
+                None => KubernetesRelease::from_environment()?,
+            };
             Plane::Own {
                 etcd: tools::path_async(Tool::Etcd, None).await?,
-                api_server: tools::path_async(Tool::KubeApiserver, version).await?,
+                api_server: tools::path_async(release.api_server(), version).await?,
                 controller_manager: if self.controller_manager {
-                    Some(tools::path_async(Tool::KubeControllerManager, None).await?)
+                    Some(tools::path_async(release.controller_manager(), None).await?)
                 } else {
                     None
                 },

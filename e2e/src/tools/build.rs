@@ -144,6 +144,12 @@ fn link_flags(version: Option<&ServerVersion>) -> String {
     flags.join(" ")
 }
 
+/// The version of `k8s.io/kubernetes` that the module of `tool` asks for.
+#[cfg(test)]
+pub(super) fn module_version_of(tool: Tool) -> Result<ServerVersion> {
+    module_version(&family_folder(tool))
+}
+
 /// The version of `k8s.io/kubernetes` that the module asks for.
 fn module_version(folder: &Path) -> Result<ServerVersion> {
     let path = folder.join("go.mod");

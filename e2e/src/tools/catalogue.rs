@@ -11,6 +11,10 @@ pub enum Tool {
     KubeApiserver,
     /// Kubernetes' controllers: ServiceAccounts, garbage collection, namespaces, Deployments …
     KubeControllerManager,
+    /// The API server of the oldest release that the project supports.
+    OldestKubeApiserver,
+    /// The controllers of the oldest release that the project supports.
+    OldestKubeControllerManager,
     /// The scheduler; only needed where pods shall run.
     KubeScheduler,
     /// The client.
@@ -51,7 +55,7 @@ struct Entry {
 
 impl Tool {
     /// All of them, the ones that a cluster needs first.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::KubeApiserver,
         Self::Kubectl,
         Self::KubeControllerManager,
@@ -59,6 +63,8 @@ impl Tool {
         Self::Registry,
         Self::Crane,
         Self::ReferrersRegistry,
+        Self::OldestKubeApiserver,
+        Self::OldestKubeControllerManager,
         Self::KubeScheduler,
         Self::Cosign3,
         Self::Cosign2,
@@ -82,6 +88,18 @@ impl Tool {
                 "kubernetes",
                 "k8s.io/kubernetes/cmd/kube-controller-manager",
                 70,
+            ),
+            Self::OldestKubeApiserver => (
+                "kube-apiserver-1.33",
+                "kubernetes-1.33",
+                "k8s.io/kubernetes/cmd/kube-apiserver",
+                330,
+            ),
+            Self::OldestKubeControllerManager => (
+                "kube-controller-manager-1.33",
+                "kubernetes-1.33",
+                "k8s.io/kubernetes/cmd/kube-controller-manager",
+                80,
             ),
             Self::KubeScheduler => (
                 "kube-scheduler",
@@ -170,7 +188,7 @@ impl Tool {
 
     /// Whether the program carries a Kubernetes version that is set when it is linked.
     pub(super) fn is_kubernetes(self) -> bool {
-        self.family() == "kubernetes"
+        self.family().starts_with("kubernetes")
     }
 
     /// Whether envtest's folder of assets holds it.

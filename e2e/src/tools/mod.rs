@@ -5,6 +5,7 @@ mod build;
 mod cache;
 mod catalogue;
 mod node;
+mod release;
 mod version;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use anyhow::{Context, Result};
 
 pub use catalogue::Tool;
 pub(crate) use node::sigstore;
+pub use release::{KubernetesRelease, RELEASE_VARIABLE};
 pub use version::ServerVersion;
 
 /// The path of `tool`, built first where the cache does not have it yet.

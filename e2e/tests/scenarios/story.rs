@@ -1,11 +1,13 @@
 //! The story that the demo tells, asserted: once in peace, and once while the webhook is killed again and again.
 //! What is typed is in `e2e::story`.
 
+use e2e::cluster::Builder;
 use e2e::story::{self, Silent, Teller};
+use e2e::tools::KubernetesRelease;
 use e2e::{Cluster, WebhookOptions};
 
-async fn tell_all(killing: bool) {
-    let cluster = Cluster::builder().registries(1).start().await.unwrap();
+async fn tell_all(cluster: Builder, killing: bool) {
+    let cluster = cluster.registries(1).start().await.unwrap();
     let mut webhook = cluster
         .start_webhook(WebhookOptions::default())
         .await
@@ -25,10 +27,16 @@ async fn tell_all(killing: bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_story_holds_from_the_first_line_to_the_last() {
-    tell_all(false).await;
+    tell_all(Cluster::builder(), false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn story_holds_on_the_oldest_supported_kubernetes() {
+    let cluster = Cluster::builder().release(KubernetesRelease::Oldest);
+    tell_all(cluster, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_story_ends_the_same_when_the_webhook_is_killed_after_every_line() {
-    tell_all(true).await;
+    tell_all(Cluster::builder(), true).await;
 }

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_applied_is_neither_created_nor_taken_over_and_what_is_uncertain_stays() {
+    fn refused_apply_creates_and_adopts_nothing_and_uncertain_apply_stays() {
         let uid = Target::Uid("a".to_owned());
         let targets = [
             ("ConfigMap/x/refused", &uid),

@@ -106,12 +106,12 @@ impl Supported {
         }
     }
 
-    /// Whether a minor version is supported; without a range only the newest one counts.
+    /// Returns whether a minor version is supported; without a range only the newest one counts.
     pub(super) fn has(&self, version: Minor) -> bool {
         self.minors.contains(&version)
     }
 
-    /// Whether versions are supported that are newer than all that the table of APIs knows.
+    /// Returns whether versions are supported that are newer than all that the table of APIs knows.
     pub(super) fn is_beyond(&self) -> bool {
         self.beyond
     }

@@ -121,7 +121,7 @@ fn merged(compared: Vec<Compared<'_>>) -> Vec<(Problem, Vec<Minor>)> {
     merged
 }
 
-/// What server-side apply would refuse.
+/// An error that server-side apply would return.
 fn problems(schema: &Value, mut object: Value) -> Vec<Problem> {
     let mut problems = Vec::new();
     unknown_fields(schema, &object, "", true, &mut problems);

@@ -1,4 +1,4 @@
-//! What a cluster would say to the objects of a bundle, told at build: APIs, built-in kinds, definitions, custom resources, configuration, namespaces.
+//! Checks at build time of the objects of a bundle against the supported Kubernetes versions: APIs, built-in kinds, definitions, custom resources, configuration, namespaces.
 //! Not here: whether objects can be read (format, object), what a particular cluster has, and who may install (review).
 
 mod apis;

@@ -1,4 +1,4 @@
-//! What of an object means nothing and must not be applied: null fields, and placeholders for certificates that somebody else puts in.
+//! Fields of a decoded object that are never applied: nulls, and placeholders for certificates that another program injects.
 //!
 //! With server-side apply a null is a value: the API server stores the default, and the field belongs to whoever applied it. So `replicas: null`
 //! would fight with an autoscaler. `kubectl apply` without `--server-side`, and helm, leave a null field out; so do we.

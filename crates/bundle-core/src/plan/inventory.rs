@@ -64,7 +64,7 @@ pub struct Inventory {
     /// Content, identity and settings that the namespaces were recorded for; empty before the first installation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub installation: String,
-    /// Whether the deletion of the BundleDeployment was reviewed, or admitted afterwards. That is never withdrawn.
+    /// True once the deletion of the BundleDeployment was reviewed, or admitted afterwards. It is never reset.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_deletion_accepted: bool,
     /// What was installed; `None` before the first installation, and in inventories that an earlier version wrote.

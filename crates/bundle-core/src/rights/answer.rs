@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_compared_takes_no_memory() {
+    fn fields_that_are_not_compared_take_no_memory() {
         let many = json!(vec![json!({"a": 0}); 10_000]);
         let skipped = json!({"status": many, "metadata": {"managedFields": many, "uid": "u", "labels": {"a": "b"}}});
         let text = skipped.to_string();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_an_error() {
+    fn answer_that_is_no_object_is_an_error() {
         for text in ["", "[]", "1", "null", r#"{"metadata":[]}"#, "{\"a\":"] {
             assert!(DryRunObject::parse(text.as_bytes()).is_err(), "{text}");
             assert!(DryRunObject::footprint(text.as_bytes()).is_err(), "{text}");

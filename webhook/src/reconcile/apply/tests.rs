@@ -189,7 +189,7 @@ fn ours() -> Target {
 }
 
 #[tokio::test]
-async fn what_is_applied_is_what_was_checked_to_the_byte() {
+async fn applied_body_equals_the_checked_body_to_the_byte() {
     for (target, status) in [(Target::Absent, 201), (ours(), 200)] {
         let answer = live("ours", "5", "content");
         let answers = vec![(status, answer.clone()), (status, answer)];
@@ -390,7 +390,7 @@ async fn fields_that_admission_sets_by_user_stop_the_apply_and_are_named_without
 }
 
 #[tokio::test]
-async fn what_the_installer_may_not_write_counts_as_not_compared_and_is_not_remembered() {
+async fn refusal_of_the_installer_counts_as_not_compared_and_is_not_remembered() {
     let same = live("new", "5", "content");
     let (client, sent) = scripted(vec![
         (201, same.clone()),

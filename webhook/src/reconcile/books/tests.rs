@@ -125,7 +125,7 @@ fn our_own_writes_wake_nobody_and_later_ones_of_others_do() {
 }
 
 #[test]
-fn what_a_listing_lacks_is_gone() {
+fn object_missing_from_a_listing_counts_as_gone() {
     let (books, mut woken) = books();
     let kind = Kind {
         resource: kube::core::discovery::ApiResource {

@@ -73,7 +73,7 @@ fn namespace_and_definition_of_objects_of_the_content_stay() {
 }
 
 #[test]
-fn what_stays_is_told_and_only_what_is_going_is_waited_for() {
+fn objects_that_stay_are_named_and_only_those_going_are_waited_for() {
     let config = present(("", "ConfigMap"), Some("team-a"), "web");
     let namespace = present(("", "Namespace"), None, "team-a");
     let refused = Obstacle::NotAllowed("ana may not delete it".to_owned());

@@ -1,0 +1,99 @@
+//! The two Kubernetes releases that the control plane of a scenario can be built from.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+
+use super::Tool;
+
+/// Variable that chooses the release of clusters that name none.
+pub const RELEASE_VARIABLE: &str = "E2E_KUBERNETES";
+
+/// A minor release of Kubernetes whose API server and controller manager the harness can build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KubernetesRelease {
+    /// The oldest release that the project supports.
+    Oldest,
+    /// The newest release that the project supports.
+    #[default]
+    Newest,
+}
+
+impl KubernetesRelease {
+    /// The release that `E2E_KUBERNETES` names; the newest where it is not set. Any other value is an error.
+    pub fn from_environment() -> Result<Self> {
+        match std::env::var_os(RELEASE_VARIABLE) {
+            None => Ok(Self::default()),
+            Some(value) => value
+                .to_string_lossy()
+                .parse()
+                .with_context(|| format!("cannot read the variable {RELEASE_VARIABLE}")),
+        }
+    }
+
+    /// Its API server.
+    pub const fn api_server(self) -> Tool {
+        match self {
+            Self::Oldest => Tool::OldestKubeApiserver,
+            Self::Newest => Tool::KubeApiserver,
+        }
+    }
+
+    /// Its controller manager.
+    pub const fn controller_manager(self) -> Tool {
+        match self {
+            Self::Oldest => Tool::OldestKubeControllerManager,
+            Self::Newest => Tool::KubeControllerManager,
+        }
+    }
+}
+
+impl fmt::Display for KubernetesRelease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Oldest => "1.33",
+            Self::Newest => "1.36",
+        })
+    }
+}
+
+impl FromStr for KubernetesRelease {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        for release in [Self::Oldest, Self::Newest] {
+            if release.to_string() == text {
+                return Ok(release);
+            }
+        }
+        bail!(
+            "the harness has no Kubernetes `{text}`; write {} or {}",
+            Self::Oldest,
+            Self::Newest
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_those_of_the_modules() {
+        for release in [KubernetesRelease::Oldest, KubernetesRelease::Newest] {
+            assert_eq!(
+                release.to_string().parse::<KubernetesRelease>().unwrap(),
+                release
+            );
+            for tool in [release.api_server(), release.controller_manager()] {
+                let version = super::super::build::module_version_of(tool).unwrap();
+                assert_eq!(
+                    format!("{}.{}", version.major(), version.minor()),
+                    release.to_string()
+                );
+            }
+        }
+        assert!("1.20".parse::<KubernetesRelease>().is_err());
+    }
+}
