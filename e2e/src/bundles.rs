@@ -172,7 +172,7 @@ pub fn copy_deploy(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn package(
+pub(crate) fn package(
     folder: &Path,
     name: &str,
     version: &str,

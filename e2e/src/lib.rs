@@ -19,6 +19,7 @@ pub mod programs;
 pub mod proxy;
 pub mod registry;
 pub mod sigstore;
+pub mod soak;
 pub mod story;
 pub mod token_server;
 pub mod tools;

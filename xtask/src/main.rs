@@ -14,6 +14,7 @@ mod fixtures;
 mod fuzz;
 mod generate;
 mod schemas;
+mod soak;
 mod test;
 mod tools;
 
@@ -48,6 +49,9 @@ enum Command {
     Gen(generate::Arguments),
     /// Write the table of the schemas of Kubernetes' own kinds from the Go module k8s.io/kubernetes of each supported version.
     Schemas,
+    /// Run a randomised test for a long time.
+    #[command(subcommand)]
+    Soak(soak::Command),
     /// Run everything that must hold: formatting, clippy, generated files, unit, doc and end-to-end tests.
     Test(test::Arguments),
     /// Build the tools that tests and demo use, and print the folder to put on PATH.
@@ -77,6 +81,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Command::Fuzz(arguments) => fuzz::run(&arguments),
             Command::Gen(arguments) => generate::run(&arguments),
             Command::Schemas => schemas::run(),
+            Command::Soak(command) => soak::run(command).await,
             Command::Test(arguments) => test::run(&arguments),
             Command::Tools(arguments) => tools::run(&arguments),
         }

@@ -1,0 +1,395 @@
+//! A randomised test of keeping what is installed: actors patch, delete, relabel and forge objects, upgrade and remove deployments and kill the webhook.
+//! Once they stop, the cluster must become equal to the model of what the last revisions install.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the names are those of the harness itself"
+)]
+
+mod actions;
+mod model;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use kube::Client;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+
+use self::model::{Key, Package};
+use crate::{Cluster, Webhook, WebhookOptions, wait};
+
+/// Time after the last action within which everything must be as the model says: the longest backoff of a repair is 30 s.
+const CONVERGENCE: Duration = Duration::from_secs(120);
+/// Longest pause between two actions, in milliseconds.
+const PACE: u64 = 300;
+
+/// Parameters of a soak.
+#[derive(Debug, Clone, Copy)]
+pub struct SoakOptions {
+    /// Seed of all random choices; the pace of the cluster itself is not repeated by it.
+    pub seed: u64,
+    /// Time after which no further round begins.
+    pub duration: Duration,
+    /// Length of the disturbances of one round.
+    pub round: Duration,
+    /// Number of packages that are installed side by side.
+    pub packages: usize,
+}
+
+/// Result of a soak whose rounds have all converged.
+#[derive(Debug, Default, Clone)]
+pub struct SoakReport {
+    /// Rounds of disturbances with a convergence each.
+    pub rounds: u32,
+    /// Changes that actors made to objects.
+    pub changes: u32,
+    /// Upgrades and downgrades.
+    pub upgrades: u32,
+    /// Deployments that were removed or installed again.
+    pub removals: u32,
+    /// Kills of the webhook.
+    pub kills: u32,
+    /// Time from the last action of a round to convergence, one for each round.
+    pub convergence: Vec<Duration>,
+}
+
+/// One installed or removed package, and the objects of others in its namespace.
+struct Installed {
+    package: Package,
+    /// `None` while the package is removed.
+    revision: Option<u32>,
+    foreign: Vec<Value>,
+}
+
+/// Runs rounds of disturbances until the time is over. The first round that does not converge is an error that names the difference.
+pub async fn run(options: SoakOptions, say: &mut dyn FnMut(&str)) -> Result<SoakReport> {
+    let cluster = Cluster::builder().registries(1).start().await?;
+    let mut webhook = cluster.start_webhook(WebhookOptions::default()).await?;
+    let outcome = rounds(&cluster, &mut webhook, options, say).await;
+    if outcome.is_err() {
+        say(&format!(
+            "the logs are kept in {}",
+            cluster.keep_logs()?.display()
+        ));
+    }
+    outcome
+}
+
+async fn rounds(
+    cluster: &Cluster,
+    webhook: &mut Webhook,
+    options: SoakOptions,
+    say: &mut dyn FnMut(&str),
+) -> Result<SoakReport> {
+    let client = cluster.client().await?;
+    let mut random = StdRng::seed_from_u64(options.seed);
+    let mut packages = Vec::new();
+    for number in 0..options.packages {
+        let package = publish(cluster, &format!("soak-{number}")).await?;
+        let installed = Installed {
+            package,
+            revision: Some(0),
+            foreign: Vec::new(),
+        };
+        deploy(cluster, &installed).await?;
+        packages.push(installed);
+    }
+    let mut report = SoakReport::default();
+    converged(cluster, &client, &packages).await?;
+    let began = Instant::now();
+    while began.elapsed() < options.duration {
+        let round = Instant::now();
+        while round.elapsed() < options.round {
+            disturb(
+                cluster,
+                webhook,
+                &client,
+                &mut random,
+                &mut packages,
+                &mut report,
+            )
+            .await?;
+            // The pace of the actors, not a wait for anything.
+            tokio::time::sleep(Duration::from_millis(random.random_range(0..PACE))).await;
+        }
+        for installed in &mut packages {
+            if installed.revision.is_none() && random.random_bool(0.7) {
+                installed.revision = Some(random.random_range(0..model::REVISIONS));
+                deploy(cluster, installed).await?;
+                report.removals += 1;
+            }
+        }
+        let stopped = Instant::now();
+        converged(cluster, &client, &packages)
+            .await
+            .with_context(|| format!("round {} with seed {}", report.rounds, options.seed))?;
+        report.convergence.push(stopped.elapsed());
+        report.rounds += 1;
+        say(&format!(
+            "round {}: converged after {:.1} s; so far {} changes, {} upgrades, {} removals and reinstallations, {} kills",
+            report.rounds,
+            stopped.elapsed().as_secs_f64(),
+            report.changes,
+            report.upgrades,
+            report.removals,
+            report.kills,
+        ));
+    }
+    Ok(report)
+}
+
+/// One action at random.
+async fn disturb(
+    cluster: &Cluster,
+    webhook: &mut Webhook,
+    client: &Client,
+    random: &mut StdRng,
+    packages: &mut [Installed],
+    report: &mut SoakReport,
+) -> Result<()> {
+    let index = random.random_range(0..packages.len());
+    let installed = &mut packages[index];
+    match random.random_range(0..1_000_u32) {
+        0..8 => {
+            report.kills += 1;
+            webhook.restart().await
+        }
+        8..20 => {
+            report.removals += 1;
+            if installed.revision.take().is_some() {
+                let line = format!(
+                    "delete bundledeployment {} --wait=false",
+                    installed.package.name
+                );
+                cluster.kubectl(line.split(' ')).await?.success()?;
+                // They go with the namespace.
+                installed.foreign.clear();
+                return Ok(());
+            }
+            installed.revision = Some(random.random_range(0..model::REVISIONS));
+            deploy(cluster, installed).await
+        }
+        20..60 => {
+            if installed.revision.is_none() {
+                return Ok(());
+            }
+            report.upgrades += 1;
+            installed.revision = Some(random.random_range(0..model::REVISIONS));
+            deploy(cluster, installed).await
+        }
+        60..75 => {
+            if installed.revision.is_some() {
+                let number = random.random_range(0..1_000_000);
+                installed
+                    .foreign
+                    .extend(actions::foreign(client, &installed.package.name, number).await?);
+            }
+            Ok(())
+        }
+        _ => {
+            let Some(revision) = installed.revision else {
+                return Ok(());
+            };
+            let change = actions::choose(random);
+            let objects = model::objects(&installed.package.name, revision);
+            // A deletion of the namespace would take what others have in it.
+            let candidates = match change {
+                actions::Change::Delete => &objects[1..],
+                _ => &objects,
+            };
+            let Some(object) = candidates.choose(random) else {
+                return Ok(());
+            };
+            report.changes += 1;
+            actions::make(client, random, change, object).await
+        }
+    }
+}
+
+/// Builds and pushes all revisions of a package.
+async fn publish(cluster: &Cluster, name: &str) -> Result<Package> {
+    let mut references = Vec::new();
+    for revision in 0..model::REVISIONS {
+        let version = format!("1.{revision}.0");
+        let folder = cluster
+            .folder()
+            .join("data")
+            .join(format!("{name}-{revision}"));
+        write(&folder, name, &version, revision)?;
+        let reference = cluster.registry(0)?.reference(&format!("{name}:{version}"));
+        let folder = folder.display().to_string();
+        let pushed = cluster
+            .kubectl_bundle(["push", &folder, &reference])
+            .await?
+            .success()?;
+        references.push(pushed.lines().last().unwrap_or_default().to_owned());
+    }
+    Ok(Package {
+        name: name.to_owned(),
+        references,
+    })
+}
+
+fn write(folder: &Path, name: &str, version: &str, revision: u32) -> Result<()> {
+    crate::bundles::package(folder, name, version, "Content of the soak", None)?;
+    fs_err::create_dir_all(folder.join("manifests"))?;
+    let documents: Vec<_> = model::objects(name, revision)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    fs_err::write(
+        folder.join("manifests/objects.yaml"),
+        documents.join("\n---\n"),
+    )?;
+    Ok(())
+}
+
+/// Writes the BundleDeployment of a package; waits out a removal of the same name that is still going on, and a webhook that is just starting.
+async fn deploy(cluster: &Cluster, installed: &Installed) -> Result<()> {
+    let Package { name, references } = &installed.package;
+    let Some(reference) = installed
+        .revision
+        .and_then(|revision| references.get(revision as usize))
+    else {
+        bail!("{name} has no such revision");
+    };
+    let class = "core-rukpak-io-plain";
+    let object = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "metadata": {"name": name},
+        "spec": {"provisionerClassName": class, "template": {"metadata": {"labels": {"soak": name}}, "spec": {
+            "provisionerClassName": class, "source": {"type": "image", "image": {"ref": reference}},
+        }}},
+    });
+    wait::until_true(CONVERGENCE, &format!("{name} is written"), || async {
+        let line = format!("get bundledeployment {name} --ignore-not-found -o jsonpath={{.metadata.deletionTimestamp}}");
+        let deleted = cluster.kubectl(line.split(' ')).await?.success()?;
+        ensure!(deleted.is_empty(), "it is being deleted since {deleted}");
+        let kubectl = cluster.tool(crate::Tool::Kubectl).await?;
+        let applied = kubectl.args(["apply", "-f", "-"]).stdin(object.to_string()).output().await?;
+        applied.success()?;
+        Ok(true)
+    })
+    .await
+}
+
+/// Waits until the cluster is as the model says.
+async fn converged(cluster: &Cluster, client: &Client, packages: &[Installed]) -> Result<()> {
+    for installed in packages {
+        let name = &installed.package.name;
+        wait::until_true(
+            CONVERGENCE,
+            &format!("{name} is as its revision says"),
+            || async {
+                match installed.revision {
+                    Some(revision) => is_installed(client, installed, revision).await?,
+                    None => is_removed(cluster, name).await?,
+                }
+                Ok(true)
+            },
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+/// An error that names the first difference from the model of an installed package.
+async fn is_installed(client: &Client, installed: &Installed, revision: u32) -> Result<()> {
+    let name = &installed.package.name;
+    let expected = model::objects(name, revision);
+    for object in &expected {
+        let key = Key::of(object);
+        let found = actions::api(client, &key).get_opt(&key.name).await?;
+        let found = found.with_context(|| format!("{} {} is missing", key.kind, key.name))?;
+        compare(object, &serde_json::to_value(found)?)?;
+    }
+    for (api_version, kind) in actions::kinds(name) {
+        for found in actions::list(client, name, &api_version, &kind).await? {
+            let key = Key::of(&found);
+            if let Some(object) = installed
+                .foreign
+                .iter()
+                .find(|object| Key::of(object) == key)
+            {
+                compare(object, &found)?;
+                continue;
+            }
+            let automatic = matches!(
+                (kind.as_str(), key.name.as_str()),
+                ("ConfigMap", "kube-root-ca.crt") | ("ServiceAccount", "default")
+            );
+            ensure!(
+                automatic || expected.iter().any(|object| Key::of(object) == key),
+                "{} {} of another revision is still there",
+                key.kind,
+                key.name
+            );
+        }
+        let own = installed
+            .foreign
+            .iter()
+            .filter(|object| object["kind"] == kind.as_str());
+        for object in own {
+            let key = Key::of(object);
+            let found = actions::api(client, &key).get_opt(&key.name).await?;
+            ensure!(
+                found.is_some(),
+                "{} {} of somebody else is gone",
+                key.kind,
+                key.name
+            );
+        }
+    }
+    let key = Key {
+        api_version: "core.rukpak.io/v1alpha1".to_owned(),
+        kind: "BundleDeployment".to_owned(),
+        namespace: None,
+        name: name.clone(),
+    };
+    let deployment = actions::api(client, &key).get(name).await?;
+    let deployment = serde_json::to_value(deployment)?;
+    for (kind, status) in [
+        ("Installed", "True"),
+        ("Drifted", "False"),
+        ("Ready", "True"),
+    ] {
+        let conditions = deployment["status"]["conditions"].as_array();
+        let found = conditions
+            .into_iter()
+            .flatten()
+            .find(|found| found["type"] == kind);
+        ensure!(
+            found.is_some_and(|found| found["status"] == status),
+            "the condition {kind} of {name} is {}",
+            found.unwrap_or(&Value::Null)
+        );
+    }
+    Ok(())
+}
+
+fn compare(expected: &Value, found: &Value) -> Result<()> {
+    let key = Key::of(expected);
+    match model::difference(expected, found, "") {
+        None => Ok(()),
+        Some(difference) => bail!("{} {}: {difference}", key.kind, key.name),
+    }
+}
+
+/// An error that names what is left of a removed package.
+async fn is_removed(cluster: &Cluster, name: &str) -> Result<()> {
+    let definition = format!("customresourcedefinition/soaks.{}", model::group(name));
+    for object in [
+        format!("bundledeployment/{name}"),
+        format!("namespace/{name}"),
+        definition,
+    ] {
+        let found = cluster
+            .kubectl(["get", &object, "--ignore-not-found", "-o", "name"])
+            .await?
+            .success()?;
+        ensure!(found.is_empty(), "{object} is still there");
+    }
+    Ok(())
+}
