@@ -452,7 +452,7 @@ rules:
         .await?;
     t.refused(
         &format!("kubectl bundle deploy old {registry}/old:3.0.0"),
-        &["denied the request", ">=1.22 <1.25", "v1.36"],
+        &["denied the request", ">=1.22 <1.25", "this server is v1."],
     )
     .await?;
     t.say("The same findings, before anything is sent:");
