@@ -154,13 +154,17 @@ impl MutatedKinds {
             let list = list.as_array().into_iter().flatten();
             list.filter_map(Value::as_str).map(str::to_owned).collect()
         };
-        let mut add = |rules: &Value| match rules.as_array() {
-            Some(rules) => self.rules.extend(
-                rules
-                    .iter()
-                    .map(|rule| (strings(&rule["apiGroups"]), strings(&rule["resources"]))),
-            ),
-            None => self.everything = true,
+        let mut add = |rules: &Value| {
+            let Some(rules) = rules.as_array() else {
+                self.everything = true;
+                return;
+            };
+            for rule in rules {
+                let (groups, resources) =
+                    (strings(&rule["apiGroups"]), strings(&rule["resources"]));
+                self.everything |= groups.is_empty() || resources.is_empty();
+                self.rules.push((groups, resources));
+            }
         };
         match registration["webhooks"].as_array() {
             Some(webhooks) => webhooks.iter().for_each(|webhook| add(&webhook["rules"])),
@@ -169,12 +173,14 @@ impl MutatedKinds {
         }
     }
 
-    /// Returns whether objects of this kind may be changed. Policies also match a kind by equivalent API groups, so that only the resource decides.
+    /// Returns whether objects of this kind may be changed.
     ///
-    /// A rule for all subresources is also one for the resource itself. Source: `Matcher.resource` of `k8s.io/apiserver`
-    /// `pkg/admission/plugin/webhook/predicates/rules`.
+    /// With `matchPolicy: Equivalent`, the default, a rule also matches requests of other groups and versions that store the same objects, under the same
+    /// resource name. So versions and `matchPolicy` are ignored, and a rule that names the resource counts for every group. A rule for all resources counts for
+    /// the groups that may be equivalent to its own: those of Kubernetes for each other (Ingress is in `extensions` and `networking.k8s.io`), and any other
+    /// group for itself, since a CustomResourceDefinition has one group. A rule for all subresources is also one for the resource itself. Sources:
+    /// `Matcher.resource` and `EquivalentResourceRegistry` of `k8s.io/apiserver`.
     pub fn contains(&self, group: &str, resource: &str) -> bool {
-        let names = |list: &[String], name: &str| list.iter().any(|found| found == name);
         self.everything
             || self.rules.iter().any(|(groups, resources)| {
                 let matches = |name: &str| {
@@ -184,9 +190,19 @@ impl MutatedKinds {
                 };
                 let equivalent = matches(resource);
                 let all = matches("*");
-                equivalent || (all && (names(groups, "*") || names(groups, group)))
+                let is_equivalent = |found: &String| {
+                    found == "*"
+                        || found == group
+                        || (is_of_kubernetes(found) && is_of_kubernetes(group))
+                };
+                equivalent || (all && groups.iter().any(is_equivalent))
             })
     }
+}
+
+/// Whether the API group may be one of Kubernetes itself: those have no dot, or end in `k8s.io`.
+fn is_of_kubernetes(group: &str) -> bool {
+    !group.contains('.') || group.ends_with(".k8s.io")
 }
 
 /// Returns whether the API server records the requester in objects of this kind, so that they differ by requester in any case. A right of its own is asked
@@ -270,21 +286,21 @@ mod tests {
         let webhook = json!({"kind": "MutatingWebhookConfiguration", "webhooks": [
             {"rules": [{"apiGroups": ["core.rukpak.io"], "resources": ["bundles"]}]},
             {"rules": [{"apiGroups": [""], "resources": ["pods", "pods/exec", "secrets/*", "services/status"]}]},
-            {"rules": [{"apiGroups": ["policy"], "resources": ["*/*"]}, {"apiGroups": ["batch"], "resources": ["*/status"]}]},
+            {"rules": [{"apiGroups": ["policy.example.com"], "resources": ["*/*"]}, {"apiGroups": ["batch"], "resources": ["*/status"]}]},
         ]});
         let policy = json!({"kind": "MutatingAdmissionPolicy", "spec": {"matchConstraints": {"resourceRules": [
-            {"apiGroups": ["apps"], "resources": ["*"]},
+            {"apiGroups": ["apps.example.com"], "resources": ["*"]},
         ]}}});
         let mut kinds = MutatedKinds::default();
         kinds.add(&webhook);
         kinds.add(&policy);
         for (group, resource, expected) in [
             ("", "pods", true),
-            ("apps", "deployments", true),
+            ("apps.example.com", "deployments", true),
             ("", "configmaps", false),
             ("", "secrets", true),
             ("", "services", false),
-            ("policy", "poddisruptionbudgets", true),
+            ("policy.example.com", "poddisruptionbudgets", true),
             ("core.rukpak.io", "bundles", true),
             ("batch", "jobs", false),
         ] {
@@ -299,6 +315,79 @@ mod tests {
         kinds.add(&json!({"kind": "MutatingAdmissionPolicy", "spec": {}}));
         assert!(kinds.contains("batch", "jobs"));
         assert!(MutatedKinds::unknown().contains("", "configmaps"));
+    }
+
+    #[test]
+    fn rules_count_for_groups_that_may_be_equivalent() {
+        for (groups, resources, group, resource, expected) in [
+            // Named resources count in every group.
+            (
+                &["extensions"][..],
+                &["deployments"][..],
+                "apps",
+                "deployments",
+                true,
+            ),
+            (&[""], &["events"], "events.k8s.io", "events", true),
+            (&["a.example.com"], &["webs"], "b.example.com", "webs", true),
+            (
+                &["extensions"],
+                &["deployments/scale"],
+                "apps",
+                "deployments",
+                false,
+            ),
+            // All resources of a group of Kubernetes count for its other groups.
+            (&["extensions"], &["*"], "apps", "deployments", true),
+            (
+                &["extensions"],
+                &["*/*"],
+                "networking.k8s.io",
+                "ingresses",
+                true,
+            ),
+            (&[""], &["*"], "events.k8s.io", "events", true),
+            (&["events.k8s.io"], &["*"], "", "events", true),
+            (&["extensions"], &["*/scale"], "apps", "deployments", false),
+            // Custom resources have one group.
+            (&["extensions"], &["*"], "a.example.com", "webs", false),
+            (&["a.example.com"], &["*"], "a.example.com", "webs", true),
+            (&["a.example.com"], &["*"], "b.example.com", "webs", false),
+            (&["a.example.com"], &["*"], "apps", "deployments", false),
+            // All groups.
+            (&["*"], &["*"], "a.example.com", "webs", true),
+            (&["*"], &["pods"], "apps", "deployments", false),
+            (
+                &["a.example.com", "*"],
+                &["pods", "*"],
+                "apps",
+                "deployments",
+                true,
+            ),
+            // Rules that cannot be understood.
+            (&[], &["pods"], "apps", "deployments", true),
+            (&[""], &[], "apps", "deployments", true),
+        ] {
+            for policy in ["Equivalent", "Exact"] {
+                let rule = json!({"apiGroups": groups, "apiVersions": ["v1beta1"], "resources": resources});
+                let mut kinds = MutatedKinds::default();
+                kinds.add(
+                    &json!({"kind": "MutatingWebhookConfiguration", "webhooks": [
+                        {"matchPolicy": policy, "rules": [rule]},
+                    ]}),
+                );
+                let mut policies = MutatedKinds::default();
+                policies.add(&json!({"kind": "MutatingAdmissionPolicy", "spec": {
+                    "matchConstraints": {"matchPolicy": policy, "resourceRules": [rule]},
+                }}));
+                assert_eq!(kinds, policies);
+                assert_eq!(
+                    kinds.contains(group, resource),
+                    expected,
+                    "{groups:?} {resources:?}: {group} {resource}"
+                );
+            }
+        }
     }
 
     #[test]
