@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bundle_core::object::is_dns_label;
+use bundle_core::review::target::default_state_namespace;
 use jiff::SignedDuration;
 use rand::Rng as _;
 
@@ -201,7 +202,7 @@ fn state_namespace(system: &str, given: Option<String>) -> Result<String, Settin
     if !is_dns_label(system) {
         return Err(named("namespace", system, no_name));
     }
-    let state = given.unwrap_or_else(|| format!("{system}-state"));
+    let state = given.unwrap_or_else(|| default_state_namespace(system));
     if !is_dns_label(&state) {
         return Err(named("state-namespace", &state, no_name));
     }

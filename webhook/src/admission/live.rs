@@ -74,6 +74,10 @@ impl Lookups for Live {
         &self.shared.settings.namespace
     }
 
+    fn state_namespace(&self) -> &str {
+        &self.shared.settings.state_namespace
+    }
+
     fn with_stamp_key<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
         with(self.shared.stamp_key().bytes())
     }

@@ -46,6 +46,9 @@ pub type Policies = Arc<BTreeMap<String, Arc<Policy>>>;
 pub trait Lookups: Send + Sync + 'static {
     /// The namespace of the pod.
     fn system_namespace(&self) -> &str;
+
+    /// The namespace of the pod's keys and inventories.
+    fn state_namespace(&self) -> &str;
     /// The key of the stamp; handed to `with` so that it is never copied.
     fn with_stamp_key<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T;
     /// The policies, with a number that changes with them; `None` until they are known.
@@ -97,6 +100,7 @@ pub(super) struct Gathered {
     config_maps: BTreeMap<String, ConfigMapFact>,
     server: Option<ServerVersion>,
     system_namespace: String,
+    state_namespace: String,
 }
 
 /// What is known of the image, beside the rest.
@@ -183,6 +187,7 @@ pub(super) async fn gather<L: Lookups>(lookups: &L, user: &UserInfo, needs: &Nee
             .collect(),
         server: lookups.server(),
         system_namespace: system,
+        state_namespace: lookups.state_namespace().to_owned(),
     };
     for (name, class, allowed) in classes {
         gathered.classes.insert(name.to_string(), class);
@@ -206,6 +211,7 @@ impl Gathered {
             policies: Vec::new(),
             server: self.server.clone(),
             system_namespace: self.system_namespace.clone(),
+            state_namespace: self.state_namespace.clone(),
         };
         match content {
             Content::NotAsked => {}

@@ -69,6 +69,9 @@ impl Lookups for Arc<Fake> {
     fn system_namespace(&self) -> &'static str {
         "bundle-system"
     }
+    fn state_namespace(&self) -> &'static str {
+        "bundle-system-state"
+    }
     fn with_stamp_key<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
         with(KEY)
     }

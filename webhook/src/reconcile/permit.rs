@@ -5,6 +5,7 @@ use bundle_api::names::condition;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::{State, some_of};
 use bundle_core::plan::{downgrade, targets};
+use bundle_core::review::target::check_target;
 
 use super::deployment::{LISTED, Turn};
 use super::items::Item;
@@ -18,19 +19,15 @@ impl Turn<'_> {
     pub(super) fn target_namespace(&self) -> Result<Option<&str>, Trouble> {
         let settings = &self.room.shared.settings;
         let target = self.spec.target_namespace.as_deref();
-        match target {
-            Some(target) if target == settings.namespace || target == settings.state_namespace => {
-                Err(Trouble::new(
-                    codes::install::RESERVED_NAMESPACE,
-                    self.install_reason(),
-                    format!(
-                        "spec.targetNamespace: content cannot be installed in namespace {target} of bundle-webhook; name the namespace that it is for"
-                    ),
-                    Retry::OnChange,
-                ))
-            }
-            other => Ok(other),
-        }
+        check_target(target, &settings.namespace, &settings.state_namespace).map_err(|why| {
+            Trouble::new(
+                codes::install::RESERVED_NAMESPACE,
+                self.install_reason(),
+                format!("spec.targetNamespace: {why}; name the namespace that it is for"),
+                Retry::OnChange,
+            )
+        })?;
+        Ok(target)
     }
 
     pub(super) fn within_targets(&self, items: &[Item]) -> Result<(), Trouble> {

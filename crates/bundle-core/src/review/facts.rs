@@ -250,4 +250,6 @@ pub struct Facts<'a> {
     pub server: Option<ServerVersion>,
     /// The namespace of the pod: never a target, and named in hints.
     pub system_namespace: String,
+    /// The namespace of the pod's keys and inventories: never a target.
+    pub state_namespace: String,
 }

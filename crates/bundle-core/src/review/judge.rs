@@ -7,6 +7,7 @@ use super::{
     facts::{ClassFact, DeploymentFact, Facts, Kind, Standing, Subject},
     needs::{self, Spec},
     rights,
+    target::check_target,
 };
 use crate::{
     diagnostic::{Finding, Findings, Outcome, Severity, codes},
@@ -233,15 +234,12 @@ fn check(spec: &Spec, subject: &Subject<'_>, facts: &Facts<'_>, findings: &mut F
 
 /// Content does not land beside the pod, where its Pods could read the Secrets there.
 fn target_namespace(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: &mut Findings) {
-    let system = &facts.system_namespace;
-    if spec.target_namespace.as_deref() == Some(system.as_str()) {
+    let target = spec.target_namespace.as_deref();
+    if let Err(why) = check_target(target, &facts.system_namespace, &facts.state_namespace) {
         findings.push(
-            Finding::error(
-                codes::review::RESERVED_NAMESPACE,
-                format!("content cannot be installed in namespace {system} of bundle-webhook"),
-            )
-            .at_field("spec.targetNamespace")
-            .hint("name the namespace that the content is for"),
+            Finding::error(codes::review::RESERVED_NAMESPACE, why.to_string())
+                .at_field("spec.targetNamespace")
+                .hint("name the namespace that the content is for"),
         );
     }
 }

@@ -15,6 +15,7 @@ mod rights;
 pub mod seal;
 pub mod source;
 pub mod stamp;
+pub mod target;
 pub mod text;
 
 pub use canonical::{same, spec_digest, template_hash, written_digest};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use bundle_core::diagnostic::Finding;
 use bundle_core::package;
+use bundle_core::review::target::default_state_namespace;
 use bundle_core::review::{Answer, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts};
 use bundle_oci::registry::Looked;
 use bundle_trust::proof;
@@ -39,6 +40,7 @@ impl Gathered {
             config_maps: self.config_maps.clone(),
             server: lookup.server.clone(),
             system_namespace: lookup.system_namespace.clone(),
+            state_namespace: default_state_namespace(&lookup.system_namespace),
             ..Facts::default()
         };
         match (looked, &lookup.policies) {

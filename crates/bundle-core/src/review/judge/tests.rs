@@ -90,6 +90,7 @@ fn fine<'a>() -> Facts<'a> {
         content: found(None),
         server: ServerVersion::parse("v1.36.3-eks-abc").ok(),
         system_namespace: "bundle-system".into(),
+        state_namespace: "bundle-system-state".into(),
         ..Facts::default()
     }
 }
@@ -646,4 +647,18 @@ fn the_same_input_has_the_same_verdict_and_errors_come_first() {
     let verdict = judge(&subject, &facts);
     assert_eq!(verdict, judge(&subject, &facts));
     assert!(message(&verdict).contains("spec.paused: must be true or false"));
+}
+
+#[test]
+fn both_namespaces_of_the_webhook_are_no_targets() {
+    for (target, expected) in [
+        ("bundle-system", true),
+        ("bundle-system-state", true),
+        ("team-a", false),
+    ] {
+        let new = deployment(&json!({"targetNamespace": target}));
+        let verdict = judge(&create(Kind::BundleDeployment, &new), &fine());
+        let is_refused = codes_of(&verdict).contains(&codes::review::RESERVED_NAMESPACE.id);
+        assert_eq!(is_refused, expected, "{target}");
+    }
 }
