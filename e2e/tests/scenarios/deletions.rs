@@ -302,3 +302,45 @@ async fn an_approval_is_withdrawn_by_its_author_or_an_administrator() {
         .success()
         .unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployment_is_not_created_or_changed_to_be_deleted_with_another_object() {
+    let cluster = Cluster::builder().registries(1).start().await.unwrap();
+    let _webhook = cluster
+        .start_webhook(WebhookOptions::default())
+        .await
+        .unwrap();
+    for role in ["bundle-editor", "bundle-user", "owned-content"] {
+        bind(&cluster, "ana", role).await;
+    }
+    let content = "create clusterrole owned-content --verb=create,patch,delete --resource=namespaces,configmaps,serviceaccounts";
+    kubectl(&cluster, content).await.success().unwrap();
+    let line = "get namespace default -o jsonpath={.metadata.uid}";
+    let uid = kubectl(&cluster, line).await.success().unwrap();
+    let owners = json!([{"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": uid}]);
+    let reference = publish(&cluster).await;
+    for mut object in [deployment("owned", &reference), bundle("owned", &reference)] {
+        object["metadata"]["ownerReferences"] = owners.clone();
+        let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
+        let created = kubectl
+            .args(["create", "-f", "-", "--as=ana"])
+            .stdin(object.to_string())
+            .output()
+            .await
+            .unwrap();
+        let refused = created.failure(1).unwrap();
+        assert!(refused.contains("BUNDLE-REVIEW-061"), "{refused}");
+    }
+    create(&cluster, "ana", &deployment("owned", &reference)).await;
+    let child = generated(&cluster, "owned").await;
+    let patch = json!({"metadata": {"ownerReferences": owners}});
+    for what in ["bundledeployment owned", child.as_str()] {
+        let line = format!("patch {what} --type=merge --patch={patch}");
+        let refused = by(&cluster, "ana", &line).await.failure(1).unwrap();
+        assert!(refused.contains("BUNDLE-REVIEW-061"), "{refused}");
+    }
+    // The generated Bundle has the owner that the pod gave it, and goes with it.
+    let line = "delete bundledeployment owned --timeout=60s";
+    by(&cluster, "ana", line).await.success().unwrap();
+    until_gone(&cluster, &child).await;
+}

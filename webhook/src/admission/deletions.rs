@@ -7,6 +7,7 @@ use bundle_core::names::{KubeName, NameKind};
 use bundle_core::review::deletion::{
     Deletion, DeletionFacts, OwnerFact, has_finalizer, is_guarded_update, judge_deletion,
 };
+use bundle_core::review::owners::added_owner;
 use bundle_core::review::{Kind, Requester, Stamping, Verdict};
 use futures::future::{OptionFuture, join_all};
 use serde_json::Value;
@@ -79,7 +80,15 @@ impl<L: Lookups> Admission<L> {
             if is_update && deletion.is_trusted() {
                 return Findings::default();
             }
-            judge_deletion(&deletion, &self.deletion_facts(&deletion, user).await)
+            let facts = self.deletion_facts(&deletion, user).await;
+            let mut findings = judge_deletion(&deletion, &facts);
+            if is_update && !deletion.is_foreign(&facts) {
+                let (old, new) = (Some(&request.old_object), &request.object);
+                findings
+                    .0
+                    .extend(added_owner(kind, deletion.name, old, new));
+            }
+            findings
         };
         tokio::time::timeout_at(until, judging)
             .await

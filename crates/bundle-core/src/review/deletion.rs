@@ -112,6 +112,17 @@ impl<'a> Deletion<'a> {
     }
 }
 
+impl Deletion<'_> {
+    /// Whether the object is another provisioner's, which has its own rules: not if we have installed something with it.
+    pub fn is_foreign(&self, facts: &DeletionFacts) -> bool {
+        let is_foreign = |name: &KubeName| {
+            let class = facts.classes.get(name.as_str());
+            matches!(class, Some(ClassFact::Known(class)) if !class.is_ours())
+        };
+        !self.is_finalized && self.classes().iter().any(is_foreign)
+    }
+}
+
 /// Whether `object` carries the finalizer `finalizer`.
 pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     let finalizers = object["metadata"]["finalizers"].as_array();
@@ -148,14 +159,11 @@ pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Finding
         controller(deletion, facts, &mut findings);
         return findings;
     }
-    // Another provisioner has its own rules, unless we have installed something.
-    let classes = deletion.classes();
-    let fact = |name: &KubeName| facts.classes.get(name.as_str());
-    let is_foreign =
-        |name: &KubeName| matches!(fact(name), Some(ClassFact::Known(class)) if !class.is_ours());
-    if !deletion.is_finalized && classes.iter().any(is_foreign) {
+    if deletion.is_foreign(facts) {
         return findings;
     }
+    let classes = deletion.classes();
+    let fact = |name: &KubeName| facts.classes.get(name.as_str());
     let is_requester = facts
         .recorded
         .iter()

@@ -10,6 +10,7 @@ mod facts;
 mod fields;
 mod judge;
 mod needs;
+pub mod owners;
 pub mod parts;
 mod rights;
 pub mod seal;

@@ -32,4 +32,5 @@ area! {
     OBJECT_TOO_LARGE = "BUNDLE-REVIEW-042", Refused, "the objects of a review take too much memory", "Parsed, the objects would take more memory than the webhook has for reviews. Very many tiny values cause this, such as empty lists. Put large configuration into fewer and longer values, or give the webhook more memory.";
     BUSY = "BUNDLE-REVIEW-043", CannotTell, "the webhook has no memory left for another review", "Other reviews use the memory that is set aside for reviews. Nothing was decided: try again.";
     RESERVED_NAMESPACE = "BUNDLE-REVIEW-060", Refused, "the target namespace is that of bundle-webhook", "The namespaces of the webhook hold its keys and the pull Secrets of all. Choose another spec.targetNamespace.";
+    OWNER_REFERENCE = "BUNDLE-REVIEW-061", Refused, "a Bundle or BundleDeployment has an owner reference", "The garbage collector deletes an object with its owner, and with a BundleDeployment all that it installed, whoever has taken it over meanwhile. Remove metadata.ownerReferences. Only the Bundles that the webhook generates have one. References that are stored already stay.";
 }
