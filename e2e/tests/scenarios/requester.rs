@@ -12,6 +12,7 @@ mod intents;
 mod mutations;
 mod policies;
 mod pruning;
+mod rejected;
 mod removal;
 mod roles;
 mod withdrawn;

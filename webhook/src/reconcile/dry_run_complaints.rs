@@ -1,7 +1,7 @@
 //! The failed dry runs of a content, as one error that names the objects.
 
 use bundle_core::diagnostic::{Code, codes};
-use bundle_core::rights::DryRunVerdict;
+use bundle_core::rights::{DryRunVerdict, concerns_rights};
 
 use super::apply::NotAllowed;
 use super::items::Item;
@@ -14,6 +14,8 @@ const NAMED: usize = 20;
 #[derive(Default)]
 pub(super) struct DryRunComplaints {
     pub(super) refused: Vec<String>,
+    /// What is refused to everybody.
+    pub(super) rejected: Vec<String>,
     pub(super) differs: Vec<String>,
     pub(super) unsupported: Vec<String>,
     pub(super) not_impersonated: Vec<String>,
@@ -37,7 +39,12 @@ impl DryRunComplaints {
             DryRunVerdict::Allowed => {}
             DryRunVerdict::Refused { message, by_rbac } => {
                 self.by_rbac += u64::from(by_rbac);
-                self.refused.push(told(message));
+                let list = if concerns_rights(&message, by_rbac) {
+                    &mut self.refused
+                } else {
+                    &mut self.rejected
+                };
+                list.push(told(message));
             }
             DryRunVerdict::Unsupported(words) => self.unsupported.push(told(words)),
             DryRunVerdict::NotImpersonated(words) => self.not_impersonated.push(words),
@@ -51,6 +58,7 @@ impl DryRunComplaints {
     pub(super) fn is_empty(&self) -> bool {
         let Self {
             refused,
+            rejected,
             differs,
             unsupported,
             not_impersonated,
@@ -60,6 +68,7 @@ impl DryRunComplaints {
         } = self;
         [
             refused,
+            rejected,
             differs,
             unsupported,
             not_impersonated,
@@ -72,11 +81,17 @@ impl DryRunComplaints {
 
     /// Returns an error for the worst kind of answer: a refusal counts even if other objects could not be checked.
     pub(super) fn into_result(self, users: &str, reason: &'static str) -> Result<(), Trouble> {
-        let kinds: [(Vec<String>, Code, String, Retry); 6] = [
+        let kinds: [(Vec<String>, Code, String, Retry); 7] = [
             (
                 self.refused,
                 codes::install::REQUESTER_REFUSED,
                 format!("the API server refuses content of {users}: "),
+                Retry::Slowly,
+            ),
+            (
+                self.rejected,
+                codes::install::OBJECT_REJECTED,
+                "the API server rejects content, whoever writes it: ".to_owned(),
                 Retry::Slowly,
             ),
             (
@@ -117,5 +132,78 @@ impl DryRunComplaints {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bundle_api::names::reason;
+    use bundle_core::object::ObjectId;
+    use bundle_core::plan::phases::Phase;
+    use bundle_core::rights::verdict;
+    use kube::core::discovery::ApiResource;
+    use serde_json::Value;
+
+    use super::super::apis::Kind;
+    use super::*;
+
+    fn config_map() -> Item {
+        let id = ObjectId {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            namespace: Some("team-a".to_owned()),
+            name: "web".to_owned(),
+        };
+        Item {
+            key: id.to_string(),
+            phase: Phase::of("", "ConfigMap"),
+            id,
+            kind: Kind {
+                resource: ApiResource {
+                    group: String::new(),
+                    version: "v1".to_owned(),
+                    api_version: "v1".to_owned(),
+                    kind: "ConfigMap".to_owned(),
+                    plural: "configmaps".to_owned(),
+                },
+                namespaced: true,
+            },
+            value: Value::Null,
+            custom: false,
+        }
+    }
+
+    #[test]
+    fn object_that_the_api_server_rejects_for_everybody_is_no_lack_of_rights() {
+        for (status, message, code) in [
+            (
+                422,
+                r#"ConfigMap "web" is invalid: data[a b]: Invalid value"#,
+                codes::install::OBJECT_REJECTED,
+            ),
+            (
+                403,
+                r#"configmaps "web" is forbidden: exceeded quota: q"#,
+                codes::install::OBJECT_REJECTED,
+            ),
+            (
+                403,
+                r#"configmaps "web" is forbidden: User "ana" cannot patch resource "configmaps""#,
+                codes::install::REQUESTER_REFUSED,
+            ),
+            (
+                422,
+                "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no",
+                codes::install::REQUESTER_REFUSED,
+            ),
+        ] {
+            let mut complaints = DryRunComplaints::default();
+            complaints.add(&config_map(), NotAllowed::Verdict(verdict(status, message)));
+            let trouble = complaints.into_result("ana", reason::RECONCILE_FAILED);
+            let trouble = trouble.unwrap_err();
+            assert_eq!(trouble.code, code, "{message}");
+            assert!(trouble.message.contains(message), "{}", trouble.message);
+        }
     }
 }

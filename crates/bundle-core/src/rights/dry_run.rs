@@ -31,7 +31,7 @@ pub fn verdict(code: u16, message: &str) -> DryRunVerdict {
     let text = message.to_owned();
     let contains = |part: &str| message.contains(part);
     // Webhooks and policies choose the code of their refusals themselves, so that their words count first.
-    if contains("denied the request") || contains("denied request") {
+    if DENIED.into_iter().any(contains) {
         return DryRunVerdict::Refused {
             message: text,
             by_rbac: false,
@@ -54,6 +54,30 @@ pub fn verdict(code: u16, message: &str) -> DryRunVerdict {
     }
 }
 
+/// Returns whether the API server refused a write because of who sent it. Else it refuses it to everybody, such as an object that is not valid.
+///
+/// Admission webhooks, policies and Pod Security may decide by user, so that their refusals count. Sources: `k8s.io/apimachinery` `pkg/api/errors` ("is
+/// forbidden"), and in Kubernetes `plugin/pkg/admission` `resourcequota` ("exceeded quota", "failed quota"), `limitranger` ("usage per", "limit to request ratio") and
+/// `namespace/lifecycle` ("because it is being terminated").
+pub fn concerns_rights(message: &str, by_rbac: bool) -> bool {
+    let contains = |part: &&str| message.contains(*part);
+    by_rbac
+        || DENIED.iter().any(contains)
+        || (message.contains("is forbidden") && !FOR_EVERYBODY.iter().any(contains))
+}
+
+/// Parts of the messages of admission webhooks and policies.
+const DENIED: [&str; 2] = ["denied the request", "denied request"];
+
+/// Parts of the messages of refusals with status 403 that do not depend on the user.
+const FOR_EVERYBODY: [&str; 5] = [
+    "exceeded quota",
+    "failed quota",
+    "usage per",
+    "limit to request ratio",
+    "because it is being terminated",
+];
+
 /// Parts of the messages of RBAC.
 const RBAC: [&str; 5] = [
     "cannot create resource",
@@ -66,6 +90,64 @@ const RBAC: [&str; 5] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refusals_for_everybody_do_not_concern_rights() {
+        for (message, by_rbac, expected) in [
+            (
+                r#"configmaps "a" is forbidden: User "ana" cannot patch resource "configmaps""#,
+                true,
+                true,
+            ),
+            (
+                r#"pods "a" is forbidden: violates PodSecurity "restricted:latest""#,
+                false,
+                true,
+            ),
+            (
+                r#"admission webhook "x" denied the request: exceeded quota"#,
+                false,
+                true,
+            ),
+            (
+                r#"configmaps "a" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no"#,
+                false,
+                true,
+            ),
+            (
+                r#"ConfigMap "a" is invalid: data[b c]: Invalid value: "b c""#,
+                false,
+                false,
+            ),
+            (
+                r#"services "a" is forbidden: exceeded quota: q, requested: services=1, used: services=1, limited: services=1"#,
+                false,
+                false,
+            ),
+            (
+                r#"pods "a" is forbidden: failed quota: q: must specify limits.cpu"#,
+                false,
+                false,
+            ),
+            (
+                r#"pods "a" is forbidden: maximum cpu usage per Container is 1, but limit is 2"#,
+                false,
+                false,
+            ),
+            (
+                r#"configmaps "a" is forbidden: unable to create new content in namespace n because it is being terminated"#,
+                false,
+                false,
+            ),
+            (
+                "the body of the request was in an unknown format",
+                false,
+                false,
+            ),
+        ] {
+            assert_eq!(concerns_rights(message, by_rbac), expected, "{message}");
+        }
+    }
 
     type Expected<'a> = &'a dyn Fn(&DryRunVerdict) -> bool;
 
