@@ -1,7 +1,9 @@
 //! Ways to the API server: the pod's own identity, and the ServiceAccounts that bundles are installed as.
 //! Not here: what is asked of it.
 
+mod answers;
 mod impersonation;
+mod reduce;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,6 +23,7 @@ use crate::dry_run;
 use crate::settings::Settings;
 
 pub(crate) use self::impersonation::{missing_right, with_missing_right};
+pub(crate) use self::reduce::TOO_LARGE;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Until the head of an answer; also of a watch, whose body may go on. Above the minute that API servers give a request.
@@ -103,10 +106,10 @@ impl Clients {
         Ok(Self::new(own))
     }
 
-    /// Builds on a client that exists. Under all of them lies the lock that lets nobody act as a person but in dry runs.
+    /// Builds on a client that exists. Under all of them lie the guard that sends nothing but dry runs as a person, and the limits of answers.
     pub fn new(own: Client) -> Self {
         Self {
-            own: dry_run::guarded(own),
+            own: answers::bounded(dry_run::guarded(own)),
             by_account: Mutex::default(),
         }
     }

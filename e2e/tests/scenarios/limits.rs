@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+mod answers;
+
 const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(120);
 /// The limit of the container in webhook/deploy/manifests/deployment.yaml.

@@ -59,7 +59,7 @@ use std::time::Duration;
 
 use bundle_cluster::ByName;
 use futures::{Stream, StreamExt as _};
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::discovery::ApiResource;
 use kube::runtime::controller::{self, Action, Config, Controller};
 use kube::runtime::reflector::ObjectRef;
@@ -126,19 +126,13 @@ async fn sweep(room: Arc<Room>) {
         // Somebody may take our finalizer off: then there is no end that we see. The names first: what comes after them is not asked about.
         let known = room.books.names();
         let recorded = room.inventories.uids().await.unwrap_or_default();
-        let deployments = api(&room, &room.deployments);
-        if let Ok(list) = deployments.list_metadata(&ListParams::default()).await {
-            let there: HashSet<String> =
-                list.items.iter().map(kube::ResourceExt::name_any).collect();
-            for gone in known.iter().filter(|name| !there.contains(*name)) {
+        if let Ok(deployments) = room.identities(&room.deployments).await {
+            let there: HashSet<&str> = deployments.keys().map(String::as_str).collect();
+            for gone in known.iter().filter(|name| !there.contains(name.as_str())) {
                 room.books.close(gone);
                 room.watches.leave(gone);
             }
-            let uids: HashSet<String> = list
-                .items
-                .iter()
-                .filter_map(kube::ResourceExt::uid)
-                .collect();
+            let uids: HashSet<String> = deployments.into_values().collect();
             for gone in recorded.difference(&uids) {
                 if let Err(error) = room.inventories.remove(gone).await {
                     tracing::warn!(

@@ -29,7 +29,7 @@ pub(super) const LABELS: [&str; 3] = [
     names::LABEL_APPLYSET_PART_OF,
 ];
 
-/// Objects of one page of a list. Metadata can have a quarter of a mebibyte an object.
+/// Objects of one page of a list. The client reads a page that takes too much memory again with fewer.
 pub(super) const PAGE: u32 = 100;
 
 /// What is known of an object from its metadata.

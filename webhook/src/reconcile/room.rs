@@ -12,7 +12,7 @@ use bundle_core::reference::Digest;
 use bundle_core::review::Class;
 use bundle_core::review::class::Provisioner;
 use kube::Client;
-use kube::api::{Api, DynamicObject, ListParams};
+use kube::api::{Api, DynamicObject, ListParams, ObjectMeta};
 use kube::core::discovery::ApiResource;
 use kube::runtime::reflector;
 use tokio::sync::mpsc;
@@ -189,6 +189,27 @@ impl Room {
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => parameters.continue_token = Some(token),
                 None => return Ok(()),
+            }
+        }
+    }
+
+    /// The uids of all objects of one of our own kinds, by name.
+    pub(super) async fn identities(
+        &self,
+        resource: &ApiResource,
+    ) -> Result<HashMap<String, String>, kube::Error> {
+        let api: Api<DynamicObject> = Api::all_with(self.own.clone(), resource);
+        let mut parameters = ListParams::default().limit(object::PAGE);
+        let mut found = HashMap::new();
+        loop {
+            let page = api.list_metadata(&parameters).await?;
+            for object in page.items {
+                let ObjectMeta { name, uid, .. } = object.metadata;
+                found.insert(name.unwrap_or_default(), uid.unwrap_or_default());
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => return Ok(found),
             }
         }
     }

@@ -10,6 +10,7 @@ use kube::core::response::Status;
 
 use super::super::object::Seen;
 use super::PreparedApply;
+use crate::cluster::TOO_LARGE;
 
 /// What an apply left, and what the API server said about it.
 #[derive(Debug)]
@@ -30,6 +31,10 @@ pub(super) async fn send(
     let body = body.collect_bytes().await?;
     let object: PartialObjectMeta<DynamicObject> =
         serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+    let annotations = object.metadata.annotations.as_ref();
+    if annotations.is_some_and(|annotations| annotations.contains_key(TOO_LARGE)) {
+        return Err(too_large());
+    }
     let warnings = parts
         .headers
         .get_all(http::header::WARNING)
@@ -41,6 +46,13 @@ pub(super) async fn send(
         warnings,
         created: parts.status == http::StatusCode::CREATED,
     })
+}
+
+/// The apply succeeded, and the metadata of the object is more than is read. This is no answer of the API server, which would say that nothing was applied.
+fn too_large() -> kube::Error {
+    kube::Error::SerdeError(serde::de::Error::custom(
+        "the metadata of the object takes too much memory to be compared; remove labels, annotations and entries of managedFields that others have added",
+    ))
 }
 
 /// Sends a dry run as the identity of `client` and returns the object as it would be, unread.

@@ -23,6 +23,8 @@ use super::*;
 use crate::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
 
+mod too_large;
+
 /// One request: as whom, the method, the query, the body.
 #[derive(Debug)]
 struct Sent {

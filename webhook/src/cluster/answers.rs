@@ -1,0 +1,372 @@
+//! The layer under all clients of the process that bounds what an answer of the API server may take. Whoever may write an object decides how large it is, so:
+//! lists are read in pages that fit, objects that are too large count as unreadable, and all other answers end at a limit.
+//! Not here: how objects are reduced (reduce).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use bundle_api::names::GROUP;
+use futures::{StreamExt as _, future};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, StreamBody};
+use kube::Client;
+use kube::client::Body;
+use kube::core::response::Status;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower::service_fn;
+
+use super::reduce::{AnswerKind, ObjectRules, Reducer};
+use crate::BoxError;
+
+type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// The most that the metadata of one object may take once parsed, in bytes: what an object of ours has of 1.5 MiB, the most that API servers store.
+const METADATA_LIMIT: usize = 8 << 20;
+/// The most that a whole object of a list or watch may take once parsed, in bytes.
+const WHOLE_LIMIT: usize = 16 << 20;
+/// The longest answer that is neither metadata nor a list or watch, in bytes. The readers of whole objects have limits of their own.
+const ANSWER_LIMIT: u64 = 8 << 20;
+/// The longest answer that reports a failure, in bytes.
+const FAILURE_LIMIT: u64 = 1 << 20;
+/// What an answer may take around its objects, in bytes.
+const ENVELOPE_LIMIT: usize = 1 << 20;
+/// Answers that take more than this wait for each other, in bytes.
+const SMALL: usize = 1 << 20;
+/// How long an answer of metadata or a list may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(65);
+/// The plural names of our kinds that tenants write.
+const TENANT_KINDS: [&str; 3] = ["/bundles", "/bundledeployments", "/bundleapprovals"];
+/// Lists of which a page size is remembered.
+const REMEMBERED: usize = 256;
+/// A page that does not fit is read again with so many times fewer objects.
+const SMALLER: u32 = 4;
+
+/// What all clients share.
+#[derive(Debug)]
+struct AnswerMemory {
+    /// Taken for an answer that is not small, until it is read.
+    turn: Arc<Semaphore>,
+    /// The objects of a page that fit last time, by path of lists whose pages did not fit.
+    page_sizes: Mutex<HashMap<String, u32>>,
+}
+
+/// Returns a client that sends through `base` and bounds every answer.
+pub(super) fn bounded(base: Client) -> Client {
+    let namespace = base.default_namespace().to_owned();
+    let memory = Arc::new(AnswerMemory {
+        turn: Arc::new(Semaphore::new(1)),
+        page_sizes: Mutex::default(),
+    });
+    let service = service_fn(move |request: Request<Body>| {
+        let (base, memory) = (base.clone(), Arc::clone(&memory));
+        async move { answer(&base, &memory, request).await }
+    });
+    Client::new(service, namespace)
+}
+
+async fn answer(
+    base: &Client,
+    memory: &AnswerMemory,
+    request: Request<Body>,
+) -> Result<Response<AnswerBody>, BoxError> {
+    let path = request.uri().path().to_owned();
+    let Some(kind) = kind_of(request.method(), request.uri(), request.headers()) else {
+        let answer = base.send(request).await?;
+        let limit = if answer.status().is_success() {
+            ANSWER_LIMIT
+        } else {
+            FAILURE_LIMIT
+        };
+        return Ok(answer.map(|body| limited(body, limit)));
+    };
+    let rules = AnswerRules::of(&path, kind, request.headers());
+    match kind {
+        AnswerKind::Watch => {
+            let answer = base.send(request).await?;
+            if !answer.status().is_success() {
+                return Ok(answer.map(|body| limited(body, FAILURE_LIMIT)));
+            }
+            let reducer = Reducer::new(kind, rules.objects);
+            Ok(answer.map(|body| lines(body, reducer, path)))
+        }
+        AnswerKind::List => page(base, memory, request, rules).await,
+        AnswerKind::Object => {
+            let answer = base.send(request).await?;
+            match read(answer, memory, kind, rules, &path).await? {
+                Read::Whole(answer, _) => Ok(answer),
+                Read::TooLarge => Err(too_large(&path)),
+            }
+        }
+    }
+}
+
+/// Reads one page of a list. One that takes too much is read again with fewer objects.
+async fn page(
+    base: &Client,
+    memory: &AnswerMemory,
+    request: Request<Body>,
+    rules: AnswerRules,
+) -> Result<Response<AnswerBody>, BoxError> {
+    let (head, _) = request.into_parts();
+    let path = head.uri.path().to_owned();
+    let wanted = query(&head.uri, "limit").and_then(|limit| limit.parse::<u32>().ok());
+    let mut size = wanted.map(|wanted| memory.page_size(&path).unwrap_or(wanted).min(wanted));
+    loop {
+        let mut request = Request::builder()
+            .method(head.method.clone())
+            .uri(match size {
+                Some(size) => with_limit(&head.uri, size)?,
+                None => head.uri.clone(),
+            })
+            .body(Body::empty())?;
+        request.headers_mut().extend(head.headers.clone());
+        let answer = base.send(request).await?;
+        match read(answer, memory, AnswerKind::List, rules, &path).await? {
+            Read::Whole(answer, weight) => {
+                if let (Some(size), Some(wanted)) = (size, wanted) {
+                    let fits_twice = weight < rules.objects.limit / 2;
+                    memory.remember_page_size(
+                        &path,
+                        if fits_twice { size * 2 } else { size },
+                        wanted,
+                    );
+                }
+                return Ok(answer);
+            }
+            Read::TooLarge => match size {
+                Some(larger) if larger > 1 => {
+                    tracing::debug!(
+                        path,
+                        larger,
+                        "a page of a list takes too much memory and is read again with fewer objects"
+                    );
+                    size = Some((larger / SMALLER).max(1));
+                }
+                _ => return Err(too_large(&path)),
+            },
+        }
+    }
+}
+
+enum Read {
+    /// The answer and what it takes once parsed, in bytes.
+    Whole(Response<AnswerBody>, usize),
+    TooLarge,
+}
+
+/// Reads and reduces an answer. One that reports a failure stays as it is.
+async fn read(
+    answer: Response<Body>,
+    memory: &AnswerMemory,
+    kind: AnswerKind,
+    rules: AnswerRules,
+    path: &str,
+) -> Result<Read, BoxError> {
+    if !answer.status().is_success() {
+        return Ok(Read::Whole(
+            answer.map(|body| limited(body, FAILURE_LIMIT)),
+            0,
+        ));
+    }
+    let (head, mut body) = answer.into_parts();
+    let mut reducer = Reducer::new(kind, rules.objects);
+    let mut turn = None;
+    let reading = async {
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame?.into_data() else {
+                continue;
+            };
+            reducer.push(&data)?;
+            if reducer.weight() > rules.objects.limit + ENVELOPE_LIMIT {
+                return Ok(false);
+            }
+            if reducer.weight() > SMALL && turn.is_none() {
+                turn = Arc::clone(&memory.turn).acquire_owned().await.ok();
+            }
+        }
+        Ok::<_, BoxError>(true)
+    };
+    let fits = tokio::time::timeout(READ_TIMEOUT, reading).await??;
+    if !fits {
+        return Ok(Read::TooLarge);
+    }
+    let is_complete = report(&mut reducer, path);
+    if rules.is_complete && !is_complete {
+        return Ok(Read::TooLarge);
+    }
+    let weight = reducer.weight();
+    let body = held(reducer.take(), turn);
+    Ok(Read::Whole(Response::from_parts(head, body), weight))
+}
+
+/// An answer that holds its turn until it is read or dropped.
+fn held(bytes: Vec<u8>, turn: Option<OwnedSemaphorePermit>) -> AnswerBody {
+    let frame = future::ready(Ok(Frame::data(bytes.into())));
+    let frames = futures::stream::once(frame).inspect(move |_| {
+        let _held = &turn;
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+/// The events of a watch, each reduced.
+fn lines(body: Body, mut reducer: Reducer, path: String) -> AnswerBody {
+    let frames = body.into_data_stream().map(move |data| {
+        let data = data?;
+        let mut bytes = Vec::new();
+        for line in data.split_inclusive(|&byte| byte == b'\n') {
+            reducer.push(line)?;
+            bytes.append(&mut reducer.take());
+        }
+        report(&mut reducer, &path);
+        Ok(Frame::data(bytes.into()))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+/// An answer that fails once it has more bytes than `limit`.
+fn limited(body: Body, limit: u64) -> AnswerBody {
+    let mut length = 0;
+    let frames = body.into_data_stream().map(move |data| {
+        let data = data?;
+        length += data.len() as u64;
+        if length > limit {
+            return Err(format!("the answer of the API server has more than {limit} bytes").into());
+        }
+        Ok(Frame::data(data))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+/// Logs the objects that were too large. Returns whether there are none.
+fn report(reducer: &mut Reducer, path: &str) -> bool {
+    let too_large = reducer.take_too_large();
+    for name in &too_large {
+        tracing::warn!(
+            path,
+            name,
+            "an object is too large: it is read without its contents"
+        );
+    }
+    too_large.is_empty()
+}
+
+fn too_large(path: &str) -> BoxError {
+    Box::new(kube::Error::Api(Box::new(Status {
+        code: StatusCode::PAYLOAD_TOO_LARGE.as_u16(),
+        message: format!("the answer of the API server to {path} takes too much memory"),
+        ..Status::default()
+    })))
+}
+
+/// The kind of answers that are reduced: lists, watches, and metadata of one object. `None` for all others.
+fn kind_of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<AnswerKind> {
+    let is_metadata = is_metadata(headers);
+    if method == Method::GET {
+        let watch = query(uri, "watch");
+        if watch.is_some_and(|watch| matches!(watch, "true" | "1")) {
+            return Some(AnswerKind::Watch);
+        }
+        if is_collection(uri.path()) {
+            return Some(AnswerKind::List);
+        }
+    }
+    is_metadata.then_some(AnswerKind::Object)
+}
+
+/// The treatment of an answer that is reduced.
+#[derive(Debug, Clone, Copy)]
+struct AnswerRules {
+    objects: ObjectRules,
+    /// Whether the answer fails if an object of it is too large.
+    is_complete: bool,
+}
+
+impl AnswerRules {
+    fn of(path: &str, kind: AnswerKind, headers: &HeaderMap) -> Self {
+        let is_metadata = is_metadata(headers);
+        let is_own = path.starts_with(&format!("/apis/{GROUP}/"));
+        // Anybody with rights on our kinds writes these, and without its contents nothing is done for one. All others fail closed: a class or policy without
+        // its contents is unusable.
+        let is_of_tenants = is_own && TENANT_KINDS.iter().any(|plural| path.ends_with(plural));
+        Self {
+            objects: ObjectRules {
+                limit: if is_metadata {
+                    METADATA_LIMIT
+                } else {
+                    WHOLE_LIMIT
+                },
+                // The history of our registrations compares all entries. Only administrators write them.
+                keeps_fields: path.starts_with("/apis/admissionregistration.k8s.io/"),
+                keeps_identity: is_metadata || !is_of_tenants,
+            },
+            is_complete: kind == AnswerKind::List && !is_metadata && !is_own,
+        }
+    }
+}
+
+fn is_metadata(headers: &HeaderMap) -> bool {
+    headers
+        .get(http::header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| accept.contains("as=PartialObjectMetadata"))
+}
+
+/// Whether the path is that of all objects of a kind, or of all in a namespace.
+fn is_collection(path: &str) -> bool {
+    let mut segments = path.trim_matches('/').split('/');
+    let skipped = match segments.next() {
+        Some("api") => 1,
+        Some("apis") => 2,
+        _ => return false,
+    };
+    let rest: Vec<&str> = segments.skip(skipped).collect();
+    matches!(rest[..], [_] | ["namespaces", _, _])
+}
+
+fn query<'a>(uri: &'a Uri, key: &str) -> Option<&'a str> {
+    let pairs = uri.query().unwrap_or_default().split('&');
+    pairs
+        .filter_map(|pair| pair.split_once('='))
+        .find_map(|(found, value)| (found == key).then_some(value))
+}
+
+fn with_limit(uri: &Uri, limit: u32) -> Result<Uri, http::Error> {
+    let pairs = uri.query().unwrap_or_default().split('&');
+    let others = pairs.filter(|pair| !pair.is_empty() && !pair.starts_with("limit="));
+    let mut text = format!("{}?limit={limit}", uri.path());
+    for pair in others {
+        text.push('&');
+        text.push_str(pair);
+    }
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(text.parse().map_err(http::Error::from)?);
+    Uri::from_parts(parts).map_err(http::Error::from)
+}
+
+impl AnswerMemory {
+    fn page_size(&self, path: &str) -> Option<u32> {
+        let sizes = self.page_sizes.lock();
+        let sizes = sizes.unwrap_or_else(PoisonError::into_inner);
+        sizes.get(path).copied()
+    }
+
+    fn remember_page_size(&self, path: &str, size: u32, wanted: u32) {
+        let sizes = self.page_sizes.lock();
+        let mut sizes = sizes.unwrap_or_else(PoisonError::into_inner);
+        if size >= wanted {
+            sizes.remove(path);
+            return;
+        }
+        if sizes.len() >= REMEMBERED {
+            sizes.clear();
+        }
+        sizes.insert(path.to_owned(), size);
+    }
+}
+
+#[cfg(test)]
+mod tests;

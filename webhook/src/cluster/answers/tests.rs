@@ -1,0 +1,178 @@
+use bundle_cluster::ByName;
+use futures::TryStreamExt as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::super::reduce::TOO_LARGE;
+use super::*;
+
+/// Returns a client whose requests `respond` answers, and their URLs once the client is gone.
+fn server(
+    respond: impl Fn(&Uri) -> (u16, String) + Send + 'static,
+) -> (Api<ConfigMap>, JoinHandle<Vec<String>>) {
+    let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+    let answering = tokio::spawn(async move {
+        let mut urls = Vec::new();
+        while let Some((request, reply)) = server.next_request().await {
+            let (code, text) = respond(request.uri());
+            let mut response = Response::new(Body::from(text.into_bytes()));
+            *response.status_mut() = StatusCode::from_u16(code).unwrap();
+            reply.send_response(response);
+            urls.push(request.uri().to_string());
+        }
+        urls
+    });
+    let client = bounded(Client::new(service, "team-a"));
+    (Api::default_namespaced(client), answering)
+}
+
+fn config_map(name: usize, labels: usize) -> Value {
+    let labels: serde_json::Map<String, Value> = (0..labels)
+        .map(|n| (format!("label-{n}"), json!("")))
+        .collect();
+    json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {
+        "name": format!("map-{name}"), "namespace": "team-a", "uid": format!("u-{name}"), "resourceVersion": "5", "labels": labels,
+    }})
+}
+
+/// Answers lists of eight objects with so many labels each, whose continue token is the next number.
+fn paged(labels: usize) -> impl Fn(&Uri) -> (u16, String) {
+    move |uri| {
+        let number = |key| query(uri, key).map_or(0, |text| text.parse().unwrap());
+        let (first, limit) = (number("continue"), number("limit"));
+        let next = (first + limit).min(8);
+        let items: Vec<Value> = (first..next).map(|name| config_map(name, labels)).collect();
+        let token = if next < 8 {
+            next.to_string()
+        } else {
+            String::new()
+        };
+        let list = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {"continue": token, "resourceVersion": "9"}, "items": items});
+        (200, list.to_string())
+    }
+}
+
+async fn list_all(api: &Api<ConfigMap>) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut parameters = ListParams::default().limit(8);
+    loop {
+        let page = api.list_metadata(&parameters).await.unwrap();
+        names.extend(page.items.into_iter().filter_map(|item| item.metadata.name));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters.continue_token = Some(token),
+            None => return names,
+        }
+    }
+}
+
+#[tokio::test]
+async fn page_that_takes_too_much_is_read_again_with_fewer_objects() {
+    for (labels, requests) in [(10, 1), (20_000, 5), (75_000, 1)] {
+        let (api, answering) = server(paged(labels));
+        let names = list_all(&api).await;
+        let expected: Vec<String> = (0..8).map(|name| format!("map-{name}")).collect();
+        assert_eq!(names, expected);
+        drop(api);
+        let urls = answering.await.unwrap();
+        assert_eq!(urls.len(), requests, "{labels} labels: {urls:?}");
+    }
+}
+
+#[tokio::test]
+async fn list_without_pages_that_takes_too_much_fails_with_413() {
+    let (api, _answering) = server(|_| {
+        let items: Vec<Value> = (0..8).map(|name| config_map(name, 20_000)).collect();
+        (200, json!({"metadata": {}, "items": items}).to_string())
+    });
+    let error = api.list_metadata(&ListParams::default()).await.unwrap_err();
+    assert!(
+        matches!(&error, kube::Error::Api(status) if status.code == 413),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn watch_goes_on_after_an_object_that_is_too_large() {
+    let (api, _answering) = server(|_| {
+        let events = [(1, 1), (2, 75_000), (3, 1)].map(|(name, labels)| {
+            format!(
+                "{}\n",
+                json!({"type": "ADDED", "object": config_map(name, labels)})
+            )
+        });
+        (200, events.concat())
+    });
+    let events = api
+        .watch_metadata(&WatchParams::default(), "0")
+        .await
+        .unwrap();
+    let events: Vec<_> = events.try_collect().await.unwrap();
+    let seen: Vec<(String, bool)> = events
+        .into_iter()
+        .map(|event| match event {
+            WatchEvent::Added(object) => {
+                let annotations = object.metadata.annotations.unwrap_or_default();
+                (
+                    object.metadata.name.unwrap(),
+                    annotations.contains_key(TOO_LARGE),
+                )
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected = [("map-1", false), ("map-2", true), ("map-3", false)];
+    assert_eq!(seen, expected.map(|(name, large)| (name.to_owned(), large)));
+}
+
+#[tokio::test]
+async fn metadata_of_one_object_that_is_too_large_is_its_identity() {
+    let (api, _answering) = server(|_| (200, config_map(1, 75_000).to_string()));
+    let found = ByName(&api)
+        .get_metadata_opt("map-1")
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(found.metadata.uid.as_deref(), Some("u-1"));
+    assert_eq!(found.metadata.labels, None);
+}
+
+#[tokio::test]
+async fn other_answers_end_at_their_limit_and_failures_keep_their_words() {
+    let (api, _answering) = server(|uri| {
+        let name = uri.path().rsplit('/').next().unwrap_or_default();
+        match name {
+            "large" => (200, json!({"metadata": {}, "data": {"a": "x".repeat(9 << 20)}}).to_string()),
+            "refused" => (403, json!({"kind": "Status", "code": 403, "message": "no", "reason": "Forbidden", "status": "Failure"}).to_string()),
+            _ => (500, "x".repeat(2 << 20)),
+        }
+    });
+    let api = ByName(&api);
+    let error = crate::chain(&api.get("large").await.unwrap_err());
+    assert!(error.contains("has more than 8388608 bytes"), "{error}");
+    let error = api.get("refused").await.unwrap_err();
+    assert!(matches!(&error, kube::Error::Api(status) if status.message == "no"));
+    let error = crate::chain(&api.get("failing").await.unwrap_err());
+    assert!(error.contains("has more than 1048576 bytes"), "{error}");
+}
+
+#[test]
+fn collections_are_told_from_objects() {
+    for (path, expected) in [
+        ("/api/v1/configmaps", true),
+        ("/api/v1/namespaces", true),
+        ("/api/v1/namespaces/team-a", false),
+        ("/api/v1/namespaces/team-a/configmaps", true),
+        ("/api/v1/namespaces/team-a/configmaps/web", false),
+        ("/apis/core.rukpak.io/v1alpha1/bundles", true),
+        ("/apis/core.rukpak.io/v1alpha1/bundles/web", false),
+        ("/apis/core.rukpak.io/v1alpha1/bundles/web/status", false),
+        ("/apis/core.rukpak.io/v1alpha1", false),
+        ("/apis", false),
+        ("/version", false),
+    ] {
+        assert_eq!(is_collection(path), expected, "{path}");
+    }
+}

@@ -1,0 +1,207 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+const METADATA: ObjectRules = ObjectRules {
+    limit: 10_000,
+    keeps_fields: false,
+    keeps_identity: true,
+};
+const WHOLE: ObjectRules = ObjectRules {
+    keeps_identity: false,
+    ..METADATA
+};
+
+/// Reduces `text` in pieces of every small size, and returns the lines of the result, which is the same for all.
+fn reduced(kind: AnswerKind, rules: ObjectRules, text: &str) -> Vec<Value> {
+    let mut results = Vec::new();
+    for size in [1, 2, 7, 100, text.len()] {
+        let mut reducer = Reducer::new(kind, rules);
+        let mut out = Vec::new();
+        for piece in text.as_bytes().chunks(size) {
+            for line in piece.split_inclusive(|&byte| byte == b'\n') {
+                reducer.push(line).unwrap();
+                if kind == AnswerKind::Watch {
+                    out.append(&mut reducer.take());
+                }
+            }
+            assert!(reducer.out.len() <= text.len() + 1000);
+        }
+        out.append(&mut reducer.take());
+        results.push(String::from_utf8(out).unwrap());
+    }
+    assert!(results.windows(2).all(|pair| pair[0] == pair[1]));
+    let lines = results[0].lines().filter(|line| !line.is_empty());
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn object(name: &str, labels: usize) -> Value {
+    let labels: serde_json::Map<String, Value> = (0..labels)
+        .map(|n| (format!("label-{n}"), json!("x")))
+        .collect();
+    json!({"metadata": {
+        "name": name, "namespace": "team-a", "uid": "u-1", "resourceVersion": "7",
+        "creationTimestamp": "2026-01-01T00:00:00Z", "labels": labels,
+    }, "spec": {"name": "other", "metadata": {"name": "inner"}}})
+}
+
+fn with_fields(manager: &str, fields: &Value) -> Value {
+    let mut object = object("web", 1);
+    object["metadata"]["managedFields"] = json!([
+        {"manager": manager, "operation": "Apply", "time": "t", "fieldsV1": fields, "z": 1},
+    ]);
+    object
+}
+
+/// Keys in the order of `metadata.managedFields` as an API server writes it: the manager first.
+fn text(object: &Value) -> String {
+    object.to_string()
+}
+
+#[test]
+fn answers_of_ordinary_objects_stay_as_they_are() {
+    let one = json!({"metadata": {"name": "a\"}{][,:\\", "annotations": {"a": "{\"fieldsV1\":[1,2]}", "": null}, "finalizers": []},
+        "a": [1, -2.5e3, true, [], {}, [[{"fieldsV1": {"kept": 1}}]]], "managedFields": [{"fieldsV1": {"kept": 2}}]});
+    let list = json!({"kind": "List", "metadata": {"continue": "c"}, "items": [one, one]});
+    let event = json!({"type": "ADDED", "object": one});
+    for (kind, value) in [
+        (AnswerKind::Object, one.clone()),
+        (AnswerKind::List, list),
+        (AnswerKind::List, json!({"items": []})),
+        (AnswerKind::Watch, event),
+    ] {
+        for rules in [METADATA, WHOLE] {
+            assert_eq!(reduced(kind, rules, &text(&value)), vec![value.clone()]);
+        }
+    }
+}
+
+#[test]
+fn fields_of_other_managers_are_dropped() {
+    let fields = json!({"f:data": {"f:a": {}, "f:b": [1, "}", {"x": "\\\""}]}});
+    let theirs = with_fields("kubectl", &fields);
+    let mut without = theirs.clone();
+    without["metadata"]["managedFields"][0]["fieldsV1"] = json!({});
+    let ours = with_fields(FIELD_MANAGER, &fields);
+    for (before, after) in [(&theirs, &without), (&ours, &ours)] {
+        // `serde_json` sorts keys: `fieldsV1` stands before `manager`.
+        let typed =
+            text(before).replace(&format!("\"fieldsV1\":{fields},\"manager\""), "\"manager\"");
+        let typed = typed.replace("\"z\":1", &format!("\"fieldsV1\":{fields}"));
+        let mut after = after.clone();
+        after["metadata"]["managedFields"][0]["z"].take();
+        let entry = after["metadata"]["managedFields"][0]
+            .as_object_mut()
+            .unwrap();
+        entry.remove("z");
+        assert_eq!(
+            reduced(AnswerKind::Object, METADATA, &typed),
+            [after.clone()]
+        );
+        let list = format!(r#"{{"items":[{typed}]}}"#);
+        assert_eq!(
+            reduced(AnswerKind::List, METADATA, &list),
+            [json!({"items": [after]})]
+        );
+    }
+    let kept = ObjectRules {
+        keeps_fields: true,
+        ..METADATA
+    };
+    assert_eq!(reduced(AnswerKind::Object, kept, &text(&theirs)), [theirs]);
+}
+
+#[test]
+fn metadata_that_is_too_large_is_replaced_by_its_identity() {
+    let identity = json!({"metadata": {
+        "name": "large", "namespace": "team-a", "uid": "u-1", "resourceVersion": "7",
+        "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": {TOO_LARGE: "true"},
+    }});
+    let (large, small) = (object("large", 200), object("small", 1));
+    let list = json!({"items": [large, small, large], "metadata": {"continue": "c"}});
+    assert_eq!(
+        reduced(AnswerKind::List, METADATA, &text(&list)),
+        [json!({"items": [identity, small, identity], "metadata": {"continue": "c"}})]
+    );
+    assert_eq!(
+        reduced(AnswerKind::Object, METADATA, &text(&large)),
+        vec![identity.clone()]
+    );
+    let events: String = [&large, &small, &large]
+        .map(|object| format!("{}\n", json!({"type": "ADDED", "object": object})))
+        .concat();
+    assert_eq!(
+        reduced(AnswerKind::Watch, METADATA, &events),
+        [&identity, &small, &identity].map(|object| json!({"type": "ADDED", "object": object}))
+    );
+}
+
+#[test]
+fn whole_objects_that_are_too_large_are_left_out() {
+    let (large, small) = (object("large", 200), object("small", 1));
+    for (items, left) in [
+        (vec![&large], 0),
+        (vec![&large, &small], 1),
+        (vec![&small, &large], 1),
+        (vec![&large, &large, &small, &large, &small, &large], 2),
+    ] {
+        let list = json!({"items": items, "metadata": {"continue": "c"}});
+        assert_eq!(
+            reduced(AnswerKind::List, WHOLE, &text(&list)),
+            [json!({"items": vec![&small; left], "metadata": {"continue": "c"}})]
+        );
+        let events = items
+            .iter()
+            .map(|object| json!({"object": object, "type": "ADDED"}));
+        let events: Vec<String> = events.map(|event| event.to_string()).collect();
+        let events = events.join("\n");
+        assert_eq!(
+            reduced(AnswerKind::Watch, WHOLE, &events),
+            vec![json!({"type": "ADDED", "object": small}); left]
+        );
+    }
+}
+
+#[test]
+fn objects_that_are_nested_too_deep_count_as_too_large() {
+    let deep = format!(
+        r#"{{"metadata":{{"name":"deep"}},"spec":{}{}}}"#,
+        "[".repeat(5000),
+        "]".repeat(5000)
+    );
+    let list = format!(r#"{{"items":[{deep},{{"metadata":{{"name":"b"}}}}]}}"#);
+    assert_eq!(
+        reduced(AnswerKind::List, WHOLE, &list),
+        [json!({"items": [{"metadata": {"name": "b"}}]})]
+    );
+    let maps = json!({"metadata": {"name": "maps"}, "spec": vec![json!({"a": 0}); 15]});
+    assert_eq!(
+        reduced(
+            AnswerKind::List,
+            WHOLE,
+            &json!({"items": [maps]}).to_string()
+        ),
+        [json!({"items": []})],
+        "15 maps take more than 10,000 bytes"
+    );
+}
+
+#[test]
+fn rejects_answers_that_are_no_json_objects() {
+    for text in ["html", "\"text\"", "[1]", "{\"a\":[}", "{}}", "1"] {
+        let mut reducer = Reducer::new(AnswerKind::Object, METADATA);
+        assert_eq!(
+            reducer.push(text.as_bytes()),
+            Err(Malformed::Json),
+            "{text}"
+        );
+    }
+    let mut reducer = Reducer::new(AnswerKind::Watch, METADATA);
+    let line = format!(r#"{{"type":"{}"#, "x".repeat(30_000));
+    assert_eq!(
+        reducer.push(line.as_bytes()),
+        Err(Malformed::Envelope(METADATA.limit))
+    );
+}

@@ -1,0 +1,21 @@
+//! Answers to applies of objects whose metadata is too large to be read.
+
+use super::*;
+use crate::cluster::TOO_LARGE;
+
+#[tokio::test]
+async fn object_whose_metadata_is_too_large_may_have_been_applied() {
+    for (target, status) in [(Target::Absent, 201), (ours(), 200)] {
+        let mut answer = live("ours", "5", "content");
+        answer["metadata"]["annotations"] = json!({TOO_LARGE: "true"});
+        let answers = vec![(status, json!({})), (status, answer)];
+        let (result, is_uncertain, sent) = installed(target, (false, false), answers).await;
+        let error = result.unwrap_err();
+        assert!(is_uncertain && !error.is_passing(), "{error:?}");
+        assert!(
+            error.message().contains("takes too much memory"),
+            "{error:?}"
+        );
+        assert_eq!(sent.len(), 2);
+    }
+}
