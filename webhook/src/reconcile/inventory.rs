@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::{Client, ResourceExt as _};
 
+use super::adoption_claims::AdoptionClaims;
 use super::object;
 
 /// What the name of the ConfigMap begins with; the uid of the BundleDeployment follows.
@@ -36,6 +37,10 @@ pub(super) enum InventoryStoreError {
     },
     #[error("another process has written the inventory")]
     Conflict,
+    #[error("{object} is being taken over by another BundleDeployment")]
+    Claimed { object: String },
+    #[error("{object} belongs to BundleDeployment {owner}")]
+    Owned { object: String, owner: String },
     #[error(transparent)]
     Inventory(#[from] InventoryError),
     #[error("ConfigMap {name} is not an inventory: {why}")]
@@ -52,6 +57,7 @@ struct Stored {
 pub(super) struct Inventories {
     api: Api<ConfigMap>,
     known: Mutex<HashMap<String, Stored>>,
+    claims: AdoptionClaims,
 }
 
 impl Inventories {
@@ -59,6 +65,7 @@ impl Inventories {
         Self {
             api: Api::namespaced(client, namespace),
             known: Mutex::default(),
+            claims: AdoptionClaims::default(),
         }
     }
 
@@ -172,6 +179,28 @@ impl Inventories {
             },
         );
         Ok(inventory)
+    }
+
+    /// Stores `inventory`, which takes over the objects `adopted` (uids by key). Fails without storing it if another BundleDeployment records one of them.
+    ///
+    /// Of several that take over one object at the same time only one succeeds: its owners are looked up, and the new one is stored, under one claim.
+    pub(super) async fn save_adopting(
+        &self,
+        uid: &str,
+        inventory: Inventory,
+        adopted: &BTreeMap<String, String>,
+    ) -> Result<Arc<Inventory>, InventoryStoreError> {
+        if adopted.is_empty() {
+            return self.save(uid, inventory).await;
+        }
+        let _claim = self
+            .claims
+            .claim(adopted.keys().cloned().collect())
+            .map_err(|object| InventoryStoreError::Claimed { object })?;
+        if let Some((object, owner)) = self.owners(adopted, uid).await?.pop_first() {
+            return Err(InventoryStoreError::Owned { object, owner });
+        }
+        self.save(uid, inventory).await
     }
 
     async fn store(

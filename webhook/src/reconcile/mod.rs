@@ -1,6 +1,7 @@
 //! The reconciler: from what is asked for in Bundles and BundleDeployments to what is on the cluster.
 //! Not here: rules (bundle_core::plan, rights, review), admission, and who may reconcile (lease).
 
+mod adoption_claims;
 mod apis;
 mod apply;
 mod approve;

@@ -1,7 +1,7 @@
 //! What is written down about the objects of an installation, before and after they are applied, and for other tools its kinds and namespaces.
 //! Not here: where inventories are kept (inventory), and what is recorded of the installation itself (installation_record).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bundle_api::names;
@@ -49,6 +49,14 @@ impl Intents {
             }
         }
         intents
+    }
+
+    /// The uids of the objects that are taken over, by key.
+    fn adopted(&self) -> BTreeMap<String, String> {
+        let adoptions = self.adoptions.iter();
+        adoptions
+            .map(|adoption| (adoption.key().to_owned(), adoption.uid().to_owned()))
+            .collect()
     }
 
     /// Forgets those of which no request can have done its work.
@@ -106,7 +114,14 @@ impl Turn<'_> {
         let mut inventory = (*self.inventory).clone();
         let since = said::now().as_second();
         let intents = Intents::record(&mut inventory, targets, since);
-        self.save_inventory(inventory).await?;
+        let adopted = intents.adopted();
+        let inventories = &self.room.inventories;
+        let saved = inventories
+            .save_adopting(self.uid(), inventory, &adopted)
+            .await;
+        let reason = self.install_reason();
+        let inventory = saved.map_err(|error| Trouble::inventory(reason, &error))?;
+        self.take_inventory(inventory);
         Ok(intents)
     }
 

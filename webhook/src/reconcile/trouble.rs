@@ -61,12 +61,13 @@ impl Trouble {
 
     /// What belongs to a BundleDeployment could not be read or recorded, so nothing was changed.
     pub(super) fn inventory(reason: &'static str, error: &InventoryStoreError) -> Self {
-        Self::new(
-            codes::install::INVENTORY_FAILED,
-            reason,
-            error.to_string(),
-            Retry::Soon,
-        )
+        let code = match error {
+            InventoryStoreError::Claimed { .. } | InventoryStoreError::Owned { .. } => {
+                codes::install::OWNED_BY_OTHER
+            }
+            _ => codes::install::INVENTORY_FAILED,
+        };
+        Self::new(code, reason, error.to_string(), Retry::Soon)
     }
 
     /// Findings of a rule; the first error gives the code.

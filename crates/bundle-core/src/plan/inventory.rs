@@ -52,6 +52,11 @@ impl Adoption {
     pub fn key(&self) -> &str {
         &self.key
     }
+
+    /// The uid of the object.
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
 }
 
 /// What belongs to one BundleDeployment.
