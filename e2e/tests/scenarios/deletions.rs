@@ -304,43 +304,42 @@ async fn an_approval_is_withdrawn_by_its_author_or_an_administrator() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deployment_is_not_created_or_changed_to_be_deleted_with_another_object() {
+async fn deployment_is_taken_over_only_without_its_owner_references() {
     let cluster = Cluster::builder().registries(1).start().await.unwrap();
     let _webhook = cluster
         .start_webhook(WebhookOptions::default())
         .await
         .unwrap();
+    let content = "create clusterrole owned-content --verb=create,patch,delete --resource=namespaces,configmaps,serviceaccounts";
+    kubectl(&cluster, content).await.success().unwrap();
     for role in ["bundle-editor", "bundle-user", "owned-content"] {
         bind(&cluster, "ana", role).await;
     }
-    let content = "create clusterrole owned-content --verb=create,patch,delete --resource=namespaces,configmaps,serviceaccounts";
-    kubectl(&cluster, content).await.success().unwrap();
+    for role in ["bundle-admin", "bundle-user", "owned-content"] {
+        bind(&cluster, "boss", role).await;
+    }
     let line = "get namespace default -o jsonpath={.metadata.uid}";
     let uid = kubectl(&cluster, line).await.success().unwrap();
-    let owners = json!([{"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": uid}]);
     let reference = publish(&cluster).await;
-    for mut object in [deployment("owned", &reference), bundle("owned", &reference)] {
-        object["metadata"]["ownerReferences"] = owners.clone();
-        let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
-        let created = kubectl
-            .args(["create", "-f", "-", "--as=ana"])
-            .stdin(object.to_string())
-            .output()
-            .await
-            .unwrap();
-        let refused = created.failure(1).unwrap();
-        assert!(refused.contains("BUNDLE-REVIEW-061"), "{refused}");
-    }
-    create(&cluster, "ana", &deployment("owned", &reference)).await;
-    let child = generated(&cluster, "owned").await;
-    let patch = json!({"metadata": {"ownerReferences": owners}});
-    for what in ["bundledeployment owned", child.as_str()] {
-        let line = format!("patch {what} --type=merge --patch={patch}");
-        let refused = by(&cluster, "ana", &line).await.failure(1).unwrap();
-        assert!(refused.contains("BUNDLE-REVIEW-061"), "{refused}");
-    }
-    // The generated Bundle has the owner that the pod gave it, and goes with it.
-    let line = "delete bundledeployment owned --timeout=60s";
-    by(&cluster, "ana", line).await.success().unwrap();
-    until_gone(&cluster, &child).await;
+    let mut object = deployment("owned", &reference);
+    object["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": uid}]);
+    // As controllers write the objects that they generate.
+    create(&cluster, "ana", &object).await;
+    let drift = json!({"spec": {"drift": {"mode": "Report"}}}).to_string();
+    let patch =
+        |patch: String| format!("patch bundledeployment owned --type=merge --patch={patch}");
+    by(&cluster, "ana", &patch(drift)).await.success().unwrap();
+    let taken = json!({"spec": {"template": {"metadata": {"labels": {"taken": "over"}}}}});
+    let refused = by(&cluster, "boss", &patch(taken.to_string())).await;
+    let refused = refused.failure(1).unwrap();
+    assert!(refused.contains("BUNDLE-REVIEW-061"), "{refused}");
+    assert!(
+        refused.contains("together with Namespace default"),
+        "{refused}"
+    );
+    let mut taken = taken;
+    taken["metadata"]["ownerReferences"] = json!(null);
+    let line = patch(taken.to_string());
+    by(&cluster, "boss", &line).await.success().unwrap();
 }

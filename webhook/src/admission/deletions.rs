@@ -7,7 +7,7 @@ use bundle_core::names::{KubeName, NameKind};
 use bundle_core::review::deletion::{
     Deletion, DeletionFacts, OwnerFact, has_finalizer, is_guarded_update, judge_deletion,
 };
-use bundle_core::review::owners::added_owner;
+use bundle_core::review::owners::owner_of_another;
 use bundle_core::review::{Kind, Requester, Stamping, Verdict};
 use futures::future::{OptionFuture, join_all};
 use serde_json::Value;
@@ -82,11 +82,14 @@ impl<L: Lookups> Admission<L> {
             }
             let facts = self.deletion_facts(&deletion, user).await;
             let mut findings = judge_deletion(&deletion, &facts);
-            if is_update && !deletion.is_foreign(&facts) {
-                let (old, new) = (Some(&request.old_object), &request.object);
-                findings
-                    .0
-                    .extend(added_owner(kind, deletion.name, old, new));
+            let is_taken_over = is_update
+                && kind == Kind::BundleDeployment
+                && !deletion.is_trusted()
+                && !deletion.is_foreign(&facts)
+                && !deletion.is_by_recorded(&facts);
+            if is_taken_over {
+                let owner = owner_of_another(deletion.name, &request.object);
+                findings.0.extend(owner);
             }
             findings
         };

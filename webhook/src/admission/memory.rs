@@ -8,7 +8,6 @@ use std::time::Duration;
 use bundle_core::diagnostic::Finding;
 use bundle_core::names::KubeName;
 use bundle_core::reference::Digest;
-use bundle_core::review::owners::added_owner;
 use bundle_core::review::{Image, Subject, Verdict, spec_digest};
 use bundle_oci::registry::Looked;
 use moka::future::Cache;
@@ -147,7 +146,6 @@ pub(super) fn key(subject: &Subject<'_>, user: &UserInfo) -> Digest {
         subject.admits,
         subject.spec_is_untouched(),
         carried::text(subject.new),
-        added_owner(subject.kind, subject.name, subject.old, subject.new).is_some(),
         user.username,
         user.uid,
         user.groups,

@@ -73,6 +73,14 @@ impl<'a> Deletion<'a> {
         GARBAGE_COLLECTORS.contains(&user) || user == NAMESPACE_CONTROLLER
     }
 
+    /// Returns whether the requester is one of those whom stamp or seal record.
+    pub fn is_by_recorded(&self, facts: &DeletionFacts) -> bool {
+        facts
+            .recorded
+            .iter()
+            .any(|recorded| is_same(recorded, self.requester))
+    }
+
     /// Whether nothing has to be found out about the requester.
     pub fn is_trusted(&self) -> bool {
         self.own || self.is_by_controller()
@@ -164,10 +172,7 @@ pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Finding
     }
     let classes = deletion.classes();
     let fact = |name: &KubeName| facts.classes.get(name.as_str());
-    let is_requester = facts
-        .recorded
-        .iter()
-        .any(|recorded| is_same(recorded, deletion.requester));
+    let is_requester = deletion.is_by_recorded(facts);
     if !is_requester {
         manage(deletion, facts, &mut findings);
     }

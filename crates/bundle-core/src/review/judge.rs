@@ -6,7 +6,6 @@ use super::{
     deployment::CheckedDeploymentSpec,
     facts::{ClassFact, DeploymentFact, Facts, Kind, Standing, Subject},
     needs::{self, Spec},
-    owners::added_owner,
     rights,
     target::check_target,
 };
@@ -81,16 +80,8 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
         check(&spec, subject, facts, &mut findings);
         if leaves_alone(&spec, facts) {
             stamp = Stamping::None;
-        } else {
-            if stamp == Stamping::None {
-                findings.push(not_vouched());
-            }
-            // Updates that change owners take the rights of a deletion, and are judged with it.
-            if subject.old.is_none() && !subject.own {
-                findings
-                    .0
-                    .extend(added_owner(subject.kind, subject.name, None, subject.new));
-            }
+        } else if stamp == Stamping::None {
+            findings.push(not_vouched());
         }
     }
     sort(&mut findings);

@@ -662,25 +662,3 @@ fn both_namespaces_of_the_webhook_are_no_targets() {
         assert_eq!(is_refused, expected, "{target}");
     }
 }
-
-#[test]
-fn new_object_has_no_owner_unless_the_pod_or_another_provisioner_answers_to_it() {
-    let mut new = bundle("plain");
-    new["metadata"]["ownerReferences"] =
-        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"}]);
-    let is_refused = |subject: &Subject<'_>, facts: &Facts<'_>| {
-        codes_of(&judge(subject, facts)).contains(&codes::review::OWNER_REFERENCE.id)
-    };
-    let subject = create(Kind::Bundle, &new);
-    assert!(is_refused(&subject, &fine()));
-    assert!(!is_refused(
-        &Subject {
-            own: true,
-            ..subject
-        },
-        &fine()
-    ));
-    let mut foreign = fine();
-    foreign.classes = BTreeMap::from([class("plain", &json!({"provisioner": "example.com/x"}))]);
-    assert!(!is_refused(&create(Kind::Bundle, &new), &foreign));
-}
