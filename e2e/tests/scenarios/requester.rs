@@ -8,6 +8,7 @@ use e2e::cluster::shared;
 use e2e::{Cluster, Output, Tool, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
+mod delegation;
 mod intents;
 mod mutations;
 mod policies;

@@ -35,12 +35,13 @@ struct Asker<'a> {
     answers: Mutex<HashMap<Question, bool>>,
 }
 
-/// Asks for everything that `requester` needs for `items`. `own` asks; `installer`, who is `account`, reads the roles that bindings name.
+/// Asks for everything that `requester` needs for `asked`, some of the items of a content. `own` asks; `installer`, who is `account`, reads the roles that
+/// bindings name.
 pub(super) async fn authorize(
     own: &Client,
     (account, installer): (&ServiceAccount, &Client),
     requester: &Requester,
-    items: &[Item],
+    (asked, items): (&[&Item], &[Item]),
 ) -> Result<(), Trouble> {
     let asker = Asker {
         own,
@@ -48,7 +49,7 @@ pub(super) async fn authorize(
         answers: Mutex::default(),
     };
     let missing = asker
-        .missing(account, installer, items)
+        .missing(account, installer, (asked, items))
         .await
         .map_err(|error| unknown(requester, &error))?;
     if missing.is_empty() {
@@ -186,9 +187,9 @@ impl Asker<'_> {
         &self,
         account: &ServiceAccount,
         installer: &Client,
-        items: &[Item],
+        (asked, items): (&[&Item], &[Item]),
     ) -> Result<MissingRights, kube::Error> {
-        let targets: Vec<Target> = items
+        let targets: Vec<Target> = asked
             .iter()
             .map(|item| Target {
                 id: item.id.clone(),
@@ -211,11 +212,11 @@ impl Asker<'_> {
                 }
             }
         }
-        let ids = items.iter().map(|item| &item.id);
+        let ids = asked.iter().map(|item| &item.id);
         if let Some(question) = rights::made_as(ids, (&account.namespace, &account.name)) {
             missing.questions.extend(self.all(&[question]).await?);
         }
-        for item in items {
+        for item in asked {
             let mut object = manifest(item);
             self.complete(installer, item, &mut object).await?;
             if let Some(grant) = rights::grant(&object) {

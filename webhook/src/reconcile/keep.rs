@@ -215,8 +215,13 @@ impl Turn<'_> {
                 .iter()
                 .copied()
                 .filter(|item| {
-                    self.inventory.uid(&item.key).is_none()
-                        || targets.get(&item.key) == Some(&Target::Absent)
+                    let recorded = self.inventory.uid(&item.key);
+                    match targets.get(&item.key) {
+                        // Also one that somebody else made in the place of ours.
+                        Some(Target::Uid(uid)) => recorded != Some(uid.as_str()),
+                        Some(Target::Absent) => true,
+                        None => recorded.is_none(),
+                    }
                 })
                 .collect();
             if !absent.is_empty()

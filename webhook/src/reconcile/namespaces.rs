@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
-use bundle_core::review::class::Authorization;
+use bundle_core::plan::consent::{Act, Consent};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
 use kube::{Client, ResourceExt as _};
@@ -48,40 +48,58 @@ impl Turn<'_> {
 
     /// Before anything is created: where a namespace is another one than the content was installed into, somebody has to answer for it once more.
     ///
-    /// Under `authorization: Requester` the rights of the requester are asked again; a class that delegates waits for the next write of the spec.
+    /// The rights of the requesters are asked again; objects that the class decides about wait for the next write of the spec.
     pub(super) async fn check_namespaces(
         &mut self,
         placing: &Placing<'_>,
         items: &[&Item],
-        live: &Uids,
+        (act, live): (Act, &Uids),
     ) -> Result<(), Trouble> {
-        let replaced: Vec<String> = live
+        let replaced: BTreeSet<&str> = live
             .iter()
             .filter(|(name, uid)| {
                 self.inventory
                     .namespace(name)
                     .is_some_and(|recorded| recorded != uid.as_str())
             })
-            .map(|(name, _)| format!("namespace {name}"))
+            .map(|(name, _)| name.as_str())
             .collect();
         if replaced.is_empty() {
             return Ok(());
         }
-        let list = some_of(&replaced, LISTED);
+        let rule = self.consent_rule();
+        let is_delegated = |item: &Item| rule.consent(act, &item.id) == Consent::Delegated;
+        let is_in_replaced = |item: &Item| {
+            let namespace = item.id.namespace.as_deref();
+            namespace.is_some_and(|namespace| replaced.contains(namespace))
+        };
+        let names: Vec<String> = replaced
+            .iter()
+            .map(|name| format!("namespace {name}"))
+            .collect();
+        let list = some_of(&names, LISTED);
         let said =
             format!("{list} was deleted and made anew since the content was installed into it");
-        if self.class.authorization == Authorization::Requester {
+        let concerned = |item: &&&Item| is_in_replaced(item);
+        if items
+            .iter()
+            .filter(concerned)
+            .any(|item| !is_delegated(item))
+        {
             let items: Vec<Item> = items.iter().map(|item| (*item).clone()).collect();
-            return self
-                .authorize(placing, &items, true)
+            self.authorize(placing, &items, (act, true))
                 .await
-                .map(drop)
                 .map_err(|trouble| Trouble {
                     message: format!("{said}, and nothing is created in it: {}", trouble.message),
                     ..trouble
-                });
+                })?;
         }
-        if self.inventory.installation != self.content_key(placing) {
+        if !items
+            .iter()
+            .filter(concerned)
+            .any(|item| is_delegated(item))
+            || self.inventory.installation != self.content_key(placing)
+        {
             return Ok(());
         }
         Err(Trouble::new(
@@ -94,14 +112,15 @@ impl Turn<'_> {
         ))
     }
 
-    /// Before objects that were installed and are gone are created again.
+    /// Before objects that were installed are created again, or written where somebody else made another object in their place.
     pub(super) async fn before_recreate(
         &mut self,
         placing: &Placing<'_>,
         items: &[&Item],
     ) -> Result<(), Trouble> {
         let live = self.namespaces_of(items).await?;
-        self.check_namespaces(placing, items, &live).await?;
+        self.check_namespaces(placing, items, (Act::Restore, &live))
+            .await?;
         let mut inventory = (*self.inventory).clone();
         for (name, uid) in live {
             inventory.record_namespace(name, uid);

@@ -4,7 +4,8 @@
 use bundle_api::names::condition;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::{State, some_of};
-use bundle_core::plan::{downgrade, targets};
+use bundle_core::plan::consent::{Act, Consent, Refusal};
+use bundle_core::plan::downgrade;
 use bundle_core::review::target::check_target;
 
 use super::deployment::{LISTED, Turn};
@@ -31,11 +32,13 @@ impl Turn<'_> {
     }
 
     pub(super) fn within_targets(&self, items: &[Item]) -> Result<(), Trouble> {
-        let outside = targets::outside(
-            items.iter().map(|item| &item.id),
-            &self.class.namespaces,
-            self.class.cluster_scoped,
-        );
+        let rule = self.consent_rule();
+        let refused = Consent::Refused(Refusal::OutsideTargets);
+        let outside: Vec<_> = items
+            .iter()
+            .map(|item| &item.id)
+            .filter(|id| rule.consent(Act::Install, id) == refused)
+            .collect();
         if outside.is_empty() {
             return Ok(());
         }

@@ -7,6 +7,7 @@ use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
 use bundle_core::names::KubeName;
 use bundle_core::plan::conditions::State;
+use bundle_core::plan::consent::Act;
 use bundle_core::plan::phases::Phase;
 use bundle_core::reference::{PinnedReference, Reference};
 use kube::Client;
@@ -139,7 +140,10 @@ impl<'a> Turn<'a> {
         let first = !self.is_installed(placing);
         self.within_targets(&items)?;
         let asked = if first {
-            Some(self.authorize(placing, &items, true).await?)
+            Some(
+                self.authorize(placing, &items, (Act::Install, true))
+                    .await?,
+            )
         } else {
             None
         };
@@ -169,7 +173,10 @@ impl<'a> Turn<'a> {
         let checked = match asked {
             Some(checked) => checked,
             // Settings or objects have changed: what was allowed once may not be any more.
-            None => self.authorize(placing, &items, false).await?,
+            None => {
+                self.authorize(placing, &items, (Act::Install, false))
+                    .await?
+            }
         };
         let left = self.apply(placing, &items, served, checked).await?;
         let digest = books::digest_of(&left);
@@ -357,7 +364,8 @@ impl<'a> Turn<'a> {
     ) -> Result<HashMap<String, Left>, Trouble> {
         let all: Vec<&Item> = items.iter().collect();
         let live = self.namespaces_of(&all).await?;
-        self.check_namespaces(placing, &all, &live).await?;
+        self.check_namespaces(placing, &all, (Act::Install, &live))
+            .await?;
         // Recorded before anything is applied: a crash never loses an object.
         self.record_namespaces(placing, live).await?;
         let intents = self.record_targets(plan.targets()).await?;

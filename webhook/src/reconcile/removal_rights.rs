@@ -1,44 +1,101 @@
-//! Asks whether requesters may delete objects, before an upgrade or a removal deletes them.
-//! Which check a class asks for, and what becomes of the objects that stay, is in `bundle_core::plan::removal`.
+//! Asks whether objects may be deleted, before an upgrade or a removal deletes them, and whether a ServiceAccount may be used for that.
+//! Whose consent a deletion takes is in `bundle_core::plan::consent`, and what becomes of the objects that stay in `bundle_core::plan::removal`.
 
 use std::collections::BTreeSet;
 
 use bundle_core::object::ObjectId;
-use bundle_core::plan::removal::DeletionCheck;
+use bundle_core::plan::consent::{Act, ActingAccount, Consent, ConsentRule};
 use bundle_core::review::Requester;
+use bundle_core::review::class::RequesterCheck;
+use bundle_core::review::deployment::ServiceAccount;
+use bundle_core::rights::Question;
 
 use super::remove::{Kept, Present};
 use super::room::Room;
 use super::trouble::Trouble;
 use super::{authorize, requester_check};
 
-/// Returns those of `objects` that one of the requesters may not delete, once for each of them, with the reason.
-pub(super) async fn undeletable(
+/// The right to act as the ServiceAccount that a spec names.
+pub(super) fn impersonation(account: &ServiceAccount) -> Question {
+    Question::resource(
+        "impersonate",
+        "",
+        "serviceaccounts",
+        Some(&account.namespace),
+        Some(&account.name),
+    )
+}
+
+/// Returns whether the ServiceAccount that `spec.serviceAccount` names may be used: all `requesters` may impersonate it now.
+pub(super) async fn named_account(
     room: &Room,
-    check: DeletionCheck,
+    account: &ServiceAccount,
     requesters: &[Requester],
-    objects: &[Present],
-    reason: &'static str,
-) -> Result<Vec<Kept>, Trouble> {
-    let mut kept: Vec<Kept> = Vec::new();
-    if check == DeletionCheck::Delegated {
-        return Ok(kept);
-    }
+) -> Result<ActingAccount, Trouble> {
+    let question = impersonation(account);
     for requester in requesters {
-        let refused = authorize::undeletable(&room.own, requester, objects).await?;
-        kept.extend(refused.into_iter().map(|id| Kept {
-            why: format!("{} may not delete it", requester.user),
-            id,
-        }));
+        if !authorize::may(&room.own, requester, &question).await? {
+            let ServiceAccount { namespace, name } = account;
+            return Ok(ActingAccount::Withdrawn(format!(
+                "{} may not impersonate ServiceAccount {namespace}/{name}",
+                requester.user
+            )));
+        }
     }
-    if check == DeletionCheck::DryRun {
+    Ok(ActingAccount::Granted)
+}
+
+/// Deletions that somebody may have to be asked about.
+pub(super) struct Deletions<'a> {
+    pub(super) room: &'a Room,
+    pub(super) rule: &'a ConsentRule,
+    pub(super) act: Act,
+    /// Everybody who asked for a part of the content.
+    pub(super) requesters: &'a [Requester],
+    /// The reason of the condition if they cannot be asked.
+    pub(super) reason: &'static str,
+}
+
+impl Deletions<'_> {
+    /// Returns those of `objects` that may not be deleted, once for each requester who may not, with the reason.
+    pub(super) async fn undeletable(&self, objects: &[Present]) -> Result<Vec<Kept>, Trouble> {
+        let mut kept: Vec<Kept> = Vec::new();
+        let mut reviewed: Vec<Present> = Vec::new();
+        let mut tried: Vec<&Present> = Vec::new();
+        for present in objects {
+            match self.rule.consent(self.act, &present.id) {
+                Consent::Delegated => {}
+                Consent::Requesters(check) => {
+                    reviewed.push(present.clone());
+                    if check == RequesterCheck::DryRun {
+                        tried.push(present);
+                    }
+                }
+                Consent::Refused(refusal) => kept.push(Kept {
+                    id: present.id.clone(),
+                    why: refusal.to_string(),
+                }),
+            }
+        }
+        let room = self.room;
+        for requester in self.requesters {
+            let refused = authorize::undeletable(&room.own, requester, &reviewed).await?;
+            kept.extend(refused.into_iter().map(|id| Kept {
+                why: format!("{} may not delete it", requester.user),
+                id,
+            }));
+        }
         let refused: BTreeSet<&ObjectId> = kept.iter().map(|kept| &kept.id).collect();
-        let rest: Vec<&Present> = objects
-            .iter()
-            .filter(|present| !refused.contains(&present.id))
-            .collect();
-        let refused = requester_check::undeletable(room, requesters, &rest, reason).await?;
+        tried.retain(|present| !refused.contains(&present.id));
+        let refused =
+            requester_check::undeletable(room, self.requesters, &tried, self.reason).await?;
         kept.extend(refused);
+        for kept in &mut kept {
+            if self.rule.exceeds_delegation(&kept.id) {
+                kept.why
+                    .push_str(" (it lies outside of what the class decides)");
+            }
+        }
+        Ok(kept)
     }
-    Ok(kept)
 }

@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use bundle_core::diagnostic::codes;
+use bundle_core::diagnostic::{Code, codes};
 use bundle_core::object::ObjectId;
+use bundle_core::plan::consent::{Act, ConsentRule};
 use bundle_core::plan::inventory::Inventory;
-use bundle_core::plan::removal::{self, DeletionCheck, Obstacle};
+use bundle_core::plan::removal::{self, Obstacle};
 use bundle_core::review::Requester;
 use bundle_core::review::deployment::CustomResources;
 
-use super::removal_rights;
+use super::removal_rights::Deletions;
 use super::remove::{Present, Remover, name_some};
 use super::rest::{self, Rest};
 use super::room::Room;
@@ -22,7 +23,7 @@ pub(super) struct Removal<'a> {
     pub(super) room: &'a Room,
     pub(super) remover: &'a Remover<'a>,
     pub(super) policy: CustomResources,
-    pub(super) check: DeletionCheck,
+    pub(super) rule: &'a ConsentRule,
     pub(super) requesters: &'a [Requester],
     /// The command with which somebody takes the deployment over.
     pub(super) admit: &'a str,
@@ -35,7 +36,8 @@ impl Removal<'_> {
         inventory: &mut Inventory,
         mut present: Vec<Present>,
     ) -> Result<(), Trouble> {
-        if self.policy != CustomResources::Delete {
+        // As a ServiceAccount that may not be used nothing is let go either.
+        if self.policy != CustomResources::Delete && self.rule.account_withdrawn().is_none() {
             present = self.without_definitions_in_use(inventory, present).await?;
         }
         let mut rest = Rest {
@@ -62,10 +64,14 @@ impl Removal<'_> {
         &self,
         present: &[Present],
     ) -> Result<BTreeMap<ObjectId, Obstacle>, Trouble> {
-        let (room, requesters) = (self.room, self.requesters);
-        let asked = rest::not_held(present);
-        let refused =
-            removal_rights::undeletable(room, self.check, requesters, &asked, REFUSED).await?;
+        let deletions = Deletions {
+            room: self.room,
+            rule: self.rule,
+            act: Act::Remove,
+            requesters: self.requesters,
+            reason: REFUSED,
+        };
+        let refused = deletions.undeletable(&rest::not_held(present)).await?;
         Ok(rest::obstacles(present, refused))
     }
 
@@ -119,7 +125,23 @@ impl Removal<'_> {
         };
         Err(Trouble {
             retry,
-            ..refused(codes::install::REMOVAL_NOT_ALLOWED, message)
+            ..refused(self.code(rest), message)
         })
+    }
+
+    /// The code for objects that may not be deleted.
+    fn code(&self, rest: &Rest<'_>) -> Code {
+        if self.rule.account_withdrawn().is_some() {
+            return codes::install::ACCOUNT_WITHDRAWN;
+        }
+        let mut refused = rest
+            .obstacles
+            .iter()
+            .filter(|(_, obstacle)| matches!(obstacle, Obstacle::NotAllowed(_)));
+        if refused.all(|(id, _)| self.rule.exceeds_delegation(id)) {
+            codes::install::OUTSIDE_DELEGATION
+        } else {
+            codes::install::REMOVAL_NOT_ALLOWED
+        }
     }
 }

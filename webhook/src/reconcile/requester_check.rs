@@ -9,6 +9,7 @@ use bundle_core::plan::phases::Phase;
 use bundle_core::review::Requester;
 use bundle_core::rights::{DryRunVerdict, MutatedKinds, Provided};
 
+pub(super) use super::apply::TakenConsent;
 use super::apply::{ApplyChecker, ApplyPlan, CheckedApply, DryRuns, NotAllowed, Preparer};
 use super::dry_run_complaints::DryRunComplaints;
 use super::items::Item;
@@ -32,7 +33,7 @@ pub(super) struct RequesterCheck<'a> {
 
 /// The input of a check.
 pub(super) struct Subject<'a> {
-    /// Nobody, if the class asks for no dry runs.
+    /// Nobody, if no object takes dry runs.
     pub(super) requesters: &'a [Requester],
     pub(super) class: &'a str,
     /// The installing identity.
@@ -42,6 +43,8 @@ pub(super) struct Subject<'a> {
     pub(super) preparer: Preparer,
     pub(super) remembers: bool,
     pub(super) translate: fn(Trouble) -> Trouble,
+    /// Which objects take the consent of the requesters.
+    pub(super) consent: TakenConsent,
 }
 
 impl<'a> RequesterCheck<'a> {
@@ -59,6 +62,7 @@ impl<'a> RequesterCheck<'a> {
             mutated,
             installer: subject.preparer.client.clone(),
             account: subject.account.clone(),
+            consent: subject.consent,
         };
         Ok(Self {
             room,

@@ -6,19 +6,20 @@ use std::time::{Duration, Instant};
 use bundle_api::names::{self, condition, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::State;
-use bundle_core::plan::removal::DeletionCheck;
+use bundle_core::plan::consent::{Act, ActingAccount, Consent, ConsentRule};
 use bundle_core::review::Requester;
-use bundle_core::review::class::{Authorization, RequesterCheck as Check};
+use bundle_core::review::class::Authorization;
 use bundle_core::rights::Question;
 
 use super::apply::ApplyPlan;
+use super::authorize;
 use super::deployment::Turn;
 use super::items::Item;
 use super::place::Placing;
+use super::removal_rights::{Deletions, impersonation, named_account};
 use super::remove::{Kept, Present};
-use super::requester_check::{RequesterCheck, Subject};
+use super::requester_check::{RequesterCheck, Subject, TakenConsent};
 use super::trouble::{Retry, Trouble};
-use super::{authorize, removal_rights};
 
 /// How many objects are compared where the access reviews refuse a content.
 const COMPARED: usize = 20;
@@ -31,20 +32,25 @@ impl<'a> Turn<'a> {
         self.parts.content().into_iter().cloned().collect()
     }
 
+    /// Whose consent it takes to write an object, once the terms have been asked.
+    pub(super) fn consent_rule(&self) -> ConsentRule {
+        ConsentRule::new(Some(self.class), ActingAccount::Granted)
+    }
+
     /// Checks whether the requesters may install `items`. Returns what will be applied, and the check that the phases continue.
     /// `first` says that this content was not installed before.
     pub(super) async fn authorize<'i>(
         &mut self,
         placing: &Placing<'_>,
         items: &'i [Item],
-        first: bool,
+        (act, first): (Act, bool),
     ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>), Trouble> {
         let translate = if first {
             std::convert::identity
         } else {
             withdrawn
         };
-        let asked = self.ask_and_plan(placing, items, translate).await;
+        let asked = self.ask_and_plan(placing, items, (act, translate)).await;
         let asked = asked.map_err(|trouble| {
             translate(Trouble {
                 reason: self.install_reason(),
@@ -59,9 +65,9 @@ impl<'a> Turn<'a> {
         &self,
         placing: &Placing<'_>,
         items: &'i [Item],
-        translate: fn(Trouble) -> Trouble,
+        (act, translate): (Act, fn(Trouble) -> Trouble),
     ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>), Trouble> {
-        let check = self.ask(placing, items, (true, translate)).await?;
+        let check = self.ask(placing, items, act, (true, translate)).await?;
         // Not before the reviews: whoever may not write an object is not told whether it exists.
         let mut plan = self.plan(placing, items, &check).await?;
         check.before_all(items, &mut plan).await?;
@@ -74,7 +80,8 @@ impl<'a> Turn<'a> {
         placing: &Placing<'_>,
         items: &[Item],
     ) -> Result<RequesterCheck<'a>, Trouble> {
-        self.ask(placing, items, (false, withdrawn_from_installed))
+        let how = (false, withdrawn_from_installed as fn(Trouble) -> Trouble);
+        self.ask(placing, items, Act::Restore, how)
             .await
             .map_err(withdrawn_from_installed)
     }
@@ -117,7 +124,7 @@ impl<'a> Turn<'a> {
     async fn ask_again(&mut self, placing: &Placing<'_>) -> Result<(), Trouble> {
         self.ask_terms(placing).await?;
         let items = self.items(placing).await?;
-        self.ask_reviews(placing, &items).await
+        self.ask_reviews(placing, &items, Act::Restore).await
     }
 
     /// Runs the checks that need no look at the objects, the cheapest first.
@@ -125,11 +132,15 @@ impl<'a> Turn<'a> {
         &self,
         placing: &Placing<'_>,
         items: &[Item],
+        act: Act,
         (remembers, translate): (bool, fn(Trouble) -> Trouble),
     ) -> Result<RequesterCheck<'a>, Trouble> {
         self.ask_terms(placing).await?;
-        let by_dry_run = self.class.authorization == Authorization::Requester
-            && self.class.requester_check == Check::DryRun;
+        let consent = TakenConsent {
+            rule: self.consent_rule(),
+            act,
+        };
+        let by_dry_run = items.iter().any(|item| consent.is_by_dry_run(&item.id));
         let requesters = if by_dry_run {
             self.content_requesters()
         } else {
@@ -143,9 +154,10 @@ impl<'a> Turn<'a> {
             preparer: self.preparer(placing),
             remembers,
             translate,
+            consent,
         };
         let check = RequesterCheck::new(self.room, subject).await?;
-        let reviewed = self.ask_reviews(placing, items).await;
+        let reviewed = self.ask_reviews(placing, items, act).await;
         if let Err(trouble) = &reviewed
             && by_dry_run
             && trouble.code == codes::install::NOT_AUTHORIZED
@@ -179,13 +191,7 @@ impl<'a> Turn<'a> {
             questions.extend(requesters.iter().map(|who| (who, on_class(of_bundle))));
         }
         if let Some(account) = &self.spec.service_account {
-            let question = Question::resource(
-                "impersonate",
-                "",
-                "serviceaccounts",
-                Some(&account.namespace),
-                Some(&account.name),
-            );
+            let question = impersonation(account);
             questions.extend(requesters.iter().map(|who| (who, question.clone())));
         }
         for (requester, question) in questions {
@@ -203,14 +209,24 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Runs the access reviews for the content, which list all missing rights at once.
-    async fn ask_reviews(&self, placing: &Placing<'_>, items: &[Item]) -> Result<(), Trouble> {
-        if self.class.authorization == Authorization::Class {
+    /// Runs the access reviews for those of `items` that take the consent of the requesters. They list all missing rights at once.
+    async fn ask_reviews(
+        &self,
+        placing: &Placing<'_>,
+        items: &[Item],
+        act: Act,
+    ) -> Result<(), Trouble> {
+        let rule = self.consent_rule();
+        let asked: Vec<&Item> = items
+            .iter()
+            .filter(|item| rule.consent(act, &item.id) != Consent::Delegated)
+            .collect();
+        if asked.is_empty() {
             return Ok(());
         }
         let installer = (placing.account, placing.client);
         for requester in &self.content_requesters() {
-            authorize::authorize(&self.room.own, installer, requester, items).await?;
+            authorize::authorize(&self.room.own, installer, requester, (&asked, items)).await?;
         }
         Ok(())
     }
@@ -241,15 +257,25 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Returns those of `objects` that a requester of the content may not delete, with the reason.
+    /// Returns those of `objects` that the content does not have any more and that may not be deleted, with the reason.
     pub(super) async fn undeletable(
         &self,
         objects: &[Present],
         reason: &'static str,
     ) -> Result<Vec<Kept>, Trouble> {
-        let check = DeletionCheck::of(self.class);
         let requesters = self.content_requesters();
-        removal_rights::undeletable(self.room, check, &requesters, objects, reason).await
+        let account = match &self.spec.service_account {
+            Some(account) => named_account(self.room, account, &requesters).await?,
+            None => ActingAccount::Granted,
+        };
+        let deletions = Deletions {
+            room: self.room,
+            rule: &ConsentRule::new(Some(self.class), account),
+            act: Act::Prune,
+            requesters: &requesters,
+            reason,
+        };
+        deletions.undeletable(objects).await
     }
 
     fn set_authorized(&mut self) {

@@ -7,14 +7,15 @@ use std::collections::BTreeSet;
 use bundle_api::names::{self, condition};
 use bundle_core::diagnostic::{Code, codes};
 use bundle_core::plan::conditions::State;
+use bundle_core::plan::consent::{ActingAccount, ConsentRule};
 use bundle_core::plan::inventory::{self, Inventory};
-use bundle_core::plan::removal::DeletionCheck;
 use bundle_core::review::deployment::{CustomResources, Deletion};
 use bundle_core::review::{CheckedDeploymentSpec, Class, Kind, Requester, Vouched};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 
+use super::removal_rights::named_account;
 use super::removal_steps::Removal;
 use super::remove::Remover;
 use super::room::{ClassFound, Room};
@@ -100,8 +101,8 @@ async fn tell(object: &DynamicObject, room: &Room, trouble: &Trouble) -> Result<
 /// The ServiceAccount that removes.
 struct RemovingAccount {
     name: ServiceAccount,
-    /// Whether the spec or its present class names it.
-    is_of_class: bool,
+    /// What it may be used for.
+    acting: ActingAccount,
 }
 
 /// The class, if it is there, can be read and is ours.
@@ -117,21 +118,22 @@ async fn class(object: &DynamicObject, room: &Room) -> Result<Option<Class>, Tro
 }
 
 /// Who removes: whom the spec names, which is vouched for; else whoever installed, as it is recorded; before that, whoever would have.
-fn account(
-    object: &DynamicObject,
+async fn account(
+    (object, room): (&DynamicObject, &Room),
     class: Option<&Class>,
     inventory: &Inventory,
+    requesters: &[Requester],
 ) -> Result<Option<RemovingAccount>, Trouble> {
     let chosen = CheckedDeploymentSpec::parse(&object.data["spec"])
         .ok()
         .and_then(|spec| spec.service_account);
     if let Some(chosen) = chosen {
         return Ok(Some(RemovingAccount {
+            acting: named_account(room, &chosen, requesters).await?,
             name: ServiceAccount {
                 namespace: chosen.namespace,
                 name: chosen.name,
             },
-            is_of_class: true,
         }));
     }
     let of_class = class
@@ -144,7 +146,7 @@ fn account(
     let Some(installed) = record.and_then(|record| record.installed.as_ref()) else {
         return Ok(of_class.map(|name| RemovingAccount {
             name,
-            is_of_class: true,
+            acting: ActingAccount::Granted,
         }));
     };
     let name = ServiceAccount::parse(&installed.account_namespace, &installed.account_name)
@@ -153,7 +155,11 @@ fn account(
             Trouble::new(codes::install::NO_ACCOUNT, REMOVING, text, Retry::OnChange)
         })?;
     Ok(Some(RemovingAccount {
-        is_of_class: of_class.as_ref() == Some(&name),
+        acting: if of_class.as_ref() == Some(&name) {
+            ActingAccount::Granted
+        } else {
+            ActingAccount::Former
+        },
         name,
     }))
 }
@@ -243,7 +249,9 @@ async fn remove_objects(
 ) -> Result<(), Trouble> {
     let orphan = deletion.as_ref().is_some_and(|deletion| deletion.orphan);
     let class = class(object, room).await?;
-    let Some(account) = account(object, class.as_ref(), left)? else {
+    let requesters: Vec<Requester> = vouched.parts.content().into_iter().cloned().collect();
+    let account = account((object, room), class.as_ref(), left, &requesters).await?;
+    let Some(account) = account else {
         if orphan {
             return Ok(());
         }
@@ -265,6 +273,15 @@ async fn remove_objects(
         reason: "RemovalFailed",
     };
     let keys: Vec<String> = recorded.objects().map(|(key, _)| key.to_owned()).collect();
+    let rule = ConsentRule::new(class.as_ref(), account.acting);
+    if orphan && let Some(why) = rule.account_withdrawn() {
+        tracing::warn!(
+            deployment = object.name_any(),
+            why,
+            "objects are left behind with our labels"
+        );
+        return Ok(());
+    }
     if orphan {
         let released = match remover.present(&keys).await {
             Ok(present) => remover.release(&present).await,
@@ -291,12 +308,11 @@ async fn remove_objects(
     for key in keys.iter().filter(|key| !there.contains(key.as_str())) {
         left.forget(key);
     }
-    let requesters: Vec<Requester> = vouched.parts.content().into_iter().cloned().collect();
     let removal = Removal {
         room,
         remover: &remover,
         policy,
-        check: DeletionCheck::of_removal(class.as_ref(), account.is_of_class),
+        rule: &rule,
         requesters: &requesters,
         admit: &deletion::admit_command(object, room),
     };

@@ -4,6 +4,7 @@
 pub mod applyset;
 pub mod backoff;
 pub mod conditions;
+pub mod consent;
 pub mod downgrade;
 pub mod drift;
 pub mod health;

@@ -1,12 +1,11 @@
-//! The removal of what a BundleDeployment installed: whether its deletion counts, who has to be allowed to delete the objects, which of them go next, and
-//! the message about those that stay. Not here: access reviews, dry runs and deletions (webhook::reconcile).
+//! The removal of what a BundleDeployment installed: whether its deletion counts, which of the objects go next, and the message about those that stay.
+//! Not here: who has to be asked (consent), or access reviews, dry runs and deletions (webhook::reconcile).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::conditions::some_of;
 use super::phases::{self, Phase};
 use crate::object::ObjectId;
-use crate::review::class::{Authorization, Class, RequesterCheck};
 
 /// How much later than a deletion the stamp of the write must be that admits it, in milliseconds. The API server keeps the time of a deletion in whole
 /// seconds, and its clock and that of the pod may differ.
@@ -42,38 +41,6 @@ impl ObservedDeletion {
     /// Whether a stamp that is made at `time` can admit the deletion.
     pub fn can_be_admitted(&self, time: i64) -> bool {
         time >= self.deleted.saturating_add(ADMITTED_AFTER)
-    }
-}
-
-/// The check of the requesters before objects are deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeletionCheck {
-    /// None: the class has delegated the right.
-    Delegated,
-    /// Access reviews.
-    AccessReview,
-    /// Access reviews, and a dry run of each deletion as each requester.
-    DryRun,
-}
-
-impl DeletionCheck {
-    /// The check that `class` asks for.
-    pub fn of(class: &Class) -> Self {
-        match (class.authorization, class.requester_check) {
-            (Authorization::Class, _) => Self::Delegated,
-            (Authorization::Requester, RequesterCheck::AccessReview) => Self::AccessReview,
-            (Authorization::Requester, RequesterCheck::DryRun) => Self::DryRun,
-        }
-    }
-
-    /// The check before a removal. `class` is `None` where it is gone, cannot be read or belongs to another provisioner. `is_its_account` says whether the
-    /// ServiceAccount that removes is the one that this class, or the spec under it, names: a class delegates no rights of other ServiceAccounts.
-    pub fn of_removal(class: Option<&Class>, is_its_account: bool) -> Self {
-        match class.map(Self::of) {
-            Some(Self::Delegated) if !is_its_account => Self::DryRun,
-            Some(check) => check,
-            None => Self::DryRun,
-        }
     }
 }
 

@@ -5,12 +5,12 @@ use super::policies::{on, policy, until_enforced};
 use super::*;
 
 /// Deletes the BundleDeployment of the same name as `user`.
-async fn remove(cluster: &Cluster, user: &str) {
+pub(super) async fn remove(cluster: &Cluster, user: &str) {
     let line = format!("delete bundledeployment {user} --wait=false --as={user}");
     kubectl(cluster, &line).await.success().unwrap();
 }
 
-async fn until_removed(cluster: &Cluster, name: &str) {
+pub(super) async fn until_removed(cluster: &Cluster, name: &str) {
     wait::until_true(LONG, &format!("{name} is removed"), || async {
         let object = get(cluster, &format!("bundledeployment {name}")).await;
         if let Some(object) = &object {
@@ -23,7 +23,7 @@ async fn until_removed(cluster: &Cluster, name: &str) {
 }
 
 /// Waits until the removal of `name` waits for `object`, which has to be there all the time, and returns the message.
-async fn until_kept(cluster: &Cluster, name: &str, object: (&str, &str)) -> String {
+pub(super) async fn until_kept(cluster: &Cluster, name: &str, object: (&str, &str)) -> String {
     let (key, what) = object;
     wait::until(LONG, &format!("the removal waits for {key}"), || async {
         assert!(get(cluster, what).await.is_some(), "{what} was deleted");

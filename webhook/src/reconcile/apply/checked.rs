@@ -1,6 +1,9 @@
 //! Dry runs as the requesters, and the applies that passed them.
 
+use bundle_core::object::ObjectId;
+use bundle_core::plan::consent::{Act, Consent, ConsentRule};
 use bundle_core::review::Requester;
+use bundle_core::review::class::RequesterCheck;
 use bundle_core::rights::{
     DryRunObject, DryRunVerdict, MutatedKinds, records_requester, user_dependent_fields,
 };
@@ -92,9 +95,27 @@ impl NotAllowed {
     }
 }
 
+/// The consent that the applies of one content take.
+#[derive(Debug, Clone)]
+pub(in super::super) struct TakenConsent {
+    pub(in super::super) rule: ConsentRule,
+    pub(in super::super) act: Act,
+}
+
+impl TakenConsent {
+    fn of(&self, id: &ObjectId) -> Consent {
+        self.rule.consent(self.act, id)
+    }
+
+    /// Whether an object takes dry runs as the requesters.
+    pub(in super::super) fn is_by_dry_run(&self, id: &ObjectId) -> bool {
+        self.of(id) == Consent::Requesters(RequesterCheck::DryRun)
+    }
+}
+
 /// The dry runs that an apply has to pass.
 pub(in super::super) struct DryRuns<'a> {
-    /// One for each requester; none where the class asks for none.
+    /// One for each requester; none where no object takes any.
     pub(in super::super) runs: Vec<(Requester, RequesterDryRun)>,
     pub(in super::super) class: String,
     pub(in super::super) memory: &'a AllowedDryRuns,
@@ -106,6 +127,8 @@ pub(in super::super) struct DryRuns<'a> {
     pub(in super::super) installer: Client,
     /// The installing identity.
     pub(in super::super) account: ServiceAccount,
+    /// Which objects take the consent of the requesters.
+    pub(in super::super) consent: TakenConsent,
 }
 
 impl DryRuns<'_> {
@@ -115,6 +138,23 @@ impl DryRuns<'_> {
         prepared: PreparedApply<'i>,
     ) -> Result<CheckedApply<'i>, (PreparedApply<'i>, NotAllowed)> {
         let item = prepared.item();
+        match self.consent.of(&item.id) {
+            Consent::Delegated | Consent::Requesters(RequesterCheck::AccessReview) => {
+                return Ok(CheckedApply(prepared));
+            }
+            Consent::Requesters(RequesterCheck::DryRun) if self.runs.is_empty() => {
+                let words = "it is not known who asked for the content".to_owned();
+                return Err((prepared, NotAllowed::Verdict(DryRunVerdict::Unknown(words))));
+            }
+            Consent::Requesters(RequesterCheck::DryRun) => {}
+            Consent::Refused(refusal) => {
+                let verdict = DryRunVerdict::Refused {
+                    message: refusal.to_string(),
+                    by_rbac: false,
+                };
+                return Err((prepared, NotAllowed::Verdict(verdict)));
+            }
+        }
         let compares = self
             .mutated
             .contains(&item.id.group, &item.kind.resource.plural)

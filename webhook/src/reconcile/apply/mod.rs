@@ -8,7 +8,7 @@ mod plan;
 mod prepared;
 mod request;
 
-pub(super) use checked::{CheckedApply, DryRuns, NotAllowed};
+pub(super) use checked::{CheckedApply, DryRuns, NotAllowed, TakenConsent};
 pub(super) use checker::ApplyChecker;
 pub(super) use plan::{ApplyPlan, Targets};
 pub(super) use prepared::{PreparedApply, Preparer, Target};

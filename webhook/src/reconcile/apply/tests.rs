@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bundle_core::object::ObjectId;
+use bundle_core::plan::consent::{Act, ActingAccount, ConsentRule};
 use bundle_core::plan::ignore::Rule;
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::phases::Phase;
@@ -136,6 +137,10 @@ fn checking<'a>(
             },
             installer: client.clone(),
             account: ServiceAccount::parse("bundle-system", "installer").unwrap(),
+            consent: TakenConsent {
+                rule: ConsentRule::new(None, ActingAccount::Granted),
+                act: Act::Install,
+            },
         },
     }
 }

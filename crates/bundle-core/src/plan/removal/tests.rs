@@ -1,7 +1,6 @@
 //! Removals row by row, and properties of the order.
 
 use proptest::prelude::*;
-use serde_json::json;
 
 use super::*;
 
@@ -156,31 +155,6 @@ fn deletion_counts_if_it_was_reviewed_recorded_or_admitted_later() {
         ),
     ] {
         assert_eq!(deletion.is_accepted(), expected, "{deletion:?}");
-    }
-}
-
-#[test]
-fn removal_asks_as_pruning_does_and_delegates_only_rights_of_the_class() {
-    let class = |more: serde_json::Value| {
-        let mut spec = json!({"provisioner": "core.rukpak.io/plain"});
-        for (key, value) in more.as_object().into_iter().flatten() {
-            spec[key] = value.clone();
-        }
-        Class::parse("plain", &spec).unwrap()
-    };
-    let strict = class(json!({}));
-    let reviewed = class(json!({"requesterCheck": "AccessReview"}));
-    let delegated = class(json!({"authorization": "Class"}));
-    for (class, is_its_account, expected) in [
-        (Some(&strict), true, DeletionCheck::DryRun),
-        (Some(&reviewed), true, DeletionCheck::AccessReview),
-        (Some(&reviewed), false, DeletionCheck::AccessReview),
-        (Some(&delegated), true, DeletionCheck::Delegated),
-        (Some(&delegated), false, DeletionCheck::DryRun),
-        (None, true, DeletionCheck::DryRun),
-    ] {
-        let found = DeletionCheck::of_removal(class, is_its_account);
-        assert_eq!(found, expected, "{class:?} {is_its_account}");
     }
 }
 

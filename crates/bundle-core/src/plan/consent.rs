@@ -1,0 +1,258 @@
+//! Whose consent it takes to write or delete one object: nobody's, that of those who asked for the content, or it is refused.
+//! How they are asked is in `crate::rights` and `webhook::reconcile`; where the content of a class may land is in [`super::targets`].
+
+use super::targets;
+use crate::object::ObjectId;
+use crate::review::class::{Authorization, Class, RequesterCheck};
+
+/// Something that is done with one object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// New content, or new settings, apply it.
+    Install,
+    /// It was installed before, and is put right or created again.
+    Restore,
+    /// The content does not have it any more, and it is deleted.
+    Prune,
+    /// It is deleted with its BundleDeployment.
+    Remove,
+}
+
+/// The ServiceAccount that acts, as far as it matters for the rights that it lends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ActingAccount {
+    /// The class names it, or `spec.serviceAccount` does and everybody who asked for the content may impersonate it.
+    Granted,
+    /// Neither names it: it is the one that installed under an earlier class.
+    Former,
+    /// `spec.serviceAccount` names it, and somebody who asked for the content may not impersonate it: who, in words.
+    Withdrawn(String),
+}
+
+/// The consent that an act takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Consent {
+    /// None: the class decides about this object.
+    Delegated,
+    /// That of everybody who asked for a part of the content, asked in this way.
+    Requesters(RequesterCheck),
+    /// Nobody can give it.
+    Refused(Refusal),
+}
+
+/// Why an act is refused whoever asks for it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The class does not let content land there.
+    #[error("the class does not let content land there")]
+    OutsideTargets,
+    /// The ServiceAccount may not be used any more.
+    #[error("{0}")]
+    AccountWithdrawn(String),
+}
+
+/// The rule for the objects of one BundleDeployment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsentRule {
+    /// `None` where the class is gone, cannot be read or belongs to another provisioner.
+    class: Option<Terms>,
+    account: ActingAccount,
+}
+
+/// What of a class the rule depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Terms {
+    authorization: Authorization,
+    check: RequesterCheck,
+    namespaces: Vec<String>,
+    cluster_scoped: bool,
+}
+
+impl ConsentRule {
+    /// The rule under `class`, which is `None` where it is gone, cannot be read or belongs to another provisioner.
+    pub fn new(class: Option<&Class>, account: ActingAccount) -> Self {
+        let class = class.map(|class| Terms {
+            authorization: class.authorization,
+            check: class.requester_check,
+            namespaces: class.namespaces.clone(),
+            cluster_scoped: class.cluster_scoped,
+        });
+        Self { class, account }
+    }
+
+    /// The consent that `act` on the object takes.
+    ///
+    /// A class decides only for a ServiceAccount that it, or the spec under it, names, and only about objects inside of its targets. About all others those
+    /// who asked for the content are asked, by dry run as well.
+    pub fn consent(&self, act: Act, id: &ObjectId) -> Consent {
+        if let ActingAccount::Withdrawn(why) = &self.account {
+            return Consent::Refused(Refusal::AccountWithdrawn(why.clone()));
+        }
+        let Some(class) = &self.class else {
+            return Consent::Requesters(RequesterCheck::DryRun);
+        };
+        let is_inside = class.covers(id);
+        if act == Act::Install && !is_inside {
+            return Consent::Refused(Refusal::OutsideTargets);
+        }
+        match class.authorization {
+            Authorization::Requester => Consent::Requesters(class.check),
+            Authorization::Class if is_inside && self.account == ActingAccount::Granted => {
+                Consent::Delegated
+            }
+            Authorization::Class => Consent::Requesters(RequesterCheck::DryRun),
+        }
+    }
+
+    /// Whether the object takes the consent of the requesters only because it lies outside of the targets of a class that decides for its users.
+    pub fn exceeds_delegation(&self, id: &ObjectId) -> bool {
+        self.account == ActingAccount::Granted
+            && self.class.as_ref().is_some_and(|class| {
+                class.authorization == Authorization::Class && !class.covers(id)
+            })
+    }
+
+    /// The reason why the ServiceAccount may not be used, if it may not.
+    pub fn account_withdrawn(&self) -> Option<&str> {
+        match &self.account {
+            ActingAccount::Withdrawn(why) => Some(why),
+            ActingAccount::Granted | ActingAccount::Former => None,
+        }
+    }
+}
+
+impl Terms {
+    fn covers(&self, id: &ObjectId) -> bool {
+        targets::outside([id], &self.namespaces, self.cluster_scoped).is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ACTS: [Act; 4] = [Act::Install, Act::Restore, Act::Prune, Act::Remove];
+
+    fn object(namespace: Option<&str>) -> ObjectId {
+        ObjectId {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "Thing".to_owned(),
+            namespace: namespace.map(str::to_owned),
+            name: "x".to_owned(),
+        }
+    }
+
+    fn class(authorization: &str, check: &str) -> Class {
+        let spec = json!({
+            "provisioner": "core.rukpak.io/plain",
+            "authorization": authorization,
+            "requesterCheck": check,
+            "targets": {"namespaces": ["team-*"], "clusterScoped": "Deny"},
+        });
+        Class::parse("plain", &spec).unwrap()
+    }
+
+    fn withdrawn() -> ActingAccount {
+        ActingAccount::Withdrawn("ana may not impersonate it".to_owned())
+    }
+
+    #[test]
+    fn consent_follows_from_class_account_place_and_act() {
+        use Act::{Install, Prune, Remove, Restore};
+        use ActingAccount::{Former, Granted};
+        let dry_run = Consent::Requesters(RequesterCheck::DryRun);
+        let review = Consent::Requesters(RequesterCheck::AccessReview);
+        let outside = Consent::Refused(Refusal::OutsideTargets);
+        let delegated = Consent::Delegated;
+        let strict = class("Requester", "DryRun");
+        let reviewed = class("Requester", "AccessReview");
+        let lends = class("Class", "DryRun");
+        // How requesters are asked under `authorization: Requester` is no term of a class that decides itself.
+        let lends_reviewed = class("Class", "AccessReview");
+        let deletions_and_repairs: &[Act] = &[Restore, Prune, Remove];
+        let table: [(Option<&Class>, ActingAccount, bool, &[Act], &Consent); 18] = [
+            (Some(&strict), Granted, true, &ACTS, &dry_run),
+            (Some(&strict), Granted, false, &[Install], &outside),
+            (
+                Some(&strict),
+                Granted,
+                false,
+                deletions_and_repairs,
+                &dry_run,
+            ),
+            (Some(&strict), Former, true, &ACTS, &dry_run),
+            (Some(&reviewed), Granted, true, &ACTS, &review),
+            (
+                Some(&reviewed),
+                Granted,
+                false,
+                deletions_and_repairs,
+                &review,
+            ),
+            (Some(&reviewed), Former, true, &[Remove], &review),
+            (Some(&lends), Granted, true, &ACTS, &delegated),
+            (Some(&lends), Granted, false, &[Install], &outside),
+            (
+                Some(&lends),
+                Granted,
+                false,
+                deletions_and_repairs,
+                &dry_run,
+            ),
+            (Some(&lends), Former, true, &ACTS, &dry_run),
+            (Some(&lends), Former, false, &[Install], &outside),
+            (Some(&lends), Former, false, deletions_and_repairs, &dry_run),
+            (Some(&lends_reviewed), Granted, true, &ACTS, &delegated),
+            (Some(&lends_reviewed), Granted, false, &[Remove], &dry_run),
+            (Some(&lends_reviewed), Former, true, &[Remove], &dry_run),
+            (None, Granted, true, &ACTS, &dry_run),
+            (None, Former, false, &ACTS, &dry_run),
+        ];
+        for (class, account, is_inside, acts, expected) in table {
+            let rule = ConsentRule::new(class, account.clone());
+            let ids = if is_inside {
+                [object(Some("team-a")), object(Some("team-b"))]
+            } else {
+                [object(Some("kube-system")), object(None)]
+            };
+            for (act, id) in acts
+                .iter()
+                .flat_map(|act| ids.iter().map(move |id| (act, id)))
+            {
+                let found = rule.consent(*act, id);
+                assert_eq!(found, *expected, "{class:?} {account:?} {id} {act:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_done_as_an_account_that_may_not_be_impersonated() {
+        let classes = [class("Class", "DryRun"), class("Requester", "DryRun")];
+        for class in classes.iter().map(Some).chain([None]) {
+            let rule = ConsentRule::new(class, withdrawn());
+            for act in ACTS {
+                let found = rule.consent(act, &object(Some("team-a")));
+                let Consent::Refused(refusal) = found else {
+                    panic!("{class:?} {act:?}: {found:?}")
+                };
+                assert_eq!(refusal.to_string(), "ana may not impersonate it");
+            }
+            assert!(rule.account_withdrawn().is_some());
+            assert!(!rule.exceeds_delegation(&object(None)));
+        }
+    }
+
+    #[test]
+    fn objects_outside_of_what_a_class_delegates_are_told_apart() {
+        let lends = class("Class", "DryRun");
+        let rule = ConsentRule::new(Some(&lends), ActingAccount::Granted);
+        assert!(rule.exceeds_delegation(&object(None)));
+        assert!(!rule.exceeds_delegation(&object(Some("team-a"))));
+        let strict = class("Requester", "DryRun");
+        let rule = ConsentRule::new(Some(&strict), ActingAccount::Granted);
+        assert!(!rule.exceeds_delegation(&object(None)));
+    }
+}
