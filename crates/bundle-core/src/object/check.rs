@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Manifest, ObjectId, drop_meaningless};
+use super::{Manifest, ObjectId, normalize};
 use crate::{
     diagnostic::{Code, Finding, Findings, codes},
     names::{self, KubeName, NameKind},
@@ -22,7 +22,7 @@ pub fn read(document: Document, file: &str, findings: &mut Findings) -> Option<M
         findings,
     };
     let id = check.document(&value)?;
-    drop_meaningless(&mut value);
+    normalize(&mut value);
     Some(Manifest {
         id,
         value,

@@ -1,8 +1,14 @@
-//! Fields of a decoded object that are never applied: nulls, and placeholders for certificates that another program injects.
+//! Fields of a decoded object that are not applied as they are written: nulls and placeholders for certificates that another program injects are dropped, and
+//! `stringData` of a Secret becomes `data`.
 //!
 //! With server-side apply a null is a value: the API server stores the default, and the field belongs to whoever applied it. So `replicas: null`
 //! would fight with an autoscaler. `kubectl apply` without `--server-side`, and helm, leave a null field out; so do we.
+//!
+//! The API server adds `stringData` to `data` when it stores a Secret, and whoever applied it owns `stringData` alone: a value that somebody changes in `data`, and
+//! a key that goes away, would not be noticed.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::version::apis;
@@ -42,8 +48,9 @@ pub const MAPS: &[&str] = &[
 /// Certificates that mean "to be filled in": nothing, and a line break, which generators write because some API servers refused nothing.
 const PLACEHOLDERS: &[&str] = &["", "Cg=="];
 
-/// Drops what means nothing from an object of one of Kubernetes' own kinds. What a null means in a custom resource, its definition says.
-pub fn drop_meaningless(value: &mut Value) {
+/// Drops what means nothing from an object of one of Kubernetes' own kinds, and adds `stringData` of a Secret to its `data`. What a null means in a custom
+/// resource, its definition says.
+pub fn normalize(value: &mut Value) {
     let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api, kind) = (text("apiVersion"), text("kind").to_owned());
     let (group, version) = api.split_once('/').unwrap_or(("", api));
@@ -57,6 +64,7 @@ pub fn drop_meaningless(value: &mut Value) {
     }
     drop_nulls(value, false);
     match kind.as_str() {
+        "Secret" => fold_string_data(value),
         "APIService" => drop_placeholder(value.get_mut("spec")),
         "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
             let webhooks = value.get_mut("webhooks").and_then(Value::as_array_mut);
@@ -87,6 +95,33 @@ fn drop_nulls(value: &mut Value, is_map: bool) {
     }
 }
 
+/// Adds `stringData` to `data` as the API server does: encoded as base64, and before a value of the same key. What the API server would refuse stays as it is.
+fn fold_string_data(value: &mut Value) {
+    let Some(secret) = value.as_object_mut() else {
+        return;
+    };
+    let is_text = |value: &Value| value.is_string() || value.is_null();
+    let can_be_folded = match (secret.get("stringData"), secret.get("data")) {
+        (Some(Value::Object(texts)), None | Some(Value::Object(_))) => texts.values().all(is_text),
+        _ => false,
+    };
+    if !can_be_folded {
+        return;
+    }
+    let Some(Value::Object(texts)) = secret.remove("stringData") else {
+        return;
+    };
+    if texts.is_empty() {
+        return;
+    }
+    let data = secret
+        .entry("data")
+        .or_insert_with(|| Value::Object(serde_json::Map::new()));
+    for (key, text) in texts {
+        data[key] = STANDARD.encode(text.as_str().unwrap_or_default()).into();
+    }
+}
+
 fn drop_placeholder(client: Option<&mut Value>) {
     let Some(client) = client.and_then(Value::as_object_mut) else {
         return;
@@ -103,9 +138,9 @@ mod tests {
 
     use super::*;
 
-    fn dropped(value: Value) -> Value {
+    fn normalized(value: Value) -> Value {
         let mut value = value;
-        drop_meaningless(&mut value);
+        normalize(&mut value);
         value
     }
 
@@ -114,13 +149,13 @@ mod tests {
         let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "creationTimestamp": null, "annotations": null},
             "spec": {"replicas": null, "template": {"spec": {"nodeSelector": {"a": null}, "containers": [{"name": "a", "args": [null], "resources": null}]}}}});
         assert_eq!(
-            dropped(deployment),
+            normalized(deployment),
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
             "spec": {"template": {"spec": {"nodeSelector": {"a": null}, "containers": [{"name": "a", "args": [null]}]}}}})
         );
         let map =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": null, "labels": "b"}});
-        assert_eq!(dropped(map.clone()), map);
+        assert_eq!(normalized(map.clone()), map);
     }
 
     #[test]
@@ -129,8 +164,49 @@ mod tests {
             json!({"apiVersion": "example.com/v1", "kind": "Shop", "spec": {"size": null}}),
             json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": {"a": {"default": null}}}),
         ] {
-            assert_eq!(dropped(value.clone()), value);
+            assert_eq!(normalized(value.clone()), value);
         }
+    }
+
+    #[test]
+    fn adds_string_data_of_secrets_to_data_as_the_api_server_does() {
+        let secret = |more: Value| {
+            let mut secret = json!({"apiVersion": "v1", "kind": "Secret"});
+            for (key, value) in more.as_object().into_iter().flatten() {
+                secret[key] = value.clone();
+            }
+            secret
+        };
+        for (written, applied) in [
+            (
+                json!({"stringData": {"a": "b"}}),
+                json!({"data": {"a": "Yg=="}}),
+            ),
+            // The text counts, also an empty one.
+            (
+                json!({"stringData": {"a": "b", "n": null}, "data": {"a": "eA==", "c": "ZA=="}}),
+                json!({"data": {"a": "Yg==", "c": "ZA==", "n": ""}}),
+            ),
+            (json!({"stringData": {}}), json!({})),
+            (json!({"stringData": null, "data": {}}), json!({"data": {}})),
+            // For the API server to refuse.
+            (
+                json!({"stringData": {"a": 1}}),
+                json!({"stringData": {"a": 1}}),
+            ),
+            (
+                json!({"stringData": {"a": "b"}, "data": []}),
+                json!({"stringData": {"a": "b"}, "data": []}),
+            ),
+        ] {
+            assert_eq!(
+                normalized(secret(written.clone())),
+                secret(applied),
+                "{written}"
+            );
+        }
+        let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "stringData": {"a": "b"}});
+        assert_eq!(normalized(other.clone()), other);
     }
 
     #[test]
@@ -155,7 +231,7 @@ mod tests {
                 ("apiregistration.k8s.io/v1", "APIService", "/spec/caBundle"),
             ] {
                 let client = json!({"caBundle": placeholder, "service": {"name": "a"}});
-                let value = dropped(
+                let value = normalized(
                     json!({"apiVersion": api, "kind": kind, "webhooks": [{"clientConfig": client}],
                     "spec": {"caBundle": placeholder, "conversion": {"webhook": {"clientConfig": client}}}}),
                 );

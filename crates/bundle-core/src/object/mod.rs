@@ -13,7 +13,7 @@ use serde_json::Value;
 
 pub use crate::names::{is_dns_label, is_dns_subdomain};
 pub use check::{distinct, read};
-pub use decoded::{MAPS, drop_meaningless};
+pub use decoded::{MAPS, normalize};
 pub use list::unrolled;
 pub use scope::drop_namespaces;
 
