@@ -10,6 +10,7 @@ pub mod drift;
 pub mod health;
 pub mod ignore;
 pub mod inventory;
+pub mod ownership;
 pub mod phases;
 pub mod pivot;
 pub mod removal;

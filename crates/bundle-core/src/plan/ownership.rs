@@ -1,0 +1,268 @@
+//! Changes to `metadata.managedFields` before an apply, so that the apply also removes what the content does not have: server-side apply removes a field only if
+//! nobody but its manager owns it.
+//! Not here: sending them (webhook::reconcile::apply).
+
+use serde_json::{Map, Value, json};
+
+use crate::object::ObjectId;
+
+/// The managers whose fields go over to us with an object that is taken over, and by which operations they own them. The names are those that
+/// `kubectl apply`, `kubectl apply --server-side` and helm use unless they are told otherwise.
+pub const FORMER_MANAGERS: [(&str, &[&str]); 3] = [
+    ("kubectl-client-side-apply", &["Update"]),
+    ("kubectl", &["Apply"]),
+    ("helm", &["Update", "Apply"]),
+];
+
+/// The most lists of one answer that are looked at.
+const MAX_LISTS: usize = 20;
+
+/// What has to change before an apply.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnershipChange {
+    /// The object is taken over: fields of [`FORMER_MANAGERS`] become ours.
+    pub takes_over: bool,
+    /// It is a Secret: what an earlier apply of ours owns as `stringData` is owned as `data`.
+    pub folds_string_data: bool,
+    /// These lists become ours, whoever owns parts of them.
+    pub lists: Vec<ListPath>,
+}
+
+/// The place of a list in an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListPath(Vec<Segment>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Segment {
+    Field(String),
+    /// Each item of a list that we own ourselves.
+    OwnItems,
+}
+
+impl ListPath {
+    /// The innermost list in the field path of an error, such as `spec.ports[1].name`.
+    fn parse(field: &str) -> Option<Self> {
+        let mut segments = Vec::new();
+        let mut list = None;
+        for part in field.split('.') {
+            let (name, indices) = part
+                .split_once('[')
+                .map_or((part, None), |(name, rest)| (name, Some(rest)));
+            if name.is_empty() {
+                return None;
+            }
+            segments.push(Segment::Field(name.to_owned()));
+            if let Some(indices) = indices {
+                let index = indices.strip_suffix(']')?;
+                // A list of lists has no keys, and text in brackets is the key of a map.
+                index.parse::<u32>().ok()?;
+                list = Some(segments.len());
+                segments.push(Segment::OwnItems);
+            }
+        }
+        segments.truncate(list?);
+        Some(Self(segments))
+    }
+}
+
+/// The lists that an apply cannot be merged into: items of ours and of others are there, and together they are invalid. `causes` are those of the `Status`
+/// with which the API server answers 422, as reason and field.
+///
+/// `FieldValueDuplicate` says that in general. A Service with several ports needs their names, so that a port without a name, which somebody changed, is
+/// answered with `FieldValueRequired`.
+pub fn contested_lists<'a>(
+    id: &ObjectId,
+    causes: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Vec<ListPath> {
+    let is_service = id.group.is_empty() && id.kind == "Service";
+    let mut lists = Vec::new();
+    for (reason, field) in causes.into_iter().take(MAX_LISTS) {
+        let is_contested = match reason {
+            "FieldValueDuplicate" => true,
+            "FieldValueRequired" => {
+                is_service && field.starts_with("spec.ports[") && field.ends_with("].name")
+            }
+            _ => false,
+        };
+        let list = is_contested.then(|| ListPath::parse(field)).flatten();
+        lists.extend(list.filter(|list| !lists.contains(list)));
+    }
+    lists
+}
+
+impl OwnershipChange {
+    /// Whether there is nothing to change, whatever the object is like.
+    pub fn is_empty(&self) -> bool {
+        !self.takes_over && !self.folds_string_data && self.lists.is_empty()
+    }
+
+    /// Returns the `managedFields` as they have to be before `manager` applies with `api_version`; `None` if they may stay as they are.
+    ///
+    /// Fields of another version of the API cannot be compared with ours. As with `kubectl apply --server-side` a former manager keeps none of them.
+    pub fn applied(
+        &self,
+        entries: &[Value],
+        manager: &str,
+        api_version: &str,
+    ) -> Option<Vec<Value>> {
+        let mut changed = entries.to_vec();
+        if self.takes_over {
+            take_over(&mut changed, manager, api_version);
+        }
+        if self.folds_string_data {
+            fold_string_data(&mut changed, manager);
+        }
+        for list in &self.lists {
+            take_list(&mut changed, (manager, api_version), list);
+        }
+        (changed != entries).then_some(changed)
+    }
+}
+
+fn is_by(entry: &Value, manager: &str, operation: &str) -> bool {
+    let subresource = entry["subresource"].as_str().unwrap_or_default();
+    entry["manager"] == manager && entry["operation"] == operation && subresource.is_empty()
+}
+
+fn is_former(entry: &Value) -> bool {
+    FORMER_MANAGERS.iter().any(|(manager, operations)| {
+        let mut operations = operations.iter();
+        operations.any(|operation| is_by(entry, manager, operation))
+    })
+}
+
+fn take_over(entries: &mut Vec<Value>, manager: &str, api_version: &str) {
+    let (former, mut others): (Vec<Value>, Vec<Value>) =
+        std::mem::take(entries).into_iter().partition(is_former);
+    if !former.is_empty() {
+        let own = own_entry(&mut others, manager, api_version);
+        for entry in former {
+            if entry["apiVersion"] == own["apiVersion"]
+                && let Value::Object(fields) = &entry["fieldsV1"]
+            {
+                add(&mut own["fieldsV1"], fields.clone());
+            }
+        }
+    }
+    *entries = others;
+}
+
+fn fold_string_data(entries: &mut [Value], manager: &str) {
+    let own = entries.iter_mut();
+    for entry in own.filter(|entry| is_by(entry, manager, "Apply")) {
+        if let Value::Object(fields) = &mut entry["fieldsV1"]
+            && let Some(folded) = fields.remove("f:stringData")
+        {
+            union(fields, Map::from_iter([("f:data".to_owned(), folded)]));
+        }
+    }
+}
+
+fn take_list(entries: &mut Vec<Value>, (manager, api_version): (&str, &str), list: &ListPath) {
+    let mut taken = Map::new();
+    let own = entries
+        .iter()
+        .find(|entry| is_own(entry, manager, api_version))
+        .map(|entry| entry["fieldsV1"].clone());
+    for entry in entries.iter_mut() {
+        let is_of_object = entry["subresource"].as_str().is_none_or(str::is_empty);
+        if is_own(entry, manager, api_version)
+            || !is_of_object
+            || entry["apiVersion"] != api_version
+        {
+            continue;
+        }
+        if let Value::Object(fields) = &mut entry["fieldsV1"] {
+            union(&mut taken, take(fields, own.as_ref(), &list.0));
+        }
+    }
+    if taken.is_empty() {
+        return;
+    }
+    entries.retain(|entry| {
+        let fields = entry["fieldsV1"].as_object();
+        fields.is_none_or(|fields| !fields.is_empty())
+    });
+    let own = own_entry(entries, manager, api_version);
+    add(&mut own["fieldsV1"], taken);
+}
+
+fn is_own(entry: &Value, manager: &str, api_version: &str) -> bool {
+    is_by(entry, manager, "Apply") && entry["apiVersion"] == api_version
+}
+
+/// Our entry, made if there is none.
+fn own_entry<'e>(entries: &'e mut Vec<Value>, manager: &str, api_version: &str) -> &'e mut Value {
+    let found = entries
+        .iter()
+        .position(|entry| is_own(entry, manager, api_version));
+    let index = found.unwrap_or_else(|| {
+        entries.push(json!({
+            "manager": manager,
+            "operation": "Apply",
+            "apiVersion": api_version,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {},
+        }));
+        entries.len() - 1
+    });
+    &mut entries[index]
+}
+
+/// Takes what is at `path` out of a set of fields, with the path to it.
+fn take(
+    fields: &mut Map<String, Value>,
+    own: Option<&Value>,
+    path: &[Segment],
+) -> Map<String, Value> {
+    let Some((segment, rest)) = path.split_first() else {
+        return std::mem::take(fields);
+    };
+    let keys: Vec<String> = match segment {
+        Segment::Field(name) => vec![format!("f:{name}")],
+        Segment::OwnItems => {
+            let is_own = |key: &&String| own.is_some_and(|own| own.get(key.as_str()).is_some());
+            let items = fields.keys().filter(|key| key.starts_with("k:"));
+            items.filter(is_own).cloned().collect()
+        }
+    };
+    let mut taken = Map::new();
+    for key in keys {
+        let Some(Value::Object(inner)) = fields.get_mut(&key) else {
+            continue;
+        };
+        let own = own.and_then(|own| own.get(key.as_str()));
+        let part = take(inner, own, rest);
+        if !part.is_empty() {
+            if inner.is_empty() {
+                fields.remove(&key);
+            }
+            taken.insert(key, Value::Object(part));
+        }
+    }
+    taken
+}
+
+/// Adds a set of fields to another.
+fn union(into: &mut Map<String, Value>, from: Map<String, Value>) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Value::Object(into)), Value::Object(from)) => union(into, from),
+            (Some(_), _) => {}
+            (None, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Adds a set of fields to those of an entry.
+fn add(to: &mut Value, fields: Map<String, Value>) {
+    match to {
+        Value::Object(into) => union(into, fields),
+        other => *other = Value::Object(fields),
+    }
+}
+
+#[cfg(test)]
+mod tests;
