@@ -43,6 +43,8 @@ pub struct DryRunAnswer {
     pub verdict: DryRunVerdict,
     /// The HTTP status code; 0 if there was no answer.
     pub code: u16,
+    /// The causes in the `Status`, as reason and field.
+    pub causes: Vec<(String, String)>,
     /// The object as it would be, if it is allowed and was asked for with [`Detail::Object`].
     pub(crate) object: Option<ObjectText>,
 }
@@ -90,6 +92,26 @@ impl RequesterDryRun {
         });
         self.send(request.map(|request| request.map(|_| body)), detail)
             .await
+    }
+
+    /// Sends a JSON patch as a dry run, with the field manager of the real one.
+    pub async fn patch(
+        &self,
+        resource: &ApiResource,
+        id: &ObjectId,
+        patch: &json_patch::Patch,
+    ) -> DryRunAnswer {
+        let parameters = PatchParams {
+            dry_run: true,
+            field_manager: Some(names::FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Json::<()>(patch.clone());
+        let request = url(resource, id).and_then(|url| {
+            url.requests()
+                .patch_metadata(url.name(), &parameters, &patch)
+        });
+        self.send(request, Detail::Metadata).await
     }
 
     /// Sends the deletion of the object with this uid as a dry run.
@@ -143,6 +165,7 @@ impl RequesterDryRun {
             return DryRunAnswer {
                 verdict,
                 code,
+                causes: Vec::new(),
                 object,
             };
         }
@@ -150,13 +173,14 @@ impl RequesterDryRun {
             Ok(body) => body,
             Err(error) => return not_answered(&error),
         };
-        let message = serde_json::from_slice::<Status>(&body).map_or_else(
-            |_| String::from_utf8_lossy(&body[..body.len().min(WORDS)]).into_owned(),
-            |status| status.message,
-        );
+        let status = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| Status {
+            message: String::from_utf8_lossy(&body[..body.len().min(WORDS)]).into_owned(),
+            ..Status::default()
+        });
         DryRunAnswer {
-            verdict: self.with_missing_right(verdict(code, &message)),
+            verdict: self.with_missing_right(verdict(code, &status.message)),
             code,
+            causes: causes(&status),
             object: None,
         }
     }
@@ -175,6 +199,13 @@ impl RequesterDryRun {
             None => words,
         })
     }
+}
+
+/// The causes in a `Status`, as reason and field.
+pub(crate) fn causes(status: &Status) -> Vec<(String, String)> {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let causes = causes.map(|cause| (cause.reason.clone(), cause.field.clone()));
+    causes.collect()
 }
 
 /// What it means that the object of a dry run that was allowed could not be read ([`ObjectText::receive`]).
@@ -197,6 +228,7 @@ fn not_answered(error: &kube::Error) -> DryRunAnswer {
     DryRunAnswer {
         verdict: DryRunVerdict::Unknown(crate::chain(error)),
         code: 0,
+        causes: Vec::new(),
         object: None,
     }
 }

@@ -24,6 +24,7 @@ impl Turn<'_> {
             client: placing.client.clone(),
             ignore: self.spec.drift_ignore.clone(),
             inventory: self.inventory.clone(),
+            adopt: self.spec.adopt,
         }
     }
 

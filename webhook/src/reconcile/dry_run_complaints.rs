@@ -30,7 +30,9 @@ impl DryRunComplaints {
     pub(super) fn add(&mut self, item: &Item, refusal: NotAllowed) {
         let told = |words: String| format!("{}: {words}", item.key);
         let verdict = match refusal {
-            NotAllowed::Verdict(verdict) | NotAllowed::Conflict(verdict) => verdict,
+            NotAllowed::Verdict(verdict)
+            | NotAllowed::Conflict(verdict)
+            | NotAllowed::Contested(verdict, _) => verdict,
             NotAllowed::Differs(_) => return self.differs.push(told(refusal.message())),
             NotAllowed::Installer(words) => return self.installer.push(told(words)),
             NotAllowed::Moved => return self.unknown.push(told(refusal.message())),

@@ -102,7 +102,7 @@ impl<'a> RequesterCheck<'a> {
         let mut complaints = DryRunComplaints::default();
         // What the installer lacks, objects of earlier phases may give it.
         for (item, refusal) in self.check(&namespaces, plan, false).await {
-            if !matches!(refusal, NotAllowed::Installer(_)) {
+            if !is_for_its_phase(&refusal) {
                 complaints.add(item, refusal);
             }
         }
@@ -117,10 +117,8 @@ impl<'a> RequesterCheck<'a> {
             })
             .collect();
         for (item, refusal) in self.check(&now, plan, false).await {
-            if !matches!(
-                refusal,
-                NotAllowed::Verdict(DryRunVerdict::Missing(_)) | NotAllowed::Installer(_)
-            ) {
+            let is_missing = matches!(refusal, NotAllowed::Verdict(DryRunVerdict::Missing(_)));
+            if !is_missing && !is_for_its_phase(&refusal) {
                 complaints.add(item, refusal);
             }
         }
@@ -229,6 +227,14 @@ impl<'a> RequesterCheck<'a> {
             .into_result(&users.join(", "), self.reason)
             .map_err(self.translate)
     }
+}
+
+/// Whether a refusal is looked at again right before the object is applied: what the installer lacks may be there then, and contested lists are taken back then.
+fn is_for_its_phase(refusal: &NotAllowed) -> bool {
+    matches!(
+        refusal,
+        NotAllowed::Installer(_) | NotAllowed::Contested(..)
+    )
 }
 
 fn runs(

@@ -12,6 +12,7 @@ mod life;
 mod managers;
 mod older;
 mod others;
+mod ownership;
 mod removal;
 mod rights;
 mod source;

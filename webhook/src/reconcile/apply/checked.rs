@@ -2,6 +2,7 @@
 
 use bundle_core::object::ObjectId;
 use bundle_core::plan::consent::{Act, Consent, ConsentRule};
+use bundle_core::plan::ownership::{ListPath, contested_lists};
 use bundle_core::review::Requester;
 use bundle_core::review::class::RequesterCheck;
 use bundle_core::rights::{
@@ -11,6 +12,7 @@ use kube::Client;
 use tokio::sync::Semaphore;
 
 use super::super::dry_run_memory::{AllowedDryRuns, DryRunKey};
+use super::super::items::Item;
 use super::super::object;
 use super::{Applied, PreparedApply, Target, request};
 use crate::cluster::ServiceAccount;
@@ -49,6 +51,8 @@ pub(in super::super) enum NotAllowed {
     Verdict(DryRunVerdict),
     /// The same, where the reason may be that the object is not in the state that the apply is for.
     Conflict(DryRunVerdict),
+    /// The same, where these lists hold items of ours and of others that are invalid together.
+    Contested(DryRunVerdict, Vec<ListPath>),
     /// These fields would get another value, or none, if the requester wrote the object instead of the installer.
     Differs(Vec<String>),
     /// The API server refuses it to the installer, in these words, so that the two could not be compared.
@@ -62,7 +66,7 @@ impl NotAllowed {
     pub(in super::super) fn may_change(&self) -> bool {
         match self {
             Self::Moved => true,
-            Self::Verdict(verdict) | Self::Conflict(verdict) => {
+            Self::Verdict(verdict) | Self::Conflict(verdict) | Self::Contested(verdict, _) => {
                 matches!(
                     verdict,
                     DryRunVerdict::Unknown(_) | DryRunVerdict::Missing(_)
@@ -75,14 +79,16 @@ impl NotAllowed {
     /// The reason in one line, with names of fields and without values.
     pub(in super::super) fn message(&self) -> String {
         match self {
-            Self::Verdict(verdict) | Self::Conflict(verdict) => match verdict {
-                DryRunVerdict::Allowed => String::new(),
-                DryRunVerdict::Refused { message, .. } => message.clone(),
-                DryRunVerdict::Missing(words)
-                | DryRunVerdict::Unsupported(words)
-                | DryRunVerdict::NotImpersonated(words)
-                | DryRunVerdict::Unknown(words) => words.clone(),
-            },
+            Self::Verdict(verdict) | Self::Conflict(verdict) | Self::Contested(verdict, _) => {
+                match verdict {
+                    DryRunVerdict::Allowed => String::new(),
+                    DryRunVerdict::Refused { message, .. } => message.clone(),
+                    DryRunVerdict::Missing(words)
+                    | DryRunVerdict::Unsupported(words)
+                    | DryRunVerdict::NotImpersonated(words)
+                    | DryRunVerdict::Unknown(words) => words.clone(),
+                }
+            }
             Self::Differs(fields) => {
                 let named = bundle_core::plan::conditions::some_of(fields, FIELDS);
                 format!(
@@ -168,7 +174,7 @@ impl DryRuns<'_> {
                 prepared.target(),
                 compares.then_some(&self.account),
             );
-            if self.remembers && self.memory.contains(key).await {
+            if self.remembers && !prepared.has_new_fields() && self.memory.contains(key).await {
                 continue;
             }
             let asked = if compares {
@@ -179,9 +185,31 @@ impl DryRuns<'_> {
             if let Err(refusal) = asked {
                 return Err((prepared, refusal));
             }
-            self.memory.insert(key).await;
+            if !prepared.has_new_fields() {
+                self.memory.insert(key).await;
+            }
         }
         Ok(CheckedApply(prepared))
+    }
+
+    /// Sends a JSON patch of an object as a dry run as each requester, if it takes their consent by dry run.
+    pub(super) async fn check_patch(
+        &self,
+        item: &Item,
+        patch: &json_patch::Patch,
+    ) -> Result<(), NotAllowed> {
+        if !self.consent.is_by_dry_run(&item.id) {
+            return Ok(());
+        }
+        for (_, run) in &self.runs {
+            let answer = run.patch(&item.kind.resource, &item.id, patch).await;
+            match answer.verdict {
+                DryRunVerdict::Allowed => {}
+                verdict if answer.code == 409 => return Err(NotAllowed::Conflict(verdict)),
+                verdict => return Err(NotAllowed::Verdict(verdict)),
+            }
+        }
+        Ok(())
     }
 
     /// Sends the dry run as the requester and as the installer, and compares the two objects. If they differ, a second one as the requester tells which fields
@@ -274,7 +302,17 @@ async fn ask(
         .await;
     match answer.verdict {
         DryRunVerdict::Allowed => Ok(answer.object),
-        verdict if matches!(answer.code, 409 | 422) => Err(NotAllowed::Conflict(verdict)),
+        verdict if answer.code == 422 => {
+            let causes = answer.causes.iter();
+            let causes = causes.map(|(reason, field)| (reason.as_str(), field.as_str()));
+            let lists = contested_lists(&item.id, causes);
+            Err(if lists.is_empty() {
+                NotAllowed::Conflict(verdict)
+            } else {
+                NotAllowed::Contested(verdict, lists)
+            })
+        }
+        verdict if answer.code == 409 => Err(NotAllowed::Conflict(verdict)),
         verdict => Err(NotAllowed::Verdict(verdict)),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use bundle_core::plan::ownership::OwnershipChange;
 use bundle_core::rights::DryRunVerdict;
 use kube::Client;
 
@@ -10,7 +11,7 @@ use super::super::object;
 use super::{Applied, ApplyError, CheckedApply, DryRuns, NotAllowed, PreparedApply, Preparer};
 
 /// How long one object is tried while the API server is busy, does not serve a kind yet that it has just established, or the object keeps changing.
-const TRIES: Duration = Duration::from_secs(5);
+pub(super) const TRIES: Duration = Duration::from_secs(5);
 
 /// Works applies out, has them checked, and sends them.
 pub(in super::super) struct ApplyChecker<'a> {
@@ -26,13 +27,13 @@ pub(in super::super) struct ApplyOutcome {
 }
 
 /// Growing pauses within a limited time.
-struct Attempts {
+pub(super) struct Attempts {
     end: Instant,
     pause: Duration,
 }
 
 impl Attempts {
-    fn new(end: Instant) -> Self {
+    pub(super) fn new(end: Instant) -> Self {
         Self {
             end,
             pause: Duration::from_millis(50),
@@ -40,7 +41,7 @@ impl Attempts {
     }
 
     /// Waits before the next attempt; returns `false` if the time is up.
-    async fn next(&mut self) -> bool {
+    pub(super) async fn next(&mut self) -> bool {
         if Instant::now() > self.end {
             return false;
         }
@@ -66,6 +67,23 @@ impl ApplyChecker<'_> {
                 Err(refused) => refused,
             };
             prepared = back;
+            if let NotAllowed::Contested(verdict, lists) = &refusal {
+                let change = OwnershipChange {
+                    lists: lists.clone(),
+                    ..OwnershipChange::default()
+                };
+                if !is_due && !self.can_take_fields(&prepared, &change).await {
+                    return Err((prepared, NotAllowed::Conflict(verdict.clone())));
+                }
+                let client = &self.preparer.client;
+                if is_due
+                    && !prepared.has_new_fields()
+                    && let Ok(true) = self.take_fields(client, &prepared, &change).await
+                {
+                    prepared = prepared.with_new_fields();
+                    continue;
+                }
+            }
             if matches!(refusal, NotAllowed::Conflict(_)) {
                 match self.preparer.again(&prepared, false).await {
                     Ok(now) => prepared = now,
@@ -105,7 +123,10 @@ impl ApplyChecker<'_> {
         checked: CheckedApply<'_>,
     ) -> ApplyOutcome {
         let mut is_uncertain = false;
-        let result = self.apply_checked(client, checked, &mut is_uncertain).await;
+        let result = match self.with_fields_taken(client, checked).await {
+            Ok(checked) => self.apply_checked(client, checked, &mut is_uncertain).await,
+            Err(error) => Err(error),
+        };
         ApplyOutcome {
             result,
             is_uncertain,
@@ -130,6 +151,12 @@ impl ApplyChecker<'_> {
                 Ok(applied) => return Ok(applied),
                 Err(error) => error,
             };
+            if !prepared.has_new_fields()
+                && let Some(again) = self.with_lists_taken(client, prepared, &error).await?
+            {
+                checked = again;
+                continue;
+            }
             let is_conflict = object::is_conflict(&error);
             *is_uncertain |= !is_definite(&error);
             let may_change = object::is_passing(&error)

@@ -4,6 +4,7 @@
 
 mod checked;
 mod checker;
+mod ownership;
 mod plan;
 mod prepared;
 mod request;

@@ -6,6 +6,7 @@ use bundle_api::names;
 use bundle_core::plan::drift::Entry;
 use bundle_core::plan::ignore::{self, Rule};
 use bundle_core::plan::inventory::{CreationMark, Inventory};
+use bundle_core::plan::ownership::OwnershipChange;
 use kube::Client;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -40,6 +41,8 @@ pub(in super::super) struct PreparedApply<'i> {
     /// The version that such values were taken from.
     version: Option<String>,
     mark: Option<CreationMark>,
+    /// Whether fields of the object have become ours since it was looked at, so that the apply does more than an equal one before.
+    has_new_fields: bool,
 }
 
 impl<'i> PreparedApply<'i> {
@@ -59,6 +62,19 @@ impl<'i> PreparedApply<'i> {
     /// What is applied, but for our mark and what identifies the object.
     pub(in super::super) fn values(&self) -> &Value {
         self.values.as_ref().unwrap_or(&self.item.value)
+    }
+
+    /// Whether fields of the object have become ours since it was looked at.
+    pub(super) fn has_new_fields(&self) -> bool {
+        self.has_new_fields
+    }
+
+    /// The same after fields of the object have become ours.
+    pub(super) fn with_new_fields(self) -> Self {
+        Self {
+            has_new_fields: true,
+            ..self
+        }
     }
 
     /// The body of the request, the same at each call.
@@ -90,6 +106,8 @@ pub(in super::super) struct Preparer {
     pub(in super::super) ignore: Vec<Rule>,
     /// What belongs to the BundleDeployment.
     pub(in super::super) inventory: Arc<Inventory>,
+    /// Whether objects that belong to nobody are taken over.
+    pub(in super::super) adopt: bool,
 }
 
 impl Preparer {
@@ -105,6 +123,7 @@ impl Preparer {
             values: None,
             version: None,
             mark: self.inventory.mark(&item.key),
+            has_new_fields: false,
         };
         let rules: Vec<&Rule> = self
             .ignore
@@ -128,6 +147,19 @@ impl Preparer {
         prepared.values = Some(values);
         prepared.version = live.metadata.resource_version;
         Ok(prepared)
+    }
+
+    /// What has to change in the ownership of fields before the apply is sent.
+    pub(super) fn ownership_change(&self, prepared: &PreparedApply<'_>) -> OwnershipChange {
+        let Target::Uid(uid) = &prepared.target else {
+            return OwnershipChange::default();
+        };
+        let id = &prepared.item.id;
+        OwnershipChange {
+            takes_over: self.adopt && !self.inventory.owns(&prepared.item.key, uid),
+            folds_string_data: id.group.is_empty() && id.kind == "Secret",
+            lists: Vec::new(),
+        }
     }
 
     /// Sends the apply to the object with this uid as a dry run as the installing ServiceAccount; again, a few times, if the object changes at the same time.
@@ -168,7 +200,11 @@ impl Preparer {
                 if prepared.version.is_none() {
                     return Ok(prepared.clone());
                 }
-                self.prepare(item, prepared.target.clone()).await
+                let now = self.prepare(item, prepared.target.clone()).await?;
+                Ok(PreparedApply {
+                    has_new_fields: prepared.has_new_fields,
+                    ..now
+                })
             }
             (Target::Absent, None) => Ok(prepared.clone()),
             (Target::Absent, Some(live))

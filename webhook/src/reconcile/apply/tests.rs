@@ -124,6 +124,7 @@ fn checking<'a>(
             client: client.clone(),
             ignore: ignores.then_some(rule).into_iter().collect(),
             inventory: Arc::new(inventory),
+            adopt: false,
         },
         dry_runs: DryRuns {
             runs: vec![(ana, run)],
