@@ -67,6 +67,7 @@ async fn apply_and_delete_are_sent_as_the_requester_and_as_dry_runs() {
         DryRunAnswer {
             verdict: DryRunVerdict::Allowed,
             code: 201,
+            causes: Vec::new(),
             object: None,
         }
     );

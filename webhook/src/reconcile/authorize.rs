@@ -35,13 +35,13 @@ struct Asker<'a> {
     answers: Mutex<HashMap<Question, bool>>,
 }
 
-/// Asks for everything that `requester` needs for `asked`, some of the items of a content. `own` asks; `installer`, who is `account`, reads the roles that
+/// Asks for everything that `requester` needs for `subset`, some of the items of a content. `own` asks; `installer`, who is `account`, reads the roles that
 /// bindings name.
 pub(super) async fn authorize(
     own: &Client,
     (account, installer): (&ServiceAccount, &Client),
     requester: &Requester,
-    (asked, items): (&[&Item], &[Item]),
+    (subset, items): (&[&Item], &[Item]),
 ) -> Result<(), Trouble> {
     let asker = Asker {
         own,
@@ -49,7 +49,7 @@ pub(super) async fn authorize(
         answers: Mutex::default(),
     };
     let missing = asker
-        .missing(account, installer, (asked, items))
+        .missing(account, installer, (subset, items))
         .await
         .map_err(|error| unknown(requester, &error))?;
     if missing.is_empty() {
@@ -187,9 +187,9 @@ impl Asker<'_> {
         &self,
         account: &ServiceAccount,
         installer: &Client,
-        (asked, items): (&[&Item], &[Item]),
+        (subset, items): (&[&Item], &[Item]),
     ) -> Result<MissingRights, kube::Error> {
-        let targets: Vec<Target> = asked
+        let targets: Vec<Target> = subset
             .iter()
             .map(|item| Target {
                 id: item.id.clone(),
@@ -212,11 +212,11 @@ impl Asker<'_> {
                 }
             }
         }
-        let ids = asked.iter().map(|item| &item.id);
+        let ids = subset.iter().map(|item| &item.id);
         if let Some(question) = rights::made_as(ids, (&account.namespace, &account.name)) {
             missing.questions.extend(self.all(&[question]).await?);
         }
-        for item in asked {
+        for item in subset {
             let mut object = manifest(item);
             self.complete(installer, item, &mut object).await?;
             if let Some(grant) = rights::grant(&object) {

@@ -135,6 +135,15 @@ mod tests {
 
     const ACTS: [Act; 4] = [Act::Install, Act::Restore, Act::Prune, Act::Remove];
 
+    /// Class, acting account, whether the object is inside of the targets, acts, consent.
+    type Row<'a> = (
+        Option<&'a Class>,
+        ActingAccount,
+        bool,
+        &'a [Act],
+        &'a Consent,
+    );
+
     fn object(namespace: Option<&str>) -> ObjectId {
         ObjectId {
             group: String::new(),
@@ -173,7 +182,7 @@ mod tests {
         // How requesters are asked under `authorization: Requester` is no term of a class that decides itself.
         let lends_reviewed = class("Class", "AccessReview");
         let deletions_and_repairs: &[Act] = &[Restore, Prune, Remove];
-        let table: [(Option<&Class>, ActingAccount, bool, &[Act], &Consent); 18] = [
+        let table: [Row<'_>; 18] = [
             (Some(&strict), Granted, true, &ACTS, &dry_run),
             (Some(&strict), Granted, false, &[Install], &outside),
             (

@@ -4,6 +4,10 @@ use super::*;
 
 const OURS: &str = "bundle-webhook";
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the rows hand over what they state"
+)]
 fn entry(manager: &str, operation: &str, api_version: &str, fields: Value) -> Value {
     json!({"manager": manager, "operation": operation, "apiVersion": api_version, "fieldsType": "FieldsV1", "fieldsV1": fields})
 }
