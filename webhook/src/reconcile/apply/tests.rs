@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bundle_core::object::ObjectId;
-use bundle_core::plan::consent::{Act, ActingAccount, ConsentRule};
 use bundle_core::plan::ignore::Rule;
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::phases::Phase;
@@ -24,6 +23,7 @@ use super::*;
 use crate::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
 
+mod ownership;
 mod too_large;
 
 /// One request: as whom, the method, the query, the body.
@@ -138,10 +138,7 @@ fn checking<'a>(
             },
             installer: client.clone(),
             account: ServiceAccount::parse("bundle-system", "installer").unwrap(),
-            consent: TakenConsent {
-                rule: ConsentRule::new(None, ActingAccount::Granted),
-                act: Act::Install,
-            },
+            consent: ownership::by_dry_run(),
         },
     }
 }

@@ -1,0 +1,145 @@
+//! Fields that become ours before an apply: what is sent, as whom, and what a refusal leaves.
+
+use bundle_core::plan::consent::{Act, ActingAccount, ConsentRule};
+
+use super::*;
+
+/// Every object takes the consent of the requesters, by dry run.
+pub(super) fn by_dry_run() -> TakenConsent {
+    TakenConsent {
+        rule: ConsentRule::new(None, ActingAccount::Granted),
+        act: Act::Install,
+    }
+}
+
+/// The metadata of an object that `manager` has updated.
+fn updated_by(manager: &str, fields: &Value) -> Value {
+    let mut object = live("theirs", "5", "theirs");
+    object["metadata"]["managedFields"] = json!([{
+        "manager": manager, "operation": "Update", "apiVersion": "v1",
+        "fieldsType": "FieldsV1", "fieldsV1": fields,
+    }]);
+    object
+}
+
+/// Checks and applies as an installation that takes over what belongs to nobody.
+async fn adopted(answers: Vec<(u16, Value)>) -> (Result<Applied, ApplyError>, Vec<Sent>) {
+    let (client, sent) = scripted(answers);
+    let memory = AllowedDryRuns::default();
+    let mut applies = checking(&client, &memory, (false, false));
+    applies.preparer.adopt = true;
+    let item = item();
+    let target = Target::Uid("theirs".to_owned());
+    let prepared = applies.preparer.prepare(&item, target).await.unwrap();
+    let result = match applies.check(prepared, true, Instant::now()).await {
+        Ok(checked) => applies.apply(&client, checked).await.result,
+        Err((_, refusal)) => Err(ApplyError::NotAllowed(refusal)),
+    };
+    drop((applies, client));
+    (result, sent.await.unwrap())
+}
+
+fn users(sent: &[Sent]) -> Vec<&str> {
+    sent.iter().map(|sent| sent.user.as_str()).collect()
+}
+
+/// Asserts that the last four requests are the patch and the apply after it, each as a dry run first.
+fn assert_taken_and_applied(sent: &[Sent], expected: &Value) {
+    let [patch_as_requester, patch, dry_run, apply] = &sent[sent.len() - 4..] else {
+        panic!("{sent:?}");
+    };
+    assert!(patch_as_requester.is_dry_run() && !patch.is_dry_run());
+    assert_eq!(patch_as_requester.body, patch.body);
+    assert_eq!(patch.body[0]["value"], "theirs");
+    assert_eq!(patch.body[1]["value"][0]["fieldsV1"], *expected);
+    assert_eq!(patch.body[2]["path"], "/metadata/resourceVersion");
+    assert_eq!(patch.body[2]["value"], "5");
+    assert!(dry_run.is_dry_run() && !apply.is_dry_run());
+    assert_eq!(dry_run.body, apply.body);
+}
+
+#[tokio::test]
+async fn adopted_object_is_checked_again_once_the_fields_of_its_former_manager_are_ours() {
+    let fields = json!({"f:data": {"f:a": {}, "f:b": {}}});
+    let helm = updated_by("helm", &fields);
+    let (result, sent) = adopted(vec![
+        (200, json!({})),
+        (200, helm.clone()),
+        (200, json!({})),
+        (200, helm.clone()),
+        (200, json!({})),
+        (200, live("theirs", "7", "content")),
+    ])
+    .await;
+    result.unwrap();
+    let expected = ["ana", "installer", "ana", "installer", "ana", "installer"];
+    assert_eq!(users(&sent), expected);
+    assert_taken_and_applied(&sent, &fields);
+
+    // What the requester may not do is not done, neither the patch nor what follows from it.
+    let refused = failure(403);
+    let answers = vec![(200, json!({})), (200, helm.clone()), refused.clone()];
+    let (result, sent) = adopted(answers).await;
+    assert!(matches!(result, Err(ApplyError::NotAllowed(_))));
+    assert_eq!(users(&sent), ["ana", "installer", "ana"]);
+    let (result, sent) = adopted(vec![
+        (200, json!({})),
+        (200, helm.clone()),
+        (200, json!({})),
+        (200, helm),
+        refused,
+    ])
+    .await;
+    assert!(matches!(result, Err(ApplyError::NotAllowed(_))));
+    assert_eq!(sent.len(), 5);
+
+    // Of a manager that is not known nothing is taken.
+    let (result, sent) = adopted(vec![
+        (200, json!({})),
+        (200, updated_by("kubectl-edit", &fields)),
+        (200, live("theirs", "7", "content")),
+    ])
+    .await;
+    result.unwrap();
+    assert_eq!(users(&sent), ["ana", "installer", "installer"]);
+}
+
+#[tokio::test]
+async fn list_that_cannot_be_merged_becomes_ours_before_it_is_checked_again() {
+    let fields = json!({"f:spec": {"f:ports": {"k:{}": {}}}});
+    let edited = updated_by("kubectl-edit", &fields);
+    let mut invalid = failure(422);
+    invalid.1["details"] =
+        json!({"causes": [{"reason": "FieldValueDuplicate", "field": "spec.ports[1].name"}]});
+    let (result, sent) = adopted(vec![
+        invalid,
+        (200, edited.clone()),
+        (200, json!({})),
+        (200, edited.clone()),
+        (200, json!({})),
+        // There is nothing left of a former manager.
+        (200, updated_by("kubectl-edit", &json!({}))),
+        (200, live("theirs", "7", "content")),
+    ])
+    .await;
+    result.unwrap();
+    let expected = [
+        "ana",
+        "installer",
+        "ana",
+        "installer",
+        "ana",
+        "installer",
+        "installer",
+    ];
+    assert_eq!(users(&sent), expected);
+    assert_eq!(sent[3].body[1]["value"][0]["manager"], "bundle-webhook");
+    assert_eq!(sent[3].body[1]["value"][0]["fieldsV1"], fields);
+
+    // The words alone do not count.
+    let mut told = failure(422);
+    told.1["message"] = r#"spec.ports[1].name: Duplicate value: "http""#.into();
+    let (result, sent) = adopted(vec![told, (200, edited)]).await;
+    assert!(matches!(result, Err(ApplyError::NotAllowed(_))));
+    assert!(sent.iter().all(|sent| sent.body[1]["path"].is_null()));
+}
