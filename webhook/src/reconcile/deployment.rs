@@ -336,6 +336,10 @@ impl Turn<'_> {
         if self.placed || !in_place {
             self.clear(&child, in_place).await;
         }
+        if let (Err(_), Err(trouble)) = (&result, &kept) {
+            // The error of the new content is reported, and would hide that the installed content lacks rights.
+            self.set_rights_condition(trouble);
+        }
         result?;
         let wait = kept?;
         self.tell_installed(&child, in_place);
