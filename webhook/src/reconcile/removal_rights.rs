@@ -1,5 +1,5 @@
 //! Asks whether objects may be deleted, before an upgrade or a removal deletes them, and whether a ServiceAccount may be used for that.
-//! Whose consent a deletion takes is in `bundle_core::plan::consent`, and what becomes of the objects that stay in `bundle_core::plan::removal`.
+//! The consent that a deletion takes is in `bundle_core::plan::consent`, and what becomes of the objects that stay in `bundle_core::plan::removal`.
 
 use std::collections::BTreeSet;
 

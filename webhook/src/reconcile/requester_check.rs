@@ -229,7 +229,8 @@ impl<'a> RequesterCheck<'a> {
     }
 }
 
-/// Whether a refusal is looked at again right before the object is applied: what the installer lacks may be there then, and contested lists are taken back then.
+/// Returns `true` if an object that was refused is checked again right before it is applied: the installer may have got the right by then, and contested lists are taken
+/// back then.
 fn is_for_its_phase(refusal: &NotAllowed) -> bool {
     matches!(
         refusal,

@@ -32,7 +32,7 @@ impl<'a> Turn<'a> {
         self.parts.content().into_iter().cloned().collect()
     }
 
-    /// Whose consent it takes to write an object, once the terms have been asked.
+    /// The rule for the consent that writing an object takes, once the terms have been asked.
     pub(super) fn consent_rule(&self) -> ConsentRule {
         ConsentRule::new(Some(self.class), ActingAccount::Granted)
     }

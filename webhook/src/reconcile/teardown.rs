@@ -101,7 +101,7 @@ async fn tell(object: &DynamicObject, room: &Room, trouble: &Trouble) -> Result<
 /// The ServiceAccount that removes.
 struct RemovingAccount {
     name: ServiceAccount,
-    /// What it may be used for.
+    /// The rights that it lends.
     acting: ActingAccount,
 }
 

@@ -1,4 +1,4 @@
-//! Whose consent it takes to write or delete one object: nobody's, that of those who asked for the content, or it is refused.
+//! The consent that it takes to write or delete one object: none, that of those who asked for the content, or none that anybody could give.
 //! How they are asked is in `crate::rights` and `webhook::reconcile`; where the content of a class may land is in [`super::targets`].
 
 use super::targets;
@@ -104,7 +104,7 @@ impl ConsentRule {
         }
     }
 
-    /// Whether the object takes the consent of the requesters only because it lies outside of the targets of a class that decides for its users.
+    /// Returns `true` if the object takes the consent of the requesters only because it lies outside of the targets of a class that decides for its users.
     pub fn exceeds_delegation(&self, id: &ObjectId) -> bool {
         self.account == ActingAccount::Granted
             && self.class.as_ref().is_some_and(|class| {

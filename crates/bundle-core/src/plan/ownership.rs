@@ -91,7 +91,7 @@ pub fn contested_lists<'a>(
 }
 
 impl OwnershipChange {
-    /// Whether there is nothing to change, whatever the object is like.
+    /// Returns `true` if there is nothing to change, whatever the object is like.
     pub fn is_empty(&self) -> bool {
         !self.takes_over && !self.folds_string_data && self.lists.is_empty()
     }

@@ -113,7 +113,7 @@ impl TakenConsent {
         self.rule.consent(self.act, id)
     }
 
-    /// Whether an object takes dry runs as the requesters.
+    /// Returns `true` if an object takes dry runs as the requesters.
     pub(in super::super) fn is_by_dry_run(&self, id: &ObjectId) -> bool {
         self.of(id) == Consent::Requesters(RequesterCheck::DryRun)
     }

@@ -73,7 +73,7 @@ impl ApplyChecker<'_> {
         checked.map_err(|(_, refusal)| refusal.into())
     }
 
-    /// Whether [`Self::take_fields`] has anything to change.
+    /// Returns `true` if [`Self::take_fields`] has anything to change.
     pub(super) async fn can_take_fields(
         &self,
         prepared: &PreparedApply<'_>,

@@ -41,7 +41,7 @@ pub(in super::super) struct PreparedApply<'i> {
     /// The version that such values were taken from.
     version: Option<String>,
     mark: Option<CreationMark>,
-    /// Whether fields of the object have become ours since it was looked at, so that the apply does more than an equal one before.
+    /// Fields of the object have become ours since it was looked at, so that the apply does more than an equal one before.
     has_new_fields: bool,
 }
 
@@ -64,7 +64,7 @@ impl<'i> PreparedApply<'i> {
         self.values.as_ref().unwrap_or(&self.item.value)
     }
 
-    /// Whether fields of the object have become ours since it was looked at.
+    /// Returns `true` if fields of the object have become ours since it was looked at.
     pub(super) fn has_new_fields(&self) -> bool {
         self.has_new_fields
     }
@@ -106,7 +106,7 @@ pub(in super::super) struct Preparer {
     pub(in super::super) ignore: Vec<Rule>,
     /// What belongs to the BundleDeployment.
     pub(in super::super) inventory: Arc<Inventory>,
-    /// Whether objects that belong to nobody are taken over.
+    /// Objects that belong to nobody are taken over.
     pub(in super::super) adopt: bool,
 }
 
@@ -149,7 +149,7 @@ impl Preparer {
         Ok(prepared)
     }
 
-    /// What has to change in the ownership of fields before the apply is sent.
+    /// Returns the change of ownership that has to come before the apply.
     pub(super) fn ownership_change(&self, prepared: &PreparedApply<'_>) -> OwnershipChange {
         let Target::Uid(uid) = &prepared.target else {
             return OwnershipChange::default();
