@@ -1,5 +1,5 @@
 //! The consent that it takes to write or delete one object: none, that of those who asked for the content, or none that anybody could give.
-//! How they are asked is in `crate::rights` and `webhook::reconcile`; where the content of a class may land is in [`super::targets`].
+//! The questions are in `crate::rights` and `webhook::reconcile`; where the content of a class may land is in [`super::targets`].
 
 use super::targets;
 use crate::object::ObjectId;
@@ -59,7 +59,7 @@ pub struct ConsentRule {
     account: ActingAccount,
 }
 
-/// What of a class the rule depends on.
+/// The fields of a class that the rule depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Terms {
     authorization: Authorization,

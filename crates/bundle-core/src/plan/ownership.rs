@@ -17,7 +17,7 @@ pub const FORMER_MANAGERS: [(&str, &[&str]); 3] = [
 /// The most lists of one answer that are looked at.
 const MAX_LISTS: usize = 20;
 
-/// What has to change before an apply.
+/// A change of owners before an apply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnershipChange {
     /// The object is taken over: fields of [`FORMER_MANAGERS`] become ours.

@@ -1,5 +1,5 @@
 //! Fields that somebody else owned before: of objects that are taken over, of Secrets that an earlier version applied, and of lists that somebody wrote into.
-//! Whose an object is, is in `inventory`; changes behind our back under any manager are in `managers`.
+//! The owners of whole objects are in `inventory`; changes behind our back under any manager are in `managers`.
 
 use e2e::cluster::shared;
 use e2e::{Cluster, Tool, wait};

@@ -1,6 +1,6 @@
 //! Ownership of fields that is changed before an apply: of objects that are taken over, of Secrets that an earlier version applied, and of lists that somebody
 //! else has written into. Only `managedFields` are written, so that the apply, which is checked after it, changes all values at once.
-//! What is changed is decided in `bundle_core::plan::ownership`.
+//! The change is decided in `bundle_core::plan::ownership`.
 
 use std::time::Instant;
 
