@@ -32,6 +32,28 @@ pub struct Entry<'a> {
     pub fields: &'a Value,
 }
 
+/// The field manager that wrote the object last, other than through a subresource; none if that was `ours`, or more than one wrote in the last second. Anybody who
+/// may write an object chooses the name, so it is for people to read and decides nothing.
+pub fn last_writer<'a>(
+    ours: &str,
+    entries: impl IntoIterator<Item = Entry<'a>>,
+) -> Option<&'a str> {
+    let mut last = None::<(i64, Option<&str>)>;
+    for entry in entries {
+        let (Some(time), true) = (entry.time, entry.subresource.is_empty()) else {
+            continue;
+        };
+        last = match last {
+            Some((latest, _)) if latest > time => last,
+            Some((latest, manager)) if latest == time => {
+                Some((time, manager.filter(|manager| *manager == entry.manager)))
+            }
+            _ => Some((time, Some(entry.manager))),
+        };
+    }
+    last?.1.filter(|manager| *manager != ours)
+}
+
 impl Fingerprint {
     /// Of an object's metadata. None where `manager` does not have exactly one entry of its own: its fields were all taken, the server keeps none, or
     /// somebody wrote a second one. Updates and entries of subresources are never ours.
@@ -236,6 +258,32 @@ mod tests {
     fn fingerprint(entries: &[Entry<'_>], owner: &str) -> Option<Fingerprint> {
         let labels = [("owner".to_owned(), owner.to_owned())].into();
         Fingerprint::of("ours", entries.iter().copied(), &labels, &["owner"])
+    }
+
+    #[test]
+    fn last_writer_is_named_only_where_it_is_known() {
+        let fields = json!({});
+        let at = |manager, time, subresource| Entry {
+            time: Some(time),
+            subresource,
+            ..entry(manager, &fields)
+        };
+        for (entries, expected) in [
+            (vec![], None),
+            (vec![at("ours", 5, "")], None),
+            (vec![at("ours", 5, ""), at("ana", 6, "")], Some("ana")),
+            (vec![at("ana", 6, ""), at("ours", 5, "")], Some("ana")),
+            (vec![at("ana", 4, ""), at("ours", 5, "")], None),
+            (vec![at("ana", 5, ""), at("ours", 5, "")], None),
+            (vec![at("ana", 6, ""), at("bob", 6, "")], None),
+            (vec![at("ana", 6, ""), at("ana", 6, "")], Some("ana")),
+            (
+                vec![at("ana", 6, ""), at("kubelet", 7, "status")],
+                Some("ana"),
+            ),
+        ] {
+            assert_eq!(last_writer("ours", entries), expected);
+        }
     }
 
     #[test]

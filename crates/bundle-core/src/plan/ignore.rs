@@ -56,6 +56,34 @@ pub fn leave(desired: &mut Value, live: &Value, entries: &[Entry<'_>], rules: &[
     }
 }
 
+/// Why parts of `rules`, in the order of `spec.drift.ignore`, have no effect on these objects of a content: one line for each.
+pub fn without_effect(rules: &[Rule], objects: &[(&ObjectId, &Value)]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (index, rule) in rules.iter().enumerate() {
+        let path = format!("spec.drift.ignore[{index}]");
+        let fitting: Vec<&Value> = objects
+            .iter()
+            .filter(|(id, _)| rule.fits(id))
+            .map(|(_, value)| *value)
+            .collect();
+        if fitting.is_empty() {
+            lines.push(format!(
+                "{path} fits no object of the content, or only roles and bindings, of which nothing is left to others"
+            ));
+            continue;
+        }
+        for pointer in &rule.fields {
+            let is_set = fitting.iter().any(|value| value.pointer(pointer).is_some());
+            if !is_set {
+                lines.push(format!(
+                    "{path} names {pointer}, which no object that it fits sets"
+                ));
+            }
+        }
+    }
+    lines
+}
+
 fn parts(pointer: &str) -> impl Iterator<Item = String> {
     pointer
         .split('/')
@@ -240,5 +268,41 @@ mod tests {
                 "spec": { "template": { "containers": [{ "name": "c", "tty": true }, { "name": "d", "image": "j" }] } },
             })
         );
+    }
+
+    #[test]
+    fn rules_without_effect_are_named() {
+        let id = |group: &str, kind: &str| ObjectId {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: Some("n".to_owned()),
+            name: "web".to_owned(),
+        };
+        let deployment = (
+            id("apps", "Deployment"),
+            json!({ "spec": { "replicas": 2 } }),
+        );
+        let binding = (id("rbac.authorization.k8s.io", "Role"), json!({}));
+        let objects = [deployment, binding];
+        let rule = |kind: &str, fields: &[&str]| Rule {
+            kind: Some(GroupKind::parse(kind)),
+            fields: fields.iter().map(|&field| field.to_owned()).collect(),
+            ..Rule::default()
+        };
+        let fits_none = "spec.drift.ignore[0] fits no object of the content, or only roles and bindings, of which nothing is left to others";
+        for (rule, expected) in [
+            (rule("Deployment.apps", &["/spec/replicas"]), vec![]),
+            (rule("Deployment.apps", &[]), vec![]),
+            (
+                rule("Deployment.apps", &["/spec/replicas", "/spec/paused"]),
+                vec!["spec.drift.ignore[0] names /spec/paused, which no object that it fits sets"],
+            ),
+            (rule("StatefulSet.apps", &[]), vec![fits_none]),
+            (rule("Role.rbac.authorization.k8s.io", &[]), vec![fits_none]),
+        ] {
+            let objects: Vec<_> = objects.iter().map(|(id, value)| (id, value)).collect();
+            assert_eq!(without_effect(&[rule], &objects), expected);
+        }
     }
 }

@@ -13,6 +13,8 @@ pub mod inventory;
 pub mod ownership;
 pub mod phases;
 pub mod pivot;
+pub mod rejection;
 pub mod removal;
 pub mod scaling;
+pub mod summary;
 pub mod targets;

@@ -1,0 +1,122 @@
+//! Answers of an API server to an apply that will be the same as long as the values are: the object is invalid.
+//! Not here: refusals for want of rights, by policies or webhooks (rights), which may change.
+
+/// A refused apply, as its `Status` has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Rejection<'a> {
+    /// HTTP status code.
+    pub code: u16,
+    /// `reason`.
+    pub reason: &'a str,
+    /// `message`.
+    pub message: &'a str,
+    /// `details.causes[].field`.
+    pub fields: &'a [&'a str],
+}
+
+/// Begins the message of a server-side apply whose own values do not fit the schema; the values that the object has do not matter. The API server answers with
+/// status 500 and no reason.
+///
+/// Source: `k8s.io/apimachinery` `pkg/util/managedfields/internal/structuredmerge.go`, `Apply`; the rest of the message is from
+/// `sigs.k8s.io/structured-merge-diff` (`duplicate entries for key`, `field not declared in schema`, `expected list, got …`).
+const NOT_TYPED: &str = "failed to create typed patch object (";
+
+/// The reason that an object is invalid with these values, with the path of the field; none if the same request may succeed another time.
+///
+/// | Status | Structure | Cause |
+/// |---|---|---|
+/// | 400, 500 | message begins with `failed to create typed patch object (` | unknown field, wrong type, duplicate keys of a list |
+/// | 422 | reason `Invalid`, and each cause names a field | validation of the kind, or of a CustomResourceDefinition |
+///
+/// Policies answer with status 422 as well, but name no field.
+pub fn invalid(rejection: Rejection<'_>) -> Option<String> {
+    if let Some(why) = not_typed(rejection.code, rejection.message) {
+        return Some(why);
+    }
+    let names_fields =
+        !rejection.fields.is_empty() && rejection.fields.iter().all(|field| !field.is_empty());
+    let is_validation = rejection.code == 422 && rejection.reason == "Invalid" && names_fields;
+    is_validation.then(|| rejection.message.to_owned())
+}
+
+/// The same for values that do not fit the schema, which needs nothing but status code and message.
+pub fn not_typed(code: u16, message: &str) -> Option<String> {
+    if !matches!(code, 400 | 500) {
+        return None;
+    }
+    // Name and kind of the object stand in parentheses, and neither has one.
+    let (_, why) = message.strip_prefix(NOT_TYPED)?.split_once("): ")?;
+    let lines: Vec<&str> = why.split_whitespace().collect();
+    Some(lines.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Row<'a> = (u16, &'a str, &'a str, &'a [&'a str], Option<&'a str>);
+
+    #[test]
+    fn rejection_is_permanent_only_where_the_values_alone_cause_it() {
+        let typed = |why: &str| {
+            format!("failed to create typed patch object (n/web; apps/v1, Kind=Deployment): {why}")
+        };
+        let duplicate = typed(
+            "errors:\n  .spec.template.spec.containers[name=\"web\"].env: duplicate entries for key [name=\"A\"]",
+        );
+        let unknown = typed(".spec.colour: field not declared in schema");
+        let live = "failed to convert new object (n/web; apps/v1, Kind=Deployment) to smd typed: .spec.colour: field not declared in schema";
+        let validation = "Deployment.apps \"web\" is invalid: spec.replicas: Invalid value: -1";
+        let policy = "deployments.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
+        // Status code, reason, message, fields of causes, and the reason that is shown.
+        let table: [Row<'_>; 12] = [
+            (
+                500,
+                "",
+                &duplicate,
+                &[],
+                Some(
+                    "errors: .spec.template.spec.containers[name=\"web\"].env: duplicate entries for key [name=\"A\"]",
+                ),
+            ),
+            (
+                500,
+                "",
+                &unknown,
+                &[],
+                Some(".spec.colour: field not declared in schema"),
+            ),
+            (
+                400,
+                "BadRequest",
+                &unknown,
+                &[],
+                Some(".spec.colour: field not declared in schema"),
+            ),
+            (503, "ServiceUnavailable", &unknown, &[], None),
+            (500, "InternalError", live, &[], None),
+            (500, "InternalError", "etcd is away", &[], None),
+            (400, "BadRequest", "the server could not read", &[], None),
+            (
+                422,
+                "Invalid",
+                validation,
+                &["spec.replicas"],
+                Some(validation),
+            ),
+            (422, "Invalid", validation, &["spec.replicas", ""], None),
+            (422, "Invalid", policy, &[], None),
+            (422, "Invalid", policy, &[""], None),
+            (409, "Conflict", validation, &["spec.replicas"], None),
+        ];
+        for (code, reason, message, fields, expected) in table {
+            let rejection = Rejection {
+                code,
+                reason,
+                message,
+                fields,
+            };
+            assert_eq!(invalid(rejection).as_deref(), expected, "{rejection:?}");
+        }
+    }
+}
