@@ -4,10 +4,12 @@
 use super::judge::Verdict;
 use crate::diagnostic::{Code, Finding, codes};
 
-/// kubectl shows warnings of any length, and the API server cuts all of them off together past 4096 characters.
-const WARNING_LIMIT: usize = 120;
-/// More than these would be cut off by the API server without a word.
-const WARNINGS_SHOWN: usize = 20;
+/// The longest warning, in characters. If all warnings of a request together have more than 4096, the API server cuts each after 256, and drops those past 4096.
+///
+/// Source: `k8s.io/apiserver` `pkg/endpoints/filters/warning.go`, `truncateItemRunes` and `truncateAtTotalRunes`.
+const WARNING_LIMIT: usize = 256;
+/// How many warnings are shown: other webhooks have warnings too.
+const WARNINGS_SHOWN: usize = 12;
 
 /// What the API server is told about a write that is not let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,9 +47,13 @@ fn is_verbatim(code: Code) -> bool {
     .contains(&code)
 }
 
-/// One warning: its code and what fits.
+/// One warning: its code and what fits. The message comes before the place if not both fit.
 pub fn warning(finding: &Finding) -> String {
-    cut(&format!("{}: {finding}", finding.code))
+    let whole = one_line(&format!("{}: {finding}", finding.code));
+    if whole.chars().count() <= WARNING_LIMIT {
+        return whole;
+    }
+    cut(&format!("{}: {}", finding.code, finding.message))
 }
 
 /// All warnings of a verdict.
@@ -64,8 +70,12 @@ pub fn warnings(verdict: &Verdict) -> Vec<String> {
     texts
 }
 
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn cut(text: &str) -> String {
-    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let one_line = one_line(text);
     if one_line.chars().count() <= WARNING_LIMIT {
         return one_line;
     }
@@ -134,13 +144,30 @@ mod tests {
         );
         for message in ["x".repeat(500), "ü\n".repeat(300)] {
             let text = warning(&Finding::warning(codes::review::CLASS_UNKNOWN, message));
-            assert_eq!(text.chars().count(), 120);
+            assert_eq!(text.chars().count(), 256);
             assert!(
                 text.ends_with('…')
                     && text.starts_with("BUNDLE-REVIEW-009: ")
                     && !text.contains('\n')
             );
         }
+    }
+
+    #[test]
+    fn message_of_a_warning_comes_before_a_place_that_is_long() {
+        let place = format!("registry.example.com/{}", "a".repeat(240));
+        let finding = Finding::warning(codes::trust::UNCHECKED, "not signed").about(place);
+        assert!(warning(&finding).ends_with(": not signed"));
+    }
+
+    #[test]
+    fn warnings_of_a_verdict_are_not_cut_by_the_api_server() {
+        let one = Finding::warning(codes::review::CLASS_UNKNOWN, "x".repeat(500));
+        let verdict = Verdict::Refuse(Findings(vec![one; 40]));
+        let texts = warnings(&verdict);
+        let characters: usize = texts.iter().map(|text| text.chars().count()).sum();
+        assert!(characters < 4096, "{characters}");
+        assert_eq!(texts.last().unwrap(), "and 28 warnings more");
     }
 
     #[test]
