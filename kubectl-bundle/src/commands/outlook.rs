@@ -50,7 +50,10 @@ pub(super) struct Failed<'a> {
 }
 
 /// Reasons of `Ready` that are no failures: the content is in place, and something else is awaited.
-const NO_FAILURES: [&str; 5] = [
+const NO_FAILURES: [&str; 8] = [
+    "ObjectsMissing",
+    "OutOfLine",
+    "NotLookedAt",
     "Unhealthy",
     "Installing",
     "Removing",
@@ -59,7 +62,8 @@ const NO_FAILURES: [&str; 5] = [
 ];
 
 /// Texts of the API server about what it will answer to the same object every time.
-const PERMANENT: [&str; 6] = [
+const PERMANENT: [&str; 7] = [
+    "the API server cannot store: ",
     " is invalid: ",
     " is forbidden: ",
     "failed to create typed patch object",
@@ -132,6 +136,7 @@ fn permanent(item: &BundleDeployment, failed: &Failed<'_>, code: Option<Code>) -
             Outcome::Refused | Outcome::Usage => Some(code),
             Outcome::CannotTell => None,
             Outcome::Failed => (code == codes::install::NOT_IMPLEMENTED
+                || code == codes::install::INVALID_OBJECT
                 || code.id.starts_with("BUNDLE-FORMAT")
                 || is_permanent_answer(failed.message))
             .then_some(code),
@@ -233,6 +238,28 @@ mod tests {
                 Some("BUNDLE-REVIEW-025"),
             ),
             (failing("Unhealthy", "Deployment web: 0 of 1"), None, None),
+        ] {
+            let found = stopped_by(outlook(&item, Goal::Installed, code));
+            assert_eq!(found, expected, "{item:?}");
+        }
+    }
+
+    #[test]
+    fn stops_at_objects_that_cannot_be_stored_and_waits_for_those_that_are_restored() {
+        let install = |message| failing("InstallFailed", message);
+        for (item, code, expected) in [
+            (failing("OutOfLine", "being restored: web"), None, None),
+            (failing("ObjectsMissing", "missing: web"), None, None),
+            (
+                install("Deployment/web: .spec.colour: field not declared in schema"),
+                Some(codes::install::INVALID_OBJECT),
+                Some("BUNDLE-INSTALL-023"),
+            ),
+            (
+                install("the API server cannot store: Deployment/web: .spec: expected map"),
+                None,
+                Some("BUNDLE-INSTALL-004"),
+            ),
         ] {
             let found = stopped_by(outlook(&item, Goal::Installed, code));
             assert_eq!(found, expected, "{item:?}");
