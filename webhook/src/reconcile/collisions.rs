@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use bundle_core::diagnostic::codes;
+use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::inventory::Claim;
 use bundle_core::plan::phases::Phase;
 
@@ -16,6 +17,9 @@ use super::place::Placing;
 use super::requester_check::RequesterCheck;
 use super::trouble::{self, Retry, Trouble};
 use crate::cluster::with_missing_right;
+
+/// How many objects that exist already a message names.
+const NAMED: usize = 3;
 
 impl Turn<'_> {
     /// What applies are worked out from.
@@ -47,6 +51,47 @@ impl Turn<'_> {
             .collect();
         install.complain(failed, passing, codes::install::APPLY_FAILED)?;
         Ok(plan)
+    }
+}
+
+/// Objects that exist and belong to no BundleDeployment.
+#[derive(Default)]
+struct Collisions<'k> {
+    unmanaged: Vec<&'k String>,
+    /// They were ours, and somebody deleted them and created others.
+    replaced: Vec<&'k String>,
+}
+
+impl Collisions<'_> {
+    /// Names some of them, and the way out; none if there are none.
+    fn message(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        match self.unmanaged[..] {
+            [] => {}
+            [only] => parts.push(format!("{only} exists and no bundle manages it")),
+            ref more => parts.push(format!(
+                "{} objects exist and no bundle manages them: {}",
+                more.len(),
+                some_of(more, NAMED)
+            )),
+        }
+        if !self.replaced.is_empty() {
+            let list = some_of(&self.replaced, NAMED);
+            parts.push(format!(
+                "somebody deleted objects of this deployment and created others under their names: {list}"
+            ));
+        }
+        let them = if self.unmanaged.len() + self.replaced.len() == 1 {
+            "it"
+        } else {
+            "them"
+        };
+        (!parts.is_empty()).then(|| {
+            format!(
+                "{}; take {them} over with --collision Adopt (spec.collision)",
+                parts.join("; ")
+            )
+        })
     }
 }
 
@@ -114,29 +159,24 @@ impl Install<'_> {
         let owners = self.inventories.owners(foreign, self.uid).await;
         let owners = owners.map_err(|error| Trouble::inventory(self.reason, &error))?;
         let mut of_others = Vec::new();
-        let mut of_nobody = Vec::new();
+        let mut of_nobody = Collisions::default();
         for key in foreign.keys() {
             match owners.get(key) {
                 Some(owner) => of_others.push(format!("{key} belongs to BundleDeployment {owner}")),
                 None if self.adopt => {}
-                None if replaced.contains(key.as_str()) => of_nobody.push(format!(
-                    "{key} was deleted and made anew by somebody else, and is not taken over"
-                )),
-                None => of_nobody.push(format!("{key} exists already and belongs to nobody")),
+                None if replaced.contains(key.as_str()) => of_nobody.replaced.push(key),
+                None => of_nobody.unmanaged.push(key),
             }
         }
-        let code = match (of_others.is_empty(), of_nobody.is_empty()) {
-            (true, true) => return Ok(()),
-            (true, false) => codes::install::COLLISION,
-            (false, _) => codes::install::OWNED_BY_OTHER,
+        let (code, message) = match (of_others.is_empty(), of_nobody.message()) {
+            (true, None) => return Ok(()),
+            (true, Some(message)) => (codes::install::COLLISION, message),
+            (false, of_nobody) => {
+                let parts = [Some(trouble::list(of_others, COMPLAINTS)), of_nobody];
+                let parts: Vec<String> = parts.into_iter().flatten().collect();
+                (codes::install::OWNED_BY_OTHER, parts.join("; "))
+            }
         };
-        of_others.append(&mut of_nobody);
-        let hint = if code == codes::install::COLLISION {
-            " (remove it, rename it in the content, or set spec.collision: Adopt)"
-        } else {
-            ""
-        };
-        let message = format!("{}{hint}", trouble::list(of_others, COMPLAINTS));
         Err(Trouble::new(code, self.reason, message, Retry::Slowly))
     }
 
@@ -167,5 +207,49 @@ impl Install<'_> {
         }
         self.complain(failed, passing, codes::install::APPLY_FAILED)?;
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collisions_are_counted_and_some_are_named() {
+        let keys: Vec<String> = (0..16)
+            .map(|number| format!("ConfigMap/n/{number}"))
+            .collect();
+        let message = |unmanaged: usize, replaced: usize| {
+            let collisions = Collisions {
+                unmanaged: keys.iter().take(unmanaged).collect(),
+                replaced: keys.iter().take(replaced).collect(),
+            };
+            collisions.message().unwrap_or_default()
+        };
+        let out = "over with --collision Adopt (spec.collision)";
+        for (unmanaged, replaced, expected) in [
+            (0, 0, String::new()),
+            (
+                1,
+                0,
+                format!("ConfigMap/n/0 exists and no bundle manages it; take it {out}"),
+            ),
+            (
+                16,
+                0,
+                format!(
+                    "16 objects exist and no bundle manages them: ConfigMap/n/0, ConfigMap/n/1, ConfigMap/n/2 and 13 more; take them {out}"
+                ),
+            ),
+            (
+                0,
+                1,
+                format!(
+                    "somebody deleted objects of this deployment and created others under their names: ConfigMap/n/0; take it {out}"
+                ),
+            ),
+        ] {
+            assert_eq!(message(unmanaged, replaced), expected);
+        }
     }
 }

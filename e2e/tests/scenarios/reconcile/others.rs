@@ -22,7 +22,7 @@ async fn objects_of_others_and_custom_resources_of_people_are_safe() {
     apply(&cluster, &deployment("greeting", &one, &json!({}))).await;
     let said = until(&cluster, "bundledeployment greeting", "Installed", "False").await;
     assert!(
-        said.contains("Namespace/greeting exists already and belongs to nobody"),
+        said.contains("Namespace/greeting exists and no bundle manages it; "),
         "{said}"
     );
     assert!(
