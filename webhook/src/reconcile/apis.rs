@@ -39,6 +39,34 @@ pub(super) struct Apis {
     groups: Mutex<Option<(Instant, Versions)>>,
 }
 
+/// The groups with a dot that kube-apiserver itself serves.
+const BUILT_IN: [&str; 18] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "internal.apiserver.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+    "storagemigration.k8s.io",
+];
+
+/// Whether the group of `api_version` may be one of CustomResourceDefinitions or of another API server.
+pub(super) fn is_custom(api_version: &str) -> bool {
+    let (group, _) = api_version.split_once('/').unwrap_or_default();
+    group.contains('.') && !BUILT_IN.contains(&group)
+}
+
 impl Apis {
     pub(super) fn new(client: Client) -> Self {
         Self {
@@ -62,6 +90,27 @@ impl Apis {
             }
         }
         Ok(None)
+    }
+
+    /// The kind, if the server has it, as it answers now.
+    pub(super) async fn find_now(
+        &self,
+        group: &str,
+        version: &str,
+        kind: &str,
+    ) -> Result<Option<Kind>, kube::Error> {
+        let kinds = self.list(group, version, Duration::ZERO).await?;
+        let found = kinds.iter().find(|entry| entry.resource.kind == kind);
+        Ok(found.cloned())
+    }
+
+    /// Forgets all kinds that somebody may have defined, so that they are asked for again: after such a kind came or went, and after anything that failed.
+    pub(super) async fn forget_custom(&self) {
+        self.lists
+            .lock()
+            .await
+            .retain(|api_version, _| !is_custom(api_version));
+        *self.groups.lock().await = None;
     }
 
     /// The kind in the version that the server prefers, if it has it in any.
@@ -168,5 +217,23 @@ impl Apis {
             );
         }
         Ok(kinds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_definitions_are_told_from_those_of_kubernetes() {
+        for (api_version, expected) in [
+            ("v1", false),
+            ("apps/v1", false),
+            ("networking.k8s.io/v1", false),
+            ("gateway.networking.k8s.io/v1", true),
+            ("shop.example.com/v1", true),
+        ] {
+            assert_eq!(is_custom(api_version), expected, "{api_version}");
+        }
     }
 }

@@ -1,17 +1,22 @@
 //! What each deployment has installed, as a key and a hash an object, and what of it has come out of line since.
 //! Not here: the watches that tell (watch), or putting things right (heal).
 
+mod restores;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bundle_core::plan::applyset::GroupKind;
+use bundle_core::plan::backoff::RestoreBackoff;
 use bundle_core::plan::drift::{self, DriftState, ObjectState};
 use bundle_core::plan::health;
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::reference::Digest;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
+
+use self::restores::{Drift, Held, Partial};
 
 use super::apis::Kind;
 use super::object::Seen;
@@ -55,16 +60,20 @@ struct Book {
     objects: HashMap<String, Left>,
     /// While objects are being applied, events tell nothing new: what they brought is looked at when it is settled.
     busy: bool,
-    drifted: BTreeMap<String, Timestamp>,
+    partial: Option<Partial>,
+    held: Option<Held>,
+    drifted: BTreeMap<String, Drift>,
+    restores: BTreeMap<String, RestoreBackoff>,
     suspects: BTreeMap<String, Suspect>,
     touched: BTreeSet<String>,
     unhealthy: BTreeMap<String, String>,
-    healed: Option<(Instant, u32)>,
 }
 
 /// The books of all deployments.
 pub(super) struct Books {
-    books: Mutex<HashMap<String, Book>>,
+    all: Mutex<HashMap<String, Book>>,
+    /// The moment that times of restores are counted from.
+    began: Instant,
     wake: mpsc::UnboundedSender<String>,
 }
 
@@ -72,13 +81,14 @@ impl Books {
     /// `wake` is told the name of each deployment that has something to do.
     pub(super) fn new(wake: mpsc::UnboundedSender<String>) -> Self {
         Self {
-            books: Mutex::default(),
+            all: Mutex::default(),
+            began: Instant::now(),
             wake,
         }
     }
 
     fn with<T>(&self, deployment: &str, act: impl FnOnce(&mut Book) -> T) -> T {
-        let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut books = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         act(books.entry(deployment.to_owned()).or_default())
     }
 
@@ -89,7 +99,7 @@ impl Books {
 
     /// Those of `deployments` whose inventory has the object `key`: an event about any other object is nobody's.
     pub(super) fn recorders(&self, deployments: &[String], key: &str) -> Vec<String> {
-        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let books = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         deployments
             .iter()
             .filter(|name| books.get(*name).is_some_and(|book| book.inventory.has(key)))
@@ -99,13 +109,13 @@ impl Books {
 
     /// Whether some inventory has the object `key`.
     pub(super) fn is_recorded(&self, key: &str) -> bool {
-        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let books = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         books.values().any(|book| book.inventory.has(key))
     }
 
     /// Whether just this object belongs to `deployment`.
     pub(super) fn owns(&self, deployment: &str, key: &str, uid: &str) -> bool {
-        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let books = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         books
             .get(deployment)
             .is_some_and(|book| book.inventory.owns(key, uid))
@@ -117,11 +127,16 @@ impl Books {
         deployment: &str,
         now: Instant,
     ) -> (BTreeSet<String>, Option<Duration>) {
+        let elapsed = self.began.elapsed();
         self.with(deployment, |book| {
             let mut due = BTreeSet::new();
             let mut next = None::<Duration>;
             for (key, suspect) in &book.suspects {
-                match suspect.due {
+                // What is out of line is restored, and needs no verification.
+                if book.drifted.contains_key(key) {
+                    continue;
+                }
+                match suspect.due.map(|at| at.max(now + book.wait(key, elapsed))) {
                     Some(at) if at <= now => {
                         due.insert(key.clone());
                     }
@@ -175,8 +190,14 @@ impl Books {
         let work = self.with(deployment, |book| {
             digest.clone_into(&mut book.digest);
             book.busy = false;
+            book.partial = None;
+            book.held = None;
             book.drifted.clear();
             book.suspects.clear();
+            book.restores.retain(|key, _| objects.contains_key(key));
+            for backoff in book.restores.values_mut() {
+                *backoff = backoff.without_failures();
+            }
             book.unhealthy.retain(|key, _| objects.contains_key(key));
             book.touched = objects
                 .keys()
@@ -200,6 +221,10 @@ impl Books {
         self.with(deployment, |book| {
             book.drifted.remove(key);
             book.suspects.remove(key);
+            let now = self.began.elapsed();
+            book.restores.retain(|_, backoff| !backoff.is_quiet(now));
+            let backoff = book.restores.entry(key.to_owned()).or_default();
+            *backoff = backoff.restored(now);
             if tells_health(key) {
                 book.touched.insert(key.to_owned());
             }
@@ -212,14 +237,13 @@ impl Books {
         self.with(deployment, |book| {
             for key in keys {
                 book.suspects.remove(&key);
-                book.drifted.entry(key).or_insert_with(Timestamp::now);
+                book.drifted.entry(key).or_insert_with(|| Drift {
+                    since: Timestamp::now(),
+                    is_missing: false,
+                    writer: None,
+                });
             }
         });
-    }
-
-    /// Whether objects of `deployment` are between two contents: some were applied, and not all.
-    pub(super) fn is_between(&self, deployment: &str) -> bool {
-        self.with(deployment, |book| book.busy)
     }
 
     /// The health of an object is looked at again.
@@ -238,13 +262,13 @@ impl Books {
 
     /// The deployments that something is known of.
     pub(super) fn names(&self) -> Vec<String> {
-        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let books = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         books.keys().cloned().collect()
     }
 
     /// Forgets everything about `deployment`.
     pub(super) fn close(&self, deployment: &str) {
-        self.books
+        self.all
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(deployment);
@@ -252,7 +276,12 @@ impl Books {
 
     /// The objects that are out of line, and since when.
     pub(super) fn drifted(&self, deployment: &str) -> BTreeMap<String, Timestamp> {
-        self.with(deployment, |book| book.drifted.clone())
+        self.with(deployment, |book| {
+            let drifted = book.drifted.iter();
+            drifted
+                .map(|(key, drift)| (key.clone(), drift.since))
+                .collect()
+        })
     }
 
     /// What our last apply left of the object, if that is known.
@@ -292,27 +321,6 @@ impl Books {
     /// One digest over what our last apply left of everything; none if that is not known of each object.
     pub(super) fn fields_digest(&self, deployment: &str) -> Option<Digest> {
         self.with(deployment, |book| digest_of(&book.objects))
-    }
-
-    /// How long ago objects of `deployment` were last put right, and how many times in a row that was.
-    pub(super) fn healings(&self, deployment: &str, now: Instant) -> (Duration, u32) {
-        self.with(deployment, |book| {
-            book.healed.map_or((Duration::ZERO, 0), |(last, times)| {
-                (now.saturating_duration_since(last), times)
-            })
-        })
-    }
-
-    /// Counts that objects of `deployment` were put right: how many times in a row, without a quiet minute.
-    pub(super) fn count_healing(&self, deployment: &str, now: Instant) {
-        const QUIET: Duration = Duration::from_secs(60);
-        self.with(deployment, |book| {
-            let times = match book.healed {
-                Some((last, times)) if now.duration_since(last) < QUIET => times + 1,
-                _ => 1,
-            };
-            book.healed = Some((now, times));
-        });
     }
 
     /// A watch says how an object is now; none: it is not there any more.
@@ -403,9 +411,7 @@ impl Book {
                 true
             }
             DriftState::Drifted | DriftState::Gone | DriftState::MustRead => {
-                if !self.drifted.contains_key(key) {
-                    self.drifted.insert(key.to_owned(), Timestamp::now());
-                }
+                self.record_drift(key, seen);
                 true
             }
         };

@@ -17,6 +17,7 @@ use kube::runtime::controller::Action;
 use kube::{Client, ResourceExt as _};
 
 use super::child::{self, Child};
+use super::keep::{Restored, Scope};
 use super::place::Placing;
 use super::room::{ClassFound, Room};
 use super::said::{self, Said};
@@ -28,7 +29,10 @@ use crate::cluster::ServiceAccount;
 /// How many objects and warnings a status lists.
 pub(super) const LISTED: usize = 20;
 /// How soon health is looked at again where it could not be read. Everything else is told by watches.
-const HEALTH_AGAIN: Duration = Duration::from_secs(5);
+pub(super) const HEALTH_AGAIN: Duration = Duration::from_secs(5);
+
+/// The message of conditions that nothing is known for.
+const NOT_LOOKED_AT: &str = "not looked at";
 
 /// Reconciles one BundleDeployment.
 pub(super) async fn reconcile(
@@ -157,6 +161,9 @@ pub(super) async fn stuck(
     let mut said = Said::new(&old.conditions, generation, said::now());
     said.set(condition::PROGRESSING, State::False, found, message);
     said.set(condition::READY, State::False, found, message);
+    for kind in [condition::HEALTHY, condition::DRIFTED] {
+        said.set(kind, State::Unknown, found, NOT_LOOKED_AT);
+    }
     let mut status = old.clone();
     status.conditions = said.into_api();
     if status::write(&room.own, &room.deployments, object, &old, &status).await? {
@@ -185,13 +192,11 @@ async fn not_admitted(
     if old.installed.is_none() {
         said.set(condition::INSTALLED, State::False, found, &trouble.message);
     }
-    for kind in [
-        condition::AUTHORIZED,
-        condition::APPROVED,
-        condition::HEALTHY,
-        condition::DRIFTED,
-    ] {
-        said.set_if_new(kind, State::Unknown, found, "not looked at");
+    for kind in [condition::AUTHORIZED, condition::APPROVED] {
+        said.set_if_new(kind, State::Unknown, found, NOT_LOOKED_AT);
+    }
+    for kind in [condition::HEALTHY, condition::DRIFTED] {
+        said.set(kind, State::Unknown, found, NOT_LOOKED_AT);
     }
     said.set(
         condition::PROGRESSING,
@@ -234,7 +239,7 @@ pub(super) struct Turn<'a> {
     pub(super) status: BundleDeploymentStatus,
     pub(super) warnings: BTreeSet<String>,
     pub(super) approved_by: Option<String>,
-    pub(super) restored: Vec<String>,
+    pub(super) restored: Vec<Restored>,
     placed: bool,
     /// What the objects of the content take of the memory.
     pub(super) memory: Option<Share>,
@@ -314,15 +319,19 @@ impl Turn<'_> {
             Ok(false)
         };
         self.placed = matches!(result, Ok(true));
-        let in_place =
-            unpacked && self.room.books.content(&self.name) == Some(self.content_key(&placing));
+        if result.is_err() {
+            // What was cached may be the cause.
+            self.room.apis.forget_custom().await;
+        }
+        let key = self.content_key(&placing);
+        let in_place = unpacked && self.room.books.content(&self.name) == Some(key.clone());
+        let applied = self.room.books.applied_partly(&self.name, &key);
         let mut kept = if in_place {
             let installed = self.status.active_bundle.as_deref() == Some(&child.name);
             self.approve(&placing, !installed).await.ok();
             Box::pin(self.keep(&placing)).await
-        } else if self.room.books.is_between(&self.name) {
-            // Some objects are of the new content already: restoring the old would undo what is tried again soon.
-            Ok(None)
+        } else if let Some(applied) = applied {
+            Box::pin(self.keep_partly(&placing, &applied)).await
         } else {
             // While new content is on its way, or may not be installed, the old is kept as it was.
             Box::pin(self.keep_active(&account, &client)).await
@@ -368,9 +377,12 @@ impl Turn<'_> {
     }
 
     /// Keeps content that is in place: heals or reports drift, and looks at health.
-    async fn keep(&mut self, placing: &Placing<'_>) -> Result<Option<Duration>, Trouble> {
+    pub(super) async fn keep(
+        &mut self,
+        placing: &Placing<'_>,
+    ) -> Result<Option<Duration>, Trouble> {
         let mut refused = None;
-        let mut wait = match self.restore(placing).await {
+        let mut wait = match self.restore(placing, Scope::All).await {
             Err(trouble) if trouble.reason == reason::RIGHTS_WITHDRAWN => {
                 refused = Some(trouble);
                 None
@@ -382,43 +394,6 @@ impl Turn<'_> {
             wait = Some(wait.unwrap_or(HEALTH_AGAIN).min(HEALTH_AGAIN));
         }
         refused.map_or(Ok(wait), Err)
-    }
-
-    /// Keeps the content that is installed while the wanted one is not.
-    async fn keep_active(
-        &mut self,
-        account: &ServiceAccount,
-        client: &Client,
-    ) -> Result<Option<Duration>, Trouble> {
-        let Some(active) = self.status.active_bundle.clone() else {
-            return Ok(None);
-        };
-        let Ok(Some(object)) = self.room.get(&self.room.bundles, &active).await else {
-            return Ok(None);
-        };
-        if child::generated_hash(self.room, self.object, &object).is_none() {
-            return Ok(None);
-        }
-        let child = Child::of(self.room, object);
-        let placing = Placing {
-            child: &child,
-            account,
-            client,
-            reason: reason::RECONCILE_FAILED,
-        };
-        // By its name alone it may be another one, made anew by whoever deleted the first: nobody was asked about the content of that.
-        if !self.is_installed(&placing) {
-            return Ok(None);
-        }
-        let books = &self.room.books;
-        match books.content(&self.name) {
-            Some(key) if key.starts_with(placing.digest()) => self.keep(&placing).await,
-            Some(_) => Ok(None),
-            None => {
-                self.find_again(&placing).await?;
-                self.keep(&placing).await
-            }
-        }
     }
 
     /// The conditions that follow from all others, the one status write, and what is told besides.
@@ -438,8 +413,7 @@ impl Turn<'_> {
                 (self.room.again(&key, trouble.retry), Some(trouble))
             }
         };
-        self.add_drift();
-        self.add_health();
+        let wait = self.with_next_restore(wait);
         for kind in [condition::AUTHORIZED, condition::APPROVED] {
             self.said.set_if_new(
                 kind,
@@ -454,7 +428,7 @@ impl Turn<'_> {
             reason::UNPACK_PENDING,
             "not looked at yet",
         );
-        self.tell_progress(trouble.as_ref());
+        self.tell_state(trouble.as_ref());
         let Self {
             object,
             room,
@@ -488,9 +462,7 @@ impl Turn<'_> {
         if !restored.is_empty() {
             let note = bundle_core::plan::conditions::some_of(&restored, LISTED);
             tracing::info!(deployment = object.name_any(), objects = note, "restored");
-            teller
-                .note(object, "DriftCorrected", &format!("restored {note}"))
-                .await;
+            teller.restored(object, &restored).await;
         }
         Ok(wait.map_or_else(Action::await_change, Action::requeue))
     }

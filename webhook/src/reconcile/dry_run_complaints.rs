@@ -4,6 +4,7 @@ use bundle_core::diagnostic::{Code, codes};
 use bundle_core::rights::{DryRunVerdict, concerns_rights};
 
 use super::apply::NotAllowed;
+use super::install::CANNOT_STORE;
 use super::items::Item;
 use super::trouble::{self, Retry, Trouble};
 
@@ -13,6 +14,10 @@ const NAMED: usize = 20;
 /// The dry runs that were not allowed, by what the API server answered.
 #[derive(Default)]
 pub(super) struct DryRunComplaints {
+    /// What no requester can store.
+    pub(super) invalid: Vec<String>,
+    /// The keys of these objects.
+    pub(super) invalid_keys: Vec<String>,
     pub(super) refused: Vec<String>,
     /// What is refused to everybody.
     pub(super) rejected: Vec<String>,
@@ -48,6 +53,10 @@ impl DryRunComplaints {
                 };
                 list.push(told(message));
             }
+            DryRunVerdict::Invalid(words) => {
+                self.invalid.push(told(words));
+                self.invalid_keys.push(item.key.clone());
+            }
             DryRunVerdict::Unsupported(words) => self.unsupported.push(told(words)),
             DryRunVerdict::NotImpersonated(words) => self.not_impersonated.push(words),
             DryRunVerdict::Missing(words) | DryRunVerdict::Unknown(words) => {
@@ -59,6 +68,8 @@ impl DryRunComplaints {
     /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         let Self {
+            invalid,
+            invalid_keys: _,
             refused,
             rejected,
             differs,
@@ -69,6 +80,7 @@ impl DryRunComplaints {
             by_rbac: _,
         } = self;
         [
+            invalid,
             refused,
             rejected,
             differs,
@@ -83,7 +95,13 @@ impl DryRunComplaints {
 
     /// Returns an error for the worst kind of answer: a refusal counts even if other objects could not be checked.
     pub(super) fn into_result(self, users: &str, reason: &'static str) -> Result<(), Trouble> {
-        let kinds: [(Vec<String>, Code, String, Retry); 7] = [
+        let kinds: [(Vec<String>, Code, String, Retry); 8] = [
+            (
+                self.invalid,
+                codes::install::INVALID_OBJECT,
+                CANNOT_STORE.to_owned(),
+                Retry::Rarely,
+            ),
             (
                 self.refused,
                 codes::install::REQUESTER_REFUSED,
@@ -130,7 +148,11 @@ impl DryRunComplaints {
         for (told, code, begin, retry) in kinds {
             if !told.is_empty() {
                 let message = format!("{begin}{}", trouble::list(told, NAMED));
-                return Err(Trouble::new(code, reason, message, retry));
+                let mut trouble = Trouble::new(code, reason, message, retry);
+                if code == codes::install::INVALID_OBJECT {
+                    trouble.objects = self.invalid_keys;
+                }
+                return Err(trouble);
             }
         }
         Ok(())

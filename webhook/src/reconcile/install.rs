@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bundle_core::diagnostic::codes;
+use bundle_core::plan::backoff::RestoreFailure;
 use bundle_core::plan::inventory::Inventory;
 use kube::Client;
 
@@ -14,13 +15,16 @@ use super::books::Left;
 use super::dry_run_complaints::DryRunComplaints;
 use super::inventory::Inventories;
 use super::items::Item;
-use super::object::Seen;
+use super::object::{self, Seen};
 use super::requester_check::RequesterCheck;
 use super::trouble::{self, Retry, Trouble};
 use crate::cluster::ServiceAccount;
 
 /// How many complaints a message holds.
 pub(super) const COMPLAINTS: usize = 20;
+
+/// Begins messages about objects that the API server cannot store.
+pub(super) const CANNOT_STORE: &str = "the API server cannot store: ";
 
 /// What all steps of one installation share.
 pub(super) struct Install<'a> {
@@ -48,6 +52,8 @@ pub(super) struct Done {
     pub(super) uids: BTreeMap<String, String>,
     /// The objects that a request may have created although its answer says otherwise, or was lost.
     pub(super) uncertain: BTreeSet<String>,
+    /// The objects that were sent and could not be applied.
+    pub(super) failed: BTreeMap<String, RestoreFailure>,
     pub(super) warnings: BTreeSet<String>,
 }
 
@@ -95,7 +101,8 @@ impl Install<'_> {
                     if outcome.is_uncertain {
                         done.uncertain.insert(item.key.clone());
                     }
-                    failed.add(item, error);
+                    let failure = failed.add(item, error);
+                    done.failed.insert(item.key.clone(), failure);
                 }
             }
         }
@@ -130,13 +137,23 @@ impl Install<'_> {
 #[derive(Default)]
 struct FailedApplies {
     messages: Vec<String>,
+    /// The objects that the API server cannot store.
+    invalid: Vec<String>,
     not_passing: bool,
     not_allowed: DryRunComplaints,
 }
 
 impl FailedApplies {
-    fn add(&mut self, item: &Item, error: ApplyError) {
-        self.not_passing |= !error.is_passing();
+    fn add(&mut self, item: &Item, error: ApplyError) -> RestoreFailure {
+        let is_passing = error.is_passing();
+        self.not_passing |= !is_passing;
+        if let ApplyError::Api(error) = &error
+            && let Some(why) = object::invalid(error)
+        {
+            self.messages.push(format!("{}: {why}", item.key));
+            self.invalid.push(item.key.clone());
+            return RestoreFailure::Invalid;
+        }
         match error {
             ApplyError::NotAllowed(refusal) if refusal != NotAllowed::Moved => {
                 self.not_allowed.add(item, refusal);
@@ -144,6 +161,11 @@ impl FailedApplies {
             error => self
                 .messages
                 .push(format!("{}: {}", item.key, error.message())),
+        }
+        if is_passing {
+            RestoreFailure::Passing
+        } else {
+            RestoreFailure::Refused
         }
     }
 
@@ -156,17 +178,20 @@ impl FailedApplies {
         if let Err(trouble) = check.result(self.not_allowed) {
             return trouble;
         }
-        let retry = if self.not_passing {
-            Retry::Slowly
-        } else {
-            Retry::Soon
+        let all_invalid = self.invalid.len() == self.messages.len();
+        let (code, retry) = match self.not_passing {
+            true if all_invalid => (codes::install::INVALID_OBJECT, Retry::Rarely),
+            true => (codes::install::APPLY_FAILED, Retry::Slowly),
+            false => (codes::install::APPLY_FAILED, Retry::Soon),
         };
-        Trouble::new(
-            codes::install::APPLY_FAILED,
-            reason,
-            trouble::list(self.messages, COMPLAINTS),
-            retry,
-        )
+        let mut message = trouble::list(self.messages, COMPLAINTS);
+        if code == codes::install::INVALID_OBJECT {
+            message = format!("{CANNOT_STORE}{message}");
+        }
+        Trouble {
+            objects: self.invalid,
+            ..Trouble::new(code, reason, message, retry)
+        }
     }
 }
 

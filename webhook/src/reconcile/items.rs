@@ -54,7 +54,16 @@ pub(super) async fn items(
         let (group, version, kind) = object.gvk();
         let gvk = (group.to_owned(), version.to_owned(), kind.to_owned());
         if !kinds.contains_key(&gvk) {
-            let served = apis.find(group, version, kind).await.map_err(|error| {
+            // A kind that the content defines comes and goes with it.
+            let is_own = defined
+                .iter()
+                .any(|own| own.group == group && own.kind == kind);
+            let served = if is_own {
+                apis.find_now(group, version, kind).await
+            } else {
+                apis.find(group, version, kind).await
+            };
+            let served = served.map_err(|error| {
                 Trouble::api("ask the API server for its kinds", reason, &error)
             })?;
             // What the server has counts: content cannot say that a kind is something else.

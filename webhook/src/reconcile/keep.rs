@@ -1,17 +1,19 @@
 //! Keeping what is installed: drifted objects applied again, those that somebody wrote verified, health looked at where something moved.
 //! Not here: seeing drift (watch, books), or installing (place).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
+use bundle_core::plan::backoff::RestoreFailure;
 use bundle_core::plan::drift;
 use bundle_core::plan::health::{Health, health};
 use bundle_core::plan::inventory;
 use bundle_core::plan::phases::Phase;
 use kube::Client;
 
+use super::apis::is_custom;
 use super::apply::{Applied, ApplyError, ApplyPlan, CheckedApply, Target, Targets};
 use super::deployment::Turn;
 use super::install::{self, Done, Install};
@@ -22,39 +24,107 @@ use super::requester_check::RequesterCheck;
 use super::room::Room;
 use super::trouble::{self, Retry, Trouble};
 
-/// How often in a row objects are restored at once; after that a fight with somebody else is slowed down.
-const AT_ONCE: u32 = 10;
 /// What is said of an object whose kind the API server does not list.
 const KIND_GONE: &str = "its kind is gone";
-/// The longest pause in such a fight.
-const SLOWEST: Duration = Duration::from_secs(30);
+/// The objects that are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope<'k> {
+    /// All of the content.
+    All,
+    /// Just these.
+    Only(&'k BTreeSet<String>),
+    /// All but these.
+    Except(&'k BTreeSet<String>),
+}
+
+impl Scope<'_> {
+    pub(super) fn has(self, key: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(keys) => keys.contains(key),
+            Self::Except(keys) => !keys.contains(key),
+        }
+    }
+}
+
+/// An object that was restored.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Restored {
+    pub(super) key: String,
+    /// Why it was out of line, as far as that is known.
+    pub(super) cause: Option<String>,
+}
+
+impl std::fmt::Display for Restored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.cause {
+            Some(cause) => write!(f, "{} ({cause})", self.key),
+            None => f.write_str(&self.key),
+        }
+    }
+}
 
 impl Turn<'_> {
-    /// Restores what has drifted and verifies what somebody wrote. Says when to look again.
+    /// Restores what has drifted and verifies what somebody wrote, of the objects that `placing` is about. Returns when to verify the next one.
     pub(super) async fn restore(
         &mut self,
         placing: &Placing<'_>,
+        scope: Scope<'_>,
     ) -> Result<Option<Duration>, Trouble> {
         let books = &self.room.books;
-        let (due, next) = books.suspects(&self.name, Instant::now());
+        let (mut due, next) = books.suspects(&self.name, Instant::now());
+        due.retain(|key| scope.has(key));
         let correct = self.spec.correct_drift && !self.spec.paused;
-        let drifted = correct && !books.drifted(&self.name).is_empty();
-        if !drifted && due.is_empty() {
+        let restorable = |turn: &Self| {
+            let mut keys = turn.room.books.restorable(&turn.name);
+            keys.retain(|key| scope.has(key));
+            keys
+        };
+        let drifted = if correct {
+            restorable(self)
+        } else {
+            BTreeSet::new()
+        };
+        if drifted.is_empty() && due.is_empty() {
             return Ok(next);
         }
-        let (since, times) = self.room.books.healings(&self.name, Instant::now());
-        let pause = pause(times).saturating_sub(since);
-        if !pause.is_zero() {
-            return Ok(Some(next.map_or(pause, |next| next.min(pause))));
+        let items = match self.items(placing).await {
+            Ok(items) => items,
+            Err(trouble) => {
+                self.not_restored(&drifted, &trouble).await;
+                return Err(trouble);
+            }
+        };
+        let known: HashSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
+        let (mut drifted, unknown): (BTreeSet<String>, BTreeSet<String>) = drifted
+            .into_iter()
+            .partition(|key| known.contains(key.as_str()));
+        if !unknown.is_empty() && scope == Scope::All {
+            // The kind has another scope by now: its objects have other names.
+            self.room.books.forget_content(&self.name);
+            return Ok(Some(Duration::ZERO));
         }
-        let items = self.items(placing).await?;
+        // The values of these are not known any more.
+        let books = &self.room.books;
+        books.not_restored(&self.name, &unknown, RestoreFailure::Refused);
         // What drifts from here on waits for the next time: nobody was asked about it.
-        let drifted: BTreeSet<String> = self.room.books.drifted(&self.name).into_keys().collect();
+        if correct {
+            drifted = restorable(self);
+            drifted.retain(|key| known.contains(key.as_str()));
+        }
+        let before = self.restored.len();
         let install = self.install(placing, reason::RECONCILE_FAILED);
         let healed = if correct {
             let check = self
                 .authorize_changes(placing, &items, (&drifted, &due))
-                .await?;
+                .await;
+            let check = match check {
+                Ok(check) => check,
+                Err(trouble) => {
+                    self.not_restored(&drifted, &trouble).await;
+                    return Err(trouble);
+                }
+            };
             // What has drifted is looked at and restored below.
             let suspects = items
                 .iter()
@@ -70,16 +140,33 @@ impl Turn<'_> {
             Ok(())
         };
         self.restored.sort();
-        if !self.restored.is_empty() {
-            self.room.books.count_healing(&self.name, Instant::now());
-        }
-        let count = self.restored.len() as u64;
+        let count = (self.restored.len() - before) as u64;
         self.room.shared.metrics.drift_corrected(count);
-        let fields = self.room.books.fields_digest(&self.name);
-        let recorded = self.record_fields(fields).await;
+        let recorded = if scope == Scope::All {
+            let fields = self.room.books.fields_digest(&self.name);
+            self.record_fields(fields).await
+        } else {
+            Ok(())
+        };
+        if let Err(trouble) = &healed {
+            let mut untried = restorable(self);
+            untried.retain(|key| drifted.contains(key));
+            self.not_restored(&untried, trouble).await;
+        }
         healed?;
         recorded?;
         Ok(self.room.books.suspects(&self.name, Instant::now()).1)
+    }
+
+    /// Records that nothing could be tried for these objects, and has kinds looked up anew.
+    async fn not_restored(&self, keys: &BTreeSet<String>, trouble: &Trouble) {
+        let failure = if trouble.retry == Retry::Soon {
+            RestoreFailure::Passing
+        } else {
+            RestoreFailure::Refused
+        };
+        self.room.books.not_restored(&self.name, keys, failure);
+        self.room.apis.forget_custom().await;
     }
 
     /// Asks whether the requesters may still write what is about to be applied again: what has drifted, and what is `due` to be verified.
@@ -137,7 +224,10 @@ impl Turn<'_> {
                 }
                 Ok(applied) => {
                     books.healed(&self.name, &item.key, install::left(&applied.seen));
-                    self.restored.push(item.key.clone());
+                    self.restored.push(Restored {
+                        key: item.key.clone(),
+                        cause: None,
+                    });
                 }
                 Err(_) => books.doubt(&self.name, [item.key.clone()].into()),
             }
@@ -189,11 +279,11 @@ impl Turn<'_> {
         (asked, due): (&BTreeSet<String>, &BTreeSet<String>),
     ) -> Result<(), Trouble> {
         let room = self.room;
-        let drifted = room.books.drifted(&self.name);
+        let now_drifted = room.books.drifted(&self.name);
         let mut by_phase = BTreeMap::<Phase, Vec<&Item>>::new();
-        let asked = |item: &&Item| asked.contains(&item.key) || due.contains(&item.key);
-        let drifted = |item: &&Item| drifted.contains_key(&item.key);
-        for item in items.iter().filter(asked).filter(drifted) {
+        let is_asked = |item: &&Item| asked.contains(&item.key) || due.contains(&item.key);
+        let is_drifted = |item: &&Item| now_drifted.contains_key(&item.key);
+        for item in items.iter().filter(is_asked).filter(is_drifted) {
             if !room.books.is_told_by_fields(&self.name, &item.key)
                 && self.is_untouched(install.client, item).await
             {
@@ -245,11 +335,28 @@ impl Turn<'_> {
             let intents = self.record_targets(targets).await?;
             let mut done = Done::default();
             let result = install.phase(check, applies, &mut done).await;
-            self.record_done(&done, &intents).await?;
+            let recorded = self.record_done(&done, &intents).await;
+            for item in items {
+                let failure = match done.failed.get(&item.key) {
+                    _ if done.left.contains_key(&item.key) => continue,
+                    Some(failure) => *failure,
+                    // It was refused before it was sent.
+                    None if trouble.as_ref().is_some_and(|t| t.retry != Retry::Soon) => {
+                        RestoreFailure::Refused
+                    }
+                    None => RestoreFailure::Passing,
+                };
+                room.books.not_restored(&self.name, [&item.key], failure);
+            }
+            recorded?;
             install.inventory = self.inventory.clone();
+            if items.iter().any(|item| defines_kinds(item)) {
+                room.apis.forget_custom().await;
+            }
             for (key, left) in done.left {
+                let cause = room.books.cause(&self.name, &key);
                 room.books.healed(&self.name, &key, left);
-                self.restored.push(key);
+                self.restored.push(Restored { key, cause });
             }
             if let Err(error) = result {
                 trouble = Some(error);
@@ -283,14 +390,13 @@ fn not_prepared(failed: &[(&Item, ApplyError)]) -> Trouble {
     )
 }
 
-/// How long to wait before healing, if somebody keeps changing the objects back and they were restored so many times in a row.
-fn pause(times: u32) -> Duration {
-    if times <= AT_ONCE {
-        return Duration::ZERO;
-    }
-    Duration::from_millis(100)
-        .saturating_mul(1_u32 << (times - AT_ONCE).min(10))
-        .min(SLOWEST)
+/// Whether kinds come or change when the object is applied.
+pub(super) fn defines_kinds(item: &Item) -> bool {
+    matches!(
+        (item.id.group.as_str(), item.id.kind.as_str()),
+        ("apiextensions.k8s.io", "CustomResourceDefinition")
+            | ("apiregistration.k8s.io", "APIService")
+    )
 }
 
 /// Whether an object without managed fields still has everything that we applied.
@@ -355,7 +461,16 @@ async fn health_of(room: &Room, client: &Client, key: &str) -> Result<Health, ku
     let Some(kind) = room.apis.preferred(&group_kind).await? else {
         return Ok(Health::Waiting(KIND_GONE.to_owned()));
     };
-    Ok(match object::read(client, &kind, namespace, name).await? {
+    let mut live = object::read(client, &kind, namespace, name).await?;
+    if live.is_none() && is_custom(&kind.resource.api_version) {
+        // Its kind may be served in another version by now.
+        room.apis.forget_custom().await;
+        live = match room.apis.preferred(&group_kind).await? {
+            Some(now) if now != kind => object::read(client, &now, namespace, name).await?,
+            _ => None,
+        };
+    }
+    Ok(match live {
         Some(live) => {
             let value = serde_json::to_value(&live).map_err(kube::Error::SerdeError)?;
             health(&group_kind.group, &group_kind.kind, &value)

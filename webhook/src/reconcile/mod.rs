@@ -26,6 +26,7 @@ mod mutators;
 mod namespaces;
 mod object;
 mod parallel;
+mod partial;
 mod permit;
 mod place;
 mod prune;

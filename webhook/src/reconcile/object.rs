@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use bundle_api::names;
 use bundle_cluster::{ByName, ObjectUrl, namespaced};
 use bundle_core::object::ObjectId;
-use bundle_core::plan::drift::{Entry, Fingerprint, ObjectState, Revision, RevisionParts};
+use bundle_core::plan::drift::{self, Entry, Fingerprint, ObjectState, Revision, RevisionParts};
 use bundle_core::plan::inventory::{CreationMark, LiveObject};
+use bundle_core::plan::rejection::{self, Rejection};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::Client;
 use kube::api::{
@@ -45,6 +46,8 @@ pub(super) struct Seen {
     pub(super) created: Option<i64>,
     /// The mark of whoever created it.
     pub(super) mark: Option<CreationMark>,
+    /// The field manager that wrote it last, if that was another one and is known.
+    pub(super) writer: Option<Box<str>>,
 }
 
 impl Seen {
@@ -65,7 +68,12 @@ impl Seen {
             uid: meta.uid.clone().unwrap_or_default(),
             version: resource_version.parse().unwrap_or(0),
             state: ObjectState {
-                fingerprint: Fingerprint::of(names::FIELD_MANAGER, entries, labels, &LABELS),
+                fingerprint: Fingerprint::of(
+                    names::FIELD_MANAGER,
+                    entries.clone(),
+                    labels,
+                    &LABELS,
+                ),
                 revision: Revision::of(RevisionParts {
                     group: &kind.resource.group,
                     kind: &kind.resource.kind,
@@ -82,6 +90,7 @@ impl Seen {
                 .annotations
                 .as_ref()
                 .and_then(|all| CreationMark::parse(all.get(names::ANNOTATION_CREATION_MARK)?)),
+            writer: drift::last_writer(names::FIELD_MANAGER, entries).map(Box::from),
         }
     }
 
@@ -263,10 +272,29 @@ pub(super) fn is_forbidden(error: &kube::Error) -> bool {
 /// Whether the same request may succeed a little later: the server is busy, starting, or out of reach.
 pub(super) fn is_passing(error: &kube::Error) -> bool {
     match error {
-        kube::Error::Api(status) => matches!(status.code, 409 | 429) || status.code >= 500,
+        kube::Error::Api(status) => {
+            matches!(status.code, 409 | 429)
+                || status.code >= 500
+                    && rejection::not_typed(status.code, &status.message).is_none()
+        }
         kube::Error::Service(_) | kube::Error::HyperError(_) => true,
         _ => false,
     }
+}
+
+/// Why the API server cannot store an object with these values; none if the same request may succeed another time.
+pub(super) fn invalid(error: &kube::Error) -> Option<String> {
+    let kube::Error::Api(status) = error else {
+        return None;
+    };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let fields: Vec<&str> = causes.map(|cause| cause.field.as_str()).collect();
+    rejection::invalid(Rejection {
+        code: status.code,
+        reason: &status.reason,
+        message: &status.message,
+        fields: &fields,
+    })
 }
 
 /// What an error of the API server says, in one line.

@@ -3,15 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use bundle_api::names::reason;
+use bundle_api::names::{self, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::names::KubeName;
 use bundle_core::plan::conditions::State;
 use bundle_core::plan::consent::Act;
+use bundle_core::plan::ignore;
 use bundle_core::plan::phases::Phase;
 use bundle_core::reference::{PinnedReference, Reference};
-use kube::Client;
 use kube::api::DynamicObject;
+use kube::{Client, ResourceExt as _};
 
 use super::apply::ApplyPlan;
 use super::books::{self, Left};
@@ -128,13 +129,46 @@ impl<'a> Turn<'a> {
         if applied && recorded {
             return Ok(false);
         }
+        let attempt = self.attempt_key(&key);
+        if let Some(held) = self.room.books.held(&self.name, &attempt) {
+            return Err(held);
+        }
+        match self.place_content(placing, &key, known).await {
+            Err(trouble) if trouble.code == codes::install::INVALID_OBJECT => {
+                Err(self.room.books.hold(&self.name, &attempt, trouble))
+            }
+            result => result,
+        }
+    }
+
+    /// Content and settings, as they were asked for: after a write of the spec, or by somebody who takes the deployment over, it is tried at once.
+    fn attempt_key(&self, content: &str) -> String {
+        let generation = self.object.metadata.generation.unwrap_or_default();
+        let admitted = self.object.annotations().get(names::ANNOTATION_ADMIT);
+        format!("{content} {generation} {admitted:?}")
+    }
+
+    async fn place_content(
+        &mut self,
+        placing: &Placing<'_>,
+        key: &str,
+        known: Option<String>,
+    ) -> Result<bool, Trouble> {
+        let applied = known.as_deref() == Some(key);
         self.is_what_it_was(placing)?;
         let items = self.items(placing).await?;
+        let objects: Vec<_> = items.iter().map(|item| (&item.id, &item.value)).collect();
+        let unused = ignore::without_effect(&self.spec.drift_ignore, &objects);
+        for line in unused {
+            let code = codes::install::IGNORE_WITHOUT_EFFECT;
+            self.warnings.insert(format!("{line} ({code})"));
+        }
         if applied {
             // The last time it went wrong after everything had been applied.
             self.prune(placing, &items).await?;
             let fields = self.room.books.fields_digest(&self.name);
             self.record(placing, &items, fields).await?;
+            self.watch(placing, &items, true).await?;
             return Ok(true);
         }
         let first = !self.is_installed(placing);
@@ -166,7 +200,7 @@ impl<'a> Turn<'a> {
                     "everything is in place: nothing is applied"
                 );
                 let left = keep::as_left(&items, &seen).unwrap_or_default();
-                self.room.books.settle(&self.name, &key, left, &seen);
+                self.room.books.settle(&self.name, key, left, &seen);
                 return Ok(false);
             }
         }
@@ -181,9 +215,11 @@ impl<'a> Turn<'a> {
         let left = self.apply(placing, &items, served, checked).await?;
         let digest = books::digest_of(&left);
         let seen = self.room.watches.seen_of(&self.name);
-        self.room.books.settle(&self.name, &key, left, &seen);
+        self.room.books.settle(&self.name, key, left, &seen);
         self.prune(placing, &items).await?;
         self.record(placing, &items, digest).await?;
+        // Kinds that only the former content had are not watched any more.
+        self.watch(placing, &items, true).await?;
         Ok(true)
     }
 
@@ -234,6 +270,13 @@ impl<'a> Turn<'a> {
         )
     }
 
+    /// Whether this content is what was installed last, even if an installation of other content began since.
+    pub(super) fn was_installed(&self, placing: &Placing<'_>) -> bool {
+        let applied = self.placement(placing);
+        self.installed_content()
+            .is_some_and(|installed| installed.installation.starts_with(&applied))
+    }
+
     /// Whether just this content was installed completely, as the same ServiceAccount and into the same namespace.
     pub(super) fn is_installed(&self, placing: &Placing<'_>) -> bool {
         let applied = self.placement(placing);
@@ -245,7 +288,7 @@ impl<'a> Turn<'a> {
 
     /// Opens the watches for `items`. Kinds that the content itself brings can be watched once they are served: `all` says that they are.
     /// Says whether everything is watched.
-    async fn watch(
+    pub(super) async fn watch(
         &self,
         placing: &Placing<'_>,
         items: &[Item],
@@ -276,6 +319,8 @@ impl<'a> Turn<'a> {
             }
         }
         let complete = watched.len() == items.len();
+        // Until other content is installed completely, objects of the former one are kept, and watched.
+        let only = self.is_installed(placing);
         let subjects = self
             .room
             .scopes
@@ -284,7 +329,7 @@ impl<'a> Turn<'a> {
             .map_err(failed)?;
         self.room
             .watches
-            .keep(&self.name, &subjects, placing.client)
+            .keep(&self.name, &subjects, only, placing.client)
             .await
             .map_err(|error| {
                 Trouble::new(
@@ -298,7 +343,7 @@ impl<'a> Turn<'a> {
     }
 
     /// The recorded objects among `items` that exist. Those that no watch shows, such as one without our labels, are looked at one by one.
-    async fn seen(
+    pub(super) async fn seen(
         &self,
         placing: &Placing<'_>,
         items: &[Item],
@@ -375,8 +420,17 @@ impl<'a> Turn<'a> {
         let applied = self
             .apply_phases(placing, items, watched, (&check, plan), &mut done)
             .await;
-        self.record_done(&done, &intents).await?;
-        applied?;
+        let recorded = self.record_done(&done, &intents).await;
+        if items.iter().any(keep::defines_kinds) {
+            self.room.apis.forget_custom().await;
+        }
+        if let Err(trouble) = recorded.and(applied) {
+            let key = self.content_key(placing);
+            let books = &self.room.books;
+            let seen = self.room.watches.seen_of(&self.name);
+            books.interrupt(&self.name, &key, done.left, &done.uncertain, &seen);
+            return Err(trouble);
+        }
         self.warnings.extend(done.warnings);
         Ok(done.left)
     }

@@ -77,6 +77,8 @@ impl Remover<'_> {
     /// The recorded objects among `keys` that are there. Those of a kind that the cluster no longer has are gone, and so is what was to be created and never
     /// was, and what was replaced by an object with another uid.
     pub(super) async fn present(&self, keys: &[String]) -> Result<Vec<Present>, Trouble> {
+        // An object whose kind is served in another version or scope by now would count as gone.
+        self.apis.forget_custom().await;
         let looks: Vec<_> = super::parallel::all(keys.iter().map(|key| self.present_of(key))).await;
         let mut all = Vec::new();
         for look in looks {

@@ -277,7 +277,9 @@ pub(super) async fn undeletable(
         .await;
         for (present, verdict) in answers {
             match verdict {
-                DryRunVerdict::Refused { message: why, .. } | DryRunVerdict::Unsupported(why) => {
+                DryRunVerdict::Refused { message: why, .. }
+                | DryRunVerdict::Invalid(why)
+                | DryRunVerdict::Unsupported(why) => {
                     refused.push(Kept {
                         id: present.id.clone(),
                         why: format!("{} may not delete it: {why}", requester.user),

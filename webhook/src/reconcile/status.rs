@@ -5,6 +5,7 @@ use bundle_api::names;
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::Code;
 use bundle_core::plan::conditions::bounded;
+use bundle_core::plan::inventory;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -13,8 +14,14 @@ use kube::runtime::events::{Event, EventType, Recorder};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::keep::Restored;
+
 /// Longest note that an Event may carry.
 const NOTE_LIMIT: usize = 1000;
+/// How many objects that were restored at once have an Event of their own.
+const EVENTS: usize = 3;
+/// Reason of Events about objects that were restored.
+const CORRECTED: &str = "DriftCorrected";
 
 /// Writes `new` if it differs from `old`. An object that has gone meanwhile, or was made anew, gets none.
 pub(super) async fn write<T: Serialize + PartialEq>(
@@ -111,7 +118,39 @@ impl Teller {
         self.tell(object, EventType::Normal, reason, note).await;
     }
 
+    /// Names objects that were restored: each of the first few in an Event of its own, with the object as the related one. Events that differ in the note alone would be
+    /// counted as one, with the note of the first.
+    pub(super) async fn restored(&self, object: &DynamicObject, restored: &[Restored]) {
+        let (first, rest) = restored.split_at(restored.len().min(EVENTS));
+        for restored in first {
+            let related = inventory::parts(&restored.key);
+            let related = related.map(|(kind, namespace, name)| ObjectReference {
+                kind: Some(kind.kind),
+                namespace: namespace.map(str::to_owned),
+                name: Some(name.to_owned()),
+                ..ObjectReference::default()
+            });
+            let note = format!("restored {restored}");
+            self.publish(object, (EventType::Normal, CORRECTED), &note, related)
+                .await;
+        }
+        if !rest.is_empty() {
+            let note = "restored more objects at the same time; the log names them";
+            self.note(object, CORRECTED, note).await;
+        }
+    }
+
     async fn tell(&self, object: &DynamicObject, kind: EventType, reason: &str, note: &str) {
+        self.publish(object, (kind, reason), note, None).await;
+    }
+
+    async fn publish(
+        &self,
+        object: &DynamicObject,
+        (kind, reason): (EventType, &str),
+        note: &str,
+        related: Option<ObjectReference>,
+    ) {
         let about = ObjectReference {
             api_version: Some(self.resource.api_version.clone()),
             kind: Some(self.resource.kind.clone()),
@@ -124,7 +163,7 @@ impl Teller {
             reason: reason.to_owned(),
             note: Some(bounded(note, NOTE_LIMIT)),
             action: "Reconcile".to_owned(),
-            secondary: None,
+            secondary: related,
         };
         if let Err(error) = self.recorder.publish(&event, &about).await {
             tracing::debug!(

@@ -1,15 +1,18 @@
 //! What the conditions of a BundleDeployment say, from what was found.
 //! Not here: finding it (deployment, place, keep), or how conditions are kept (said).
 
+use std::time::Duration;
+
 use bundle_api::deployment_status::DriftedObject;
 use bundle_api::names::{self, condition, reason};
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::conditions::{State, some_of};
+use bundle_core::plan::conditions::State;
+use bundle_core::plan::summary::{Correction, Installation, Observed};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::child::Child;
 use super::deployment::{LISTED, Turn};
-use super::trouble::{self, Retry, Trouble};
+use super::trouble::{Retry, Trouble};
 
 impl Turn<'_> {
     pub(super) fn warn_of_unused(&mut self) {
@@ -109,8 +112,10 @@ impl Turn<'_> {
         }
     }
 
-    pub(super) fn add_drift(&mut self) {
-        let drifted = self.room.books.drifted(&self.name);
+    /// Sets the conditions that follow from what is known of the objects, and lists what has drifted.
+    pub(super) fn tell_state(&mut self, trouble: Option<&Trouble>) {
+        let books = &self.room.books;
+        let drifted = books.drifted(&self.name);
         self.status.drift = drifted
             .iter()
             .take(LISTED)
@@ -121,142 +126,68 @@ impl Turn<'_> {
                     .map(Time),
             })
             .collect();
-        let objects: Vec<&String> = drifted.keys().collect();
-        let list = some_of(&objects, LISTED);
-        if !objects.is_empty() {
-            let message = if self.spec.paused {
-                format!("not restored, since spec.paused is true: {list}")
-            } else if self.rights_are_withdrawn() {
-                format!("not restored, since the requester has lost rights: {list}")
-            } else if self.spec.correct_drift {
-                format!("being restored: {list}")
-            } else {
-                format!("not restored, since spec.drift.mode is Report: {list}")
-            };
-            self.said
-                .set(condition::DRIFTED, State::True, "OutOfLine", &message);
-        } else if let Some(why) = self.room.watches.blind(&self.name) {
-            self.said.set(
-                condition::DRIFTED,
-                State::Unknown,
-                reason::CREATE_DYNAMIC_WATCH_FAILED,
-                &why,
-            );
-        } else if self.room.books.content(&self.name).is_some() {
-            self.said.set(
-                condition::DRIFTED,
-                State::False,
-                "InPlace",
-                "every object is as it was applied",
-            );
+        let drifted: Vec<String> = drifted.into_keys().collect();
+        let blind = self.room.watches.blind(&self.name);
+        let correction = if self.spec.paused {
+            Correction::Paused
+        } else if self.rights_are_withdrawn() {
+            Correction::RightsWithdrawn
+        } else if self.spec.correct_drift {
+            Correction::Restored
         } else {
-            self.said.set_if_new(
-                condition::DRIFTED,
-                State::Unknown,
-                "NotInstalled",
-                "nothing is installed yet",
-            );
-        }
-    }
-
-    pub(super) fn add_health(&mut self) {
-        let unhealthy = self.room.books.unhealthy(&self.name);
-        if !unhealthy.is_empty() {
-            let list: Vec<String> = unhealthy
-                .iter()
-                .map(|(key, why)| format!("{key}: {why}"))
-                .collect();
-            let message = trouble::list(list, LISTED);
-            self.said
-                .set(condition::HEALTHY, State::False, "Unhealthy", &message);
-        } else if self.room.books.content(&self.name).is_some() {
-            self.said.set(
-                condition::HEALTHY,
-                State::True,
-                "Healthy",
-                "every object is healthy",
-            );
-        } else {
-            self.said.set_if_new(
-                condition::HEALTHY,
-                State::Unknown,
-                "NotInstalled",
-                "nothing is installed yet",
-            );
-        }
-    }
-
-    pub(super) fn tell_progress(&mut self, trouble: Option<&Trouble>) {
-        let installed_now = self
-            .said
-            .get(condition::INSTALLED)
-            .is_some_and(|condition| {
-                condition.status == State::True
-                    && Some(condition.observed_generation) == self.object.metadata.generation
-            });
-        let bundle = self.said.get(condition::HAS_VALID_BUNDLE).map(|condition| {
-            (
-                condition.status,
-                condition.reason.clone(),
-                condition.message.clone(),
-            )
-        });
-        let (progressing, ready, found, message) = match (trouble, bundle) {
-            _ if self.spec.paused => (
-                State::False,
-                if installed_now {
-                    State::True
-                } else {
-                    State::False
-                },
-                reason::PAUSED.to_owned(),
-                "spec.paused is true: nothing is changed".to_owned(),
-            ),
-            (Some(trouble), _) => (
-                if trouble.retry == Retry::OnChange {
-                    State::False
-                } else {
-                    State::True
-                },
-                State::False,
-                trouble.reason.to_owned(),
-                trouble.message.clone(),
-            ),
-            (None, Some((State::False, found, message))) => (
-                if found == reason::UNPACK_FAILED {
-                    State::False
-                } else {
-                    State::True
-                },
-                State::False,
-                found,
-                message,
-            ),
-            (None, _) if !installed_now => (
-                State::True,
-                State::False,
-                "Installing".to_owned(),
-                "the content is not in place yet".to_owned(),
-            ),
-            (None, _) => {
-                let unhealthy = self
-                    .said
-                    .get(condition::HEALTHY)
-                    .filter(|condition| condition.status != State::True)
-                    .map(|condition| condition.message.clone());
-                match unhealthy {
-                    Some(why) => (State::False, State::False, "Unhealthy".to_owned(), why),
-                    None => (
-                        State::False,
-                        State::True,
-                        reason::INSTALLATION_SUCCEEDED.to_owned(),
-                        "the content is installed and healthy".to_owned(),
-                    ),
-                }
-            }
+            Correction::Reported
         };
-        self.said
-            .set(condition::PROGRESSING, progressing, &found, &message);
-        self.said.set(condition::READY, ready, &found, &message);
+        let missing = books.missing(&self.name);
+        let fought = books.fought(&self.name);
+        let unhealthy = books.unhealthy(&self.name);
+        let observed = Observed {
+            coverage: books.coverage(&self.name, self.installed_content().is_some()),
+            correction,
+            drifted: &drifted,
+            missing: &missing,
+            fought: &fought,
+            unhealthy: &unhealthy,
+            blind: blind.as_deref(),
+        };
+        let generation = self.object.metadata.generation;
+        let is_installed = self.said.get(condition::INSTALLED).is_some_and(|set| {
+            set.status == State::True && Some(set.observed_generation) == generation
+        });
+        let bundle = self.said.get(condition::HAS_VALID_BUNDLE).cloned();
+        let installation = Installation {
+            is_paused: self.spec.paused,
+            error: trouble.map(|trouble| {
+                let retried = trouble.retry != Retry::OnChange;
+                (trouble.reason, trouble.message.as_str(), retried)
+            }),
+            bundle: bundle
+                .as_ref()
+                .filter(|set| set.status == State::False)
+                .map(|set| {
+                    let waits = set.reason != reason::UNPACK_FAILED;
+                    (set.reason.as_str(), set.message.as_str(), waits)
+                }),
+            is_installed,
+        };
+        for (kind, told) in [
+            (condition::DRIFTED, observed.drifted()),
+            (condition::HEALTHY, observed.healthy()),
+            (condition::PROGRESSING, observed.progressing(&installation)),
+            (condition::READY, observed.ready(&installation)),
+        ] {
+            self.said.set(kind, told.state, &told.reason, &told.message);
+        }
+    }
+
+    /// The time until the next reconcile, if objects are to be restored before.
+    pub(super) fn with_next_restore(&self, wait: Option<Duration>) -> Option<Duration> {
+        let restores = self.spec.correct_drift && !self.spec.paused;
+        let next = restores
+            .then(|| self.room.books.next_restore(&self.name))
+            .flatten();
+        match (wait, next) {
+            (Some(wait), Some(next)) => Some(wait.min(next)),
+            (wait, next) => wait.or(next),
+        }
     }
 }

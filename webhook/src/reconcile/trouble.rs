@@ -18,6 +18,10 @@ pub(super) enum Retry {
     Soon,
     /// Somebody has to do something about it that no watch tells: up to every five minutes.
     Slowly,
+    /// The same request fails each time: up to every ten minutes.
+    Rarely,
+    /// After this time.
+    At(Duration),
     /// A change of the object, or of what it names, comes with an event.
     OnChange,
 }
@@ -32,6 +36,8 @@ pub(super) struct Trouble {
     /// For people.
     pub(super) message: String,
     pub(super) retry: Retry,
+    /// The keys of objects that are invalid: if somebody changes one, the next attempt may succeed.
+    pub(super) objects: Vec<String>,
 }
 
 impl Trouble {
@@ -46,6 +52,7 @@ impl Trouble {
             reason,
             message: message.into(),
             retry,
+            objects: Vec::new(),
         }
     }
 
@@ -114,6 +121,8 @@ impl Retry {
         let (first, most) = match self {
             Self::Soon => (Duration::from_millis(500), Duration::from_secs(30)),
             Self::Slowly => (Duration::from_secs(2), Duration::from_secs(300)),
+            Self::Rarely => (Duration::from_secs(2), Duration::from_secs(600)),
+            Self::At(pause) => return Some(pause),
             Self::OnChange => return None,
         };
         Some(backoff::delay(first, most, failures, spread))
@@ -136,5 +145,9 @@ mod tests {
         assert_eq!(Retry::OnChange.after(3), None);
         assert!(Retry::Soon.after(1).unwrap() < Duration::from_secs(1));
         assert!(Retry::Slowly.after(100).unwrap() <= Duration::from_secs(360));
+        assert!(Retry::Rarely.after(1).unwrap() < Duration::from_secs(3));
+        assert!(Retry::Rarely.after(100).unwrap() <= Duration::from_secs(720));
+        let pause = Duration::from_secs(7);
+        assert_eq!(Retry::At(pause).after(100), Some(pause));
     }
 }

@@ -84,11 +84,12 @@ impl Watches {
         }
     }
 
-    /// Makes sure that `deployment` watches just these subjects, and waits until each has listed what is there.
+    /// Makes sure that `deployment` watches these subjects, and no others if `only` is true. Waits until each has listed what is there.
     pub(super) async fn keep(
         &self,
         deployment: &str,
         wanted: &HashSet<Subject>,
+        only: bool,
         client: &Client,
     ) -> Result<(), NotWatching> {
         let mut waiting = Vec::new();
@@ -96,7 +97,7 @@ impl Watches {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             open.retain(|subject, watch| {
                 let mut users = watch.users.lock().unwrap_or_else(PoisonError::into_inner);
-                if !wanted.contains(subject) {
+                if only && !wanted.contains(subject) {
                     users.remove(deployment);
                 }
                 !users.is_empty() || wanted.contains(subject)

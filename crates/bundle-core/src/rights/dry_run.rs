@@ -1,5 +1,7 @@
 //! Reads the answer of the API server to a dry run as the requester.
 
+use crate::plan::rejection;
+
 /// The result of one dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DryRunVerdict {
@@ -12,6 +14,8 @@ pub enum DryRunVerdict {
         /// Whether RBAC refused; the access reviews should then have refused as well.
         by_rbac: bool,
     },
+    /// The API server cannot store the object with these values, whoever sends them. The text names the field.
+    Invalid(String),
     /// The object needs something that does not exist yet: its namespace, its kind or a role.
     Missing(String),
     /// An admission webhook does not support dry runs.
@@ -36,6 +40,9 @@ pub fn verdict(code: u16, message: &str) -> DryRunVerdict {
             message: text,
             by_rbac: false,
         };
+    }
+    if let Some(why) = rejection::not_typed(code, message) {
+        return DryRunVerdict::Invalid(why);
     }
     match code {
         400 if contains("does not support dry run") => DryRunVerdict::Unsupported(text),
@@ -215,6 +222,13 @@ mod tests {
             let found = verdict(code, message);
             assert!(expected(&found), "{code} {message}: {found:?}");
         }
+    }
+
+    #[test]
+    fn values_that_do_not_fit_the_schema_are_invalid_for_everybody() {
+        let message = "failed to create typed patch object (n/web; apps/v1, Kind=Deployment): .spec.colour: field not declared in schema";
+        let expected = ".spec.colour: field not declared in schema".to_owned();
+        assert_eq!(verdict(500, message), DryRunVerdict::Invalid(expected));
     }
 
     #[test]

@@ -7,12 +7,16 @@ use e2e::{Cluster, WebhookOptions, wait};
 use serde_json::{Value, json};
 
 mod content;
+mod fights;
+mod half_upgrades;
+mod invalid_objects;
 mod inventory;
 mod life;
 mod managers;
 mod older;
 mod others;
 mod ownership;
+mod reinstall;
 mod removal;
 mod rights;
 mod source;

@@ -84,6 +84,7 @@ impl NotAllowed {
                     DryRunVerdict::Allowed => String::new(),
                     DryRunVerdict::Refused { message, .. } => message.clone(),
                     DryRunVerdict::Missing(words)
+                    | DryRunVerdict::Invalid(words)
                     | DryRunVerdict::Unsupported(words)
                     | DryRunVerdict::NotImpersonated(words)
                     | DryRunVerdict::Unknown(words) => words.clone(),

@@ -1,7 +1,11 @@
 //! What of a deployment counts as drifted, suspect or touched, by what watches tell.
 
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::backoff::RestoreFailure;
+use bundle_core::plan::summary::Coverage;
 use serde_json::json;
 
+use super::super::trouble::{Retry, Trouble};
 use super::*;
 
 const KEY: &str = "ConfigMap/n/x";
@@ -43,6 +47,7 @@ fn seen(version: u64, text: &str) -> Seen {
         state: state(text, &version.to_string()),
         created: None,
         mark: None,
+        writer: None,
     }
 }
 
@@ -184,4 +189,100 @@ fn a_workload_that_moves_is_looked_at_and_is_no_drift() {
     books.changed(&["web".to_owned()], key, Some(&moved));
     assert_eq!(woken.try_recv().unwrap(), "web");
     assert_eq!(books.drifted("web").len(), 0);
+}
+
+const OTHER: &str = "ConfigMap/n/y";
+
+/// Two installed objects, and somebody who has changed both.
+fn two_drifted() -> Books {
+    let (books, _) = books();
+    books.set_inventory("web", recording(&[KEY, OTHER]));
+    let objects = [KEY, OTHER].map(|key| (key.to_owned(), left(5, "a")));
+    books.settle("web", "sha256:1", objects.into(), &BTreeMap::new());
+    for key in [KEY, OTHER] {
+        books.changed(&["web".to_owned()], key, Some(&seen(6, "b")));
+    }
+    books
+}
+
+fn keys(keys: &[&str]) -> BTreeSet<String> {
+    keys.iter().map(|&key| key.to_owned()).collect()
+}
+
+#[test]
+fn object_that_is_fought_over_delays_no_other() {
+    let books = two_drifted();
+    for version in 0..20 {
+        books.healed("web", KEY, left(10 + 2 * version, "a"));
+        books.changed(&["web".to_owned()], KEY, Some(&seen(11 + 2 * version, "b")));
+    }
+    assert_eq!(books.restorable("web"), keys(&[OTHER]));
+    assert_eq!(books.fought("web"), [KEY]);
+    assert_eq!(books.next_restore("web"), Some(Duration::ZERO));
+    books.healed("web", OTHER, left(7, "a"));
+    let next = books.next_restore("web").unwrap();
+    assert!(next > Duration::from_secs(20), "{next:?}");
+}
+
+#[test]
+fn attempts_that_failed_count_until_the_object_is_deleted() {
+    let books = two_drifted();
+    for _ in 0..20 {
+        books.not_restored("web", [&KEY.to_owned()], RestoreFailure::Invalid);
+    }
+    assert_eq!(books.restorable("web"), keys(&[OTHER]));
+    assert!(books.missing("web").is_empty());
+    books.changed(&["web".to_owned()], KEY, None);
+    assert_eq!(books.restorable("web"), keys(&[KEY, OTHER]));
+    assert_eq!(books.missing("web"), [KEY]);
+}
+
+#[test]
+fn what_an_interrupted_installation_applied_is_looked_at_beside_the_former_content() {
+    let books = two_drifted();
+    for key in [KEY, OTHER] {
+        books.healed("web", key, left(7, "a"));
+    }
+    books.begin("web");
+    let applied = HashMap::from([(KEY.to_owned(), left(9, "new"))]);
+    let nothing = (BTreeSet::new(), BTreeMap::new());
+    books.interrupt("web", "sha256:2", applied, &nothing.0, &nothing.1);
+    assert_eq!(books.coverage("web", true), Coverage::Partly);
+    assert_eq!(books.content("web"), None);
+    assert_eq!(books.applied_partly("web", "sha256:2"), Some(keys(&[KEY])));
+    assert!(!books.lacks_former("web"));
+    // Later writes of others, of both contents.
+    for key in [KEY, OTHER] {
+        books.changed(&["web".to_owned()], key, Some(&seen(12, "evil")));
+    }
+    assert_eq!(books.restorable("web"), keys(&[KEY, OTHER]));
+    // Another content is wanted by now: what the values of the first object are to be is not known.
+    books.begin("web");
+    books.interrupt("web", "sha256:3", HashMap::new(), &nothing.0, &nothing.1);
+    assert_eq!(books.applied_partly("web", "sha256:3"), Some(keys(&[])));
+    assert!(books.lacks_former("web"));
+    assert!(!books.knows("web", KEY) && books.knows("web", OTHER));
+    assert_eq!(books.restorable("web"), keys(&[OTHER]));
+}
+
+#[test]
+fn installation_that_is_invalid_is_held_until_one_of_its_objects_changes() {
+    let books = two_drifted();
+    let invalid = Trouble {
+        objects: vec![KEY.to_owned()],
+        ..Trouble::new(
+            codes::install::INVALID_OBJECT,
+            "InstallFailed",
+            "no",
+            Retry::Rarely,
+        )
+    };
+    books.hold("web", "key", invalid);
+    let held = books.held("web", "key").unwrap();
+    assert!(matches!(held.retry, Retry::At(_)), "{held:?}");
+    assert_eq!(books.held("web", "other"), None);
+    books.changed(&["web".to_owned()], OTHER, None);
+    assert!(books.held("web", "key").is_some());
+    books.changed(&["web".to_owned()], KEY, None);
+    assert_eq!(books.held("web", "key"), None);
 }

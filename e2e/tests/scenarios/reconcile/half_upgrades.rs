@@ -1,0 +1,189 @@
+//! Upgrades that fail half-way: what is applied is kept meanwhile, and the conditions say what is known.
+//! Upgrades that succeed are in `life`.
+
+use std::time::Duration;
+
+use e2e::{Cluster, wait};
+use serde_json::{Value, json};
+
+use super::{LONG, apply, bundle_of, condition, deployment, get, kubectl, publish, stage, until};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// Configuration that is applied first, a definition, an object of it that is applied after it, and a Deployment of the same late phase.
+fn content(version: u32, litres: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: both, namespace: half}}
+data: {{version: 'v{version}'}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: only-v{version}, namespace: half}}
+data: {{version: 'v{version}'}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: only-v{version}, namespace: half}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: jugs.half.example.com}}
+spec:
+  group: half.example.com
+  scope: Namespaced
+  names: {{kind: Jug, listKind: JugList, plural: jugs, singular: jug}}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {{type: object, properties: {{litres: {{type: integer, maximum: 9}}}}}}
+---
+apiVersion: half.example.com/v1
+kind: Jug
+metadata: {{name: jug, namespace: half}}
+spec: {{litres: {litres}}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {{name: late, namespace: half, annotations: {{version: 'v{version}'}}}}
+spec: {{defaultBackend: {{service: {{name: web, port: {{number: 80}}}}}}}}
+"
+    )
+}
+
+async fn back(cluster: &Cluster, what: &str, pointer: &str, expected: &str) {
+    kubectl(cluster, &format!("delete {what} -n half")).await;
+    wait::until(SOON, &format!("{what} is back"), || async {
+        let found = get(cluster, &format!("get {what} -n half")).await;
+        let object = get(cluster, "get bundledeployment half").await.unwrap();
+        // Nothing is said of objects that nobody looks at.
+        for kind in ["Ready", "Installed"] {
+            assert_ne!(condition(&object, kind)["status"], "True", "{object}");
+        }
+        let drifted = &condition(&object, "Drifted");
+        assert_ne!(
+            drifted["message"], "every object is as it was applied",
+            "{drifted}"
+        );
+        match found {
+            Some(found) if found.pointer(pointer) == Some(&Value::from(expected)) => Ok(Some(())),
+            Some(found) => anyhow::bail!("{found}"),
+            None => anyhow::bail!("{}", object["status"]["conditions"]),
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_kept_and_conditions_are_true_after_an_upgrade_failed_half_way() {
+    let (cluster, mut webhook) = stage().await;
+    kubectl(&cluster, "create namespace half").await;
+    let push = async |tag: &str, content: &str| {
+        publish(&cluster, &format!("team/half:{tag}"), |f| {
+            bundle_of(f, "half", content)
+        })
+        .await
+    };
+    let one = push("1", &content(1, "1")).await;
+    let two = push("2", &content(2, "2")).await;
+    let three = push("3", &content(2, "3")).await;
+    apply(&cluster, &deployment("half", &one, &json!({}))).await;
+    until(&cluster, "bundledeployment half", "Ready", "True").await;
+
+    // From now on the API server refuses to store version 2 of the custom resource: somebody narrows its definition each time.
+    let guard = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "half"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": ["half.example.com"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": ["jugs"],
+            }]},
+            "validations": [{"expression": "object.spec.litres != 2 || (has(request.dryRun) && request.dryRun)", "message": "no two litres"}],
+        },
+    });
+    apply(&cluster, &guard).await;
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "half"},
+        "spec": {"policyName": "half", "validationActions": ["Deny"]},
+    });
+    apply(&cluster, &binding).await;
+    wait::until_true(LONG, "the policy is in force", || async {
+        let line = "patch jug jug -n half --type=merge --patch={\"spec\":{\"litres\":2}}";
+        let answer = cluster.kubectl(line.split(' ')).await?;
+        Ok(answer.success().is_err())
+    })
+    .await
+    .unwrap();
+
+    apply(&cluster, &deployment("half", &two, &json!({}))).await;
+    let told = until(&cluster, "bundledeployment half", "Installed", "False").await;
+    assert!(told.contains("no two litres"), "{told}");
+    for restarted in [false, true] {
+        if restarted {
+            webhook.restart().await.unwrap();
+            until(&cluster, "bundledeployment half", "Installed", "False").await;
+        }
+        // Of the new content, of both, and of the old.
+        back(&cluster, "configmap only-v2", "/data/version", "v2").await;
+        back(&cluster, "configmap both", "/data/version", "v2").await;
+        back(&cluster, "configmap only-v1", "/data/version", "v1").await;
+        back(&cluster, "secret only-v1", "/metadata/name", "only-v1").await;
+        back(
+            &cluster,
+            "ingress late",
+            "/metadata/annotations/version",
+            "v1",
+        )
+        .await;
+    }
+    apply(&cluster, &deployment("half", &three, &json!({}))).await;
+    until(&cluster, "bundledeployment half", "Ready", "True").await;
+    let object = get(&cluster, "get bundledeployment half").await.unwrap();
+    assert_eq!(condition(&object, "Drifted")["status"], "False");
+    for gone in ["configmap", "secret"] {
+        let old = get(&cluster, &format!("get {gone} only-v1 -n half")).await;
+        assert_eq!(old, None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployment_is_not_ready_while_an_object_is_missing() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace half-missing").await;
+    let manifests = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one, namespace: half-missing}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: two, namespace: half-missing}\n";
+    let reference = publish(&cluster, "team/half-missing:1", |f| {
+        bundle_of(f, "half-missing", manifests)
+    })
+    .await;
+    let installed = deployment("half-missing", &reference, &json!({}));
+    for more in [
+        json!({"drift": {"mode": "Report"}}),
+        json!({"paused": true}),
+    ] {
+        apply(&cluster, &installed).await;
+        until(&cluster, "bundledeployment half-missing", "Ready", "True").await;
+        apply(&cluster, &deployment("half-missing", &reference, &more)).await;
+        until(
+            &cluster,
+            "bundledeployment half-missing",
+            "Drifted",
+            "False",
+        )
+        .await;
+        kubectl(&cluster, "delete configmap one -n half-missing").await;
+        let told = until(&cluster, "bundledeployment half-missing", "Drifted", "True").await;
+        assert!(told.contains("ConfigMap/half-missing/one"), "{told}");
+        until(&cluster, "bundledeployment half-missing", "Ready", "False").await;
+    }
+}

@@ -1,0 +1,124 @@
+//! Kinds that come and go: definitions that a removal took along, and definitions that somebody remakes with another scope or version.
+//! Removal itself is in `removal`.
+
+use std::time::{Duration, Instant};
+
+use e2e::wait;
+use serde_json::json;
+
+use super::{apply, bundle_of, deployment, get, installed, kubectl, publish, stage, until};
+
+/// Well below the ten minutes for which the kinds of the API server are cached.
+const SOON: Duration = Duration::from_secs(15);
+
+/// The definition of a kind `Kettle` of one version.
+fn definition(scope: &str, version: &str) -> String {
+    format!(
+        "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: kettles.reinstall.example.com}}
+spec:
+  group: reinstall.example.com
+  scope: {scope}
+  names: {{kind: Kettle, listKind: KettleList, plural: kettles, singular: kettle}}
+  versions:
+  - name: {version}
+    served: true
+    storage: true
+    schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+"
+    )
+}
+
+fn kettle(version: &str) -> String {
+    format!(
+        "apiVersion: reinstall.example.com/{version}
+kind: Kettle
+metadata: {{name: kettle, namespace: reinstall}}
+spec: {{litres: 2}}
+"
+    )
+}
+
+async fn create(cluster: &e2e::Cluster, manifest: &str) {
+    let tool = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
+    let output = tool
+        .args(["create", "-f", "-"])
+        .stdin(manifest.to_owned())
+        .output()
+        .await
+        .unwrap();
+    output.success().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn definition_and_its_object_are_installed_again_at_once_after_a_deletion() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace reinstall").await;
+    let content = format!("{}---\n{}", definition("Namespaced", "v1"), kettle("v1"));
+    let reference = publish(&cluster, "team/reinstall:1", |f| {
+        bundle_of(f, "reinstall", &content)
+    })
+    .await;
+    let object = deployment("reinstall", &reference, &json!({}));
+    for _ in 0..3 {
+        let began = Instant::now();
+        apply(&cluster, &object).await;
+        installed(&cluster, "reinstall").await;
+        assert!(began.elapsed() < SOON, "took {:?}", began.elapsed());
+        kubectl(&cluster, "delete bundledeployment reinstall --timeout 80s").await;
+        let definition = "get crd kettles.reinstall.example.com";
+        assert_eq!(get(&cluster, definition).await, None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn object_returns_after_its_definition_was_remade_with_another_scope_or_version() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace reinstall").await;
+    create(&cluster, &definition("Namespaced", "v1")).await;
+    let one = publish(&cluster, "team/kettle:1", |f| {
+        bundle_of(f, "kettle", &kettle("v1"))
+    })
+    .await;
+    let two = publish(&cluster, "team/kettle:2", |f| {
+        bundle_of(f, "kettle", &kettle("v2"))
+    })
+    .await;
+    apply(&cluster, &deployment("kettle", &one, &json!({}))).await;
+    until(&cluster, "bundledeployment kettle", "Ready", "True").await;
+
+    let remove = "delete crd kettles.reinstall.example.com";
+    kubectl(&cluster, remove).await;
+    create(&cluster, &definition("Cluster", "v1")).await;
+    wait::until_true(
+        SOON * 3,
+        "the object is there, without a namespace",
+        || async {
+            let found = get(&cluster, "get kettle kettle").await.unwrap_or_default();
+            Ok(found["spec"]["litres"] == 2 && found["metadata"]["namespace"].is_null())
+        },
+    )
+    .await
+    .unwrap();
+    until(&cluster, "bundledeployment kettle", "Ready", "True").await;
+
+    kubectl(&cluster, remove).await;
+    create(&cluster, &definition("Namespaced", "v2")).await;
+    let expected = r#"no matches for kind "Kettle" in version "reinstall.example.com/v1""#;
+    wait::until_true(SOON * 3, "the condition names the kind", || async {
+        let told = until(&cluster, "bundledeployment kettle", "Ready", "False").await;
+        if told.contains(expected) {
+            return Ok(true);
+        }
+        anyhow::bail!("{told}")
+    })
+    .await
+    .unwrap();
+    let began = Instant::now();
+    apply(&cluster, &deployment("kettle", &two, &json!({}))).await;
+    until(&cluster, "bundledeployment kettle", "Ready", "True").await;
+    assert!(began.elapsed() < SOON, "took {:?}", began.elapsed());
+    let found = get(&cluster, "get kettle kettle -n reinstall").await;
+    assert_eq!(found.unwrap()["apiVersion"], "reinstall.example.com/v2");
+}

@@ -1,0 +1,138 @@
+//! Keeping objects while the wanted content is not installed: what an installation that ended half-way applied with the values of the new content, and all others as
+//! they were installed before.
+//! Not here: trying the installation again (place), or keeping content that is complete (keep).
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use bundle_api::names::reason;
+use kube::Client;
+
+use super::child::{self, Child};
+use super::deployment::{HEALTH_AGAIN, Turn};
+use super::items::Item;
+use super::keep::{self, Scope};
+use super::place::Placing;
+use super::trouble::Trouble;
+use super::{books, install};
+use crate::cluster::ServiceAccount;
+
+impl Turn<'_> {
+    /// Restores objects that `applied` names from the content that is wanted, and all others from the content that was installed last.
+    pub(super) async fn keep_partly(
+        &mut self,
+        placing: &Placing<'_>,
+        applied: &BTreeSet<String>,
+    ) -> Result<Option<Duration>, Trouble> {
+        let new = Placing {
+            reason: reason::RECONCILE_FAILED,
+            ..*placing
+        };
+        // Without an approval nothing more of new content is written.
+        let restored = match self.approve(&new, true).await {
+            Ok(()) => self.restore(&new, Scope::Only(applied)).await,
+            Err(_) => Ok(None),
+        };
+        let kept = Box::pin(self.keep_former(placing, applied)).await;
+        let name = self.name.clone();
+        let look_again = keep::look(self.room, placing.client, &name).await;
+        let wait = [restored?, kept?, look_again.then_some(HEALTH_AGAIN)];
+        Ok(wait.into_iter().flatten().min())
+    }
+
+    /// The Bundle whose content is installed.
+    async fn active_child(&self) -> Option<Child> {
+        let active = self.status.active_bundle.as_ref()?;
+        let object = self.room.get(&self.room.bundles, active).await.ok()??;
+        child::generated_hash(self.room, self.object, &object)?;
+        Some(Child::of(self.room, object))
+    }
+
+    /// Keeps the content that is installed while the wanted one is not.
+    pub(super) async fn keep_active(
+        &mut self,
+        account: &ServiceAccount,
+        client: &Client,
+    ) -> Result<Option<Duration>, Trouble> {
+        let Some(child) = self.active_child().await else {
+            return Ok(None);
+        };
+        let placing = Placing {
+            child: &child,
+            account,
+            client,
+            reason: reason::RECONCILE_FAILED,
+        };
+        // By its name alone it may be another one, made anew by whoever deleted the first: nobody was asked about the content of that.
+        if !self.is_installed(&placing) {
+            return Ok(None);
+        }
+        let books = &self.room.books;
+        match books.content(&self.name) {
+            Some(key) if key.starts_with(placing.digest()) => self.keep(&placing).await,
+            Some(_) => Ok(None),
+            None => {
+                self.find_again(&placing).await?;
+                self.keep(&placing).await
+            }
+        }
+    }
+
+    async fn keep_former(
+        &mut self,
+        placing: &Placing<'_>,
+        applied: &BTreeSet<String>,
+    ) -> Result<Option<Duration>, Trouble> {
+        let Some(child) = self.active_child().await else {
+            return Ok(None);
+        };
+        let former = Placing {
+            child: &child,
+            reason: reason::RECONCILE_FAILED,
+            ..*placing
+        };
+        if !self.was_installed(&former) {
+            return Ok(None);
+        }
+        if self.room.books.lacks_former(&self.name) {
+            self.find_former(&former, applied).await?;
+        }
+        self.restore(&former, Scope::Except(applied)).await
+    }
+
+    /// Finds the state of objects of the former content of which nothing is known, after a restart.
+    async fn find_former(
+        &mut self,
+        former: &Placing<'_>,
+        applied: &BTreeSet<String>,
+    ) -> Result<(), Trouble> {
+        let books = &self.room.books;
+        let name = self.name.clone();
+        let mut items = self.items(former).await?;
+        items.retain(|item| !applied.contains(&item.key) && !books.knows(&name, &item.key));
+        self.watch(former, &items, true).await?;
+        let seen = self.seen(former, &items).await?;
+        let changed = keep::changed(former.client, &items, &seen).await;
+        let left: HashMap<String, books::Left> = items
+            .iter()
+            .map(|item: &Item| {
+                let left = match seen.get(&item.key) {
+                    Some(seen) if !changed.contains(&item.key) => install::left(seen),
+                    _ => books::Left {
+                        state: None,
+                        version: 0,
+                    },
+                };
+                (item.key.clone(), left)
+            })
+            .collect();
+        let missing = changed
+            .iter()
+            .filter(|key| !seen.contains_key(*key))
+            .cloned()
+            .collect();
+        books.take_up(&name, left, &seen, &missing);
+        books.doubt(&name, changed);
+        Ok(())
+    }
+}
