@@ -334,6 +334,13 @@ impl Turn<'_> {
             let targets = applies.iter().map(CheckedApply::key_and_target);
             let intents = self.record_targets(targets).await?;
             let mut done = Done::default();
+            // Asked before our own writes are seen.
+            let mut causes: BTreeMap<&str, String> = items
+                .iter()
+                .filter_map(|item| {
+                    Some((item.key.as_str(), room.books.cause(&self.name, &item.key)?))
+                })
+                .collect();
             let result = install.phase(check, applies, &mut done).await;
             let recorded = self.record_done(&done, &intents).await;
             for item in items {
@@ -354,7 +361,7 @@ impl Turn<'_> {
                 room.apis.forget_custom().await;
             }
             for (key, left) in done.left {
-                let cause = room.books.cause(&self.name, &key);
+                let cause = causes.remove(key.as_str());
                 room.books.healed(&self.name, &key, left);
                 self.restored.push(Restored { key, cause });
             }
