@@ -20,6 +20,7 @@ use self::restores::{Drift, Held, Partial};
 
 use super::apis::Kind;
 use super::object::Seen;
+use super::trouble::Trouble;
 
 /// After so long without a verification of an object, the next one is the first again.
 const QUIET_OBJECT: Duration = Duration::from_secs(120);
@@ -64,6 +65,8 @@ struct Book {
     held: Option<Held>,
     drifted: BTreeMap<String, Drift>,
     restores: BTreeMap<String, RestoreBackoff>,
+    /// Why objects could not be restored, and their keys.
+    restore_error: Option<(Trouble, BTreeSet<String>)>,
     suspects: BTreeMap<String, Suspect>,
     touched: BTreeSet<String>,
     unhealthy: BTreeMap<String, String>,

@@ -17,8 +17,8 @@ use kube::runtime::controller::Action;
 use kube::{Client, ResourceExt as _};
 
 use super::child::{self, Child};
-use super::keep::{Restored, Scope};
 use super::place::Placing;
+use super::restored::{Restored, Scope};
 use super::room::{ClassFound, Room};
 use super::said::{self, Said};
 use super::trouble::{Retry, Trouble};
@@ -130,6 +130,7 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
         warnings: BTreeSet::new(),
         approved_by: None,
         restored: Vec::new(),
+        restores_tried: false,
         placed: false,
         memory: None,
     };
@@ -240,6 +241,8 @@ pub(super) struct Turn<'a> {
     pub(super) warnings: BTreeSet<String>,
     pub(super) approved_by: Option<String>,
     pub(super) restored: Vec<Restored>,
+    /// Whether objects were restored that were due.
+    pub(super) restores_tried: bool,
     placed: bool,
     /// What the objects of the content take of the memory.
     pub(super) memory: Option<Share>,

@@ -21,52 +21,34 @@ use super::items::Item;
 use super::object;
 use super::place::Placing;
 use super::requester_check::RequesterCheck;
+use super::restored::{Restored, Scope};
 use super::room::Room;
 use super::trouble::{self, Retry, Trouble};
 
 /// What is said of an object whose kind the API server does not list.
 const KIND_GONE: &str = "its kind is gone";
-/// The objects that are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope<'k> {
-    /// All of the content.
-    All,
-    /// Just these.
-    Only(&'k BTreeSet<String>),
-    /// All but these.
-    Except(&'k BTreeSet<String>),
-}
-
-impl Scope<'_> {
-    pub(super) fn has(self, key: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Only(keys) => keys.contains(key),
-            Self::Except(keys) => !keys.contains(key),
-        }
-    }
-}
-
-/// An object that was restored.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Restored {
-    pub(super) key: String,
-    /// Why it was out of line, as far as that is known.
-    pub(super) cause: Option<String>,
-}
-
-impl std::fmt::Display for Restored {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.cause {
-            Some(cause) => write!(f, "{} ({cause})", self.key),
-            None => f.write_str(&self.key),
-        }
-    }
-}
-
 impl Turn<'_> {
-    /// Restores what has drifted and verifies what somebody wrote, of the objects that `placing` is about. Returns when to verify the next one.
+    /// Restores what has drifted and verifies what somebody wrote, of the objects that `placing` is about. Returns when to verify the next one. An error is
+    /// returned until the objects that it is about are restored, also while they wait for their next attempt.
     pub(super) async fn restore(
+        &mut self,
+        placing: &Placing<'_>,
+        scope: Scope<'_>,
+    ) -> Result<Option<Duration>, Trouble> {
+        let result = self.restore_due(placing, scope).await;
+        self.restores_tried = true;
+        let books = &self.room.books;
+        books.keep_restore_error(&self.name, result.as_ref().err());
+        if !self.spec.correct_drift || self.spec.paused {
+            return result;
+        }
+        match (result, books.restore_error(&self.name)) {
+            (Ok(_), Some(trouble)) => Err(trouble),
+            (result, _) => result,
+        }
+    }
+
+    async fn restore_due(
         &mut self,
         placing: &Placing<'_>,
         scope: Scope<'_>,

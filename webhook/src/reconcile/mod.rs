@@ -38,6 +38,7 @@ mod remove;
 mod requester_check;
 mod requester_rights;
 mod rest;
+mod restored;
 mod revisions;
 mod rights_schedule;
 mod room;

@@ -6,13 +6,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use bundle_api::names::reason;
+use bundle_core::plan::backoff::RestoreFailure;
 use kube::Client;
 
 use super::child::{self, Child};
 use super::deployment::{HEALTH_AGAIN, Turn};
 use super::items::Item;
-use super::keep::{self, Scope};
+use super::keep;
 use super::place::Placing;
+use super::restored::Scope;
 use super::trouble::Trouble;
 use super::{books, install};
 use crate::cluster::ServiceAccount;
@@ -35,6 +37,10 @@ impl Turn<'_> {
         };
         let kept = Box::pin(self.keep_former(placing, applied)).await;
         let name = self.name.clone();
+        // Those whose values are not known wait, as others that cannot be restored.
+        let untried = self.room.books.restorable(&name);
+        let books = &self.room.books;
+        books.not_restored(&name, &untried, RestoreFailure::Refused);
         let look_again = keep::look(self.room, placing.client, &name).await;
         let wait = [restored?, kept?, look_again.then_some(HEALTH_AGAIN)];
         Ok(wait.into_iter().flatten().min())

@@ -14,7 +14,7 @@ use kube::runtime::events::{Event, EventType, Recorder};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::keep::Restored;
+use super::restored::Restored;
 
 /// Longest note that an Event may carry.
 const NOTE_LIMIT: usize = 1000;

@@ -181,7 +181,7 @@ impl Turn<'_> {
 
     /// The time until the next reconcile, if objects are to be restored before.
     pub(super) fn with_next_restore(&self, wait: Option<Duration>) -> Option<Duration> {
-        let restores = self.spec.correct_drift && !self.spec.paused;
+        let restores = self.restores_tried && self.spec.correct_drift && !self.spec.paused;
         let next = restores
             .then(|| self.room.books.next_restore(&self.name))
             .flatten();

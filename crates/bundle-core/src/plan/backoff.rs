@@ -114,6 +114,11 @@ impl RestoreBackoff {
             .saturating_sub(now.saturating_sub(self.last))
     }
 
+    /// Whether the last attempt failed.
+    pub fn has_failed(&self) -> bool {
+        self.failures.is_some()
+    }
+
     /// Whether somebody keeps changing the object back, so that it is restored after a pause.
     pub fn is_fight(&self, now: Duration) -> bool {
         self.restores > AT_ONCE && !self.is_quiet(now)

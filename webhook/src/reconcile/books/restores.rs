@@ -84,6 +84,40 @@ impl Books {
         });
     }
 
+    /// Keeps the error of an attempt to restore objects for as long as one of them is out of line.
+    pub(in super::super) fn keep_restore_error(&self, deployment: &str, error: Option<&Trouble>) {
+        self.with(deployment, |book| {
+            let failing = |book: &Book, key: &String| {
+                book.drifted.contains_key(key)
+                    && book
+                        .restores
+                        .get(key)
+                        .is_some_and(RestoreBackoff::has_failed)
+            };
+            let all = match (error, book.restore_error.take()) {
+                (Some(error), _) => (error.clone(), book.drifted.keys().cloned().collect()),
+                (None, Some(kept)) => kept,
+                (None, None) => return,
+            };
+            let (error, mut keys): (Trouble, BTreeSet<String>) = all;
+            keys.retain(|key| failing(book, key));
+            book.restore_error = (!keys.is_empty()).then_some((error, keys));
+        });
+    }
+
+    /// The error of the last attempt to restore objects that are still out of line.
+    pub(in super::super) fn restore_error(&self, deployment: &str) -> Option<Trouble> {
+        let now = self.began.elapsed();
+        self.with(deployment, |book| {
+            let (error, keys) = book.restore_error.as_ref()?;
+            let wait = keys.iter().map(|key| book.wait(key, now)).min()?;
+            Some(Trouble {
+                retry: Retry::At(wait),
+                ..error.clone()
+            })
+        })
+    }
+
     /// The objects that are out of line and do not exist.
     pub(in super::super) fn missing(&self, deployment: &str) -> Vec<String> {
         self.with(deployment, |book| {

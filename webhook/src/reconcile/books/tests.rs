@@ -5,7 +5,7 @@ use bundle_core::plan::backoff::RestoreFailure;
 use bundle_core::plan::summary::Coverage;
 use serde_json::json;
 
-use super::super::trouble::{Retry, Trouble};
+use super::super::trouble::Retry;
 use super::*;
 
 const KEY: &str = "ConfigMap/n/x";
@@ -235,6 +235,27 @@ fn attempts_that_failed_count_until_the_object_is_deleted() {
     books.changed(&["web".to_owned()], KEY, None);
     assert_eq!(books.restorable("web"), keys(&[KEY, OTHER]));
     assert_eq!(books.missing("web"), [KEY]);
+}
+
+#[test]
+fn error_of_a_restore_is_kept_while_its_object_is_out_of_line() {
+    let books = two_drifted();
+    books.not_restored("web", [&KEY.to_owned()], RestoreFailure::Refused);
+    let error = Trouble::new(
+        codes::install::APPLY_FAILED,
+        "ReconcileFailed",
+        "no",
+        Retry::Slowly,
+    );
+    books.keep_restore_error("web", Some(&error));
+    books.healed("web", OTHER, left(7, "a"));
+    books.keep_restore_error("web", None);
+    let kept = books.restore_error("web").unwrap();
+    assert_eq!(kept.message, "no");
+    assert!(matches!(kept.retry, Retry::At(_)), "{kept:?}");
+    books.healed("web", KEY, left(7, "a"));
+    books.keep_restore_error("web", None);
+    assert_eq!(books.restore_error("web"), None);
 }
 
 #[test]
