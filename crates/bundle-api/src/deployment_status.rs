@@ -23,6 +23,9 @@ pub struct BundleDeploymentStatus {
     /// What is installed, as whom, and at whose request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installed: Option<Installed>,
+    /// New content that is not installed completely; absent once it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<Upgrade>,
     /// What is and was installed, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]
@@ -66,6 +69,29 @@ pub struct Installed {
     /// nothing needs to be applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields_digest: Option<String>,
+}
+
+/// New content that is not installed completely. Objects that it does not name are of the installed content.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Upgrade {
+    /// Name of its Bundle.
+    pub bundle: String,
+    /// Its digest.
+    pub digest: String,
+    /// Version of its package.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// How many objects it has, once that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objects: Option<u64>,
+    /// How many of them were applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied: Option<u64>,
+    /// Objects that were applied from it, at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub applied_objects: Vec<String>,
 }
 
 /// One revision.

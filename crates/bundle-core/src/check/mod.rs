@@ -21,6 +21,7 @@ use crate::{
 };
 
 pub use builtin::KubernetesSchemas;
+pub use scope::namespaced;
 
 /// Checks everything, and says all of it in the order of files and lines.
 pub fn all(content: &Content, files: &Files, schemas: &dyn KubernetesSchemas) -> Findings {

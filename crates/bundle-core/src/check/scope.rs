@@ -19,12 +19,7 @@ const RESERVED: &[&str] = &["kube-node-lease", "kube-public", "kube-system"];
 const LISTED: usize = 3;
 
 pub(super) fn check(objects: &[Manifest], findings: &mut Findings) {
-    let defined: BTreeMap<(&str, &str), bool> = objects.iter().filter_map(defines).collect();
-    let namespaced = |object: &Manifest| {
-        let (group, _, kind) = object.gvk();
-        let own = apis::is_namespaced(group, kind);
-        own.or_else(|| defined.get(&(group, kind)).copied())
-    };
+    let namespaced = namespaced(objects);
     let created: BTreeSet<&str> = objects
         .iter()
         .filter(|object| object.id.group.is_empty() && object.id.kind == "Namespace")
@@ -43,6 +38,16 @@ pub(super) fn check(objects: &[Manifest], findings: &mut Findings) {
         }
     }
     findings.0.extend(without_namespace(&homeless));
+}
+
+/// Returns whether an object of this content is in a namespace, from Kubernetes' own kinds and the definitions in the content; `None` for other kinds.
+pub fn namespaced(objects: &[Manifest]) -> impl Fn(&Manifest) -> Option<bool> {
+    let defined: BTreeMap<(&str, &str), bool> = objects.iter().filter_map(defines).collect();
+    move |object: &Manifest| {
+        let (group, _, kind) = object.gvk();
+        let own = apis::is_namespaced(group, kind);
+        own.or_else(|| defined.get(&(group, kind)).copied())
+    }
 }
 
 /// One warning for all objects that name no namespace.

@@ -10,6 +10,7 @@ pub use record::{InstallationRecord, InstalledContent, RememberedSeals};
 use serde::{Deserialize, Serialize};
 
 use super::applyset::GroupKind;
+use super::jobs::JobRuns;
 
 mod creation;
 
@@ -84,6 +85,9 @@ pub struct Inventory {
     /// What the marks of objects are made with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     creation_key: Option<CreationKey>,
+    /// The content that each Job was last applied from, and whether that Job has run and expired.
+    #[serde(default, skip_serializing_if = "JobRuns::is_empty")]
+    pub job_runs: JobRuns,
 }
 
 /// An object that exists, as far as it matters for whose it is.

@@ -1,11 +1,11 @@
-//! Objects whose number of replicas belongs to an autoscaler of the same content.
-//! The live autoscalers of a cluster are not here.
+//! Objects whose number of replicas belongs to an autoscaler, of the same content or on the cluster.
+//! Looking at the cluster is not here.
 
 use serde_json::Value;
 
-use crate::object::Manifest;
+use crate::object::{Manifest, ObjectId};
 
-use super::{applyset::GroupKind, ignore::Rule};
+use super::drift::Entry;
 
 /// The field that autoscalers write, through the subresource `scale`.
 pub const REPLICAS: &str = "/spec/replicas";
@@ -19,23 +19,6 @@ pub struct Scaled<'a> {
     pub target: &'a Manifest,
 }
 
-impl Scaled<'_> {
-    /// The rule of `spec.drift.ignore` that leaves the replicas to the autoscaler.
-    pub fn rule(&self) -> Rule {
-        let id = &self.target.id;
-        Rule {
-            kind: Some(GroupKind {
-                group: id.group.clone(),
-                kind: id.kind.clone(),
-            }),
-            namespace: id.namespace.clone(),
-            name: Some(id.name.clone()),
-            fields: vec![REPLICAS.to_owned()],
-            manager: None,
-        }
-    }
-}
-
 /// All objects that set their number of replicas while an autoscaler among the objects scales them.
 pub fn scaled(objects: &[Manifest]) -> Vec<Scaled<'_>> {
     let mut found = Vec::new();
@@ -44,11 +27,9 @@ pub fn scaled(objects: &[Manifest]) -> Vec<Scaled<'_>> {
             continue;
         };
         let targets = objects.iter().filter(|target| {
-            names(reference, scaler, target)
-                && target
-                    .value
-                    .pointer(REPLICAS)
-                    .is_some_and(|replicas| !replicas.is_null())
+            scaler.id.namespace == target.id.namespace
+                && names(reference, &target.id)
+                && sets_replicas(&target.value)
         });
         found.extend(targets.map(|target| Scaled { scaler, target }));
     }
@@ -63,18 +44,67 @@ fn is_scaler(object: &Manifest) -> bool {
     )
 }
 
-/// Whether a reference in `scaler` names `target`. KEDA's may leave out the kind of a Deployment, and both the API version.
-fn names(reference: &Value, scaler: &Manifest, target: &Manifest) -> bool {
+/// Whether a reference of an autoscaler names `target` of its namespace. KEDA's may leave out the kind of a Deployment, and both the API version.
+fn names(reference: &Value, target: &ObjectId) -> bool {
     let text = |key: &str| reference.get(key).and_then(Value::as_str);
     let group = text("apiVersion").map(|api| api.split_once('/').map_or("", |(group, _)| group));
-    scaler.id.namespace == target.id.namespace
-        && text("name") == Some(target.id.name.as_str())
-        && text("kind").unwrap_or("Deployment") == target.id.kind
-        && group.is_none_or(|group| group == target.id.group)
+    text("name") == Some(target.name.as_str())
+        && text("kind").unwrap_or("Deployment") == target.kind
+        && group.is_none_or(|group| group == target.group)
+}
+
+/// Whether an object of the content says how many replicas there are.
+pub fn sets_replicas(value: &Value) -> bool {
+    value
+        .pointer(REPLICAS)
+        .is_some_and(|replicas| !replicas.is_null())
+}
+
+/// Leaves the number out of what is applied.
+pub fn remove_replicas(value: &mut Value) {
+    if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("replicas");
+    }
+}
+
+/// Whose the replicas of an object on the cluster are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplicasOwner<'a> {
+    /// A HorizontalPodAutoscaler has scaled the object; it may be gone since.
+    Autoscaler,
+    /// Another controller scales it.
+    Manager(&'a str),
+}
+
+/// Returns who owns the replicas of an object through its subresource `scale`. A person with kubectl does not: that is a change like any other.
+pub fn replicas_owner<'a>(
+    entries: impl IntoIterator<Item = Entry<'a>>,
+) -> Option<ReplicasOwner<'a>> {
+    let mut owners = entries.into_iter().filter(|entry| {
+        entry.subresource == "scale"
+            && !entry.manager.starts_with("kubectl")
+            && entry.fields["f:spec"].get("f:replicas").is_some()
+    });
+    owners.next().map(|entry| match entry.manager {
+        "kube-controller-manager" => ReplicasOwner::Autoscaler,
+        manager => ReplicasOwner::Manager(manager),
+    })
+}
+
+/// Returns the name of the autoscaler among `scalers`, which are of the namespace of `target`, that scales it.
+pub fn scaler_of<'a>(scalers: &'a [Value], target: &ObjectId) -> Option<&'a str> {
+    let found = scalers.iter().find(|scaler| {
+        scaler
+            .pointer("/spec/scaleTargetRef")
+            .is_some_and(|reference| names(reference, target))
+    });
+    found?["metadata"]["name"].as_str()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::{diagnostic::Findings, object, yaml};
 
@@ -110,8 +140,53 @@ mod tests {
                 ("k".to_owned(), "Deployment.apps/x/c".to_owned()),
             ]
         );
-        let rule = scaled(&objects)[0].rule();
-        assert!(rule.fits(&objects[0].id) && !rule.fits(&objects[1].id));
-        assert_eq!(rule.fields, ["/spec/replicas"]);
+    }
+
+    #[test]
+    fn replicas_belong_to_controllers_that_scale_and_not_to_people() {
+        let replicas = json!({"f:spec": {"f:replicas": {}}});
+        let status = json!({"f:status": {"f:replicas": {}}});
+        let owner = |manager, subresource, fields| {
+            replicas_owner([Entry {
+                manager,
+                operation: "Update",
+                subresource,
+                api_version: "apps/v1",
+                time: None,
+                fields,
+            }])
+        };
+        let autoscaler = Some(ReplicasOwner::Autoscaler);
+        assert_eq!(
+            owner("kube-controller-manager", "scale", &replicas),
+            autoscaler
+        );
+        let other = Some(ReplicasOwner::Manager("autoscale-operator"));
+        assert_eq!(owner("autoscale-operator", "scale", &replicas), other);
+        assert_eq!(owner("kubectl", "scale", &replicas), None);
+        assert_eq!(owner("kubectl-edit", "", &replicas), None);
+        assert_eq!(owner("autoscale-operator", "", &replicas), None);
+        assert_eq!(owner("kube-controller-manager", "status", &status), None);
+        assert_eq!(owner("kube-controller-manager", "scale", &status), None);
+    }
+
+    #[test]
+    fn finds_the_autoscaler_that_names_the_object() {
+        let objects = objects(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: x}\nspec: {replicas: 2}\n",
+        );
+        let target = &objects[0];
+        let scaler = |name: &str, kind: &str, of: &str| json!({"metadata": {"name": name}, "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": kind, "name": of}}});
+        let scalers = [
+            scaler("one", "StatefulSet", "a"),
+            scaler("two", "Deployment", "b"),
+            scaler("three", "Deployment", "a"),
+        ];
+        assert_eq!(scaler_of(&scalers, &target.id), Some("three"));
+        assert_eq!(scaler_of(&scalers[..2], &target.id), None);
+        let mut value = target.value.clone();
+        assert!(sets_replicas(&value));
+        remove_replicas(&mut value);
+        assert!(!sets_replicas(&value) && value["spec"].is_object());
     }
 }

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     diagnostic::Findings,
     names::{KubeName, NameKind},
-    plan::{applyset::GroupKind, ignore::Rule},
+    plan::{applyset::GroupKind, ignore::Rule, replace::ReplacePolicy},
     reference::Digest,
 };
 
@@ -95,6 +95,8 @@ pub struct Rollout {
     pub history: usize,
     /// Whether a lower version may replace a higher one.
     pub allow_downgrade: bool,
+    /// When objects with fields that cannot be changed are deleted and created anew.
+    pub replace: ReplacePolicy,
 }
 
 /// What happens to installed objects at the end.
@@ -312,6 +314,15 @@ impl Rest<'_, '_> {
             ),
             history: count,
             allow_downgrade: field.get("allowDowngrade").flag(self.findings),
+            replace: field.get("replace").choice(
+                self.findings,
+                ReplacePolicy::default(),
+                &[
+                    ("Always", ReplacePolicy::Always),
+                    ("IfCompleted", ReplacePolicy::IfCompleted),
+                    ("Never", ReplacePolicy::Never),
+                ],
+            ),
         }
     }
 

@@ -31,7 +31,7 @@ fn everything_can_be_said() {
         "paused": true,
         "collision": "Adopt",
         "drift": {"mode": "Report", "ignore": [{"kind": "Deployment.apps", "name": "web", "fields": ["/spec/replicas"]}, {"manager": "keda"}]},
-        "rollout": {"deadline": "1h30m", "onFailure": "RollBack", "history": 0, "allowDowngrade": true},
+        "rollout": {"deadline": "1h30m", "onFailure": "RollBack", "history": 0, "allowDowngrade": true, "replace": "Always"},
         "deletion": {"objects": "Orphan", "customResources": "Delete"},
         "kubernetes": {"unsupported": "Accept"},
         "crdUpgrades": {"exceptions": [{"crd": "widgets.example.com", "check": "NoExistingFieldRemoved", "reason": "unused"}]},

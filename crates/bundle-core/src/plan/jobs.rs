@@ -1,0 +1,209 @@
+//! Jobs that Kubernetes deletes once they have finished: each runs once for each content, and is not created again as drift.
+//! Not here: watching or looking at Jobs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::drift::Entry;
+use super::replace::is_job;
+use crate::object::ObjectId;
+
+/// How many seconds the clocks of the API server, the controller manager and the pod may differ.
+const CLOCK_TOLERANCE: i64 = 2;
+
+/// How far a Job was when it was last seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobEnd {
+    /// Nobody saw it.
+    Unseen,
+    /// It had not finished.
+    Running,
+    /// It had completed or failed at this time, in seconds since 1970.
+    Finished(i64),
+}
+
+/// Returns `spec.ttlSecondsAfterFinished` of an object in the content, in seconds; `None` if it is no Job or has none.
+pub fn ttl(id: &ObjectId, value: &Value) -> Option<i64> {
+    is_job(&id.group, &id.kind).then_some(())?;
+    value.pointer("/spec/ttlSecondsAfterFinished")?.as_i64()
+}
+
+/// How far a Job was, by its metadata: the Job controller writes `completionTime` and `conditions` as it ends.
+pub fn end_of<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> JobEnd {
+    entries
+        .into_iter()
+        .filter(|entry| entry.subresource == "status")
+        .filter(|entry| {
+            let status = &entry.fields["f:status"];
+            ["f:completionTime", "f:conditions"]
+                .iter()
+                .any(|field| status.get(field).is_some())
+        })
+        .filter_map(|entry| entry.time)
+        .max()
+        .map_or(JobEnd::Running, JobEnd::Finished)
+}
+
+/// Whether a Job with this `status` has completed or failed.
+pub fn has_ended(status: &Value) -> bool {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    conditions
+        .filter(|condition| condition["status"] == "True")
+        .any(|condition| condition["type"] == "Complete" || condition["type"] == "Failed")
+}
+
+/// Whether Kubernetes deleted a Job with this TTL because it had finished, as far as that can be told. A deletion that nobody saw counts as such: a Job that
+/// has run must not run again.
+pub fn has_expired(ttl: i64, end: JobEnd, now: i64) -> bool {
+    match end {
+        JobEnd::Running => false,
+        JobEnd::Unseen => true,
+        JobEnd::Finished(at) => at.saturating_add(ttl) <= now.saturating_add(CLOCK_TOLERANCE),
+    }
+}
+
+/// What was recorded of one Job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct JobRun {
+    /// Digest of the content that it was last applied from.
+    digest: String,
+    /// Whether it has finished and was deleted by its TTL.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_expired: bool,
+}
+
+/// The content that each Job was last applied from, by key of the object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JobRuns(BTreeMap<String, JobRun>);
+
+impl JobRuns {
+    /// Whether nothing is recorded.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Records that the Jobs among `keys` were applied from the content `digest`, and forgets those of other content.
+    pub fn applied<'a>(&mut self, digest: &str, keys: impl IntoIterator<Item = &'a str>) {
+        self.0.retain(|_, run| run.digest == digest);
+        for key in keys.into_iter().filter(|key| is_job_key(key)) {
+            let run = JobRun {
+                digest: digest.to_owned(),
+                is_expired: false,
+            };
+            self.0.insert(key.to_owned(), run);
+        }
+    }
+
+    /// Whether the Job `key` was applied from the content `digest`.
+    pub fn has_run(&self, key: &str, digest: &str) -> bool {
+        self.0.get(key).is_some_and(|run| run.digest == digest)
+    }
+
+    /// Records that the Job `key` has expired.
+    pub fn expire(&mut self, key: &str) {
+        if let Some(run) = self.0.get_mut(key) {
+            run.is_expired = true;
+        }
+    }
+
+    /// Whether the Job `key` of the content `digest` has run and expired.
+    pub fn has_expired(&self, key: &str, digest: &str) -> bool {
+        self.0
+            .get(key)
+            .is_some_and(|run| run.digest == digest && run.is_expired)
+    }
+}
+
+/// Whether an object with this key is a Job.
+pub fn is_job_key(key: &str) -> bool {
+    super::inventory::parts(key).is_some_and(|(kind, _, _)| is_job(&kind.group, &kind.kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn deletion_is_an_expiry_by_ttl_and_end() {
+        use JobEnd::{Finished, Running, Unseen};
+        for (ttl, end, now, expected) in [
+            (60, Running, 1000, false),
+            (60, Unseen, 1000, true),
+            (60, Finished(100), 160, true),
+            (60, Finished(100), 158, true),
+            (60, Finished(100), 157, false),
+            (0, Finished(100), 100, true),
+            (i64::MAX, Finished(100), 1000, false),
+        ] {
+            assert_eq!(
+                has_expired(ttl, end, now),
+                expected,
+                "{ttl:?} {end:?} {now}"
+            );
+        }
+    }
+
+    #[test]
+    fn end_is_read_from_the_entry_of_the_status() {
+        let started = json!({"f:status": {"f:active": {}, "f:startTime": {}}});
+        let complete = json!({"f:status": {"f:completionTime": {}, "f:conditions": {}}});
+        let failed = json!({"f:status": {"f:conditions": {}, "f:failed": {}}});
+        let spec = json!({"f:spec": {"f:conditions": {}}});
+        let entry = |fields, subresource| Entry {
+            manager: "kube-controller-manager",
+            operation: "Update",
+            subresource,
+            api_version: "batch/v1",
+            time: Some(100),
+            fields,
+        };
+        for (fields, subresource, expected) in [
+            (&started, "status", JobEnd::Running),
+            (&complete, "status", JobEnd::Finished(100)),
+            (&failed, "status", JobEnd::Finished(100)),
+            (&complete, "", JobEnd::Running),
+            (&spec, "", JobEnd::Running),
+        ] {
+            assert_eq!(end_of([entry(fields, subresource)]), expected, "{fields}");
+        }
+        assert_eq!(end_of([]), JobEnd::Running);
+    }
+
+    #[test]
+    fn job_has_ended_once_it_is_complete_or_failed() {
+        for (kind, status, expected) in [
+            ("Complete", "True", true),
+            ("Failed", "True", true),
+            ("Complete", "False", false),
+            ("Suspended", "True", false),
+            ("FailureTarget", "True", false),
+        ] {
+            let found = json!({"conditions": [{"type": kind, "status": status}]});
+            assert_eq!(has_ended(&found), expected, "{kind} {status}");
+        }
+        assert!(!has_ended(&json!({})));
+    }
+
+    #[test]
+    fn run_is_remembered_for_one_content() {
+        let mut runs = JobRuns::default();
+        runs.applied("sha256:a", ["Job.batch/x/one", "ConfigMap/x/two"]);
+        assert!(runs.has_run("Job.batch/x/one", "sha256:a"));
+        assert!(!runs.has_run("ConfigMap/x/two", "sha256:a"));
+        runs.expire("Job.batch/x/one");
+        runs.expire("Job.batch/x/other");
+        assert!(runs.has_expired("Job.batch/x/one", "sha256:a"));
+        assert!(!runs.has_expired("Job.batch/x/one", "sha256:b"));
+        // Another object was applied again: the Job is as it was.
+        runs.applied("sha256:a", ["ConfigMap/x/two"]);
+        assert!(runs.has_expired("Job.batch/x/one", "sha256:a"));
+        runs.applied("sha256:b", []);
+        assert!(runs.is_empty());
+    }
+}

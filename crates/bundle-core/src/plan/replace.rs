@@ -1,0 +1,315 @@
+//! Objects that the API server does not let anybody change: which refusals say so, and which objects an upgrade deletes and creates anew.
+//! Not here: the requests, or the rights that they need.
+
+use crate::diagnostic::codes;
+use crate::object::ObjectId;
+
+use super::conditions::some_of;
+
+/// The annotation of an object in the content that overrides `spec.rollout.replace`.
+pub const ANNOTATION: &str = "core.rukpak.io/replace";
+/// How many fields a message names.
+const FIELDS: usize = 5;
+
+/// When an object with immutable fields is replaced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReplacePolicy {
+    /// Whenever such a field changes.
+    Always,
+    /// If it is a Job that has completed or failed.
+    #[default]
+    IfCompleted,
+    /// Not at all.
+    Never,
+}
+
+impl ReplacePolicy {
+    /// Reads the annotation; `None` if the value is not one of the three.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "Always" => Some(Self::Always),
+            "IfCompleted" => Some(Self::IfCompleted),
+            "Never" => Some(Self::Never),
+            _ => None,
+        }
+    }
+
+    /// Whether an object of this kind may be replaced in some state of it. Only these are asked about before an upgrade.
+    pub fn may_replace(self, id: &ObjectId) -> bool {
+        [true, false]
+            .into_iter()
+            .any(|is_finished| self.decide(id, is_finished) == Replacement::Replace)
+    }
+
+    /// Decides about one object with a field that changes and cannot be changed.
+    pub fn decide(self, id: &ObjectId, is_finished: bool) -> Replacement {
+        let is_job = is_job(&id.group, &id.kind);
+        match self {
+            _ if is_protected(id) => Replacement::Keep(KeepReason::Protected),
+            Self::Always => Replacement::Replace,
+            Self::IfCompleted if is_job && is_finished => Replacement::Replace,
+            Self::IfCompleted if is_job => Replacement::Keep(KeepReason::Unfinished),
+            Self::IfCompleted | Self::Never => Replacement::Keep(KeepReason::NotAsked),
+        }
+    }
+}
+
+/// Whether an object is deleted and created anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replacement {
+    /// It is.
+    Replace,
+    /// It stays, and the upgrade is refused.
+    Keep(KeepReason),
+}
+
+/// Why an object is not replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeepReason {
+    /// It is a Job that runs.
+    Unfinished,
+    /// Neither its annotation nor the spec asks for it.
+    NotAsked,
+    /// Data or other objects would go with it.
+    Protected,
+}
+
+impl KeepReason {
+    /// The next step for a person.
+    pub fn next_step(self) -> String {
+        match self {
+            Self::Unfinished => format!(
+                "the Job has not finished and is replaced once it has; to replace it at once, annotate it with {ANNOTATION}: Always"
+            ),
+            Self::NotAsked => format!(
+                "to delete it and create it anew, annotate it with {ANNOTATION}: Always or set spec.rollout.replace: Always"
+            ),
+            Self::Protected => {
+                "objects of this kind are never replaced; give it another name in the content"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// Whether it is a Job.
+pub fn is_job(group: &str, kind: &str) -> bool {
+    (group, kind) == ("batch", "Job")
+}
+
+/// The kinds whose deletion takes data or other objects along.
+fn is_protected(id: &ObjectId) -> bool {
+    matches!(
+        (id.group.as_str(), id.kind.as_str()),
+        (
+            "",
+            "Namespace" | "PersistentVolumeClaim" | "PersistentVolume"
+        ) | ("apiextensions.k8s.io", "CustomResourceDefinition")
+    )
+}
+
+/// A cause in the `details` of a `Status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cause<'a> {
+    /// Its `reason`, such as `FieldValueInvalid`.
+    pub reason: &'a str,
+    /// The field.
+    pub field: &'a str,
+    /// The message, which may hold the whole value of the field.
+    pub message: &'a str,
+}
+
+/// Returns the fields that cannot be changed if that is all that a `Status` complains about; else `None`.
+///
+/// The API server gives no other mark than the words of each cause. Source: `ValidateImmutableField` of `k8s.io/apimachinery` ("field is immutable", also for
+/// Jobs and selectors) and `pkg/apis/{core,apps,rbac,storage}/validation` of Kubernetes.
+pub fn immutable_fields<'a>(
+    code: u16,
+    reason: &str,
+    causes: impl IntoIterator<Item = Cause<'a>>,
+) -> Option<Vec<&'a str>> {
+    if code != 422 || reason != "Invalid" {
+        return None;
+    }
+    let fields: Option<Vec<&str>> = causes
+        .into_iter()
+        .map(|cause| is_immutability(cause).then_some(cause.field))
+        .collect();
+    fields.filter(|fields| !fields.is_empty())
+}
+
+fn is_immutability(cause: Cause<'_>) -> bool {
+    let Cause {
+        reason,
+        field,
+        message,
+    } = cause;
+    match reason {
+        "FieldValueInvalid" => {
+            message.ends_with("field is immutable")
+                || message.ends_with("may not change once set")
+                || (field == "roleRef" && message.ends_with("cannot change roleRef"))
+        }
+        "FieldValueForbidden" => {
+            message.ends_with("field is immutable when `immutable` is set")
+                || (field == "spec"
+                    && message.contains("updates to statefulset spec for fields other than"))
+        }
+        _ => false,
+    }
+}
+
+/// One sentence about an object with such fields. The values, which the API server repeats, are left out.
+pub fn sentence(fields: &[&str], reason: KeepReason) -> String {
+    let mut fields = fields.to_vec();
+    fields.sort_unstable();
+    fields.dedup();
+    format!(
+        "{} cannot be changed while the object exists ({}): {}",
+        some_of(&fields, FIELDS),
+        codes::install::IMMUTABLE,
+        reason.next_step()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(group: &str, kind: &str) -> ObjectId {
+        ObjectId {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            name: "a".to_owned(),
+        }
+    }
+
+    #[test]
+    fn replaces_by_policy_kind_and_state() {
+        use KeepReason::{NotAsked, Protected, Unfinished};
+        use ReplacePolicy::{Always, IfCompleted, Never};
+        let kept = Replacement::Keep;
+        for (policy, kind, finished, running) in [
+            (
+                Always,
+                id("batch", "Job"),
+                Replacement::Replace,
+                Replacement::Replace,
+            ),
+            (
+                Always,
+                id("apps", "StatefulSet"),
+                Replacement::Replace,
+                Replacement::Replace,
+            ),
+            (
+                Always,
+                id("", "Namespace"),
+                kept(Protected),
+                kept(Protected),
+            ),
+            (
+                Always,
+                id("", "PersistentVolumeClaim"),
+                kept(Protected),
+                kept(Protected),
+            ),
+            (
+                Always,
+                id("apiextensions.k8s.io", "CustomResourceDefinition"),
+                kept(Protected),
+                kept(Protected),
+            ),
+            (
+                IfCompleted,
+                id("batch", "Job"),
+                Replacement::Replace,
+                kept(Unfinished),
+            ),
+            (
+                IfCompleted,
+                id("apps", "StatefulSet"),
+                kept(NotAsked),
+                kept(NotAsked),
+            ),
+            (
+                IfCompleted,
+                id("", "Namespace"),
+                kept(Protected),
+                kept(Protected),
+            ),
+            (Never, id("batch", "Job"), kept(NotAsked), kept(NotAsked)),
+            (Never, id("", "Namespace"), kept(Protected), kept(Protected)),
+        ] {
+            assert_eq!(policy.decide(&kind, true), finished, "{policy:?} {kind}");
+            assert_eq!(policy.decide(&kind, false), running, "{policy:?} {kind}");
+            let may = finished == Replacement::Replace || running == Replacement::Replace;
+            assert_eq!(policy.may_replace(&kind), may, "{policy:?} {kind}");
+        }
+    }
+
+    #[test]
+    fn reads_the_annotation_and_nothing_like_it() {
+        let read = ["Always", "IfCompleted", "Never", "always", "true", ""];
+        let read = read.map(ReplacePolicy::parse);
+        let [always, completed, never, ..] = read;
+        assert_eq!(always, Some(ReplacePolicy::Always));
+        assert_eq!(completed, Some(ReplacePolicy::IfCompleted));
+        assert_eq!(never, Some(ReplacePolicy::Never));
+        assert_eq!(read[3..], [None, None, None]);
+    }
+
+    #[test]
+    fn recognises_immutable_fields_if_nothing_else_is_wrong() {
+        let cause = |reason, field, message| Cause {
+            reason,
+            field,
+            message,
+        };
+        let template = cause(
+            "FieldValueInvalid",
+            "spec.template",
+            "Invalid value: {\"metadata\":{}}: field is immutable",
+        );
+        let image = cause("FieldValueRequired", "spec.image", "Required value");
+        let data = cause(
+            "FieldValueForbidden",
+            "data",
+            "Forbidden: field is immutable when `immutable` is set",
+        );
+        let stateful = cause(
+            "FieldValueForbidden",
+            "spec",
+            "Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden",
+        );
+        let role = cause(
+            "FieldValueInvalid",
+            "roleRef",
+            "Invalid value: {}: cannot change roleRef",
+        );
+        for (causes, fields) in [
+            (vec![template], Some(vec!["spec.template"])),
+            (vec![data, role], Some(vec!["data", "roleRef"])),
+            (vec![stateful], Some(vec!["spec"])),
+            (vec![template, image], None),
+            (vec![image], None),
+            (vec![], None),
+        ] {
+            let found = immutable_fields(422, "Invalid", causes.clone());
+            assert_eq!(found, fields, "{causes:?}");
+            assert_eq!(immutable_fields(403, "Forbidden", causes), None);
+        }
+    }
+
+    #[test]
+    fn sentence_names_each_field_once_and_no_value() {
+        let told = sentence(&["spec.b", "spec.a", "spec.a"], KeepReason::NotAsked);
+        assert_eq!(
+            told,
+            "spec.a, spec.b cannot be changed while the object exists (BUNDLE-INSTALL-055): to delete it and create it anew, annotate it with \
+             core.rukpak.io/replace: Always or set spec.rollout.replace: Always"
+        );
+    }
+}

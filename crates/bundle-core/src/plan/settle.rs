@@ -1,0 +1,74 @@
+//! An object of the content in the form in which it is applied: with its namespace, with our labels, and without what a server fills in.
+//! Not here: which namespace that is, or whether a kind has one.
+
+use serde_json::{Map, Value};
+
+/// The fields of `metadata` that a server fills in; exports of live objects have them.
+const SERVER: [&str; 5] = [
+    "managedFields",
+    "resourceVersion",
+    "uid",
+    "generation",
+    "creationTimestamp",
+];
+
+/// Puts an object into `namespace`, or into none, adds `labels`, and removes what a server fills in.
+pub fn settle(value: &mut Value, namespace: Option<&str>, labels: &[(&str, &str)]) {
+    let metadata = member(value, "metadata");
+    match namespace {
+        Some(namespace) => *member(metadata, "namespace") = Value::String(namespace.to_owned()),
+        None => {
+            if let Some(metadata) = metadata.as_object_mut() {
+                metadata.remove("namespace");
+            }
+        }
+    }
+    if let Some(metadata) = metadata.as_object_mut() {
+        for field in SERVER {
+            metadata.remove(field);
+        }
+    }
+    if !labels.is_empty() {
+        let own = member(metadata, "labels");
+        for (label, text) in labels {
+            *member(own, label) = Value::String((*text).to_owned());
+        }
+    }
+    if let Some(object) = value.as_object_mut() {
+        object.remove("status");
+    }
+}
+
+/// A member of an object, made if it is not there. What is no object becomes one.
+fn member<'a>(value: &'a mut Value, name: &str) -> &'a mut Value {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    &mut value[name]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn object_gets_namespace_and_labels_and_loses_what_a_server_fills_in() {
+        let exported =
+            json!({"metadata": {"name": "x", "uid": "1", "labels": {"app": "a"}}, "status": {}});
+        let settled = |namespace, labels: &[(&str, &str)]| {
+            let mut value = exported.clone();
+            settle(&mut value, namespace, labels);
+            value
+        };
+        assert_eq!(
+            settled(Some("web"), &[("owner", "b")]),
+            json!({"metadata": {"name": "x", "namespace": "web", "labels": {"app": "a", "owner": "b"}}})
+        );
+        assert_eq!(
+            settled(None, &[]),
+            json!({"metadata": {"name": "x", "labels": {"app": "a"}}})
+        );
+    }
+}
