@@ -15,7 +15,10 @@ mod policies;
 mod pruning;
 mod rejected;
 mod removal;
+mod replacing;
 mod roles;
+mod scaling;
+mod upgrade;
 mod withdrawn;
 
 const CLASS: &str = "core-rukpak-io-plain";

@@ -20,6 +20,7 @@ use kube::core::response::Status;
 use serde_json::json;
 
 use crate::cluster::{ServiceAccount, missing_right};
+use crate::reconcile::replace;
 use crate::reconcile::whole::ObjectText;
 
 pub use guard::guarded;
@@ -178,7 +179,7 @@ impl RequesterDryRun {
             ..Status::default()
         });
         DryRunAnswer {
-            verdict: self.with_missing_right(verdict(code, &status.message)),
+            verdict: self.with_missing_right(verdict(code, &replace::words(&status))),
             code,
             causes: causes(&status),
             object: None,

@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use self::restores::{Drift, Held, Partial};
 
 use super::apis::Kind;
+use super::jobs::JobEnds;
 use super::object::Seen;
 use super::trouble::Trouble;
 
@@ -73,11 +74,14 @@ struct Book {
 }
 
 /// The books of all deployments.
+#[expect(clippy::struct_field_names, reason = "it is what the struct holds")]
 pub(super) struct Books {
     all: Mutex<HashMap<String, Book>>,
     /// The moment that times of restores are counted from.
     began: Instant,
     wake: mpsc::UnboundedSender<String>,
+    /// How far Jobs are, or were when they were deleted.
+    pub(super) job_ends: JobEnds,
 }
 
 impl Books {
@@ -87,6 +91,7 @@ impl Books {
             all: Mutex::default(),
             began: Instant::now(),
             wake,
+            job_ends: JobEnds::default(),
         }
     }
 
@@ -260,6 +265,19 @@ impl Books {
     pub(super) fn settled(&self, deployment: &str, key: &str) {
         self.with(deployment, |book| {
             book.drifted.remove(key);
+        });
+    }
+
+    /// These objects are gone as they should be: nothing is expected of them any more.
+    pub(super) fn expired(&self, deployment: &str, keys: &BTreeSet<String>) {
+        self.with(deployment, |book| {
+            for key in keys {
+                book.objects.remove(key);
+                book.drifted.remove(key);
+                book.suspects.remove(key);
+                book.touched.remove(key);
+                book.unhealthy.remove(key);
+            }
         });
     }
 

@@ -29,6 +29,7 @@ impl Turn<'_> {
             ignore: self.spec.drift_ignore.clone(),
             inventory: self.inventory.clone(),
             adopt: self.spec.adopt,
+            scalers: self.scalers.clone(),
         }
     }
 

@@ -21,6 +21,7 @@ use super::place::Placing;
 use super::restored::{Restored, Scope};
 use super::room::{ClassFound, Room};
 use super::said::{self, Said};
+use super::scalers::Scalers;
 use super::trouble::{Retry, Trouble};
 use super::{ReconcileError, keep, seal, status, teardown};
 use crate::budget::Share;
@@ -133,6 +134,7 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
         restores_tried: false,
         placed: false,
         memory: None,
+        scalers: Arc::default(),
     };
     turn.warn_of_unused();
     let result = Box::pin(turn.run()).await;
@@ -246,6 +248,8 @@ pub(super) struct Turn<'a> {
     placed: bool,
     /// What the objects of the content take of the memory.
     pub(super) memory: Option<Share>,
+    /// What was left to autoscalers.
+    pub(super) scalers: Arc<Scalers>,
 }
 
 impl Turn<'_> {
@@ -329,6 +333,7 @@ impl Turn<'_> {
         let key = self.content_key(&placing);
         let in_place = unpacked && self.room.books.content(&self.name) == Some(key.clone());
         let applied = self.room.books.applied_partly(&self.name, &key);
+        self.show_upgrade(&child);
         let mut kept = if in_place {
             let installed = self.status.active_bundle.as_deref() == Some(&child.name);
             self.approve(&placing, !installed).await.ok();
@@ -385,6 +390,7 @@ impl Turn<'_> {
         placing: &Placing<'_>,
     ) -> Result<Option<Duration>, Trouble> {
         let mut refused = None;
+        self.expire_drifted_jobs(placing).await?;
         let mut wait = match self.restore(placing, Scope::All).await {
             Err(trouble) if trouble.reason == reason::RIGHTS_WITHDRAWN => {
                 refused = Some(trouble);
@@ -417,6 +423,7 @@ impl Turn<'_> {
             }
         };
         let wait = self.with_next_restore(wait);
+        self.warnings.extend(self.scalers.warnings());
         for kind in [condition::AUTHORIZED, condition::APPROVED] {
             self.said.set_if_new(
                 kind,

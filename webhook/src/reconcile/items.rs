@@ -8,8 +8,9 @@ use bundle_core::diagnostic::codes;
 use bundle_core::object::{Manifest, ObjectId};
 use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::phases::{CustomKind, Phase};
+use bundle_core::plan::settle::settle;
 use kube::core::discovery::ApiResource;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::apis::{Apis, Kind};
 use super::deployment::LISTED;
@@ -173,40 +174,12 @@ fn item(object: Manifest, kind: Kind, custom: bool, owner: &Owner<'_>) -> Result
             return Err(id);
         }
     }
-    let metadata = member(&mut value, "metadata");
-    match &id.namespace {
-        Some(namespace) => {
-            member(metadata, "namespace").clone_from(&Value::String(namespace.clone()));
-        }
-        None => {
-            if let Some(metadata) = metadata.as_object_mut() {
-                metadata.remove("namespace");
-            }
-        }
-    }
-    // What a server fills in does not belong into an apply; exports of live objects have it.
-    if let Some(metadata) = metadata.as_object_mut() {
-        for field in [
-            "managedFields",
-            "resourceVersion",
-            "uid",
-            "generation",
-            "creationTimestamp",
-        ] {
-            metadata.remove(field);
-        }
-    }
-    let labels = member(metadata, "labels");
-    for (label, text) in [
+    let labels = [
         (names::LABEL_OWNER_KIND, super::DEPLOYMENT),
         (names::LABEL_OWNER_NAME, owner.name),
         (names::LABEL_APPLYSET_PART_OF, owner.applyset),
-    ] {
-        *member(labels, label) = Value::String(text.to_owned());
-    }
-    if let Some(object) = value.as_object_mut() {
-        object.remove("status");
-    }
+    ];
+    settle(&mut value, id.namespace.as_deref(), &labels);
     Ok(Item {
         phase: Phase::of(&id.group, &id.kind),
         key: id.to_string(),
@@ -215,14 +188,6 @@ fn item(object: Manifest, kind: Kind, custom: bool, owner: &Owner<'_>) -> Result
         value,
         custom,
     })
-}
-
-/// A member of an object, made if it is not there. What is no object becomes one.
-fn member<'a>(value: &'a mut Value, name: &str) -> &'a mut Value {
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
-    }
-    &mut value[name]
 }
 
 #[cfg(test)]

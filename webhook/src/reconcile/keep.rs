@@ -113,6 +113,7 @@ impl Turn<'_> {
                 .filter(|item| due.contains(&item.key) && !drifted.contains(&item.key))
                 .collect();
             let verified = self.verify_suspects(&check, &install, suspects).await;
+            self.expire_drifted_among(placing, &items).await?;
             let healed = self
                 .heal(placing, (install, &check), &items, (&drifted, &due))
                 .await;
@@ -323,6 +324,7 @@ impl Turn<'_> {
                     Some((item.key.as_str(), room.books.cause(&self.name, &item.key)?))
                 })
                 .collect();
+            let before = self.revisions_of_scaled(&applies);
             let result = install.phase(check, applies, &mut done).await;
             let recorded = self.record_done(&done, &intents).await;
             for item in items {
@@ -345,7 +347,10 @@ impl Turn<'_> {
             for (key, left) in done.left {
                 let cause = causes.remove(key.as_str());
                 room.books.healed(&self.name, &key, left);
-                self.restored.push(Restored { key, cause });
+                // Giving replicas up to an autoscaler corrects nothing.
+                if left.state.map(|state| state.revision) != before.get(&key).copied() {
+                    self.restored.push(Restored { key, cause });
+                }
             }
             if let Err(error) = result {
                 trouble = Some(error);

@@ -22,6 +22,8 @@ use super::install::{Done, Install};
 use super::items::{self, Item, Owner};
 use super::namespaces::Uids;
 use super::object::Seen;
+use super::record::Intents;
+use super::replace::Replacements;
 use super::requester_check::RequesterCheck;
 use super::room::Room;
 use super::trouble::{Retry, Trouble};
@@ -109,7 +111,10 @@ impl<'a> Turn<'a> {
             applyset: &self.applyset,
             namespace: self.target_namespace()?,
         };
-        items::items(&self.room.apis, content.objects, &owner, placing.reason).await
+        let mut items =
+            items::items(&self.room.apis, content.objects, &owner, placing.reason).await?;
+        items.retain(|item| !self.has_expired(placing, item));
+        Ok(items)
     }
 
     /// What of the object work is for.
@@ -156,7 +161,8 @@ impl<'a> Turn<'a> {
     ) -> Result<bool, Trouble> {
         let applied = known.as_deref() == Some(key);
         self.is_what_it_was(placing)?;
-        let items = self.items(placing).await?;
+        let mut items = self.items(placing).await?;
+        self.expire_unseen_jobs(placing, &mut items).await?;
         let objects: Vec<_> = items.iter().map(|item| (&item.id, &item.value)).collect();
         let unused = ignore::without_effect(&self.spec.drift_ignore, &objects);
         for line in unused {
@@ -225,7 +231,8 @@ impl<'a> Turn<'a> {
 
     /// After a restart: finds the state of installed content again, without applying anything. What differs counts as drifted.
     pub(super) async fn find_again(&mut self, placing: &Placing<'_>) -> Result<(), Trouble> {
-        let items = self.items(placing).await?;
+        let mut items = self.items(placing).await?;
+        self.expire_unseen_jobs(placing, &mut items).await?;
         self.watch(placing, &items, false).await?;
         let seen = self.seen(placing, &items).await?;
         let in_place = self.is_as_left(&items, placing, &seen);
@@ -405,7 +412,7 @@ impl<'a> Turn<'a> {
         placing: &Placing<'_>,
         items: &'i [Item],
         watched: bool,
-        (check, plan): (RequesterCheck<'_>, ApplyPlan<'i>),
+        (check, plan, replacements): (RequesterCheck<'_>, ApplyPlan<'i>, Replacements),
     ) -> Result<HashMap<String, Left>, Trouble> {
         let all: Vec<&Item> = items.iter().collect();
         let live = self.namespaces_of(&all).await?;
@@ -413,18 +420,23 @@ impl<'a> Turn<'a> {
             .await?;
         // Recorded before anything is applied: a crash never loses an object.
         self.record_namespaces(placing, live).await?;
-        let intents = self.record_targets(plan.targets()).await?;
+        let mut intents = vec![self.record_targets(plan.targets()).await?];
         self.write_applyset().await?;
         self.room.books.begin(&self.name);
         let mut done = Done::default();
+        let checked = (&check, plan, &replacements);
         let applied = self
-            .apply_phases(placing, items, watched, (&check, plan), &mut done)
+            .apply_phases(placing, items, watched, checked, (&mut done, &mut intents))
             .await;
-        let recorded = self.record_done(&done, &intents).await;
+        let mut recorded = Ok(());
+        for intents in &intents {
+            recorded = recorded.and(self.record_done(&done, intents).await);
+        }
         if items.iter().any(keep::defines_kinds) {
             self.room.apis.forget_custom().await;
         }
         if let Err(trouble) = recorded.and(applied) {
+            self.show_applied(placing.child, items, &done);
             let key = self.content_key(placing);
             let books = &self.room.books;
             let seen = self.room.watches.seen_of(&self.name);
@@ -440,8 +452,8 @@ impl<'a> Turn<'a> {
         placing: &Placing<'_>,
         items: &'i [Item],
         mut watched: bool,
-        (check, mut plan): (&RequesterCheck<'_>, ApplyPlan<'i>),
-        done: &mut Done,
+        (check, mut plan, replacements): (&RequesterCheck<'_>, ApplyPlan<'i>, &Replacements),
+        (done, intents): (&mut Done, &mut Vec<Intents>),
     ) -> Result<(), Trouble> {
         let install = self.install(placing, placing.reason);
         let mut phases = BTreeMap::<Phase, Vec<&Item>>::new();
@@ -451,6 +463,15 @@ impl<'a> Turn<'a> {
         for (phase, items_of_phase) in phases {
             self.before_phase(placing, phase, items, &mut watched)
                 .await?;
+            // From here on until it is created anew, the object has the values of neither content.
+            let replaced = items_of_phase.iter().map(|item| &item.key);
+            done.uncertain
+                .extend(replaced.filter(|key| replacements.contains(key)).cloned());
+            let replaced = (replacements, &mut plan);
+            intents.extend(
+                self.replace_phase(placing, check, &items_of_phase, replaced)
+                    .await?,
+            );
             let applies = check.before_phase(&items_of_phase, &mut plan).await?;
             install.phase(check, applies, done).await?;
         }

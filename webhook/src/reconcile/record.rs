@@ -142,6 +142,10 @@ impl Turn<'_> {
                 inventory.record_namespace(name, uid);
             }
         }
+        let digest = inventory.installation.split(' ').next().unwrap_or_default();
+        let digest = digest.to_owned();
+        let applied = done.uids.keys().map(String::as_str);
+        inventory.job_runs.applied(&digest, applied);
         self.save_inventory(inventory).await
     }
 

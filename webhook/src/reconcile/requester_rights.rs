@@ -18,6 +18,7 @@ use super::items::Item;
 use super::place::Placing;
 use super::removal_rights::{Deletions, impersonation, named_account};
 use super::remove::{Kept, Present};
+use super::replace::Replacements;
 use super::requester_check::{RequesterCheck, Subject, TakenConsent};
 use super::trouble::{Retry, Trouble};
 
@@ -44,7 +45,7 @@ impl<'a> Turn<'a> {
         placing: &Placing<'_>,
         items: &'i [Item],
         (act, first): (Act, bool),
-    ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>), Trouble> {
+    ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>, Replacements), Trouble> {
         let translate = if first {
             std::convert::identity
         } else {
@@ -66,12 +67,13 @@ impl<'a> Turn<'a> {
         placing: &Placing<'_>,
         items: &'i [Item],
         (act, translate): (Act, fn(Trouble) -> Trouble),
-    ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>), Trouble> {
+    ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>, Replacements), Trouble> {
         let check = self.ask(placing, items, act, (true, translate)).await?;
         // Not before the reviews: whoever may not write an object is not told whether it exists.
         let mut plan = self.plan(placing, items, &check).await?;
+        let replacements = self.replacements(placing, items, &check, &mut plan).await?;
         check.before_all(items, &mut plan).await?;
-        Ok((check, plan))
+        Ok((check, plan, replacements))
     }
 
     /// Checks whether the requesters may write `items`, installed objects that have drifted, by access reviews. The check that it returns does the rest.

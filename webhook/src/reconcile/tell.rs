@@ -175,7 +175,14 @@ impl Turn<'_> {
             (condition::PROGRESSING, observed.progressing(&installation)),
             (condition::READY, observed.ready(&installation)),
         ] {
-            self.said.set(kind, told.state, &told.reason, &told.message);
+            // The code that `--wait` and scripts decide by. Messages of RukPak's own conditions stay as RukPak has them.
+            let message = match trouble {
+                Some(trouble) if kind == condition::READY && !self.spec.paused => {
+                    format!("{} [{}]", told.message, trouble.code.id)
+                }
+                _ => told.message,
+            };
+            self.said.set(kind, told.state, &told.reason, &message);
         }
     }
 

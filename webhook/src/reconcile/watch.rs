@@ -267,6 +267,7 @@ async fn follow(
             Ok(Event::InitApply(object)) => {
                 let (key, seen) = entry(&subject.kind, &object);
                 if books.is_recorded(&key) {
+                    books.job_ends.saw(&key, &object.metadata);
                     listing.insert(key, seen);
                 }
             }
@@ -289,6 +290,7 @@ async fn follow(
             Ok(Event::Apply(object)) => {
                 let (key, seen) = entry(&subject.kind, &object);
                 if books.is_recorded(&key) {
+                    books.job_ends.saw(&key, &object.metadata);
                     table
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
@@ -298,6 +300,7 @@ async fn follow(
             }
             Ok(Event::Delete(object)) => {
                 let (key, _) = entry(&subject.kind, &object);
+                books.job_ends.saw(&key, &object.metadata);
                 table
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)

@@ -11,6 +11,7 @@ mod fights;
 mod half_upgrades;
 mod invalid_objects;
 mod inventory;
+mod jobs;
 mod life;
 mod managers;
 mod older;

@@ -40,6 +40,7 @@ impl ApplyError {
     /// The error in one line.
     pub(super) fn message(&self) -> String {
         match self {
+            Self::Api(kube::Error::Api(status)) => super::replace::words(status),
             Self::Api(error) => object::told(error),
             Self::Moved => "somebody deleted or created it at the same time".to_owned(),
             Self::NotAllowed(refusal) => refusal.message(),

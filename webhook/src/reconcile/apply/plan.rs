@@ -73,6 +73,12 @@ impl<'i> ApplyPlan<'i> {
         self.waiting.insert(&prepared.item().key, prepared);
     }
 
+    /// Puts all applies of another plan in.
+    pub(in super::super) fn extend(&mut self, other: Self) {
+        self.waiting.extend(other.waiting);
+        self.checked.extend(other.checked);
+    }
+
     /// Puts an apply in that has been checked.
     pub(in super::super) fn put_checked(&mut self, checked: CheckedApply<'i>) {
         self.checked.insert(&checked.prepared().item().key, checked);

@@ -7,12 +7,14 @@ use bundle_core::plan::drift::Entry;
 use bundle_core::plan::ignore::{self, Rule};
 use bundle_core::plan::inventory::{CreationMark, Inventory};
 use bundle_core::plan::ownership::OwnershipChange;
+use bundle_core::plan::scaling;
 use kube::Client;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::super::items::Item;
 use super::super::object;
+use super::super::scalers::Scalers;
 use super::{Applied, ApplyError, request};
 
 /// A resource version that no object has: the first write of a store has a later one. The API server creates an object of this version if none exists under
@@ -108,6 +110,8 @@ pub(in super::super) struct Preparer {
     pub(in super::super) inventory: Arc<Inventory>,
     /// Objects that belong to nobody are taken over.
     pub(in super::super) adopt: bool,
+    /// What is left to autoscalers.
+    pub(in super::super) scalers: Arc<Scalers>,
 }
 
 impl Preparer {
@@ -133,7 +137,8 @@ impl Preparer {
         let Target::Uid(uid) = &prepared.target else {
             return Ok(prepared);
         };
-        if rules.is_empty() {
+        let scales = scaling::sets_replicas(&item.value);
+        if rules.is_empty() && !scales {
             return Ok(prepared);
         }
         let namespace = item.id.namespace.as_deref();
@@ -142,8 +147,15 @@ impl Preparer {
         if live.metadata.uid.as_deref() != Some(uid.as_str()) {
             return Err(ApplyError::Moved);
         }
+        let leaves_replicas = scales && self.scalers.leave(&self.client, item, &live).await;
+        if rules.is_empty() && !leaves_replicas {
+            return Ok(prepared);
+        }
         let mut values = item.value.clone();
         leave_to_others(&mut values, &live, &rules)?;
+        if leaves_replicas {
+            scaling::remove_replicas(&mut values);
+        }
         prepared.values = Some(values);
         prepared.version = live.metadata.resource_version;
         Ok(prepared)
@@ -182,6 +194,13 @@ impl Preparer {
                 answer => return answer.map_err(ApplyError::Api),
             }
         }
+    }
+
+    /// Sends the creation of `item`, which does not exist, as a dry run as the installing ServiceAccount.
+    pub(in super::super) async fn dry_run_creation(&self, item: &Item) -> Result<(), ApplyError> {
+        let prepared = self.prepare(item, Target::Absent).await?;
+        let answer = request::send(&self.client, &prepared, true).await;
+        answer.map(drop).map_err(ApplyError::Api)
     }
 
     /// Looks at the object again after a conflict or an unknown outcome. Returns the apply for the state that it finds, or [`ApplyError::Moved`] if the object

@@ -125,6 +125,7 @@ fn checking<'a>(
             ignore: ignores.then_some(rule).into_iter().collect(),
             inventory: Arc::new(inventory),
             adopt: false,
+            scalers: Arc::default(),
         },
         dry_runs: DryRuns {
             runs: vec![(ana, run)],

@@ -1,0 +1,271 @@
+//! Objects that cannot be changed: which ones an upgrade deletes and creates anew, and with whose rights.
+//! The rule is in `bundle_core::plan::replace`.
+
+use super::policies::{on, policy, until_enforced};
+use super::*;
+
+/// A Job that runs the image `tag`. Nothing runs it here: the scenario writes the status of its Pods.
+pub(super) fn job(namespace: &str, name: &str, tag: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"template": {"spec": {
+            "restartPolicy": "Never",
+            "containers": [{"name": "run", "image": format!("registry.example.com/run:{tag}")}],
+        }}},
+    })
+}
+
+/// Lets the Pod of a Job end, as a kubelet would tell, and waits until the Job is complete or gone.
+pub(super) async fn finish(cluster: &Cluster, namespace: &str, job: &str) {
+    let patch = json!({"status": {"phase": "Succeeded"}}).to_string();
+    wait::until_true(LONG, &format!("Job {job} completes"), || async {
+        let Some(found) = get(cluster, &format!("job {job} -n {namespace}")).await else {
+            return Ok(true);
+        };
+        if condition(&found, "Complete")["status"] == "True" {
+            return Ok(true);
+        }
+        let pods = format!("pods -n {namespace} -l job-name={job}");
+        let pods = get(cluster, &pods).await.unwrap_or_default();
+        for pod in pods["items"].as_array().into_iter().flatten() {
+            let pod = pod["metadata"]["name"].as_str().unwrap_or_default();
+            let line =
+                format!("patch pod {pod} -n {namespace} --subresource=status --type=merge -p");
+            let line = line.split(' ').chain([patch.as_str()]);
+            cluster.kubectl(line).await?;
+        }
+        Ok(false)
+    })
+    .await
+    .unwrap();
+}
+
+pub(super) async fn uid(cluster: &Cluster, what: &str) -> String {
+    let found = get(cluster, what).await.unwrap_or_default();
+    found["metadata"]["uid"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Upgrades `name` as `user` to these objects.
+async fn upgrade(cluster: &Cluster, name: &str, version: &str, objects: &[Value], more: &Value) {
+    let reference = publish(cluster, &format!("{name}:{version}"), objects).await;
+    let written = apply(cluster, &deployment(name, &reference, more), Some(name)).await;
+    written.success().unwrap();
+}
+
+/// Waits until the condition `Installed` is not true and has all of `words`, and returns its message.
+async fn until_told(cluster: &Cluster, name: &str, words: &[&str]) -> String {
+    wait::until(LONG, &format!("{name} says {words:?}"), || async {
+        let found = get(cluster, &format!("bundledeployment {name}")).await;
+        let found = found.unwrap_or_default();
+        let installed = condition(&found, "Installed");
+        let told = installed["message"].as_str().unwrap_or_default().to_owned();
+        if installed["status"] != "True" && words.iter().all(|word| told.contains(word)) {
+            return Ok(Some(told));
+        }
+        anyhow::bail!("{}", found["status"]["conditions"])
+    })
+    .await
+    .unwrap()
+}
+
+fn annotated(mut object: Value, policy: &str) -> Value {
+    object["metadata"]["annotations"]["core.rukpak.io/replace"] = policy.into();
+    object
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn completed_job_is_replaced_and_running_one_once_it_has_finished() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    tenant(&cluster, "rerun", &json!([])).await;
+    let one = [job("rerun", "done", "1"), job("rerun", "busy", "1")];
+    deploy(&cluster, "rerun", "rerun", &one, &json!({})).await;
+    until(&cluster, "rerun", "Installed", "True").await;
+    finish(&cluster, "rerun", "done").await;
+    let before = uid(&cluster, "job done -n rerun").await;
+    let two = [job("rerun", "done", "2"), job("rerun", "busy", "1")];
+    upgrade(&cluster, "rerun", "2", &two, &json!({})).await;
+    until(&cluster, "rerun", "Installed", "True").await;
+    assert_ne!(uid(&cluster, "job done -n rerun").await, before);
+    let found = get(&cluster, "job done -n rerun").await.unwrap();
+    let image = &found["spec"]["template"]["spec"]["containers"][0]["image"];
+    assert_eq!(image, "registry.example.com/run:2");
+
+    let before = uid(&cluster, "job busy -n rerun").await;
+    let three = [job("rerun", "done", "2"), job("rerun", "busy", "2")];
+    upgrade(&cluster, "rerun", "3", &three, &json!({})).await;
+    let words = ["Job.batch/rerun/busy: spec.template", "has not finished"];
+    let told = until_told(&cluster, "rerun", &words).await;
+    assert!(told.len() < 400, "{told}");
+    assert_eq!(uid(&cluster, "job busy -n rerun").await, before);
+    finish(&cluster, "rerun", "busy").await;
+    until(&cluster, "rerun", "Installed", "True").await;
+    assert_ne!(uid(&cluster, "job busy -n rerun").await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn immutable_objects_are_replaced_where_content_or_spec_asks_for_it() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    tenant(&cluster, "renew", &json!([])).await;
+    let config = |text: &str| {
+        let mut object = note("renew", "fixed");
+        object["immutable"] = true.into();
+        object["data"]["a"] = text.into();
+        object
+    };
+    let workload = |kind: &str, app: &str| {
+        let mut object = json!({
+            "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web", "namespace": "renew"},
+            "spec": {"replicas": 0, "selector": {"matchLabels": {"app": app}}, "template": {
+                "metadata": {"labels": {"app": app}},
+                "spec": {"containers": [{"name": "web", "image": "registry.example.com/web:1"}]},
+            }},
+        });
+        if kind == "StatefulSet" {
+            object["spec"]["serviceName"] = "web".into();
+        }
+        object
+    };
+    let bound = |role: &str| {
+        let mut object = binding("viewer", Some("renew"), role, "somebody");
+        object["metadata"]["name"] = "viewer".into();
+        object
+    };
+    let service = |address: Option<&str>| {
+        let mut object = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "renew"},
+            "spec": {"ports": [{"port": 80}]},
+        });
+        if let Some(address) = address {
+            object["spec"]["clusterIP"] = address.into();
+        }
+        object
+    };
+    let all = |text: &str, app: &str, role: &str, address: Option<&str>| {
+        [
+            config(text),
+            workload("Deployment", app),
+            workload("StatefulSet", app),
+            bound(role),
+            service(address),
+        ]
+    };
+    let one = all("1", "one", "view", None);
+    deploy(&cluster, "renew", "renew", &one, &json!({})).await;
+    until(&cluster, "renew", "Installed", "True").await;
+    let looks = [
+        "configmap fixed -n renew",
+        "deployment web -n renew",
+        "statefulset web -n renew",
+        "rolebinding viewer -n renew",
+        "service web -n renew",
+    ];
+    let mut before = Vec::new();
+    for look in looks {
+        before.push(uid(&cluster, look).await);
+    }
+
+    // Nobody asked for it: one sentence for each object, with no value in it, and nothing is changed.
+    let two = all("2", "two", "edit", Some("10.96.0.177"));
+    upgrade(&cluster, "renew", "2", &two, &json!({})).await;
+    let words = [
+        "ConfigMap/renew/fixed: data cannot be changed",
+        "Deployment.apps/renew/web: spec.selector cannot be changed",
+        "StatefulSet.apps/renew/web: spec cannot be changed",
+        "RoleBinding.rbac.authorization.k8s.io/renew/viewer: roleRef cannot be changed",
+        "Service/renew/web: spec.clusterIPs[0] cannot be changed",
+        "core.rukpak.io/replace: Always",
+    ];
+    let told = until_told(&cluster, "renew", &words).await;
+    assert!(told.len() < 2000, "{told}");
+    for (look, before) in looks.iter().zip(&before) {
+        assert_eq!(uid(&cluster, look).await, *before, "{look}");
+    }
+
+    // By annotation.
+    let two = two.map(|object| annotated(object, "Always"));
+    upgrade(&cluster, "renew", "3", &two, &json!({})).await;
+    until(&cluster, "renew", "Installed", "True").await;
+    for (look, before) in looks.iter().zip(&before) {
+        assert_ne!(uid(&cluster, look).await, *before, "{look}");
+    }
+    let found = get(&cluster, "configmap fixed -n renew").await.unwrap();
+    assert_eq!(found["data"]["a"], "2");
+
+    // By the spec, but for an object that excepts itself.
+    let always = json!({"rollout": {"replace": "Always"}});
+    let never = [annotated(config("3"), "Never")];
+    upgrade(&cluster, "renew", "4", &never, &always).await;
+    until_told(
+        &cluster,
+        "renew",
+        &["ConfigMap/renew/fixed: data cannot be changed"],
+    )
+    .await;
+    upgrade(&cluster, "renew", "5", &[config("3")], &always).await;
+    until(&cluster, "renew", "Installed", "True").await;
+    let found = get(&cluster, "configmap fixed -n renew").await.unwrap();
+    assert_eq!(found["data"]["a"], "3");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replacement_needs_the_rights_to_delete_and_to_create() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    tenant(&cluster, "unspoilt", &json!([])).await;
+    let one = [job("unspoilt", "done", "1")];
+    deploy(&cluster, "unspoilt", "unspoilt", &one, &json!({})).await;
+    until(&cluster, "unspoilt", "Installed", "True").await;
+    finish(&cluster, "unspoilt", "done").await;
+    let before = uid(&cluster, "job done -n unspoilt").await;
+    let jobs = on("batch", "jobs", &["DELETE"]);
+    let expression = "request.userInfo.username != 'unspoilt'";
+    let guard = policy("unspoilt-delete", &jobs, "unspoilt", expression);
+    put(&cluster, &guard).await;
+    let line = "delete job done -n unspoilt";
+    until_enforced(&cluster, "unspoilt-delete", "unspoilt", line).await;
+    let two = [job("unspoilt", "done", "2")];
+    upgrade(&cluster, "unspoilt", "2", &two, &json!({})).await;
+    until_told(
+        &cluster,
+        "unspoilt",
+        &["Job.batch/unspoilt/done", "unspoilt-delete says no"],
+    )
+    .await;
+    assert_eq!(uid(&cluster, "job done -n unspoilt").await, before);
+
+    // What could not be created is not deleted either.
+    let jobs = on("batch", "jobs", &["CREATE"]);
+    let guard = policy("unspoilt-create", &jobs, "unspoilt", expression);
+    put(&cluster, &guard).await;
+    let line = "create job probe --image=registry.example.com/run:1 -n unspoilt";
+    until_enforced(&cluster, "unspoilt-create", "unspoilt", line).await;
+    for kind in [
+        "validatingadmissionpolicybinding",
+        "validatingadmissionpolicy",
+    ] {
+        let line = format!("delete {kind} unspoilt-delete");
+        kubectl(&cluster, &line).await.success().unwrap();
+    }
+    until_told(
+        &cluster,
+        "unspoilt",
+        &["Job.batch/unspoilt/done", "unspoilt-create says no"],
+    )
+    .await;
+    assert_eq!(uid(&cluster, "job done -n unspoilt").await, before);
+    for kind in [
+        "validatingadmissionpolicybinding",
+        "validatingadmissionpolicy",
+    ] {
+        let line = format!("delete {kind} unspoilt-create");
+        kubectl(&cluster, &line).await.success().unwrap();
+    }
+    until(&cluster, "unspoilt", "Installed", "True").await;
+    assert_ne!(uid(&cluster, "job done -n unspoilt").await, before);
+}

@@ -1,0 +1,352 @@
+//! Objects of a content that cannot be changed: finds them before anything is applied, and deletes those that are replaced right before they are created anew.
+//! Which ones are replaced is decided in `bundle_core::plan::replace`.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use bundle_cluster::ObjectUrl;
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::jobs;
+use bundle_core::plan::replace::{self, Cause, KeepReason, ReplacePolicy, Replacement};
+use kube::Client;
+use kube::api::{DeleteParams, DynamicObject, Preconditions};
+use kube::core::response::Status;
+use rand::Rng as _;
+
+use super::apply::{ApplyError, ApplyPlan, NotAllowed, Target, Targets};
+use super::deployment::Turn;
+use super::dry_run_complaints::DryRunComplaints;
+use super::install::COMPLAINTS;
+use super::items::Item;
+use super::object;
+use super::place::Placing;
+use super::record::Intents;
+use super::remove::Present;
+use super::requester_check::RequesterCheck;
+use super::trouble::{self, Retry, Trouble};
+
+/// How long a deleted object may take until it is gone.
+const GONE: Duration = Duration::from_secs(20);
+/// How often a deletion is tried while the object changes.
+const TRIES: u32 = 5;
+/// How many characters of a name the name of a trial object has.
+const NAME: usize = 40;
+
+/// The objects that are deleted and created anew, by key, with their uid.
+#[derive(Debug, Default)]
+pub(super) struct Replacements(HashMap<String, String>);
+
+/// The sentence about a refusal because of fields that cannot be changed, in the place of the values that the API server repeats; else its own words.
+pub(crate) fn words(status: &Status) -> String {
+    immutable(status).map_or_else(
+        || status.message.clone(),
+        |fields| replace::sentence(&fields, KeepReason::NotAsked),
+    )
+}
+
+fn immutable(status: &Status) -> Option<Vec<&str>> {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let causes = causes.map(|cause| Cause {
+        reason: &cause.reason,
+        field: &cause.field,
+        message: &cause.message,
+    });
+    replace::immutable_fields(status.code, &status.reason, causes)
+}
+
+impl Replacements {
+    /// Returns whether the object with this key is replaced.
+    pub(super) fn contains(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+}
+
+impl Turn<'_> {
+    /// Finds the objects among `items` that are replaced, checks that the requesters may delete and create them, and takes them out of `plan`. Only those that
+    /// may be replaced at all are asked about.
+    pub(super) async fn replacements<'i>(
+        &self,
+        placing: &Placing<'_>,
+        items: &'i [Item],
+        check: &RequesterCheck<'_>,
+        plan: &mut ApplyPlan<'i>,
+    ) -> Result<Replacements, Trouble> {
+        let preparer = check.preparer();
+        let candidates = items.iter().filter_map(|item| {
+            let uid = self.inventory.uid(&item.key)?;
+            let is_target = !plan.creates(item);
+            let may = is_target && self.replace_policy(item).may_replace(&item.id);
+            may.then(|| (item, uid.to_owned()))
+        });
+        let asked = super::parallel::all(candidates.map(|(item, uid)| async move {
+            let answer = preparer.dry_run(item, uid.clone()).await;
+            (item, uid, answer)
+        }))
+        .await;
+        let (mut replaced, mut kept) = (Vec::new(), Vec::new());
+        for (item, uid, answer) in asked {
+            let Err(ApplyError::Api(kube::Error::Api(status))) = answer else {
+                continue;
+            };
+            let Some(fields) = immutable(&status) else {
+                continue;
+            };
+            match self.decide(placing, item, &uid).await? {
+                Some((Replacement::Replace, _)) => replaced.push((item, uid)),
+                Some((Replacement::Keep(reason), _)) => {
+                    let sentence = replace::sentence(&fields, reason);
+                    kept.push(format!("{}: {sentence}", item.key));
+                }
+                None => {}
+            }
+        }
+        // Only Jobs that run are kept here, and these end by themselves.
+        if !kept.is_empty() {
+            return Err(Trouble::new(
+                codes::install::REPLACEMENT_HELD,
+                placing.reason,
+                trouble::list(kept, COMPLAINTS),
+                Retry::Soon,
+            ));
+        }
+        self.may_replace(placing, check, &replaced).await?;
+        let mut replacements = Replacements::default();
+        for (item, uid) in replaced {
+            plan.take_waiting(item);
+            replacements.0.insert(item.key.clone(), uid);
+        }
+        Ok(replacements)
+    }
+
+    /// The annotation of the object, else the spec.
+    fn replace_policy(&self, item: &Item) -> ReplacePolicy {
+        let annotation = &item.value["metadata"]["annotations"][replace::ANNOTATION];
+        let own = annotation.as_str().and_then(ReplacePolicy::parse);
+        own.unwrap_or(self.spec.rollout.replace)
+    }
+
+    /// Looks at the object with this uid and decides. Returns its resource version as well; `None` if the object is gone or another one.
+    async fn decide(
+        &self,
+        placing: &Placing<'_>,
+        item: &Item,
+        uid: &str,
+    ) -> Result<Option<(Replacement, String)>, Trouble> {
+        let namespace = item.id.namespace.as_deref();
+        let live = object::read(placing.client, &item.kind, namespace, &item.id.name).await;
+        let live = live.map_err(|error| failed(placing, item, &error))?;
+        let Some(live) = live.filter(|live| live.metadata.uid.as_deref() == Some(uid)) else {
+            return Ok(None);
+        };
+        let version = live.metadata.resource_version.unwrap_or_default();
+        let has_ended = jobs::has_ended(&live.data["status"]);
+        let decision = self.replace_policy(item).decide(&item.id, has_ended);
+        Ok(Some((decision, version)))
+    }
+
+    /// Fails if a requester may not delete one of the objects, or if it could not be created again.
+    async fn may_replace(
+        &self,
+        placing: &Placing<'_>,
+        check: &RequesterCheck<'_>,
+        replaced: &[(&Item, String)],
+    ) -> Result<(), Trouble> {
+        let present: Vec<Present> = replaced
+            .iter()
+            .map(|(item, uid)| Present {
+                id: item.id.clone(),
+                key: item.key.clone(),
+                kind: item.kind.clone(),
+                uid: uid.clone(),
+                held_by: Vec::new(),
+            })
+            .collect();
+        let refused = self.undeletable(&present, placing.reason).await?;
+        if !refused.is_empty() {
+            let refused = refused
+                .into_iter()
+                .map(|kept| format!("{} has to be replaced: {}", kept.id, kept.why));
+            return Err(Trouble::new(
+                codes::install::REQUESTER_REFUSED,
+                placing.reason,
+                trouble::list(refused.collect(), COMPLAINTS),
+                Retry::Slowly,
+            ));
+        }
+        let trials = super::parallel::all(
+            replaced
+                .iter()
+                .map(|(item, _)| async move { (*item, try_creation(check, item).await) }),
+        )
+        .await;
+        let (mut complaints, mut failed) = (DryRunComplaints::default(), Vec::new());
+        for (item, trial) in trials {
+            match trial {
+                Ok(()) => {}
+                Err(ApplyError::NotAllowed(refusal)) => complaints.add(item, refusal),
+                Err(error) => failed.push(format!("{}: {}", item.key, error.message())),
+            }
+        }
+        check.result(complaints)?;
+        if failed.is_empty() {
+            return Ok(());
+        }
+        Err(Trouble::new(
+            codes::install::APPLY_FAILED,
+            placing.reason,
+            trouble::list(failed, COMPLAINTS),
+            Retry::Slowly,
+        ))
+    }
+
+    /// Deletes those of `items` that are replaced, and puts their creation into `plan`. Returns what was recorded as intended.
+    pub(super) async fn replace_phase<'i>(
+        &mut self,
+        placing: &Placing<'_>,
+        check: &RequesterCheck<'_>,
+        items: &[&'i Item],
+        (replacements, plan): (&Replacements, &mut ApplyPlan<'i>),
+    ) -> Result<Option<Intents>, Trouble> {
+        let replaced: Vec<(&'i Item, &String)> = items
+            .iter()
+            .filter_map(|item| Some((*item, replacements.0.get(&item.key)?)))
+            .collect();
+        if replaced.is_empty() {
+            return Ok(None);
+        }
+        for (item, uid) in &replaced {
+            self.delete_replaced(placing, item, uid).await?;
+        }
+        // Only now: as long as the old object is there, its uid is what tells whose it is.
+        let absent: Targets = replaced
+            .iter()
+            .map(|(item, _)| (item.key.clone(), Target::Absent))
+            .collect();
+        let targets = absent.iter().map(|(key, target)| (key.as_str(), target));
+        let intents = self.record_targets(targets).await?;
+        let replaced: Vec<&'i Item> = replaced.into_iter().map(|(item, _)| item).collect();
+        let (created, _) = ApplyPlan::prepare(check.preparer(), &replaced, &absent).await;
+        plan.extend(created);
+        Ok(Some(intents))
+    }
+
+    /// Deletes the object with this uid as it was when the decision was made, and waits until it is gone.
+    async fn delete_replaced(
+        &self,
+        placing: &Placing<'_>,
+        item: &Item,
+        uid: &str,
+    ) -> Result<(), Trouble> {
+        let held = |why: &str| {
+            let message = format!("{}: {why}", item.key);
+            Trouble::new(
+                codes::install::REPLACEMENT_HELD,
+                placing.reason,
+                message,
+                Retry::Soon,
+            )
+        };
+        let mut tries = 0;
+        loop {
+            let version = match self.decide(placing, item, uid).await? {
+                None => return Ok(()),
+                Some((Replacement::Replace, version)) => version,
+                Some((Replacement::Keep(reason), _)) => return Err(held(&reason.next_step())),
+            };
+            tries += 1;
+            match delete(placing.client, item, uid, &version).await {
+                Ok(()) => break,
+                Err(error) if object::is_conflict(&error) && tries < TRIES => {}
+                Err(error) => return Err(failed(placing, item, &error)),
+            }
+        }
+        tracing::info!(
+            deployment = self.name,
+            object = item.key,
+            "deleted to be replaced"
+        );
+        let end = Instant::now() + GONE;
+        let mut pause = Duration::from_millis(20);
+        loop {
+            let look = object::look(placing.client, &item.kind, &item.id).await;
+            match look.map_err(|error| failed(placing, item, &error))? {
+                Some(live) if live.uid == uid && Instant::now() > end => {
+                    return Err(held(
+                        "it was deleted to be replaced, and finalizers hold it",
+                    ));
+                }
+                Some(live) if live.uid == uid => {}
+                _ => return Ok(()),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+}
+
+fn failed(placing: &Placing<'_>, item: &Item, error: &kube::Error) -> Trouble {
+    let retry = if object::is_passing(error) {
+        Retry::Soon
+    } else {
+        Retry::Slowly
+    };
+    let message = format!("{} cannot be replaced: {}", item.key, object::told(error));
+    Trouble::new(codes::install::APPLY_FAILED, placing.reason, message, retry)
+}
+
+/// Sends the creation as dry runs under another name, since the object is still there. Services are left out: their addresses and ports are taken until then.
+async fn try_creation(check: &RequesterCheck<'_>, item: &Item) -> Result<(), ApplyError> {
+    if (item.id.group.as_str(), item.id.kind.as_str()) == ("", "Service") {
+        return Ok(());
+    }
+    let mut item = item.clone();
+    item.id.name = trial_name(&item.id.name, rand::rng().random());
+    item.value["metadata"]["name"] = item.id.name.as_str().into();
+    check.preparer().dry_run_creation(&item).await?;
+    let prepared = check.preparer().prepare(&item, Target::Absent).await?;
+    let checked = check.checker().check(prepared, false, Instant::now()).await;
+    match checked {
+        Ok(_) => Ok(()),
+        Err((_, NotAllowed::Moved)) => Err(ApplyError::Moved),
+        Err((_, refusal)) => Err(ApplyError::NotAllowed(refusal)),
+    }
+}
+
+/// A name like `name` that nothing has.
+fn trial_name(name: &str, random: u32) -> String {
+    let start: String = name.chars().take(NAME).collect();
+    let start = start.trim_end_matches(|last: char| !last.is_ascii_alphanumeric());
+    format!("{start}-{random:08x}")
+}
+
+async fn delete(client: &Client, item: &Item, uid: &str, version: &str) -> Result<(), kube::Error> {
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: Some(version.to_owned()),
+        }),
+        ..DeleteParams::background()
+    };
+    let namespace = item.id.namespace.as_deref();
+    let namespace = namespace.filter(|_| item.kind.namespaced);
+    let request = ObjectUrl::parse(&item.kind.resource, namespace, &item.id.name)
+        .and_then(|url| url.requests().delete(url.name(), &parameters))
+        .map_err(kube::Error::BuildRequest)?;
+    match client.request_status::<DynamicObject>(request).await {
+        Ok(_) => Ok(()),
+        Err(error) if object::is_not_found(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trial_name_is_a_name_and_another_one() {
+        assert_eq!(trial_name("web", 7), "web-00000007");
+        let long = trial_name(&format!("{}.{}", "a".repeat(39), "b".repeat(200)), 7);
+        assert_eq!(long, format!("{}-00000007", "a".repeat(39)));
+    }
+}
