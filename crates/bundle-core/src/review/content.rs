@@ -133,7 +133,10 @@ fn image(
                 findings,
             );
             match package {
-                Ok(package) => kubernetes(package, sourced, facts, findings),
+                Ok(package) => {
+                    kubernetes(package, sourced, facts, findings);
+                    findings.0.extend(format(package, sourced, facts));
+                }
                 Err(why) => findings.push(why.clone().about(pinned.to_string())),
             }
         }
@@ -206,6 +209,16 @@ fn conclude(decision: PolicyDecision, findings: &mut Findings) {
             findings.0.extend(more.0);
         }
     }
+}
+
+/// Refuses content that the class of its Bundle does not read. Where the manifest does not say the format, the pod finds out when it unpacks.
+fn format(package: &package::Facts, sourced: &Sourced<'_>, facts: &Facts<'_>) -> Option<Finding> {
+    let Some(ClassFact::Known(class)) = facts.classes.get(sourced.bundle.class.as_str()) else {
+        return None;
+    };
+    let finding = class.reads(package.format?).err()?;
+    let spec = sourced.field.trim_end_matches(".source");
+    Some(finding.at_field(format!("{spec}.provisionerClassName")))
 }
 
 fn kubernetes(

@@ -473,6 +473,36 @@ fn the_range_of_kubernetes_versions_holds_unless_it_is_set_aside() {
 }
 
 #[test]
+fn content_of_another_format_than_the_class_reads_is_refused_where_the_manifest_says_it() {
+    let facts = |format: &str| {
+        let mut facts = fine();
+        let annotations = BTreeMap::from([(package::keys::FORMAT.to_owned(), format.to_owned())]);
+        if let ContentFact::Found { package, .. } = &mut facts.content {
+            *package = package::Facts::from_annotations(&annotations).map(Box::new);
+        }
+        facts
+    };
+    for (kind, new, field) in [
+        (Kind::Bundle, bundle("plain"), "spec.provisionerClassName"),
+        (
+            Kind::BundleDeployment,
+            deployment(&json!({})),
+            "spec.template.spec.provisionerClassName",
+        ),
+    ] {
+        let verdict = judge(&create(kind, &new), &facts("registry+v1"));
+        assert!(matches!(verdict, Verdict::Refuse(_)), "{verdict:?}");
+        let text = message(&verdict);
+        assert!(
+            text.contains(field) && text.contains("reads plain+v0"),
+            "{text}"
+        );
+        let verdict = judge(&create(kind, &new), &facts("plain+v0"));
+        assert!(matches!(verdict, Verdict::Admit { .. }), "{verdict:?}");
+    }
+}
+
+#[test]
 fn content_out_of_reach_is_refused_only_where_a_signature_is_required() {
     let new = bundle("plain");
     let subject = create(Kind::Bundle, &new);
