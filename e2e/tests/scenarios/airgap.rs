@@ -139,7 +139,7 @@ async fn carried(program: Program) {
     out_there
         .ours("keys generate --output-key-prefix release")
         .await;
-    out_there.ours("build trio --lock --output trio.oci").await;
+    out_there.ours("build trio --lock --to trio.oci").await;
     let reference = out_there.registry.reference("team/trio:1.4.0");
     let pinned = out_there.ours(&format!("push trio.oci {reference}")).await;
     let (_, digest) = pinned.rsplit_once('@').unwrap();
@@ -147,7 +147,7 @@ async fn carried(program: Program) {
         .ours(&format!("sign {pinned} --key release.key"))
         .await;
     out_there
-        .ours(&format!("save {pinned} --images -o trio.tar"))
+        .ours(&format!("save {pinned} --images --to trio.tar"))
         .await;
     let names = ["team/agent:2.1.0", "team/setup:1.0.0", "team/server:1.4.0"];
     let mut digests = Vec::new();

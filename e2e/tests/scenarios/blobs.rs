@@ -261,7 +261,7 @@ async fn keys_of_openssl_come_in_and_go_out() {
         scene.ours(&verify).await.success().unwrap();
 
         let export =
-            format!("keys export --key {name}.key --unencrypted-private-key -o {name}.out");
+            format!("keys export --key {name}.key --unencrypted-private-key --to {name}.out");
         scene.ours(&export).await.success().unwrap();
         let public = openssl(&format!("pkey -in {name}.out -pubout")).await;
         assert_eq!(public.trim(), read(format!("{name}.pub")).trim());

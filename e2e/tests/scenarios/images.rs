@@ -55,7 +55,7 @@ async fn a_lock_decides_what_is_installed() {
     fs_err::write(&file, &manifests).unwrap();
     let folder = folder.display().to_string();
     let layout = data.join("locked.oci").display().to_string();
-    let built = plugin(&cluster, &["build", &folder, "--lock", "-o", &layout]).await;
+    let built = plugin(&cluster, &["build", &folder, "--lock", "--to", &layout]).await;
     // The tags move, and nothing of it matters: to a build from the lock, or to what is installed.
     crane(
         &cluster,
@@ -64,7 +64,7 @@ async fn a_lock_decides_what_is_installed() {
     .await;
     crane(&cluster, &["copy", &tool, &index]).await;
     assert_eq!(
-        plugin(&cluster, &["build", &folder, "-o", &layout]).await,
+        plugin(&cluster, &["build", &folder, "--to", &layout]).await,
         built
     );
     assert_eq!(fs_err::read_to_string(file).unwrap(), manifests);

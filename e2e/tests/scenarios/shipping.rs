@@ -109,7 +109,7 @@ async fn signatures_of_every_kind_travel_along() {
     let back = scene.cncf.reference("back/greeting:1.0.0");
     scene.ours(&format!("push web.tar {back}")).await;
     scene.holds(&back, &digest).await;
-    scene.ours(&format!("save {reference} -o all.tar")).await;
+    scene.ours(&format!("save {reference} --to all.tar")).await;
     let prefix = scene.crane.reference("air/gap");
     let table = scene
         .ours(&format!("load all.tar --to {prefix} --mirrors-out mirrors"))
@@ -136,9 +136,9 @@ async fn skopeo_and_crane_read_what_we_write() {
     packages::ensure(&[Needed::Skopeo]).unwrap();
     let scene = Scene::new().await;
     let (reference, digest) = scene.pushed().await;
-    scene.ours(&format!("pull {reference} -o web.oci")).await;
-    scene.ours(&format!("pull {reference} -o web.tar")).await;
-    scene.ours(&format!("save {reference} -o all.tar")).await;
+    scene.ours(&format!("pull {reference} --to web.oci")).await;
+    scene.ours(&format!("pull {reference} --to web.tar")).await;
+    scene.ours(&format!("save {reference} --to all.tar")).await;
     for (source, name) in [
         ("oci:web.oci", "1.0.0"),
         ("oci-archive:web.tar", "1.0.0"),
@@ -201,7 +201,9 @@ async fn we_read_what_skopeo_and_crane_write() {
     scene
         .skopeo(&format!("copy --src-tls-verify=false --dest-tls-verify=false --preserve-digests docker://{reference} docker://{copied}"))
         .await;
-    scene.ours(&format!("pull {copied} -o ./copied.oci")).await;
+    scene
+        .ours(&format!("pull {copied} --to ./copied.oci"))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,7 +232,7 @@ async fn charts_that_helm_pushed_travel_and_helm_pulls_them() {
     scene
         .ours(&format!("copy {chart} {copied}/page:0.1.0"))
         .await;
-    scene.ours(&format!("save {chart} -o page.tar")).await;
+    scene.ours(&format!("save {chart} --to page.tar")).await;
     let loaded = scene.crane.reference("loaded");
     scene.ours(&format!("load page.tar --to {loaded}")).await;
     let below = scene.cncf.host().replace(':', "_");

@@ -8,7 +8,7 @@ use super::{DryRun, Kube, Object, Registry};
 /// What both have.
 #[derive(Debug, Args)]
 pub(crate) struct Content {
-    /// Class of provisioner that installs it [default: the one that the object has, else core-rukpak-io-plain]
+    /// Class of provisioner that installs it [default: the one that the object has, else the one that reads the package's format]
     #[arg(long, value_name = "NAME")]
     pub(crate) class: Option<String>,
     /// Name of a Secret in the system namespace with credentials for the registry; an empty name removes it
@@ -46,7 +46,8 @@ pub(crate) struct Write {
 /// no time heals, and prints the cause.
 ///
 /// Objects of the content that name no namespace go into that of -n (spec.targetNamespace); without one, content with such objects is
-/// refused. The namespace of the context does not count.
+/// refused. The namespace of the context does not count. A ServiceAccount without a namespace is in that of -n as well, as that of a Pod
+/// is in the Pod's own; write NAMESPACE/NAME for one that is elsewhere.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -96,6 +97,10 @@ pub(crate) struct Deploy {
     /// Treatment then of a CustomResourceDefinition of which objects exist
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) custom_resources: Option<CustomResources>,
+    /// Objects to delete and create anew if a field changes that cannot be changed; the annotation core.rukpak.io/replace of an
+    /// object overrides it
+    #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
+    pub(crate) replace: Option<Replace>,
     /// Wait until it is installed, or with --wait=healthy until its objects are healthy as well
     #[arg(long, value_name = "FOR", num_args = 0..=1, require_equals = true, value_enum, default_value_t = WaitFor::False, default_missing_value = "true")]
     pub(crate) wait: WaitFor,
@@ -179,6 +184,18 @@ pub(crate) enum CustomResources {
     Orphan,
     /// Delete all of them
     Delete,
+}
+
+/// Objects to delete and create anew if a field changes that cannot be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum Replace {
+    /// All but Namespaces, CustomResourceDefinitions and volumes
+    Always,
+    /// Jobs that have completed or failed
+    IfCompleted,
+    /// None
+    Never,
 }
 
 /// The state to wait for.

@@ -102,8 +102,11 @@ pub(crate) struct Export {
     #[arg(long, required = true)]
     pub(crate) unencrypted_private_key: bool,
     /// The new file
-    #[arg(long, short = 'o', alias = "output", value_name = "FILE")]
-    pub(crate) to: std::path::PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "output")]
+    pub(crate) to: Option<std::path::PathBuf>,
+    /// The path before there was --to; the error names that
+    #[arg(short, long, value_name = "FILE", hide = true)]
+    pub(crate) output: Option<std::path::PathBuf>,
     /// Read the key's password from the first line of standard input
     #[arg(long)]
     pub(crate) password_stdin: bool,

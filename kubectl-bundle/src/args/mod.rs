@@ -30,7 +30,7 @@ pub(crate) use check::Check;
 pub(crate) use completion::{Complete, Completion};
 pub(crate) use delete::Delete;
 pub(crate) use deploy::{
-    Collision, Content, Create, CustomResources, Deletion, Deploy, Drift, WaitFor, Write,
+    Collision, Content, Create, CustomResources, Deletion, Deploy, Drift, Replace, WaitFor, Write,
 };
 pub(crate) use get::{Get, Status};
 pub(crate) use global::{Color, DryRun, Global, Kube, Registry};

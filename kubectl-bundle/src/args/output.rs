@@ -18,8 +18,7 @@ pub(crate) enum Data {
     Yaml,
 }
 
-/// The value of `-o` of verbs that write to a path. It is a format as everywhere; a path is taken as that of `--to`, as these verbs took it
-/// before they had that flag.
+/// The value of `-o` of verbs that write to a path. It is a format as everywhere; a path is kept so that the error can name `--to`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FormatOrPath {
     /// A format.

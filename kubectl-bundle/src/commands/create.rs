@@ -32,12 +32,12 @@ impl Create {
         let name = &self.name;
         let written = self
             .write
-            .apply::<Bundle>(ui, name, |_, before| {
+            .apply::<Bundle>(ui, name, async |_, before| {
                 let empty = Value::Null;
                 let kept = before.and_then(|before| owned::spec(before, FIELD_MANAGER));
                 let mut spec = kept.filter(Value::is_object).unwrap_or_else(|| json!({}));
                 let old = before.map_or(&empty, |before| &before["spec"]);
-                self.content.put(&described, old, &mut spec);
+                self.content.put(&described, old, &mut spec).await;
                 json!({
                     "apiVersion": names::API_VERSION,
                     "kind": "Bundle",

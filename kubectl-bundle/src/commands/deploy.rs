@@ -1,15 +1,19 @@
 //! `deploy`: a BundleDeployment with the Bundle in its template, created or brought up to date.
 //! Not here: installing (the webhook), writing and printing (write).
 
+use std::time::Duration;
+
 use bundle_api::deployment::{
-    Collision, DeleteCustomResources, DeleteObjects, DriftMode, ServiceAccountName,
+    Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace, ServiceAccountName,
 };
 use bundle_api::{BundleDeployment, names};
 use bundle_core::diagnostic::{Severity, codes};
+use bundle_core::package::{Facts, Format};
 use bundle_core::reference::{PinnedReference, Reference};
 use bundle_oci::registry::{Client, RegistryError};
 use bundle_trust::carried;
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use crate::cluster::apply::FIELD_MANAGER;
 use crate::cluster::owned;
@@ -22,8 +26,17 @@ use super::outlook::Goal;
 use super::waiting;
 use super::write::{Write, Written};
 
-/// The class of an object that has none yet, where none is named.
-const DEFAULT_CLASS: &str = "core-rukpak-io-plain";
+/// How long a registry may take to tell the format of a new object's content.
+const FORMAT_WITHIN: Duration = Duration::from_secs(5);
+
+/// The class of an object that has none yet, where none is named: the one of those that the chart ships that reads the format.
+fn default_class(format: Format) -> &'static str {
+    match format {
+        Format::PlainV0 => "core-rukpak-io-plain",
+        Format::RegistryV1 => "core-rukpak-io-registry",
+        Format::HelmV3 => "core-rukpak-io-helm",
+    }
+}
 
 /// A field that a flag may set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -84,6 +97,8 @@ pub(crate) struct Settings {
     pub(crate) deletion: Option<DeleteObjects>,
     /// Fate of CRDs with resources at the end.
     pub(crate) custom_resources: Option<DeleteCustomResources>,
+    /// Treatment of objects with fields that cannot be changed.
+    pub(crate) replace: Option<Replace>,
 }
 
 impl Settings {
@@ -116,12 +131,19 @@ impl Settings {
         if let Some(resources) = self.custom_resources {
             spec["deletion"]["customResources"] = json!(resources);
         }
+        if let Some(replace) = self.replace {
+            spec["rollout"]["replace"] = json!(replace);
+        }
     }
 }
 
 /// The image of an object, as it is written.
 pub(super) struct Described {
     reference: String,
+    /// The content, if it is known by its digest.
+    pinned: Option<PinnedReference>,
+    /// The format of the package, once it was asked for.
+    format: OnceCell<Format>,
     /// The annotation that proves it, if that was asked for and is small enough.
     proof: Option<String>,
 }
@@ -150,7 +172,7 @@ impl Described {
 impl Content {
     /// Pins the reference, and prints to what; collects the proof.
     pub(super) async fn describe(&self, ui: &mut Ui) -> Outcome<Described> {
-        let mut proof = None;
+        let (mut proof, mut known) = (None, None);
         let reference = if self.keep_tag {
             if self.reference.digest().is_none() {
                 ui.note(format!(
@@ -165,13 +187,20 @@ impl Content {
             if self.with_proof {
                 proof = carried(ui, &client, &pinned).await?;
             }
-            pinned.without_tag()
+            let reference = pinned.without_tag();
+            known = Some(pinned);
+            reference
         };
-        Ok(Described { reference, proof })
+        Ok(Described {
+            reference,
+            pinned: known,
+            format: OnceCell::new(),
+            proof,
+        })
     }
 
     /// The spec of a Bundle: `kept` with the image of `described`, and with the class and pull secret that were given.
-    pub(super) fn put(&self, described: &Described, before: &Value, kept: &mut Value) {
+    pub(super) async fn put(&self, described: &Described, before: &Value, kept: &mut Value) {
         let mut image = json!({"ref": described.reference});
         let secret = match &self.pull_secret {
             Setting::Keep => kept.pointer("/source/image/pullSecret").cloned(),
@@ -182,16 +211,32 @@ impl Content {
             image["pullSecret"] = secret;
         }
         kept["source"] = json!({"type": "image", "image": image});
-        self.put_class(before, kept);
+        self.put_class(described, before, kept).await;
     }
 
-    /// Sets the class that was given; without one the object keeps its own, and a new object gets the default.
-    pub(super) fn put_class(&self, before: &Value, kept: &mut Value) {
+    /// The format of the package, as the annotations of its manifest say. Plain where they do not, or where the registry does not answer soon: the pod
+    /// refuses content that the class does not read.
+    async fn format(&self, described: &Described) -> Format {
+        // On the heap: it holds a whole conversation with a registry.
+        let asked = Box::pin(async {
+            let client = registry::client(&self.registry).ok()?;
+            let manifest = client.manifest(described.pinned.as_ref()?).await.ok()?;
+            Facts::from_annotations(&manifest.annotations).ok()?.format
+        });
+        let answer = async {
+            let answer = tokio::time::timeout(FORMAT_WITHIN, asked).await;
+            answer.ok().flatten().unwrap_or(Format::PlainV0)
+        };
+        *described.format.get_or_init(|| answer).await
+    }
+
+    /// Sets the class that was given; without one the object keeps its own, and a new object gets the one that reads the format.
+    async fn put_class(&self, described: &Described, before: &Value, kept: &mut Value) {
         let field = "provisionerClassName";
         match &self.class {
             Some(class) => kept[field] = json!(class),
             None if before[field].is_string() => {}
-            None => kept[field] = json!(DEFAULT_CLASS),
+            None => kept[field] = json!(default_class(self.format(described).await)),
         }
     }
 }
@@ -223,13 +268,16 @@ impl Deploy {
     /// Pins, applies, prints, and waits if asked.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let described = self.content.describe(ui).await?;
+        let mut told = None;
         let written = self
             .write
-            .apply::<BundleDeployment>(ui, &self.name, |ui, before| {
-                if let Some(text) = before.and_then(|before| self.switch(before)) {
-                    ui.note(text);
+            .apply::<BundleDeployment>(ui, &self.name, async |ui, before| {
+                let switch = before.and_then(|before| self.switch(before));
+                if let Some(text) = switch.filter(|text| told.as_ref() != Some(text)) {
+                    ui.note(&text);
+                    told = Some(text);
                 }
-                self.compose(&described, before)
+                self.compose(&described, before).await
             })
             .await?;
         match written {
@@ -239,17 +287,14 @@ impl Deploy {
     }
 
     /// The object as it is applied: what an earlier apply of ours set, and over it what is given now.
-    fn compose(&self, described: &Described, before: Option<&Value>) -> Value {
+    async fn compose(&self, described: &Described, before: Option<&Value>) -> Value {
         let empty = Value::Null;
         let kept = before.and_then(|before| owned::spec(before, FIELD_MANAGER));
         let mut spec = kept.filter(Value::is_object).unwrap_or_else(|| json!({}));
         let old = before.map_or(&empty, |before| &before["spec"]);
-        self.content.put_class(old, &mut spec);
-        self.content.put(
-            described,
-            &old["template"]["spec"],
-            &mut spec["template"]["spec"],
-        );
+        self.content.put_class(described, old, &mut spec).await;
+        let (old, bundle) = (&old["template"]["spec"], &mut spec["template"]["spec"]);
+        self.content.put(described, old, bundle).await;
         self.settings.put(&mut spec);
         let image = "/spec/template/spec/source/image/ref";
         json!({

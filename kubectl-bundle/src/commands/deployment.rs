@@ -2,6 +2,7 @@
 //! Not here: the verbs.
 
 use bundle_api::{BundleDeployment, BundleDeploymentStatus};
+use bundle_core::diagnostic::{Code, all_codes};
 use bundle_core::reference::Reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -76,6 +77,18 @@ fn is_wanted(item: &BundleDeployment, status: &BundleDeploymentStatus) -> bool {
     }
 }
 
+/// A message of a condition, and the diagnostic code in brackets at its end.
+pub(super) fn split_code(message: &str) -> (&str, Option<Code>) {
+    let split = message
+        .strip_suffix(']')
+        .and_then(|rest| rest.rsplit_once(" ["));
+    let known = split.and_then(|(text, id)| {
+        let code = all_codes().find(|code| code.id == id).copied()?;
+        Some((text, Some(code)))
+    });
+    known.unwrap_or((message, None))
+}
+
 /// What stands in the way, as the conditions say it: each message once, and what is false before what is not known yet.
 pub(super) fn obstacles(item: &BundleDeployment) -> Vec<String> {
     let conditions = item.status.iter().flat_map(|status| &status.conditions);
@@ -97,8 +110,9 @@ pub(super) fn obstacles(item: &BundleDeployment) -> Vec<String> {
     let mut lines = Vec::new();
     let mut told: Vec<&str> = Vec::new();
     for condition in found {
-        if !told.contains(&condition.message.as_str()) {
-            told.push(&condition.message);
+        let (message, _) = split_code(&condition.message);
+        if !told.contains(&message) {
+            told.push(message);
             lines.push(format!(
                 "{}={} {}: {}",
                 condition.type_, condition.status, condition.reason, condition.message
@@ -113,6 +127,27 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn code_is_read_from_the_end_of_a_message() {
+        for (message, text, code) in [
+            (
+                "it exists [BUNDLE-INSTALL-002]",
+                "it exists",
+                Some("BUNDLE-INSTALL-002"),
+            ),
+            ("a list [a, b]", "a list [a, b]", None),
+            (
+                "[BUNDLE-INSTALL-002] first",
+                "[BUNDLE-INSTALL-002] first",
+                None,
+            ),
+            ("", "", None),
+        ] {
+            let (found, id) = split_code(message);
+            assert_eq!((found, id.map(|code| code.id)), (text, code));
+        }
+    }
 
     #[test]
     fn old_content_does_not_count_as_installed() {

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use bundle_api::{Bundle, BundleDeployment};
+use bundle_api::deployment_status::{Installed, Upgrade};
+use bundle_api::{Bundle, BundleDeployment, BundleDeploymentStatus};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -114,6 +115,23 @@ pub(super) fn deployments(wide: bool) -> Table {
     }
 }
 
+/// The installed version, and that of new content which is not installed completely.
+fn version(status: &BundleDeploymentStatus, installed: &Installed) -> String {
+    let installed = installed.version.clone().unwrap_or_default();
+    match &status.upgrade {
+        Some(upgrade) => format!("{installed} -> {}", upgraded(upgrade)),
+        None => installed,
+    }
+}
+
+/// The version of new content, else its digest.
+pub(super) fn upgraded(upgrade: &Upgrade) -> String {
+    upgrade
+        .version
+        .clone()
+        .unwrap_or_else(|| short_digest(&upgrade.digest))
+}
+
 /// Adds the row of one.
 pub(super) fn add(
     table: &mut Table,
@@ -127,7 +145,7 @@ pub(super) fn add(
     let name = item.metadata.name.clone().unwrap_or_default();
     let shown = [
         name.clone(),
-        installed.version.clone().unwrap_or_default(),
+        version(&status, &installed),
         short_digest(&installed.digest),
         condition(item, "Installed"),
         condition(item, "Ready"),

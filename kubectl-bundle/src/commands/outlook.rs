@@ -5,7 +5,7 @@ use bundle_api::BundleDeployment;
 use bundle_api::names::{condition, reason};
 use bundle_core::diagnostic::{Code, Outcome, codes};
 
-use super::deployment::{find, is_installed, obstacles};
+use super::deployment::{find, is_installed, obstacles, split_code};
 
 /// The state that a command waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,15 +38,17 @@ pub(super) enum Outlook {
     Stopped(Cause),
 }
 
-/// A failure whose code decides; the conditions do not have it, Events do.
+/// A failure whose code decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failed<'a> {
     /// Kind of the object that the Event is about.
     pub(super) kind: &'static str,
     /// Its name.
     pub(super) name: &'a str,
-    /// The message of the condition.
+    /// The message of the condition, without the code.
     pub(super) message: &'a str,
+    /// The code in the condition; what conditions of Bundles lack, Events have.
+    pub(super) code: Option<Code>,
 }
 
 /// Reasons of `Ready` that are no failures: the content is in place, and something else is awaited.
@@ -79,9 +81,9 @@ pub(super) fn failed(item: &BundleDeployment) -> Option<Failed<'_>> {
     if !is_current || ready.status == "True" || NO_FAILURES.contains(&ready.reason.as_str()) {
         return None;
     }
+    let (message, code) = split_code(&ready.message);
     // RukPak's text: "Failed to unpack the NAME Bundle: …"
-    let bundle = ready
-        .message
+    let bundle = message
         .strip_prefix("Failed to unpack the ")
         .and_then(|rest| rest.split_once(" Bundle: "));
     Some(match bundle {
@@ -89,11 +91,13 @@ pub(super) fn failed(item: &BundleDeployment) -> Option<Failed<'_>> {
             kind: "Bundle",
             name,
             message,
+            code,
         },
         None => Failed {
             kind: "BundleDeployment",
             name: item.metadata.name.as_deref().unwrap_or_default(),
-            message: &ready.message,
+            message,
+            code,
         },
     })
 }

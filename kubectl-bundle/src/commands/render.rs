@@ -3,9 +3,13 @@
 
 use std::path::Path;
 
+use bundle_api::names;
+use bundle_core::check;
 use bundle_core::format::{self, Content};
 use bundle_core::images::Allowed;
+use bundle_core::plan::applyset;
 use bundle_core::plan::phases::phases;
+use bundle_core::plan::settle::settle;
 use bundle_core::yaml;
 use bundle_oci::Limits;
 use serde_json::{Value, json};
@@ -17,10 +21,17 @@ use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
+/// The kind of the objects that install content.
+const DEPLOYMENT: &str = "BundleDeployment";
+
 /// What `render` needs to know.
 pub(crate) struct Render {
     /// The place of the bundle.
     pub(crate) place: Place,
+    /// Name of the BundleDeployment; that of the package where there is none.
+    pub(crate) name: Option<String>,
+    /// Namespace of objects that name none.
+    pub(crate) namespace: Option<String>,
     /// How to print.
     pub(crate) format: Option<Format>,
     /// How to talk to registries.
@@ -31,19 +42,49 @@ impl Render {
     /// Reads and prints.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let content = self.content(ui).await?;
-        let objects: Vec<&Value> = phases(&content.objects)
-            .into_iter()
-            .flat_map(|(_, objects)| objects)
-            .map(|object| &object.value)
-            .collect();
+        let objects = self.settled(&content);
         if self.format == Some(Format::Json) {
             let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
             return ui.structured(self.format, &list).map(|_| ());
         }
         for object in objects {
-            ui.text(&format!("---\n{}", yaml::to_string(object)))?;
+            ui.text(&format!("---\n{}", yaml::to_string(&object)))?;
         }
         Ok(())
+    }
+
+    /// The objects in the order and form in which they are applied. Kinds of which nothing says whether they have namespaces stay as they are.
+    fn settled(&self, content: &Content) -> Vec<Value> {
+        let package = content.package.as_ref();
+        let name = self
+            .name
+            .as_deref()
+            .or_else(|| package.map(|package| package.name.as_str()));
+        let applyset = name.map(|name| applyset::id(name, "", DEPLOYMENT, names::GROUP));
+        let mut labels = Vec::new();
+        if let (Some(name), Some(applyset)) = (name, &applyset) {
+            labels = vec![
+                (names::LABEL_OWNER_KIND, DEPLOYMENT),
+                (names::LABEL_OWNER_NAME, name),
+                (names::LABEL_APPLYSET_PART_OF, applyset.as_str()),
+            ];
+        }
+        let namespaced = check::namespaced(&content.objects);
+        let ordered = phases(&content.objects);
+        let ordered = ordered.into_iter().flat_map(|(_, objects)| objects);
+        ordered
+            .map(|object| {
+                let own = object.id.namespace.as_deref();
+                let namespace = match namespaced(object) {
+                    Some(true) => own.or(self.namespace.as_deref()),
+                    Some(false) => None,
+                    None => own,
+                };
+                let mut value = object.value.clone();
+                settle(&mut value, namespace, &labels);
+                value
+            })
+            .collect()
     }
 
     async fn content(&self, ui: &mut Ui) -> Outcome<Content> {

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use bundle_api::BundleDeployment;
+use bundle_api::deployment_status::Upgrade;
 use bundle_cluster::ByName;
 use jiff::Timestamp;
 use kube::api::Api;
@@ -53,6 +54,17 @@ impl Status {
     }
 }
 
+/// `1.1.0, not installed completely: 3 of 20 objects are of it`
+fn upgrade(upgrade: &Upgrade) -> String {
+    let version = listing::upgraded(upgrade);
+    match (upgrade.applied, upgrade.objects) {
+        (Some(applied), Some(objects)) => {
+            format!("{version}, not installed completely: {applied} of {objects} objects are of it")
+        }
+        _ => format!("{version}, of which nothing is applied yet"),
+    }
+}
+
 fn describe(item: &BundleDeployment, now: Timestamp) -> String {
     let status = item.status.clone().unwrap_or_default();
     let installed = status.installed.clone().unwrap_or_default();
@@ -84,6 +96,10 @@ fn describe(item: &BundleDeployment, now: Timestamp) -> String {
                 .map(|account| format!("{}/{}", account.namespace, account.name))
                 .unwrap_or_default(),
         ),
+        (
+            "Upgrade to",
+            status.upgrade.as_ref().map(upgrade).unwrap_or_default(),
+        ),
         ("Requested by", installed.requested_by.unwrap_or_default()),
         ("Approved by", installed.approved_by.unwrap_or_default()),
     ];
@@ -103,6 +119,12 @@ fn describe(item: &BundleDeployment, now: Timestamp) -> String {
             ]);
         }
         let _ = write!(text, "\n{}", table.render());
+    }
+    if let Some(upgrade) = &status.upgrade {
+        let version = listing::upgraded(upgrade);
+        for object in &upgrade.applied_objects {
+            let _ = writeln!(text, "Of {version}: {}", safe(object));
+        }
     }
     for object in &status.drift {
         let since = object.since.as_ref().map_or_else(String::new, |since| {

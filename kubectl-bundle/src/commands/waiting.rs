@@ -52,6 +52,7 @@ pub(super) async fn until(
             };
         };
         let code = match failed(item) {
+            Some(found) if found.code.is_some() => found.code,
             Some(found) => {
                 cluster
                     .failure_code(found.kind, found.name, found.message)

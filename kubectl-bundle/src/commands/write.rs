@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::cluster::apply::{Applied, Change, DryRun};
 use crate::cluster::owned::differences;
+use crate::cluster::refusal;
 use crate::cluster::wait::Wait;
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::Outcome;
@@ -14,6 +15,9 @@ use crate::ui::Ui;
 use crate::ui::format::Format;
 
 use super::waiting;
+
+/// How often an object is read and applied that somebody else, such as the pod, writes at the same time.
+const TRIES: u32 = 10;
 
 /// How to write it.
 pub(crate) struct Write {
@@ -76,22 +80,34 @@ impl Write {
         &self,
         ui: &mut Ui,
         name: &str,
-        compose: impl FnOnce(&mut Ui, Option<&Value>) -> Value,
+        mut compose: impl AsyncFnMut(&mut Ui, Option<&Value>) -> Value,
     ) -> Outcome<Option<Written>>
     where
         K: Resource<DynamicType = ()>,
     {
         if self.dry_run == DryRun::Client {
-            let object = compose(ui, None);
+            let object = compose(ui, None).await;
             self.print::<K>(ui, &object, name, Change::Created)?;
             return Ok(None);
         }
         let cluster = Cluster::connect(&self.cluster).await?;
-        let before = cluster.read::<K>(name).await?;
-        let object = compose(ui, before.as_ref());
-        let after = cluster
-            .apply::<K>(name, &object, self.dry_run, self.force)
-            .await;
+        let mut tries = 1;
+        let (before, after) = loop {
+            let before = cluster.read::<K>(name).await?;
+            let mut object = compose(ui, before.as_ref()).await;
+            if let Some(before) = &before {
+                // What somebody changes meanwhile is read, and not undone.
+                let version = &before["metadata"]["resourceVersion"];
+                object["metadata"]["resourceVersion"] = version.clone();
+            }
+            let after = cluster
+                .apply::<K>(name, &object, self.dry_run, self.force)
+                .await;
+            match &after {
+                Err(failure) if tries < TRIES && refusal::is_stale(failure) => tries += 1,
+                _ => break (before, after),
+            }
+        };
         // Also when it was refused: they are often about the reason.
         let warnings = cluster.take_warnings();
         for warning in &warnings {

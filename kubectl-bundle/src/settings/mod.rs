@@ -13,7 +13,7 @@ mod trust;
 mod verbs;
 mod writing;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bundle_core::diagnostic::{Finding, codes};
 
@@ -48,7 +48,7 @@ pub(crate) fn command(verb: Verb, environment: &Environment) -> Outcome<Command>
         }) => Command::KeysImport(signing::import(args, environment)?),
         Verb::Keys(Keys {
             verb: KeysVerb::Export(args),
-        }) => Command::KeysExport(signing::export(args, environment)),
+        }) => Command::KeysExport(signing::export(args, environment)?),
         Verb::Sign(args) => signing::sign(args, environment)?,
         Verb::Attest(args) => signing::attest(args, environment)?,
         Verb::Verify(args) => trust::verify(args, environment)?,
@@ -84,14 +84,19 @@ fn destination(
     match output {
         None => Ok((to, format)),
         Some(FormatOrPath::Format(data)) => Ok((to, Some(data.into()))),
-        Some(FormatOrPath::Path(path)) if to.is_none() => Ok((Some(path), format)),
-        Some(FormatOrPath::Path(path)) => Err(unusable(
-            "--output",
-            &format!("`{}` is not a format", path.display()),
-        )
-        .hint("the formats are json and yaml; --to names the path")
-        .into()),
+        Some(FormatOrPath::Path(path)) => {
+            let told = format!("`{}` is not a format: json or yaml", path.display());
+            Err(not_a_path(&told, &path).into())
+        }
     }
+}
+
+/// The error where a path is given after `-o`, which is kubectl's flag for a format.
+fn not_a_path(message: &str, path: &Path) -> Finding {
+    unusable("--output", message).hint(format!(
+        "the flag for a path is --to: --to {}",
+        path.display()
+    ))
 }
 
 /// A flag whose value cannot be used.

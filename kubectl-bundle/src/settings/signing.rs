@@ -8,7 +8,7 @@ use bundle_trust::attest::PredicateType;
 use bundle_trust::keyless::LogVersion;
 use bundle_trust::keys::KeyKind;
 
-use super::{Environment, identity, registry, unusable};
+use super::{Environment, identity, not_a_path, registry, unusable};
 use crate::args::{self, KeyType};
 use crate::commands::blob::sign::SignFile;
 use crate::commands::{Command, attest, keys, sign};
@@ -58,18 +58,25 @@ pub(super) fn import(
 }
 
 /// That it is asked for by the long flag, clap has seen to.
-pub(super) fn export(args: args::Export, environment: &Environment) -> keys::export::Export {
+pub(super) fn export(
+    args: args::Export,
+    environment: &Environment,
+) -> Outcome<keys::export::Export> {
     let args::Export {
         key,
         unencrypted_private_key: _,
-        to: output,
+        to,
+        output,
         password_stdin,
     } = args;
-    keys::export::Export {
+    if let Some(path) = output {
+        return Err(not_a_path("there is nothing to print", &path).into());
+    }
+    Ok(keys::export::Export {
         key,
         password: environment.password_source(password_stdin),
-        output,
-    }
+        output: to.unwrap_or_default(),
+    })
 }
 
 pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<Command> {

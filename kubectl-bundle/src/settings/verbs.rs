@@ -155,6 +155,8 @@ pub(super) fn render(args: args::Render, environment: &Environment) -> Outcome<r
             _ => settings,
         },
         place,
+        name: args.name,
+        namespace: args.namespace,
         format: args.output.map(Into::into),
     })
 }

@@ -2,7 +2,7 @@
 //! Not here: verbs that only read or pack (verbs).
 
 use bundle_api::deployment::{
-    Collision, DeleteCustomResources, DeleteObjects, DriftMode, ServiceAccountName,
+    Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace, ServiceAccountName,
 };
 
 use super::{Environment, cluster, duration, registry, unusable};
@@ -49,6 +49,11 @@ pub(super) fn deploy(args: args::Deploy, environment: &Environment) -> Outcome<d
                 args::CustomResources::Refuse => DeleteCustomResources::Refuse,
                 args::CustomResources::Orphan => DeleteCustomResources::Orphan,
                 args::CustomResources::Delete => DeleteCustomResources::Delete,
+            }),
+            replace: args.replace.map(|mode| match mode {
+                args::Replace::Always => Replace::Always,
+                args::Replace::IfCompleted => Replace::IfCompleted,
+                args::Replace::Never => Replace::Never,
             }),
         },
         goal,

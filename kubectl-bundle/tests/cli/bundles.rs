@@ -277,7 +277,7 @@ fn refuses_links() {
 fn overwrites_layouts_only() {
     let context = Context::new().with_bundle();
     context.write("mine/letter.txt", "dear Ana");
-    kb_snapshot!(context, ["build", "web", "--output", "mine"], @r"
+    kb_snapshot!(context, ["build", "web", "--to", "mine"], @r"
     exit code: 1
     ----- stdout -----
     ----- stderr -----

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{PINNED, cluster, status};
 use crate::context::Context;
+use crate::init::{ANNOTATIONS, CSV};
 use crate::kb_snapshot;
 
 const PATH: &str = "/bundledeployments/web";
@@ -238,6 +239,10 @@ fn renders_objects_in_the_order_of_their_installation() {
     apiVersion: v1
     kind: Namespace
     metadata:
+      labels:
+        applyset.kubernetes.io/part-of: applyset-4uZSPPIUWPhxLAKC2gPZRT4IA4k52KdJ_byJlyYF7bg-v1
+        core.rukpak.io/owner-kind: BundleDeployment
+        core.rukpak.io/owner-name: web
       name: default
     ---
     apiVersion: v1
@@ -245,6 +250,10 @@ fn renders_objects_in_the_order_of_their_installation() {
       greeting: hello
     kind: ConfigMap
     metadata:
+      labels:
+        applyset.kubernetes.io/part-of: applyset-4uZSPPIUWPhxLAKC2gPZRT4IA4k52KdJ_byJlyYF7bg-v1
+        core.rukpak.io/owner-kind: BundleDeployment
+        core.rukpak.io/owner-name: web
       name: web
       namespace: default
     ----- stderr -----
@@ -254,6 +263,39 @@ fn renders_objects_in_the_order_of_their_installation() {
     let list: Value = serde_json::from_str(&built).unwrap();
     assert_eq!(list["kind"], "List");
     assert_eq!(list["items"][1]["metadata"]["name"], "web");
+}
+
+#[test]
+fn renders_objects_with_the_name_and_namespace_of_their_deployment() {
+    let context = Context::new().with_bundle();
+    context.write(
+        "web/manifests/zz.yaml",
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: homeless}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n",
+    );
+    let arguments = [
+        "render", "web", "--name", "shop", "-n", "team-a", "-o", "json",
+    ];
+    let list: Value = serde_json::from_str(&context.stdout(&arguments)).unwrap();
+    let mut shown: Vec<[&str; 3]> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|object| {
+            let metadata = &object["metadata"];
+            let owner = &metadata["labels"]["core.rukpak.io/owner-name"];
+            [&metadata["name"], &metadata["namespace"], owner]
+                .map(|text| text.as_str().unwrap_or_default())
+        })
+        .collect();
+    shown.sort_unstable();
+    assert_eq!(
+        shown,
+        [
+            ["default", "", "shop"],
+            ["homeless", "team-a", "shop"],
+            ["web", "default", "shop"],
+        ]
+    );
 }
 
 #[test]
@@ -353,4 +395,60 @@ fn a_package_without_images_is_saved_with_all_of_them() {
     let told = context.run(&["save", &web, "--images", "--to", "web.tar"]);
     assert!(told.starts_with("exit code: 0\n"), "{told}");
     assert!(told.contains("web:1.4.0 has no images"), "{told}");
+}
+
+#[test]
+fn deploy_reads_again_where_somebody_wrote_between_its_read_and_its_write() {
+    let mut context = Context::new();
+    let before = deployed(&json!([]));
+    let mut changed = before.clone();
+    changed["metadata"]["resourceVersion"] = json!("2");
+    let ours = &mut changed["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"];
+    ours["f:drift"] = json!({"f:mode": {}});
+    changed["spec"]["drift"] = json!({"mode": "Report"});
+    let stale = "Operation cannot be fulfilled on bundledeployments.core.rukpak.io \"web\": the object has been modified; please apply your changes to the latest version and try again";
+    let applied = cluster(
+        &mut context,
+        vec![
+            (Method::GET, PATH, 200, before),
+            (Method::PATCH, PATH, 409, status(409, "Conflict", stale)),
+            (Method::GET, PATH, 200, changed.clone()),
+            (Method::PATCH, PATH, 200, changed),
+        ],
+    );
+    context.stdout(&["deploy", "web", PINNED]);
+    let applied = applied.lock().unwrap();
+    let versions: Vec<&Value> = applied
+        .iter()
+        .map(|object| &object["metadata"]["resourceVersion"])
+        .collect();
+    assert_eq!(versions, ["1", "2"]);
+    // What was set meanwhile is sent again, and so not removed.
+    assert_eq!(applied[1]["spec"]["drift"]["mode"], "Report");
+}
+
+#[test]
+fn default_class_is_the_one_that_reads_the_format_of_the_package() {
+    let mut context = Context::new();
+    let registry = context.registry();
+    context.write("cache/metadata/annotations.yaml", ANNOTATIONS);
+    context.write("cache/manifests/csv.yaml", CSV);
+    let reference = format!("{}/cache:1", registry.host());
+    context.stdout(&["push", "cache", &reference]);
+    let class = |verb: &str, more: &[&str]| {
+        let mut arguments = vec![verb, "cache", &reference, "--dry-run=client", "-o", "json"];
+        arguments.extend(more);
+        let object: Value = serde_json::from_str(&context.stdout(&arguments)).unwrap();
+        let template = &object["spec"]["template"]["spec"]["provisionerClassName"];
+        if verb == "deploy" {
+            assert_eq!(*template, object["spec"]["provisionerClassName"]);
+        }
+        object["spec"]["provisionerClassName"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(class("deploy", &[]), "core-rukpak-io-registry");
+    assert_eq!(class("create", &[]), "core-rukpak-io-registry");
+    assert_eq!(class("deploy", &["--class", "mine"]), "mine");
 }

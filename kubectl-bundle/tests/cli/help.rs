@@ -144,12 +144,34 @@ fn wrong_use_is_2() {
 
     For more information, try '--help'.
     ");
+    for verb in [
+        "build web",
+        "pull registry.example.com/web:1",
+        "save registry.example.com/web:1",
+        "unpack web",
+    ] {
+        let arguments = format!("{verb} -o web.oci");
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let told = context.run(&arguments);
+        assert!(told.starts_with("exit code: 2\n"), "{told}");
+        assert!(
+            told.contains("hint: the flag for a path is --to: --to web.oci"),
+            "{told}"
+        );
+    }
     kb_snapshot!(context, ["build", "web", "-o", "wide", "--to", "web.oci"], @r"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: --output: `wide` is not a format [BUNDLE-USAGE-001]
-      hint: the formats are json and yaml; --to names the path
+    error: --output: `wide` is not a format: json or yaml [BUNDLE-USAGE-001]
+      hint: the flag for a path is --to: --to wide
+    ");
+    kb_snapshot!(context, ["keys", "export", "--key", "a.key", "--unencrypted-private-key", "-o", "a.pem"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: --output: there is nothing to print [BUNDLE-USAGE-001]
+      hint: the flag for a path is --to: --to a.pem
     ");
     kb_snapshot!(context, ["get", "--request-timeout=soon"], @r"
     exit code: 2

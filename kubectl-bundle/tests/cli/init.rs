@@ -4,8 +4,8 @@ use crate::context::{CONFIG_MAP, Context, PACKAGE};
 use crate::kb_snapshot;
 
 const CHART: &str = "apiVersion: v2\nname: web\nversion: 1.4.0\ndescription: A page\nhome: https://example.com\nmaintainers: [{name: Ana}]\n";
-const ANNOTATIONS: &str = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n  operators.operatorframework.io.bundle.package.v1: cache\n";
-const CSV: &str = "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: cache.v0.3.0}\nspec:\n  version: 0.3.0\n  minKubeVersion: 1.31.0\n  installModes: [{type: AllNamespaces, supported: true}]\n";
+pub(crate) const ANNOTATIONS: &str = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n  operators.operatorframework.io.bundle.package.v1: cache\n";
+pub(crate) const CSV: &str = "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: cache.v0.3.0}\nspec:\n  version: 0.3.0\n  minKubeVersion: 1.31.0\n  installModes: [{type: AllNamespaces, supported: true}]\n";
 
 #[test]
 fn an_example_from_nothing_builds_at_once() {

@@ -97,7 +97,7 @@ fn a_key_goes_out_and_comes_in_again() {
         "export",
         "--key",
         "release.key",
-        "--output",
+        "--to",
         "release.pem",
     ];
     let refused = context.run(&export);

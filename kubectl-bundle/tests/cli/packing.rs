@@ -85,7 +85,7 @@ fn twenty_builds_at_once_under_different_skies_are_one_digest() {
         .enumerate()
         .map(|(n, context)| {
             let line = format!(
-                "umask {} && exec {} build ../web -o out --resource data:report@../data/report.bin",
+                "umask {} && exec {} build ../web --to out --resource data:report@../data/report.bin",
                 umasks[n % 5],
                 env!("CARGO_BIN_EXE_kubectl-bundle")
             );
@@ -119,17 +119,17 @@ fn twenty_builds_at_once_under_different_skies_are_one_digest() {
 #[test]
 fn a_source_date_is_the_only_time_there_is() {
     let context = Context::new().with_bundle();
-    let without = context.stdout(&["build", "web", "-o", "none", "--dry-run"]);
+    let without = context.stdout(&["build", "web", "--to", "none", "--dry-run"]);
     let context = context.with("SOURCE_DATE_EPOCH", "1700000000");
-    let dated = context.stdout(&["build", "web", "-o", "dated"]);
+    let dated = context.stdout(&["build", "web", "--to", "dated"]);
     assert_ne!(without, dated);
-    assert_eq!(dated, context.stdout(&["build", "web", "-o", "again"]));
+    assert_eq!(dated, context.stdout(&["build", "web", "--to", "again"]));
     let (manifest, config) = documents(&context, "dated");
     assert_eq!(config["created"], "2023-11-14T22:13:20Z");
     let noted = &manifest["annotations"]["org.opencontainers.image.created"];
     assert_eq!(noted, "2023-11-14T22:13:20Z");
     let context = context.with("SOURCE_DATE_EPOCH", "yesterday");
-    let refused = context.run(&["build", "web", "-o", "never"]);
+    let refused = context.run(&["build", "web", "--to", "never"]);
     assert!(
         refused.starts_with("exit code: 2") && refused.contains("SOURCE_DATE_EPOCH"),
         "{refused}"
@@ -146,7 +146,7 @@ fn resources_are_layers_that_installing_does_not_read() {
     context.stdout(&[
         "build",
         "web",
-        "-o",
+        "--to",
         "out",
         "--resource",
         "helm-chart@chart.tgz",
@@ -165,7 +165,7 @@ fn resources_are_layers_that_installing_does_not_read() {
     );
     let objects = context.run(&["inspect", "out"]);
     assert!(objects.contains("ConfigMap"), "{objects}");
-    context.stdout(&["unpack", "out", "-o", "files"]);
+    context.stdout(&["unpack", "out", "--to", "files"]);
     let at = |path: &str| std::fs::read_to_string(context.path().join("files").join(path)).unwrap();
     assert_eq!(at("resources/boards/one.json"), "{}");
     assert_eq!(at("resources/chart/chart.tgz"), "not really");
@@ -173,7 +173,7 @@ fn resources_are_layers_that_installing_does_not_read() {
 
     context.write("empty.txt", "");
     std::fs::create_dir(context.path().join("nothing")).unwrap();
-    let arguments = |more: &'static str| ["build", "web", "-o", "never", "--resource", more];
+    let arguments = |more: &'static str| ["build", "web", "--to", "never", "--resource", more];
     for (resource, why) in [
         ("text@empty.txt", "empty file"),
         ("text@nothing", "without files"),
@@ -194,14 +194,14 @@ fn a_base_stays_below_byte_for_byte() {
     let lower = context.stdout(&[
         "build",
         "web",
-        "-o",
+        "--to",
         "lower",
         "--resource",
         "text@web/bundle.yaml",
     ]);
     context.write("top/bundle.yaml", PACKAGE.replace("web", "top"));
     context.write("top/manifests/top.yaml", CONFIG_MAP.replace("web", "top"));
-    context.stdout(&["build", "top", "-o", "upper", "--base", "lower"]);
+    context.stdout(&["build", "top", "--to", "upper", "--base", "lower"]);
     let (below, _) = documents(&context, "lower");
     let (manifest, config) = documents(&context, "upper");
     let layers = manifest["layers"].as_array().unwrap();
@@ -215,7 +215,7 @@ fn a_base_stays_below_byte_for_byte() {
     assert!(objects.contains("\"ConfigMap\": 2"), "{objects}");
     // What is there twice is found, wherever it comes from.
     context.write("top/manifests/again.yaml", CONFIG_MAP);
-    let refused = context.run(&["build", "top", "-o", "never", "--base", "lower"]);
+    let refused = context.run(&["build", "top", "--to", "never", "--base", "lower"]);
     assert!(refused.contains("the same object"), "{refused}");
 }
 
@@ -238,7 +238,7 @@ fn a_checkout_says_where_it_comes_from() {
     git(folder, &["add", "web"]);
     git(folder, &["commit", "-qm", "first"]);
     let annotations = |layout: &str| documents(&context, layout).0["annotations"].clone();
-    context.stdout(&["build", "web", "-o", "clean"]);
+    context.stdout(&["build", "web", "--to", "clean"]);
     let clean = annotations("clean");
     assert_eq!(
         clean["org.opencontainers.image.source"],
@@ -252,16 +252,16 @@ fn a_checkout_says_where_it_comes_from() {
         40
     );
     context.write("web/manifests/more.yaml", CONFIG_MAP.replace("web", "more"));
-    let said = context.run(&["build", "web", "-o", "dirty"]);
+    let said = context.run(&["build", "web", "--to", "dirty"]);
     assert!(said.contains("differ from the commit"), "{said}");
     let dirty = annotations("dirty");
     assert!(dirty["org.opencontainers.image.source"].is_string());
     assert!(dirty["org.opencontainers.image.revision"].is_null());
-    context.stdout(&["build", "web", "-o", "bare", "--no-provenance"]);
+    context.stdout(&["build", "web", "--to", "bare", "--no-provenance"]);
     assert!(annotations("bare")["org.opencontainers.image.source"].is_null());
     let said = context
         .with("PATH", "/nonexistent")
-        .run(&["build", "web", "-o", "no-git"]);
+        .run(&["build", "web", "--to", "no-git"]);
     assert!(
         said.starts_with("exit code: 0") && said.contains("git cannot be run"),
         "{said}"
@@ -271,19 +271,19 @@ fn a_checkout_says_where_it_comes_from() {
 #[test]
 fn a_folder_is_unpacked_whole_or_not_at_all() {
     let context = Context::new().with_bundle();
-    context.stdout(&["build", "web", "-o", "out"]);
-    assert_eq!(context.stdout(&["unpack", "out", "-o", "files"]), "files");
-    let again = context.run(&["unpack", "out", "-o", "files"]);
+    context.stdout(&["build", "web", "--to", "out"]);
+    assert_eq!(context.stdout(&["unpack", "out", "--to", "files"]), "files");
+    let again = context.run(&["unpack", "out", "--to", "files"]);
     assert!(
         again.starts_with("exit code: 1") && again.contains("not empty"),
         "{again}"
     );
     context.write("files/mine.txt", "x");
-    context.stdout(&["unpack", "out", "-o", "files", "--force"]);
+    context.stdout(&["unpack", "out", "--to", "files", "--force"]);
     assert!(!context.path().join("files/mine.txt").exists());
-    let home = context.run(&["unpack", "out", "-o", ".", "--force"]);
+    let home = context.run(&["unpack", "out", "--to", ".", "--force"]);
     assert!(home.contains("current folder"), "{home}");
-    let folder = context.run(&["unpack", "web", "-o", "files"]);
+    let folder = context.run(&["unpack", "web", "--to", "files"]);
     assert!(folder.contains("a folder already"), "{folder}");
     let left: Vec<_> = std::fs::read_dir(context.path())
         .unwrap()
@@ -308,7 +308,14 @@ fn a_disk_that_is_full_leaves_nothing() {
     .take(6_000_000)
     .collect();
     context.write("noise.bin", noise);
-    context.stdout(&["build", "web", "-o", "out", "--resource", "noise@noise.bin"]);
+    context.stdout(&[
+        "build",
+        "web",
+        "--to",
+        "out",
+        "--resource",
+        "noise@noise.bin",
+    ]);
     let limited = |line: &str| {
         let program = env!("CARGO_BIN_EXE_kubectl-bundle");
         // 512-byte blocks; the signal that would end the process is ignored, so that writing fails as on a full disk.
@@ -323,8 +330,8 @@ fn a_disk_that_is_full_leaves_nothing() {
     };
     std::fs::create_dir(context.path().join("tmp")).unwrap();
     for line in [
-        "unpack out -o files",
-        "build web -o new --resource noise@noise.bin",
+        "unpack out --to files",
+        "build web --to new --resource noise@noise.bin",
     ] {
         let said = limited(line);
         assert!(

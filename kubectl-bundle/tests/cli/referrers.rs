@@ -40,7 +40,7 @@ fn signatures_are_kept_whatever_a_missing_referrers_api_answers() {
         let attest = ["attest", &web, "--key", "bundle.key", "--type", "spdxjson"];
         context.stdout(&[&attest[..], &["--predicate", "sbom.json"]].concat());
         context.stdout(&["copy", &web, &copy]);
-        context.stdout(&["save", &web, "-o", "web.tar"]);
+        context.stdout(&["save", &web, "--to", "web.tar"]);
         for reference in [&web, &copy] {
             context.stdout(&["verify", reference, "--key", "bundle.pub"]);
             let attestation = ["--attestation", "spdxjson", "--key", "bundle.pub"];

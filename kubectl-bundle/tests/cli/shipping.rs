@@ -69,7 +69,7 @@ fn saves_and_loads_below_a_prefix() {
     let second = other(&mut context);
     context.replace(registry.host().replace(':', "_"), "[REGISTRY_PORT]");
     let web = registry.reference("team/web:1.4.0");
-    let saved = context.stdout(&["save", &web, "--images", "-o", "all.tar"]);
+    let saved = context.stdout(&["save", &web, "--images", "--to", "all.tar"]);
     assert_eq!(saved.lines().count(), 2, "{saved}");
     let to = format!("{}/gap", second.host());
     let table = context.run(&["load", "all.tar", "--to", &to, "--mirrors-out", "mirrors"]);
@@ -107,7 +107,7 @@ fn saves_and_loads_below_a_prefix() {
         &web,
         "--images",
         "--sources-only",
-        "-o",
+        "--to",
         "list.yaml",
     ]);
     let list = std::fs::read_to_string(context.path().join("list.yaml")).unwrap();
@@ -128,7 +128,7 @@ fn says_what_it_does_not_do() {
     let web = registry.reference("team/web:1.4.0");
     context.write("thesis.tar", "years of work");
     let elsewhere = registry.reference("x/web:1");
-    context.stdout(&["pull", &web, "-o", "web.oci", "-q"]);
+    context.stdout(&["pull", &web, "--to", "web.oci", "-q"]);
     for (line, code, said) in [
         (
             &["copy", &web, "thesis.tar"][..],
@@ -161,7 +161,7 @@ fn says_what_it_does_not_do() {
             "it is not said which file to write",
         ),
         (
-            &["save", &web, "--platform", "linux", "-o", "x.tar"],
+            &["save", &web, "--platform", "linux", "--to", "x.tar"],
             2,
             "is not a platform",
         ),

@@ -92,7 +92,7 @@ impl Bench<'_> {
         noise(&source.join("data.bin"), bytes)?;
         let layout = self.folder.join("freight.oci");
         let line = format!(
-            "build {} --resource data:blob@{} --output {}",
+            "build {} --resource data:blob@{} --to {}",
             source.display(),
             source.join("data.bin").display(),
             layout.display()
@@ -149,7 +149,7 @@ impl Bench<'_> {
         let archive = self.folder.join("stays.tar");
         self.run(
             &self.plugin,
-            &format!("save {source} --output {}", archive.display()),
+            &format!("save {source} --to {}", archive.display()),
         )?;
         let mut costs: BTreeMap<(&str, &str), Vec<Cost>> = BTreeMap::new();
         for round in 0..rounds {
@@ -267,7 +267,7 @@ impl Bench<'_> {
                 TOOLS[0],
                 &self.plugin,
                 "ours",
-                format!("pull {source} --output OUT"),
+                format!("pull {source} --to OUT"),
             ),
             (
                 TOOLS[1],
@@ -329,7 +329,7 @@ impl Bench<'_> {
             "save",
             TOOLS[0],
             &self.plugin,
-            format!("save {source} --output {}", ours.display()),
+            format!("save {source} --to {}", ours.display()),
             Some(ours),
         );
         let theirs = out("skopeo.tar");

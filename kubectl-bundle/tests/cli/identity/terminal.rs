@@ -101,7 +101,7 @@ fn a_password_is_asked_for_there_while_a_key_comes_through_a_pipe() {
         "export",
         "--key",
         "release.key",
-        "-o",
+        "--to",
         "release.pem",
     ];
     context.stdout(&[&export[..], &["--unencrypted-private-key"]].concat());
