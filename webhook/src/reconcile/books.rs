@@ -74,7 +74,6 @@ struct Book {
 }
 
 /// The books of all deployments.
-#[expect(clippy::struct_field_names, reason = "it is what the struct holds")]
 pub(super) struct Books {
     all: Mutex<HashMap<String, Book>>,
     /// The moment that times of restores are counted from.
