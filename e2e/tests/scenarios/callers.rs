@@ -9,14 +9,11 @@ use e2e::{Cluster, Webhook, WebhookOptions, wait};
 use futures::stream;
 use serde_json::{Value, json};
 
+use super::objects::kubectl;
+
 const SOON: Duration = Duration::from_secs(20);
 const VALIDATING: &str = "validatingwebhookconfiguration";
 const MUTATING: &str = "mutatingwebhookconfiguration";
-
-async fn kubectl(cluster: &Cluster, line: &str) -> String {
-    let output = cluster.kubectl(line.split(' ')).await.unwrap();
-    output.success().unwrap()
-}
 
 /// A client that trusts the webhook's own authority, as whoever can read a registration can.
 async fn stranger(cluster: &Cluster) -> reqwest::Client {

@@ -6,15 +6,13 @@ use std::time::Duration;
 use e2e::{Cluster, Output, Tool, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
+use super::objects::try_kubectl;
+
 const CLASS: &str = "core-rukpak-io-plain";
 const SOON: Duration = Duration::from_secs(60);
 
-async fn kubectl(cluster: &Cluster, line: &str) -> Output {
-    cluster.kubectl(line.split(' ')).await.unwrap()
-}
-
 async fn by(cluster: &Cluster, user: &str, line: &str) -> Output {
-    kubectl(cluster, &format!("{line} --as={user}")).await
+    try_kubectl(cluster, &format!("{line} --as={user}")).await
 }
 
 async fn create(cluster: &Cluster, user: &str, object: &Value) {
@@ -31,11 +29,11 @@ async fn create(cluster: &Cluster, user: &str, object: &Value) {
 async fn bind(cluster: &Cluster, user: &str, role: &str) {
     let line =
         format!("create clusterrolebinding {user}-{role} --clusterrole={role} --user={user}");
-    kubectl(cluster, &line).await.success().unwrap();
+    try_kubectl(cluster, &line).await.success().unwrap();
 }
 
 async fn exists(cluster: &Cluster, what: &str) -> bool {
-    let found = kubectl(cluster, &format!("get {what} -o name --ignore-not-found")).await;
+    let found = try_kubectl(cluster, &format!("get {what} -o name --ignore-not-found")).await;
     !found.success().unwrap().is_empty()
 }
 
@@ -85,7 +83,7 @@ async fn generated(cluster: &Cluster, deployment: &str) -> String {
     wait::until(SOON, "the Bundle of the template is there", || async {
         let line =
             format!("get bundles -l core.rukpak.io/owner-name={deployment} -o name --sort-by=.metadata.creationTimestamp");
-        let names = kubectl(cluster, &line).await.success()?;
+        let names = try_kubectl(cluster, &line).await.success()?;
         Ok(names.lines().next().map(ToOwned::to_owned))
     })
     .await
@@ -140,9 +138,9 @@ async fn only_its_requester_and_those_with_manage_may_delete_a_deployment() {
     }
     bind(&cluster, "mallory", "collector").await;
     let collector = "create clusterrole collector --verb=deletecollection --resource=bundledeployments.core.rukpak.io";
-    kubectl(&cluster, collector).await.success().unwrap();
+    try_kubectl(&cluster, collector).await.success().unwrap();
     let content = "create clusterrole cluster-admin-of-content --verb=create,patch,delete --resource=namespaces,configmaps,serviceaccounts";
-    kubectl(&cluster, content).await.success().unwrap();
+    try_kubectl(&cluster, content).await.success().unwrap();
     bind(&cluster, "boss", "bundle-admin").await;
     bind(&cluster, "boss", "bundle-user").await;
     let reference = publish(&cluster).await;
@@ -175,7 +173,7 @@ async fn only_its_requester_and_those_with_manage_may_delete_a_deployment() {
     let deletion = r#"{"spec":{"deletion":{"customResources":"Delete"}}}"#;
     let collision = r#"{"spec":{"collision":"Adopt"}}"#;
     let class = r#"{"spec":{"provisionerClassName":"another"}}"#;
-    let token = kubectl(
+    let token = try_kubectl(
         &cluster,
         "get bundledeployment one -o jsonpath={.status.admission.admit}",
     )
@@ -236,13 +234,13 @@ async fn only_its_requester_and_those_with_manage_may_delete_a_deployment() {
     // A class that is gone holds nobody up who has `manage`.
     create(&cluster, "ana", &deployment("three", &reference)).await;
     let spare = "get provisionerclass core-rukpak-io-plain -o yaml";
-    assert!(kubectl(&cluster, spare).await.is_success());
-    kubectl(&cluster, "delete provisionerclass core-rukpak-io-plain")
+    assert!(try_kubectl(&cluster, spare).await.is_success());
+    try_kubectl(&cluster, "delete provisionerclass core-rukpak-io-plain")
         .await
         .success()
         .unwrap();
     let line = "delete clusterrolebinding boss-bundle-user";
-    kubectl(&cluster, line).await.success().unwrap();
+    try_kubectl(&cluster, line).await.success().unwrap();
     wait::until_true(SOON, "the administrator may delete it", || async {
         let deleted = by(
             &cluster,
@@ -273,7 +271,7 @@ async fn an_approval_is_withdrawn_by_its_author_or_an_administrator() {
         .stdin(deployment("web", &reference).to_string())
         .output();
     created.await.unwrap().success().unwrap();
-    let uid = kubectl(
+    let uid = try_kubectl(
         &cluster,
         "get bundledeployment web -o jsonpath={.metadata.uid}",
     )
@@ -297,7 +295,7 @@ async fn an_approval_is_withdrawn_by_its_author_or_an_administrator() {
         .await
         .success()
         .unwrap();
-    kubectl(&cluster, "delete bundleapproval second")
+    try_kubectl(&cluster, "delete bundleapproval second")
         .await
         .success()
         .unwrap();
@@ -311,7 +309,7 @@ async fn deployment_is_taken_over_only_without_its_owner_references() {
         .await
         .unwrap();
     let content = "create clusterrole owned-content --verb=create,patch,delete --resource=namespaces,configmaps,serviceaccounts";
-    kubectl(&cluster, content).await.success().unwrap();
+    try_kubectl(&cluster, content).await.success().unwrap();
     for role in ["bundle-editor", "bundle-user", "owned-content"] {
         bind(&cluster, "ana", role).await;
     }
@@ -319,7 +317,7 @@ async fn deployment_is_taken_over_only_without_its_owner_references() {
         bind(&cluster, "boss", role).await;
     }
     let line = "get namespace default -o jsonpath={.metadata.uid}";
-    let uid = kubectl(&cluster, line).await.success().unwrap();
+    let uid = try_kubectl(&cluster, line).await.success().unwrap();
     let reference = publish(&cluster).await;
     let mut object = deployment("owned", &reference);
     object["metadata"]["ownerReferences"] =

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use e2e::{Cluster, Output, Webhook, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
+use super::objects;
+
 /// A wait that ends by its cause and not by its time is much shorter than this.
 const AT_ONCE: Duration = Duration::from_secs(45);
 
@@ -46,24 +48,15 @@ impl Scene {
     }
 
     async fn kubectl(&self, line: &str) -> String {
-        let output = self.cluster.kubectl(line.split_whitespace()).await.unwrap();
-        output.success().unwrap()
+        objects::kubectl(&self.cluster, line).await
     }
 
     async fn get(&self, what: &str) -> Value {
-        let text = self.kubectl(&format!("get {what} -o json")).await;
-        serde_json::from_str(&text).unwrap()
+        objects::get(&self.cluster, what).await.unwrap()
     }
 
     async fn apply(&self, object: &Value) {
-        let kubectl = self.cluster.tool(e2e::Tool::Kubectl).await.unwrap();
-        let applied = kubectl
-            .args(["apply", "-f", "-"])
-            .stdin(object.to_string())
-            .output()
-            .await
-            .unwrap();
-        applied.success().unwrap();
+        objects::apply(&self.cluster, object).await;
     }
 
     /// Builds and pushes what `write` makes; the pinned reference.

@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::objects::{apply, kubectl};
+
 mod answers;
 
 const CLASS: &str = "core-rukpak-io-plain";
@@ -134,22 +136,6 @@ async fn survived(attack: &str, webhook: &mut Webhook, probe: LivenessProbe) {
     assert_eq!(kills, 0, "{attack}: the kernel has killed bundle-webhook");
     assert!(webhook.is_running(), "{attack}: bundle-webhook has ended");
     assert!(longest < ALIVE_WITHIN, "{attack}: /livez took {longest:?}");
-}
-
-async fn apply(cluster: &Cluster, object: &Value) {
-    let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
-    let applied = kubectl
-        .args(["apply", "-f", "-"])
-        .stdin(object.to_string())
-        .output()
-        .await
-        .unwrap();
-    applied.success().unwrap();
-}
-
-async fn kubectl(cluster: &Cluster, line: &str) -> String {
-    let output = cluster.kubectl(line.split(' ')).await.unwrap();
-    output.success().unwrap()
 }
 
 fn bundle(name: &str, reference: &str) -> Value {

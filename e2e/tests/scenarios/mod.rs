@@ -18,6 +18,7 @@ mod images;
 mod keyless;
 mod limits;
 mod login;
+mod objects;
 mod page;
 mod plugins;
 mod pod;

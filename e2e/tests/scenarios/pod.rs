@@ -6,14 +6,11 @@ use std::time::Duration;
 use e2e::{Cluster, WebhookOptions, wait};
 use serde_json::Value;
 
+use super::objects::kubectl;
+
 const SOON: Duration = Duration::from_secs(20);
 /// Less than the lease lasts: who has to wait for it to run out comes too late.
 const AT_ONCE: Duration = Duration::from_secs(8);
-
-async fn kubectl(cluster: &Cluster, line: &str) -> String {
-    let output = cluster.kubectl(line.split(' ')).await.unwrap();
-    output.success().unwrap()
-}
 
 /// How many of the webhooks of our registrations have a `caBundle`, and how many there are.
 async fn trusted(cluster: &Cluster) -> (usize, usize) {

@@ -5,8 +5,10 @@
 use std::time::Duration;
 
 use e2e::cluster::shared;
-use e2e::{Cluster, Output, Tool, WebhookOptions, bundles, wait};
+use e2e::{Cluster, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
+
+use super::objects::{apply_as, condition, get, try_kubectl, until_condition};
 
 mod delegation;
 mod intents;
@@ -25,59 +27,16 @@ const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(90);
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-async fn apply(cluster: &Cluster, object: &Value, user: Option<&str>) -> Output {
-    let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
-    let user = user.map(|user| format!("--as={user}"));
-    kubectl
-        .args(["apply", "--server-side", "--force-conflicts", "-f", "-"])
-        .args(user)
-        .stdin(object.to_string())
-        .output()
-        .await
-        .unwrap()
-}
-
 /// As the administrator.
 async fn put(cluster: &Cluster, objects: &[Value]) {
     for object in objects {
-        apply(cluster, object, None).await.success().unwrap();
+        apply_as(cluster, object, None).await.success().unwrap();
     }
-}
-
-async fn kubectl(cluster: &Cluster, line: &str) -> Output {
-    cluster.kubectl(line.split(' ')).await.unwrap()
-}
-
-async fn get(cluster: &Cluster, what: &str) -> Option<Value> {
-    let line = format!("get {what} -o json --ignore-not-found");
-    let found = kubectl(cluster, &line).await.success().unwrap();
-    serde_json::from_str(&found).ok()
-}
-
-fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
-    let conditions = object["status"]["conditions"].as_array();
-    conditions
-        .and_then(|all| all.iter().find(|found| found["type"] == kind))
-        .unwrap_or(&Value::Null)
 }
 
 /// Waits until a condition of the BundleDeployment has this status for its present generation, and returns it.
 async fn until(cluster: &Cluster, name: &str, kind: &str, status: &str) -> Value {
-    let what = format!("bundledeployment {name}");
-    wait::until(LONG, &format!("{what}: {kind}={status}"), || async {
-        let Some(object) = get(cluster, &what).await else {
-            anyhow::bail!("it is not there");
-        };
-        let found = condition(&object, kind);
-        if found["status"] == status
-            && found["observedGeneration"] == object["metadata"]["generation"]
-        {
-            return Ok(Some(found.clone()));
-        }
-        anyhow::bail!("{}", object["status"]["conditions"])
-    })
-    .await
-    .unwrap()
+    until_condition(cluster, &format!("bundledeployment {name}"), kind, status).await
 }
 
 /// Waits until the content of `name` is refused for want of rights, and returns the message.
@@ -135,7 +94,7 @@ fn deployment(name: &str, reference: &str, more: &Value) -> Value {
 /// Publishes `objects` and deploys them as `user`.
 async fn deploy(cluster: &Cluster, user: &str, name: &str, objects: &[Value], more: &Value) {
     let reference = publish(cluster, name, objects).await;
-    let written = apply(cluster, &deployment(name, &reference, more), Some(user)).await;
+    let written = apply_as(cluster, &deployment(name, &reference, more), Some(user)).await;
     written.success().unwrap();
 }
 
@@ -221,14 +180,14 @@ async fn impersonation_of_people_never_leaves_without_dry_run() {
     // An upgrade that removes something, and a restoration.
     let fewer = publish(&cluster, "audited", &objects[..1]).await;
     let upgraded = deployment("audited", &fewer, &json!({}));
-    let upgraded = apply(&cluster, &upgraded, Some("audited")).await;
+    let upgraded = apply_as(&cluster, &upgraded, Some("audited")).await;
     upgraded.success().unwrap();
     wait::until_true(LONG, "two is pruned", || async {
         Ok(get(&cluster, "configmap two -n audited").await.is_none())
     })
     .await
     .unwrap();
-    kubectl(&cluster, "delete configmap one -n audited")
+    try_kubectl(&cluster, "delete configmap one -n audited")
         .await
         .success()
         .unwrap();

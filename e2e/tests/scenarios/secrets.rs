@@ -10,6 +10,8 @@ use e2e::webhook::{NAMESPACE, STATE_NAMESPACE};
 use e2e::{Cluster, Webhook, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
+use super::objects::kubectl;
+
 const LONG: Duration = Duration::from_secs(90);
 const CLASS: &str = "core-rukpak-io-plain";
 /// As a name in a URL this watches all Secrets of the namespace.
@@ -29,11 +31,6 @@ async fn apply(cluster: &Cluster, object: &Value) -> e2e::Output {
     let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
     let applied = kubectl.args(["apply", "-f", "-"]).stdin(object.to_string());
     applied.output().await.unwrap()
-}
-
-async fn kubectl(cluster: &Cluster, line: &str) -> String {
-    let output = cluster.kubectl(line.split(' ')).await.unwrap();
-    output.success().unwrap()
 }
 
 fn bundle(name: &str, reference: &str, pull_secret: &str) -> Value {

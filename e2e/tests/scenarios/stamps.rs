@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use bundle_core::review::template_hash;
-use e2e::{Cluster, Output, Tool, Webhook, WebhookOptions, bundles, wait};
+use e2e::{Cluster, Webhook, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
+
+use super::objects::{apply_with, get, kubectl, until};
 
 mod deletions;
 
@@ -25,61 +27,20 @@ async fn stage() -> (Cluster, Webhook) {
     (cluster, webhook)
 }
 
-async fn kubectl(cluster: &Cluster, line: &str) -> String {
-    let output = cluster.kubectl(line.split(' ')).await.unwrap();
-    output.success().unwrap()
-}
-
-async fn write(cluster: &Cluster, object: &Value, flags: &[&str]) -> Output {
-    let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
-    kubectl
-        .args(["apply", "--server-side", "--force-conflicts", "-f", "-"])
-        .args(flags)
-        .stdin(object.to_string())
-        .output()
-        .await
-        .unwrap()
-}
-
 async fn apply(cluster: &Cluster, object: &Value) {
-    write(cluster, object, &[]).await.success().unwrap();
+    apply_with(cluster, object, &[]).await.success().unwrap();
 }
 
 async fn by_mallory(cluster: &Cluster, object: &Value) {
     let flag = format!("--as={MALLORY}");
-    write(cluster, object, &[&flag]).await.success().unwrap();
-}
-
-async fn get(cluster: &Cluster, what: &str) -> Option<Value> {
-    let line = format!("get {what} -o json --ignore-not-found");
-    serde_json::from_str(&kubectl(cluster, &line).await).ok()
+    apply_with(cluster, object, &[&flag])
+        .await
+        .success()
+        .unwrap();
 }
 
 fn stamp(object: &Value) -> &str {
     object["metadata"]["annotations"][STAMP].as_str().unwrap()
-}
-
-/// Waits until a condition of an object has this status for its present generation, and returns its message.
-async fn until(cluster: &Cluster, what: &str, kind: &str, status: &str) -> String {
-    wait::until(LONG, &format!("{what}: {kind}={status}"), || async {
-        let Some(object) = get(cluster, what).await else {
-            anyhow::bail!("it is not there");
-        };
-        let conditions = object["status"]["conditions"].as_array();
-        let found = conditions.into_iter().flatten().find(|found| {
-            found["type"] == kind
-                && found["status"] == status
-                && found["observedGeneration"] == object["metadata"]["generation"]
-        });
-        match found {
-            Some(found) => Ok(Some(
-                found["message"].as_str().unwrap_or_default().to_owned(),
-            )),
-            None => anyhow::bail!("{}", object["status"]["conditions"]),
-        }
-    })
-    .await
-    .unwrap()
 }
 
 /// Pushes a ConfigMap `name` of namespace `team-a` as a bundle, and returns the reference by tag and the pinned one.
@@ -173,7 +134,7 @@ async fn admission_off(cluster: &Cluster) {
     // The API server learns it a moment later.
     let probe = deployment("e2e-probe", "Not A Reference", &json!({}));
     wait::until_true(LONG, "the API server asks nobody", || async {
-        Ok(write(cluster, &probe, &["--dry-run=server"])
+        Ok(apply_with(cluster, &probe, &["--dry-run=server"])
             .await
             .is_success())
     })
@@ -212,7 +173,7 @@ async fn stamp_obtained_before_a_gap_is_worthless_in_it_and_after_it() {
     let (_, one) = publish(&cluster, "early", "1.0.0").await;
     let object = deployment("early", &one, &json!({}));
     // Whoever reaches the webhook gets a stamp for an object of their choice, as this dry-run does.
-    let answered = write(
+    let answered = apply_with(
         &cluster,
         &object,
         &["--dry-run=server", "-o", "json", "--show-managed-fields"],

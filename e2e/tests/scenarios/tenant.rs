@@ -1,14 +1,13 @@
 //! What a tenant cannot get out of the pod, though they may write Bundles and BundleDeployments and push what they like: rights that they do not have.
 //! What everybody may do is in `reconcile`; what admission answers in `admission`.
 
-use std::time::Duration;
-
 use e2e::cluster::shared;
-use e2e::{Cluster, Output, Tool, WebhookOptions, bundles, wait};
+use e2e::{Cluster, WebhookOptions, bundles};
 use serde_json::{Value, json};
 
+use super::objects::{apply_as, get, try_kubectl, until};
+
 const CLASS: &str = "core-rukpak-io-plain";
-const LONG: Duration = Duration::from_secs(60);
 const MALLORY: &str = "mallory";
 const HOME: &str = "mallory-home";
 
@@ -31,58 +30,13 @@ async fn tenant(cluster: &Cluster) {
         binding("ClusterRoleBinding", "bundle-user"),
         binding("RoleBinding", "admin"),
     ] {
-        apply(cluster, &object, None).await.success().unwrap();
+        apply_as(cluster, &object, None).await.success().unwrap();
     }
 }
 
-async fn apply(cluster: &Cluster, object: &Value, user: Option<&str>) -> Output {
-    let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
-    let user = user.map(|user| format!("--as={user}"));
-    kubectl
-        .args(["apply", "--server-side", "--force-conflicts", "-f", "-"])
-        .args(user)
-        .stdin(object.to_string())
-        .output()
-        .await
-        .unwrap()
-}
-
 async fn by_mallory(cluster: &Cluster, object: &Value) {
-    let written = apply(cluster, object, Some(MALLORY)).await;
+    let written = apply_as(cluster, object, Some(MALLORY)).await;
     written.success().unwrap();
-}
-
-async fn kubectl(cluster: &Cluster, line: &str) -> Output {
-    cluster.kubectl(line.split(' ')).await.unwrap()
-}
-
-async fn get(cluster: &Cluster, what: &str) -> Option<Value> {
-    let line = format!("get {what} -o json --ignore-not-found");
-    let found = kubectl(cluster, &line).await.success().unwrap();
-    serde_json::from_str(&found).ok()
-}
-
-/// Waits until a condition of an object has this status for its present generation, and returns its message.
-async fn until(cluster: &Cluster, what: &str, kind: &str, status: &str) -> String {
-    wait::until(LONG, &format!("{what}: {kind}={status}"), || async {
-        let Some(object) = get(cluster, what).await else {
-            anyhow::bail!("it is not there");
-        };
-        let conditions = object["status"]["conditions"].as_array();
-        let found = conditions.into_iter().flatten().find(|found| {
-            found["type"] == kind
-                && found["status"] == status
-                && found["observedGeneration"] == object["metadata"]["generation"]
-        });
-        match found {
-            Some(found) => Ok(Some(
-                found["message"].as_str().unwrap_or_default().to_owned(),
-            )),
-            None => anyhow::bail!("{}", object["status"]["conditions"]),
-        }
-    })
-    .await
-    .unwrap()
 }
 
 /// Pushes these objects as a bundle, and returns its pinned reference.
@@ -185,7 +139,7 @@ async fn a_role_that_others_made_is_not_handed_on_through_one_that_looks_empty()
             "metadata": {"name": name, "namespace": HOME},
             "rules": [{"apiGroups": ["example.com"], "resources": [vaults], "verbs": ["*"]}],
         });
-        apply(&cluster, &role, None).await.success().unwrap();
+        apply_as(&cluster, &role, None).await.success().unwrap();
         if let Some(role) = role.as_object_mut() {
             role.remove("rules");
         }
@@ -210,7 +164,7 @@ async fn a_role_that_others_made_is_not_handed_on_through_one_that_looks_empty()
             until(&cluster, &what, "Installed", "True").await;
         }
         let may = format!("auth can-i get {vaults}.example.com -n {HOME} --as={MALLORY}");
-        let answer = kubectl(&cluster, &may).await;
+        let answer = try_kubectl(&cluster, &may).await;
         assert!(!answer.is_success(), "{name}: {answer}");
     }
 }
@@ -232,7 +186,7 @@ async fn content_that_somebody_pulled_is_not_given_to_whoever_knows_its_digest()
             "sources": {"hosts": [house]},
         },
     });
-    apply(&cluster, &class, None).await.success().unwrap();
+    apply_as(&cluster, &class, None).await.success().unwrap();
     let mut binding = crown("mallory-only-house");
     binding["roleRef"]["name"] = "use-only-house".into();
     let role = json!({
@@ -241,8 +195,8 @@ async fn content_that_somebody_pulled_is_not_given_to_whoever_knows_its_digest()
         "metadata": {"name": "use-only-house"},
         "rules": [{"apiGroups": ["core.rukpak.io"], "resources": ["provisionerclasses"], "resourceNames": ["only-house"], "verbs": ["use"]}],
     });
-    apply(&cluster, &role, None).await.success().unwrap();
-    apply(&cluster, &binding, None).await.success().unwrap();
+    apply_as(&cluster, &role, None).await.success().unwrap();
+    apply_as(&cluster, &binding, None).await.success().unwrap();
 
     let loot = publish(&cluster, 0, "house-loot", &[crown("house-crown")]).await;
     by_mallory(&cluster, &bundle("house-loot", CLASS, &loot)).await;
@@ -268,7 +222,7 @@ async fn objects_that_only_carry_our_labels_are_not_pruned() {
     let mut treasure = note("treasure");
     treasure["metadata"]["namespace"] = "default".into();
     treasure["metadata"]["labels"] = json!({"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "pruner"});
-    apply(&cluster, &treasure, None).await.success().unwrap();
+    apply_as(&cluster, &treasure, None).await.success().unwrap();
     let mut old = note("pruner-old");
     old["metadata"]["labels"] = treasure["metadata"]["labels"].clone();
     by_mallory(&cluster, &old).await;
@@ -281,7 +235,7 @@ async fn objects_that_only_carry_our_labels_are_not_pruned() {
     ] {
         assert!(get(&cluster, &what).await.is_some(), "{what}");
     }
-    kubectl(&cluster, "delete configmap treasure -n default")
+    try_kubectl(&cluster, "delete configmap treasure -n default")
         .await
         .success()
         .unwrap();
@@ -295,7 +249,7 @@ async fn who_moves_a_tag_and_deletes_the_bundle_installs_nothing_in_the_name_of_
     publish(&cluster, 0, "moved", &[note("moved")]).await;
     let tag = cluster.registry(0).unwrap().reference("moved:1.0.0");
     let admins = deployment("moved", CLASS, &tag);
-    apply(&cluster, &admins, None).await.success().unwrap();
+    apply_as(&cluster, &admins, None).await.success().unwrap();
     until(&cluster, "bundledeployment moved", "Installed", "True").await;
     let active = get(&cluster, "bundledeployment moved").await.unwrap()["status"]["activeBundle"]
         .as_str()
@@ -303,11 +257,11 @@ async fn who_moves_a_tag_and_deletes_the_bundle_installs_nothing_in_the_name_of_
         .to_owned();
     publish(&cluster, 0, "moved", &[crown("moved-crown")]).await;
     let delete = format!("delete bundle {active}");
-    let by_mallory = kubectl(&cluster, &format!("{delete} --as={MALLORY}")).await;
+    let by_mallory = try_kubectl(&cluster, &format!("{delete} --as={MALLORY}")).await;
     let refused = by_mallory.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
     // Nor when somebody deletes it who may.
-    kubectl(&cluster, &delete).await.success().unwrap();
+    try_kubectl(&cluster, &delete).await.success().unwrap();
     let why = until(&cluster, "bundledeployment moved", "Installed", "False").await;
     assert!(why.contains("was made anew"), "{why}");
     assert_eq!(get(&cluster, "clusterrolebinding moved-crown").await, None);
@@ -349,7 +303,7 @@ async fn who_may_approve_for_one_class_has_not_approved_for_another() {
         let mut binding = crown(&format!("mallory-{name}"));
         binding["roleRef"]["name"] = name.into();
         for object in [class, role, binding] {
-            apply(&cluster, &object, None).await.success().unwrap();
+            apply_as(&cluster, &object, None).await.success().unwrap();
         }
     }
     let reference = publish(&cluster, 0, "review", &[note("review")]).await;
@@ -406,7 +360,7 @@ async fn a_bundle_made_anew_under_the_name_of_the_installed_one_is_not_installed
     by_mallory(&cluster, &deployment("swap", CLASS, &nowhere)).await;
     until(&cluster, "bundledeployment swap", "HasValidBundle", "False").await;
     let delete = format!("delete bundle {active} --as={MALLORY}");
-    kubectl(&cluster, &delete).await.success().unwrap();
+    try_kubectl(&cluster, &delete).await.success().unwrap();
     by_mallory(&cluster, &bundle(active, CLASS, &loot)).await;
     until(&cluster, &format!("bundle {active}"), "Unpacked", "True").await;
     // What is remembered of the first one is lost.

@@ -35,7 +35,7 @@ items:
 
 /// The fields that the reconciler owns.
 async fn owned(cluster: &e2e::Cluster, what: &str) -> String {
-    let object = get(cluster, &format!("get {what} --show-managed-fields"))
+    let object = get(cluster, &format!("{what} --show-managed-fields"))
         .await
         .unwrap();
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
@@ -66,7 +66,7 @@ async fn null_fields_and_placeholders_in_the_content_are_left_to_others() {
     let label = "core.rukpak.io/owner-name";
     kubectl(&cluster, &format!("label deployment web -n shop {label}-")).await;
     let restored = wait::until(LONG, "the label is restored", || async {
-        let found = get(&cluster, "get deployment web -n shop").await;
+        let found = get(&cluster, "deployment web -n shop").await;
         Ok(found.filter(|found| found["metadata"]["labels"][label] == "web"))
     })
     .await

@@ -37,7 +37,7 @@ async fn patch(cluster: &Cluster, name: &str, text: &str) {
 }
 
 async fn text(cluster: &Cluster, name: &str) -> serde_json::Value {
-    let found = get(cluster, &format!("get configmap {name} -n fights")).await;
+    let found = get(cluster, &format!("configmap {name} -n fights")).await;
     found.unwrap_or_default()["data"]["text"].clone()
 }
 
@@ -108,7 +108,7 @@ async fn object_that_somebody_keeps_changing_delays_no_other_and_is_restored_in_
 
 /// Each object has an Event of its own, which names whoever wrote it.
 async fn corrections_are_told(cluster: &Cluster) {
-    let events = get(cluster, "get events.v1.events.k8s.io -n default")
+    let events = get(cluster, "events.v1.events.k8s.io -n default")
         .await
         .unwrap();
     let told = |name: &str| {

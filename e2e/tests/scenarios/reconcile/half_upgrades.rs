@@ -60,8 +60,8 @@ spec: {{defaultBackend: {{service: {{name: web, port: {{number: 80}}}}}}}}
 async fn back(cluster: &Cluster, what: &str, pointer: &str, expected: &str) {
     kubectl(cluster, &format!("delete {what} -n half")).await;
     wait::until(SOON, &format!("{what} is back"), || async {
-        let found = get(cluster, &format!("get {what} -n half")).await;
-        let object = get(cluster, "get bundledeployment half").await.unwrap();
+        let found = get(cluster, &format!("{what} -n half")).await;
+        let object = get(cluster, "bundledeployment half").await.unwrap();
         // Nothing is said of objects that nobody looks at.
         for kind in ["Ready", "Installed"] {
             assert_ne!(condition(&object, kind)["status"], "True", "{object}");
@@ -149,10 +149,10 @@ async fn objects_are_kept_and_conditions_are_true_after_an_upgrade_failed_half_w
     }
     apply(&cluster, &deployment("half", &three, &json!({}))).await;
     until(&cluster, "bundledeployment half", "Ready", "True").await;
-    let object = get(&cluster, "get bundledeployment half").await.unwrap();
+    let object = get(&cluster, "bundledeployment half").await.unwrap();
     assert_eq!(condition(&object, "Drifted")["status"], "False");
     for gone in ["configmap", "secret"] {
-        let old = get(&cluster, &format!("get {gone} only-v1 -n half")).await;
+        let old = get(&cluster, &format!("{gone} only-v1 -n half")).await;
         assert_eq!(old, None);
     }
 }

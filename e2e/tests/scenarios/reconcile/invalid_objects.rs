@@ -85,7 +85,7 @@ async fn object_that_cannot_be_stored_is_named_with_its_field_and_sent_again_slo
         assert!(told.contains(field), "{told}");
         let key = format!("Pot.invalid.example.com/{namespace}/pot");
         assert!(told.contains(&key), "{told}");
-        let object = get(&cluster, &format!("get {what}")).await.unwrap();
+        let object = get(&cluster, &what).await.unwrap();
         assert_eq!(condition(&object, "Installed")["reason"], "InstallFailed");
     }
 

@@ -34,7 +34,7 @@ async fn labelled_object_of_a_stranger(cluster: &Cluster, web: &Value) {
 
 async fn removed(cluster: &Cluster, name: &str) {
     wait::until_true(LONG, &format!("{name} is gone"), || async {
-        let object = get(cluster, &format!("get bundledeployment {name}")).await;
+        let object = get(cluster, &format!("bundledeployment {name}")).await;
         if let Some(object) = &object {
             anyhow::bail!("{}", condition(object, "Ready"));
         }
@@ -57,29 +57,21 @@ async fn install_web(cluster: &Cluster) -> String {
 async fn labelled_objects_of_strangers_survive_upgrade_and_removal_and_hold_up_neither() {
     let (cluster, _webhook) = stage().await;
     install_web(&cluster).await;
-    let web = get(&cluster, "get configmap web -n team-a").await.unwrap();
+    let web = get(&cluster, "configmap web -n team-a").await.unwrap();
     labelled_object_of_a_stranger(&cluster, &web).await;
     let manifests = CONFIG.replace("name: web,", "name: web-2,");
     let two = publish(&cluster, "team/web:2", |f| bundle_of(f, "web", &manifests)).await;
     apply(&cluster, &deployment("web", &two, &json!({}))).await;
     installed(&cluster, "web").await;
-    assert!(get(&cluster, "get configmap web -n team-a").await.is_none());
-    assert!(
-        get(&cluster, "get configmap web-2 -n team-a")
-            .await
-            .is_some()
-    );
-    let look = "get configmap trap -n mallory";
+    assert!(get(&cluster, "configmap web -n team-a").await.is_none());
+    assert!(get(&cluster, "configmap web-2 -n team-a").await.is_some());
+    let look = "configmap trap -n mallory";
     let trap = get(&cluster, look).await.unwrap();
     assert_eq!(trap["metadata"]["deletionTimestamp"], Value::Null);
 
     kubectl(&cluster, "delete bundledeployment web --wait=false").await;
     removed(&cluster, "web").await;
-    assert!(
-        get(&cluster, "get configmap web-2 -n team-a")
-            .await
-            .is_none()
-    );
+    assert!(get(&cluster, "configmap web-2 -n team-a").await.is_none());
     let trap = get(&cluster, look).await.unwrap();
     assert_eq!(trap["metadata"]["deletionTimestamp"], Value::Null);
     wait::until_true(LONG, "its inventory is gone", || async {
@@ -118,13 +110,13 @@ async fn an_object_without_our_labels_is_restored_and_never_forgotten() {
     webhook.wait_for_admission().await.unwrap();
     admit_deletion(&cluster, "web").await;
     removed(&cluster, "web").await;
-    assert!(get(&cluster, "get configmap web -n team-a").await.is_none());
+    assert!(get(&cluster, "configmap web -n team-a").await.is_none());
 }
 
 /// Does what the condition of a BundleDeployment says that was deleted while admission was off.
 async fn admit_deletion(cluster: &Cluster, name: &str) {
     let annotation = wait::until(LONG, "the deletion waits", || async {
-        let object = get(cluster, &format!("get bundledeployment {name}")).await;
+        let object = get(cluster, &format!("bundledeployment {name}")).await;
         let object = object.unwrap_or_default();
         let told = condition(&object, "Ready")["message"].to_string();
         let found = told
@@ -154,7 +146,7 @@ async fn delete_unasked(cluster: &Cluster, webhook: &e2e::Webhook, name: &str) {
 async fn an_object_that_somebody_else_made_anew_is_not_taken_over() {
     let (cluster, mut webhook) = stage().await;
     install_web(&cluster).await;
-    let web = get(&cluster, "get configmap web -n team-a").await.unwrap();
+    let web = get(&cluster, "configmap web -n team-a").await.unwrap();
     webhook.kill().unwrap();
     kubectl(&cluster, "delete configmap web -n team-a").await;
     let theirs = json!({
@@ -165,7 +157,7 @@ async fn an_object_that_somebody_else_made_anew_is_not_taken_over() {
     apply(&cluster, &theirs).await;
     webhook.start().await.unwrap();
     wait::until_true(LONG, "the condition says so", || async {
-        let object = get(&cluster, "get bundledeployment web")
+        let object = get(&cluster, "bundledeployment web")
             .await
             .unwrap_or_default();
         let found = condition(&object, "Ready");
@@ -177,7 +169,7 @@ async fn an_object_that_somebody_else_made_anew_is_not_taken_over() {
     })
     .await
     .unwrap();
-    let look = "get configmap web -n team-a";
+    let look = "configmap web -n team-a";
     let object = get(&cluster, look).await.unwrap();
     assert_eq!(object["data"]["text"], "of somebody else");
     kubectl(&cluster, "delete bundledeployment web --wait=false").await;
@@ -256,12 +248,12 @@ async fn nothing_is_made_again_in_a_namespace_that_was_given_to_somebody_else() 
     kubectl(&cluster, "delete namespace team-a").await;
     kubectl(&cluster, "create namespace team-a").await;
     wait::until_true(LONG, "the condition names the missing rights", || async {
-        let object = get(&cluster, "get bundledeployment web")
+        let object = get(&cluster, "bundledeployment web")
             .await
             .unwrap_or_default();
         let said = condition(&object, "Ready")["message"].to_string();
         assert!(
-            get(&cluster, "get configmap web -n team-a").await.is_none(),
+            get(&cluster, "configmap web -n team-a").await.is_none(),
             "it was made in the namespace of somebody else; {said}"
         );
         if said.contains("lacks rights for this content") {
@@ -275,7 +267,7 @@ async fn nothing_is_made_again_in_a_namespace_that_was_given_to_somebody_else() 
     // With the rights of its requester it is installed again.
     kubectl(&cluster, give).await;
     wait::until_true(LONG, "it is installed again", || async {
-        Ok(get(&cluster, "get configmap web -n team-a").await.is_some())
+        Ok(get(&cluster, "configmap web -n team-a").await.is_some())
     })
     .await
     .unwrap();
@@ -291,7 +283,7 @@ async fn a_lost_inventory_stops_a_removal_until_somebody_decides() {
     webhook.start().await.unwrap();
     let said = until(&cluster, "bundledeployment web", "Ready", "False").await;
     let told = wait::until(LONG, "the condition says what is not known", || async {
-        let object = get(&cluster, "get bundledeployment web")
+        let object = get(&cluster, "bundledeployment web")
             .await
             .unwrap_or_default();
         let found = condition(&object, "Ready");
@@ -301,14 +293,14 @@ async fn a_lost_inventory_stops_a_removal_until_somebody_decides() {
     .await
     .unwrap();
     assert!(told.contains("deletion.objects: Orphan"), "{said} {told}");
-    assert!(get(&cluster, "get configmap web -n team-a").await.is_some());
+    assert!(get(&cluster, "configmap web -n team-a").await.is_some());
     kubectl(
         &cluster,
         "patch bundledeployment web --type merge -p {\"spec\":{\"deletion\":{\"objects\":\"Orphan\"}}}",
     )
     .await;
     removed(&cluster, "web").await;
-    assert!(get(&cluster, "get configmap web -n team-a").await.is_some());
+    assert!(get(&cluster, "configmap web -n team-a").await.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -328,7 +320,7 @@ async fn custom_resources_in_foreign_namespaces_are_counted_and_not_named() {
     apply(&cluster, &theirs).await;
     kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
     let said = wait::until(LONG, "the deletion is refused", || async {
-        let object = get(&cluster, "get bundledeployment shop")
+        let object = get(&cluster, "bundledeployment shop")
             .await
             .unwrap_or_default();
         let found = condition(&object, "Ready");
@@ -370,7 +362,7 @@ async fn thousands_of_labelled_foreign_objects_cost_no_memory() {
     // The watch has come past all of them once it tells of a later change.
     kubectl(&cluster, "delete configmap web -n team-a").await;
     wait::until_true(LONG, "the ConfigMap is back", || async {
-        Ok(get(&cluster, "get configmap web -n team-a").await.is_some())
+        Ok(get(&cluster, "configmap web -n team-a").await.is_some())
     })
     .await
     .unwrap();

@@ -29,9 +29,7 @@ spec:
 }
 
 async fn uid(cluster: &Cluster) -> String {
-    let job = get(cluster, "get job once -n once")
-        .await
-        .unwrap_or_default();
+    let job = get(cluster, "job once -n once").await.unwrap_or_default();
     let uid = job["metadata"]["uid"].as_str();
     uid.unwrap_or_default().to_owned()
 }
@@ -45,7 +43,7 @@ async fn run(cluster: &Cluster) {
         if uid(cluster).await != before {
             return Ok(true);
         }
-        let look = format!("get pods -n once -l batch.kubernetes.io/controller-uid={before}");
+        let look = format!("pods -n once -l batch.kubernetes.io/controller-uid={before}");
         let pods = get(cluster, &look).await.unwrap_or_default();
         for pod in pods["items"].as_array().into_iter().flatten() {
             let pod = pod["metadata"]["name"].as_str().unwrap_or_default();
@@ -64,12 +62,12 @@ async fn still_gone(cluster: &Cluster) {
     let line = "delete configmap once -n once";
     kubectl(cluster, line).await;
     wait::until_true(LONG, "the ConfigMap is restored", || async {
-        Ok(get(cluster, "get configmap once -n once").await.is_some())
+        Ok(get(cluster, "configmap once -n once").await.is_some())
     })
     .await
     .unwrap();
     wait::until_true(LONG, "nothing has drifted", || async {
-        let found = get(cluster, "get bundledeployment once")
+        let found = get(cluster, "bundledeployment once")
             .await
             .unwrap_or_default();
         let is = |kind: &str, status: &str| condition(&found, kind)["status"] == status;
@@ -131,6 +129,6 @@ async fn job_that_its_ttl_deletes_runs_once_for_each_content() {
     run(&cluster).await;
     webhook.start().await.unwrap();
     still_gone(&cluster).await;
-    let object: Value = get(&cluster, "get bundledeployment once").await.unwrap();
+    let object: Value = get(&cluster, "bundledeployment once").await.unwrap();
     assert_eq!(condition(&object, "Healthy")["status"], "True", "{object}");
 }

@@ -18,14 +18,10 @@ async fn a_shop_is_installed_kept_replaced_and_removed() {
     let two = publish(&cluster, "team/shop:2.0.0", |f| bundles::shop(f, "2.0.0")).await;
     apply(&cluster, &deployment("shop", &one, &json!({}))).await;
     installed(&cluster, "shop").await;
-    let object = get(&cluster, "get bundledeployment shop").await.unwrap();
+    let object = get(&cluster, "bundledeployment shop").await.unwrap();
     let objects = object["status"]["installed"]["objects"].as_u64().unwrap();
     assert!(objects >= 200, "{object}");
-    assert!(
-        get(&cluster, "get queue -n shop basket-events")
-            .await
-            .is_some()
-    );
+    assert!(get(&cluster, "queue -n shop basket-events").await.is_some());
 
     // Behind its back.
     kubectl(
@@ -70,14 +66,12 @@ async fn a_shop_is_installed_kept_replaced_and_removed() {
     kubectl(&cluster, "rollout restart deployment basket -n shop").await;
     kubectl(&cluster, "scale deployment basket -n shop --replicas 5").await;
     wait::until_true(LONG, "replicas are restored", || async {
-        let object = get(&cluster, "get deployment basket -n shop").await;
+        let object = get(&cluster, "deployment basket -n shop").await;
         Ok(object.is_some_and(|object| object["spec"]["replicas"] == 2))
     })
     .await
     .unwrap();
-    let kept = get(&cluster, "get deployment basket -n shop")
-        .await
-        .unwrap();
+    let kept = get(&cluster, "deployment basket -n shop").await.unwrap();
     assert_eq!(
         kept["metadata"]["annotations"]["team.example.com/on-call"],
         "ana"
@@ -91,17 +85,13 @@ async fn a_shop_is_installed_kept_replaced_and_removed() {
     // A new version.
     apply(&cluster, &deployment("shop", &two, &json!({}))).await;
     installed(&cluster, "shop").await;
-    let object = get(&cluster, "get bundledeployment shop").await.unwrap();
+    let object = get(&cluster, "bundledeployment shop").await.unwrap();
     assert_eq!(object["status"]["installed"]["version"], "2.0.0");
     assert_eq!(object["status"]["revisions"][1]["state"], "Superseded");
-    assert!(
-        get(&cluster, "get deployment wishlist -n shop")
-            .await
-            .is_some()
-    );
+    assert!(get(&cluster, "deployment wishlist -n shop").await.is_some());
     for dropped in ["deployment", "configmap", "secret", "serviceaccount"] {
         assert!(
-            get(&cluster, &format!("get {dropped} coupons -n shop"))
+            get(&cluster, &format!("{dropped} coupons -n shop"))
                 .await
                 .is_none(),
             "{dropped} coupons is still there\n{}",
@@ -111,17 +101,9 @@ async fn a_shop_is_installed_kept_replaced_and_removed() {
 
     // The end.
     kubectl(&cluster, "delete bundledeployment shop --timeout 80s").await;
-    assert!(get(&cluster, "get namespace shop").await.is_none());
-    assert!(
-        get(&cluster, "get crd queues.shop.example.com")
-            .await
-            .is_none()
-    );
-    assert!(
-        get(&cluster, "get clusterrole shop-features")
-            .await
-            .is_none()
-    );
+    assert!(get(&cluster, "namespace shop").await.is_none());
+    assert!(get(&cluster, "crd queues.shop.example.com").await.is_none());
+    assert!(get(&cluster, "clusterrole shop-features").await.is_none());
 }
 
 /// How many requests of the webhook have changed something.
@@ -182,13 +164,13 @@ async fn killed_at_any_moment_it_ends_in_the_same_state() {
     kubectl(&cluster, "delete secret basket -n shop").await;
     webhook.start().await.unwrap();
     wait::until_true(LONG, "the Secret is back", || async {
-        Ok(get(&cluster, "get secret basket -n shop").await.is_some())
+        Ok(get(&cluster, "secret basket -n shop").await.is_some())
     })
     .await
     .unwrap();
     installed(&cluster, "shop").await;
     quiet(&cluster).await;
-    let before = get(&cluster, "get bundledeployment shop").await.unwrap();
+    let before = get(&cluster, "bundledeployment shop").await.unwrap();
     webhook.restart().await.unwrap();
     wait::until_true(LONG, "nothing is applied", || async {
         Ok(webhook
@@ -197,7 +179,7 @@ async fn killed_at_any_moment_it_ends_in_the_same_state() {
     })
     .await
     .unwrap();
-    let after = get(&cluster, "get bundledeployment shop").await.unwrap();
+    let after = get(&cluster, "bundledeployment shop").await.unwrap();
     assert_eq!(
         before["status"]["installed"]["fieldsDigest"],
         after["status"]["installed"]["fieldsDigest"]
@@ -210,25 +192,15 @@ async fn killed_at_any_moment_it_ends_in_the_same_state() {
         killed_after(&cluster, &mut webhook, more).await;
     }
     installed(&cluster, "shop").await;
-    assert!(
-        get(&cluster, "get deployment wishlist -n shop")
-            .await
-            .is_some()
-    );
-    assert!(
-        get(&cluster, "get deployment coupons -n shop")
-            .await
-            .is_none()
-    );
+    assert!(get(&cluster, "deployment wishlist -n shop").await.is_some());
+    assert!(get(&cluster, "deployment coupons -n shop").await.is_none());
 
     // In the middle of the removal, too.
     kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
     killed_after(&cluster, &mut webhook, 3).await;
     wait::until_true(LONG, "all is gone", || async {
-        Ok(get(&cluster, "get bundledeployment shop").await.is_none()
-            && get(&cluster, "get crd queues.shop.example.com")
-                .await
-                .is_none())
+        Ok(get(&cluster, "bundledeployment shop").await.is_none()
+            && get(&cluster, "crd queues.shop.example.com").await.is_none())
     })
     .await
     .unwrap();
@@ -283,13 +255,13 @@ async fn object_that_cannot_be_restored_holds_up_no_other() {
     for object in ["configmap other", "service web"] {
         kubectl(&cluster, &format!("delete {object} -n team-a")).await;
         wait::until_true(LONG, &format!("{object} is back"), || async {
-            Ok(get(&cluster, &format!("get {object} -n team-a"))
+            Ok(get(&cluster, &format!("{object} -n team-a"))
                 .await
                 .is_some())
         })
         .await
         .unwrap();
     }
-    let web = get(&cluster, "get configmap web -n team-a").await.unwrap();
+    let web = get(&cluster, "configmap web -n team-a").await.unwrap();
     assert_eq!(web["data"]["text"], "mine");
 }

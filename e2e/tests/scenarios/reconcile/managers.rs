@@ -36,9 +36,7 @@ rules:
 
 /// Just the fields that we apply of an object, as it is now.
 async fn applied(cluster: &Cluster, what: &str) -> Value {
-    let live = get(cluster, &format!("get {what} -n team-a"))
-        .await
-        .unwrap();
+    let live = get(cluster, &format!("{what} -n team-a")).await.unwrap();
     let mut value = json!({
         "apiVersion": live["apiVersion"], "kind": live["kind"],
         "metadata": {"name": "web", "namespace": "team-a", "labels": live["metadata"]["labels"]},
@@ -81,7 +79,7 @@ async fn until_value(cluster: &Cluster, how: &str, what: &str, pointer: &str, ex
         Duration::from_secs(20),
         &format!("{what} after {how}"),
         || async {
-            let object = get(cluster, &format!("get {what} -n team-a"))
+            let object = get(cluster, &format!("{what} -n team-a"))
                 .await
                 .unwrap_or_default();
             let found = object.pointer(pointer).cloned().unwrap_or_default();
@@ -146,9 +144,7 @@ async fn a_value_that_changes_is_restored_whoever_changes_it_and_however() {
                 let how = format!("an apply by {manager}");
                 until_value(&cluster, &how, what, pointer, &good).await;
             }
-            let mut live = get(&cluster, &format!("get {what} -n team-a"))
-                .await
-                .unwrap();
+            let mut live = get(&cluster, &format!("{what} -n team-a")).await.unwrap();
             *live.pointer_mut(pointer).unwrap() = evil.clone();
             live["metadata"]["resourceVersion"] = Value::Null;
             let command = format!("replace --field-manager {manager} -f - -o name");
@@ -180,7 +176,7 @@ async fn entries_of_managers_that_somebody_forges_hide_nothing() {
     let (cluster, mut webhook) = stage().await;
     for down in [false, true] {
         for (what, pointer, good, evil) in targets() {
-            let look = format!("get {what} -n team-a --show-managed-fields");
+            let look = format!("{what} -n team-a --show-managed-fields");
             let before = get(&cluster, &look).await.unwrap();
             if down {
                 webhook.kill().unwrap();
@@ -209,7 +205,7 @@ async fn entries_of_managers_that_somebody_forges_hide_nothing() {
 /// Until the status records that everything is as it was applied.
 async fn settled(cluster: &Cluster) {
     wait::until_true(LONG, "nothing has drifted", || async {
-        let object = get(cluster, "get bundledeployment web")
+        let object = get(cluster, "bundledeployment web")
             .await
             .unwrap_or_default();
         Ok(super::condition(&object, "Drifted")["status"] == "False"

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use e2e::{Cluster, WebhookOptions, wait};
 use serde_json::{Value, json};
 
+use super::objects::{apply, condition, get, kubectl, until};
+
 mod content;
 mod fights;
 mod half_upgrades;
@@ -66,65 +68,6 @@ fn deployment(name: &str, reference: &str, more: &Value) -> Value {
     object
 }
 
-async fn apply(cluster: &Cluster, object: &Value) {
-    let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
-    let applied = kubectl
-        .args(["apply", "-f", "-"])
-        .stdin(object.to_string())
-        .output()
-        .await
-        .unwrap();
-    applied.success().unwrap();
-}
-
-async fn kubectl(cluster: &Cluster, line: &str) -> String {
-    cluster
-        .kubectl(line.split(' '))
-        .await
-        .unwrap()
-        .success()
-        .unwrap()
-}
-
-async fn get(cluster: &Cluster, what: &str) -> Option<Value> {
-    let output = cluster
-        .kubectl(what.split(' ').chain(["-o", "json", "--ignore-not-found"]))
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
-    serde_json::from_str(&output).ok()
-}
-
-fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
-    object["status"]["conditions"]
-        .as_array()
-        .and_then(|all| all.iter().find(|condition| condition["type"] == kind))
-        .unwrap_or(&Value::Null)
-}
-
-/// Waits until a condition of an object has this status for its present generation, and returns its message.
-async fn until(cluster: &Cluster, what: &str, kind: &str, status: &str) -> String {
-    let looked = format!("get {what}");
-    wait::until(LONG, &format!("{what}: {kind}={status}"), || async {
-        let Some(object) = get(cluster, &looked).await else {
-            anyhow::bail!("it is not there");
-        };
-        let found = condition(&object, kind);
-        if found["status"] == status
-            && found["observedGeneration"] == object["metadata"]["generation"]
-        {
-            Ok(Some(
-                found["message"].as_str().unwrap_or_default().to_owned(),
-            ))
-        } else {
-            anyhow::bail!("{}", object["status"]["conditions"])
-        }
-    })
-    .await
-    .unwrap()
-}
-
 async fn installed(cluster: &Cluster, name: &str) {
     until(
         cluster,
@@ -151,7 +94,7 @@ async fn staged(builder: e2e::cluster::Builder) -> (Cluster, e2e::Webhook) {
 async fn within_a_second(cluster: &Cluster, what: &str, pointer: &str, expected: &str) {
     let began = Instant::now();
     wait::until_true(Duration::from_secs(5), what, || async {
-        Ok(get(cluster, &format!("get {what}"))
+        Ok(get(cluster, what)
             .await
             .and_then(|object| object.pointer(pointer).cloned())
             .is_some_and(|value| value == expected))

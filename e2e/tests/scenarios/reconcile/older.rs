@@ -34,14 +34,14 @@ async fn deploy(cluster: &Cluster, reference: &str) {
 }
 
 async fn installed_version(cluster: &Cluster) -> Value {
-    let object = get(cluster, "get bundledeployment greeting").await.unwrap();
+    let object = get(cluster, "bundledeployment greeting").await.unwrap();
     object["status"]["installed"]["version"].clone()
 }
 
 /// Waits until the deployment says of its present spec that it would go back.
 async fn is_refused(cluster: &Cluster, told: &str) {
     wait::until(LONG, told, || async {
-        let object = get(cluster, "get bundledeployment greeting").await;
+        let object = get(cluster, "bundledeployment greeting").await;
         let object = object.unwrap_or_default();
         let conditions = object["status"]["conditions"].to_string();
         let seen = condition(&object, "Ready")["observedGeneration"].clone();
@@ -87,7 +87,7 @@ async fn versions_written_into_a_status_let_nothing_older_follow() {
     deploy(&cluster, &old.to_string()).await;
     is_refused(&cluster, "version 1.0.0 would follow 2.0.0").await;
 
-    let bundles = get(&cluster, "get bundles -l app=greeting").await.unwrap();
+    let bundles = get(&cluster, "bundles -l app=greeting").await.unwrap();
     let mut bundles = bundles["items"].as_array().into_iter().flatten();
     let older = bundles.find(|bundle| bundle["status"]["content"]["version"] == "1.0.0");
     let older = older.and_then(|bundle| bundle["metadata"]["name"].as_str());

@@ -26,7 +26,7 @@ async fn objects_of_others_and_custom_resources_of_people_are_safe() {
         "{said}"
     );
     assert!(
-        get(&cluster, "get configmap greeting -n greeting")
+        get(&cluster, "configmap greeting -n greeting")
             .await
             .is_none()
     );
@@ -54,7 +54,7 @@ async fn objects_of_others_and_custom_resources_of_people_are_safe() {
     apply(&cluster, &own).await;
     kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
     let said = wait::until(LONG, "the deletion is refused", || async {
-        let object = get(&cluster, "get bundledeployment shop")
+        let object = get(&cluster, "bundledeployment shop")
             .await
             .unwrap_or_default();
         let found = condition(&object, "Ready");
@@ -64,14 +64,10 @@ async fn objects_of_others_and_custom_resources_of_people_are_safe() {
     .await
     .unwrap();
     assert!(said.contains("of-ana"), "{said}");
-    assert!(
-        get(&cluster, "get deployment basket -n shop")
-            .await
-            .is_some()
-    );
+    assert!(get(&cluster, "deployment basket -n shop").await.is_some());
     kubectl(&cluster, "delete feature of-ana").await;
     wait::until_true(LONG, "the deletion goes on", || async {
-        Ok(get(&cluster, "get bundledeployment shop").await.is_none())
+        Ok(get(&cluster, "bundledeployment shop").await.is_none())
     })
     .await
     .unwrap();
@@ -93,7 +89,7 @@ async fn drift_is_only_reported_where_that_is_asked_for() {
     webhook.restart().await.unwrap();
     let began = Instant::now();
     wait::until_true(LONG, "it is reported after the restart", || async {
-        let object = get(&cluster, "get bundledeployment web")
+        let object = get(&cluster, "bundledeployment web")
             .await
             .unwrap_or_default();
         Ok(began.elapsed() > Duration::from_secs(2)
@@ -101,7 +97,7 @@ async fn drift_is_only_reported_where_that_is_asked_for() {
     })
     .await
     .unwrap();
-    let object = get(&cluster, "get configmap web -n team-a").await.unwrap();
+    let object = get(&cluster, "configmap web -n team-a").await.unwrap();
     assert_eq!(object["data"]["text"], "changed");
     apply(&cluster, &deployment("web", &one, &json!({"paused": true}))).await;
     until(&cluster, "bundledeployment web", "Drifted", "True").await;
@@ -130,6 +126,6 @@ async fn drift_is_only_reported_where_that_is_asked_for() {
         "web",
     )
     .await;
-    let object = get(&cluster, "get configmap web -n team-a").await.unwrap();
+    let object = get(&cluster, "configmap web -n team-a").await.unwrap();
     assert_eq!(object["data"]["text"], "changed");
 }

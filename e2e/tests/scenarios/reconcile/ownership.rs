@@ -28,9 +28,7 @@ async fn adopt(cluster: &Cluster, name: &str, version: &str, objects: &[Value]) 
 
 async fn until_value(cluster: &Cluster, what: &str, pointer: &str, expected: &Value) {
     wait::until_true(LONG, &format!("{what} {pointer}"), || async {
-        let object = get(cluster, &format!("get {what}"))
-            .await
-            .unwrap_or_default();
+        let object = get(cluster, what).await.unwrap_or_default();
         let found = object.pointer(pointer).cloned().unwrap_or_default();
         if found == *expected {
             return Ok(true);

@@ -67,7 +67,7 @@ async fn definition_and_its_object_are_installed_again_at_once_after_a_deletion(
         installed(&cluster, "reinstall").await;
         assert!(began.elapsed() < SOON, "took {:?}", began.elapsed());
         kubectl(&cluster, "delete bundledeployment reinstall --timeout 80s").await;
-        let definition = "get crd kettles.reinstall.example.com";
+        let definition = "crd kettles.reinstall.example.com";
         assert_eq!(get(&cluster, definition).await, None);
     }
 }

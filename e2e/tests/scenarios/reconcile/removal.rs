@@ -50,10 +50,10 @@ async fn patch(cluster: &Cluster, what: &str, patch: &Value) {
 
 async fn until_gone(cluster: &Cluster, what: &str) {
     wait::until_true(LONG, &format!("{what} is gone"), || async {
-        if get(cluster, &format!("get {what}")).await.is_none() {
+        if get(cluster, what).await.is_none() {
             return Ok(true);
         }
-        let object = get(cluster, "get bundledeployment web").await;
+        let object = get(cluster, "bundledeployment web").await;
         anyhow::bail!("{}", condition(&object.unwrap_or_default(), "Ready"))
     })
     .await
@@ -79,7 +79,7 @@ async fn finalizer_of_somebody_else_is_named_and_holds_up_only_what_contains_its
         until_gone(&cluster, what).await;
     }
     wait::until_true(LONG, "objects and finalizers are named", || async {
-        let object = get(&cluster, "get bundledeployment web")
+        let object = get(&cluster, "bundledeployment web")
             .await
             .unwrap_or_default();
         let found = condition(&object, "Ready");
@@ -96,7 +96,7 @@ async fn finalizer_of_somebody_else_is_named_and_holds_up_only_what_contains_its
     })
     .await
     .unwrap();
-    let namespace = get(&cluster, "get namespace held").await.unwrap();
+    let namespace = get(&cluster, "namespace held").await.unwrap();
     assert_eq!(namespace["metadata"]["deletionTimestamp"], Value::Null);
     let none = json!({"metadata": {"finalizers": null}});
     patch(&cluster, "configmap web -n held", &none).await;
@@ -146,7 +146,7 @@ async fn upgrade_takes_controller_and_definition_only_once_their_resources_are_g
         "serviceaccount controller -n team-a",
         "crd queues.shop.example.com",
     ] {
-        let found = get(&cluster, &format!("get {what}")).await.unwrap();
+        let found = get(&cluster, what).await.unwrap();
         assert_eq!(found["metadata"]["deletionTimestamp"], Value::Null);
     }
     let none = json!({"metadata": {"finalizers": null}});
@@ -171,7 +171,7 @@ async fn bundle_of_an_earlier_template_without_our_labels_is_deleted_like_the_ot
         apply(&cluster, &object).await;
         let bundle = format!("web-{}", template_hash(&object["spec"]["template"]));
         wait::until_true(LONG, "the Bundle of the template is sealed", || async {
-            let found = get(&cluster, &format!("get bundle {bundle}")).await;
+            let found = get(&cluster, &format!("bundle {bundle}")).await;
             let seal = found.map(|found| found["status"]["admission"]["seal"].is_string());
             Ok(seal == Some(true))
         })

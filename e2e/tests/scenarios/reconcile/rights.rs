@@ -48,7 +48,7 @@ async fn a_person_gets_what_their_own_rights_allow() {
     ] {
         assert!(said.contains(missing), "{missing} is not in {said}");
     }
-    assert!(get(&cluster, "get namespace greeting").await.is_none());
+    assert!(get(&cluster, "namespace greeting").await.is_none());
     kubectl(
         &cluster,
         "create clusterrole everything-here --verb create,patch,delete --resource namespaces,configmaps,serviceaccounts",
@@ -111,7 +111,7 @@ subjects:
         assert!(said.contains(missing), "{missing} is not in {said}");
     }
     assert!(!said.contains("\"pods\""), "{said}");
-    assert!(get(&cluster, "get role reader -n greeting").await.is_none());
+    assert!(get(&cluster, "role reader -n greeting").await.is_none());
     kubectl(
         &cluster,
         "create clusterrolebinding ana-admin --clusterrole admin --user ana@example.com",
@@ -164,7 +164,7 @@ async fn a_service_account_with_rights_in_one_namespace_is_enough() {
     kubectl(&cluster, "delete rolebinding deployer -n team-a").await;
     kubectl(&cluster, "delete bundledeployment web --wait=false").await;
     let said = wait::until(LONG, "the failure is told", || async {
-        let object = get(&cluster, "get bundledeployment web")
+        let object = get(&cluster, "bundledeployment web")
             .await
             .unwrap_or_default();
         let found = condition(&object, "Ready");
@@ -183,11 +183,11 @@ async fn a_service_account_with_rights_in_one_namespace_is_enough() {
     )
     .await;
     wait::until_true(LONG, "it is let go", || async {
-        Ok(get(&cluster, "get bundledeployment web").await.is_none())
+        Ok(get(&cluster, "bundledeployment web").await.is_none())
     })
     .await
     .unwrap();
-    assert!(get(&cluster, "get configmap web -n team-a").await.is_some());
+    assert!(get(&cluster, "configmap web -n team-a").await.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -203,7 +203,7 @@ async fn content_waits_for_another_person_where_the_class_says_so() {
     apply(&cluster, &deployment("web", &one, &json!({}))).await;
     let said = until(&cluster, "bundledeployment web", "Approved", "False").await;
     assert!(said.contains("waiting for approval of sha256:"), "{said}");
-    let object = get(&cluster, "get bundledeployment web").await.unwrap();
+    let object = get(&cluster, "bundledeployment web").await.unwrap();
     let digest = one.rsplit('@').next().unwrap();
     let approval = |name: &str| {
         json!({
@@ -213,7 +213,7 @@ async fn content_waits_for_another_person_where_the_class_says_so() {
     };
     apply(&cluster, &approval("by-myself")).await;
     until(&cluster, "bundleapproval by-myself", "Accepted", "False").await;
-    assert!(get(&cluster, "get configmap web -n team-a").await.is_none());
+    assert!(get(&cluster, "configmap web -n team-a").await.is_none());
     let ben = cluster
         .kubeconfig_for("ben@example.com", &["system:masters"])
         .unwrap();
@@ -230,7 +230,7 @@ async fn content_waits_for_another_person_where_the_class_says_so() {
         .unwrap();
     applied.success().unwrap();
     installed(&cluster, "web").await;
-    let object = get(&cluster, "get bundledeployment web").await.unwrap();
+    let object = get(&cluster, "bundledeployment web").await.unwrap();
     assert_eq!(
         object["status"]["installed"]["approvedBy"],
         "ben@example.com"
@@ -238,5 +238,5 @@ async fn content_waits_for_another_person_where_the_class_says_so() {
     // Withdrawn: that is said, and nothing is torn down.
     kubectl(&cluster, "delete bundleapproval by-ben").await;
     until(&cluster, "bundledeployment web", "Approved", "False").await;
-    assert!(get(&cluster, "get configmap web -n team-a").await.is_some());
+    assert!(get(&cluster, "configmap web -n team-a").await.is_some());
 }

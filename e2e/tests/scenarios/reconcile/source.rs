@@ -24,9 +24,7 @@ async fn a_tag_that_moves_changes_nothing_and_is_told() {
         .trim()
         .trim_start_matches("bundle.core.rukpak.io/")
         .to_owned();
-    let first = get(&cluster, &format!("get bundle {bundle}"))
-        .await
-        .unwrap();
+    let first = get(&cluster, &format!("bundle {bundle}")).await.unwrap();
     publish(&cluster, "team/greeting:1", |f| {
         bundles::greeting(f, "2.0.0", None)
     })
@@ -34,11 +32,9 @@ async fn a_tag_that_moves_changes_nothing_and_is_told() {
     let said = until(&cluster, &format!("bundle {bundle}"), "SourceMoved", "True").await;
     let digest = first["status"]["content"]["digest"].as_str().unwrap();
     assert!(said.contains(digest), "{said}");
-    let now = get(&cluster, &format!("get bundle {bundle}"))
-        .await
-        .unwrap();
+    let now = get(&cluster, &format!("bundle {bundle}")).await.unwrap();
     assert_eq!(now["status"]["content"], first["status"]["content"]);
-    let text = get(&cluster, "get configmap greeting -n greeting")
+    let text = get(&cluster, "configmap greeting -n greeting")
         .await
         .unwrap();
     assert_eq!(text["data"]["text"], "Hello from 1.0.0");
@@ -50,7 +46,7 @@ async fn a_tag_that_moves_changes_nothing_and_is_told() {
     kubectl(&cluster, "delete configmap greeting -n greeting").await;
     webhook.start().await.unwrap();
     wait::until_true(LONG, "the ConfigMap is back", || async {
-        let text = get(&cluster, "get configmap greeting -n greeting").await;
+        let text = get(&cluster, "configmap greeting -n greeting").await;
         Ok(text.is_some_and(|text| text["data"]["text"] == "Hello from 1.0.0"))
     })
     .await
@@ -92,7 +88,7 @@ async fn what_was_written_while_admission_was_off_is_reported_and_not_installed(
     webhook.start().await.unwrap();
     let said = until(&cluster, "bundledeployment greeting", "Installed", "False").await;
     assert!(said.contains("written while admission was off"), "{said}");
-    assert!(get(&cluster, "get namespace greeting").await.is_none());
+    assert!(get(&cluster, "namespace greeting").await.is_none());
     // The way out that the message names.
     webhook.wait_for_admission().await.unwrap();
     let (_, token) = said.split_once("core.rukpak.io/admit=").unwrap();
@@ -112,11 +108,11 @@ async fn the_old_content_is_kept_while_the_new_cannot_be_had() {
     kubectl(&cluster, "create namespace team-a").await;
     apply(&cluster, &deployment("web", &one, &json!({}))).await;
     installed(&cluster, "web").await;
-    let before = get(&cluster, "get bundledeployment web").await.unwrap();
+    let before = get(&cluster, "bundledeployment web").await.unwrap();
     let missing = cluster.registry(0).unwrap().reference("team/web:not-there");
     apply(&cluster, &deployment("web", &missing, &json!({}))).await;
     wait::until_true(LONG, "the failure is told", || async {
-        let object = get(&cluster, "get bundledeployment web")
+        let object = get(&cluster, "bundledeployment web")
             .await
             .unwrap_or_default();
         let said = condition(&object, "HasValidBundle")["message"].clone();
@@ -132,12 +128,12 @@ async fn the_old_content_is_kept_while_the_new_cannot_be_had() {
         }
         kubectl(&cluster, "delete configmap web -n team-a").await;
         wait::until_true(LONG, "the ConfigMap is back", || async {
-            Ok(get(&cluster, "get configmap web -n team-a").await.is_some())
+            Ok(get(&cluster, "configmap web -n team-a").await.is_some())
         })
         .await
         .unwrap();
     }
-    let now = get(&cluster, "get bundledeployment web").await.unwrap();
+    let now = get(&cluster, "bundledeployment web").await.unwrap();
     assert_eq!(
         now["status"]["activeBundle"],
         before["status"]["activeBundle"]

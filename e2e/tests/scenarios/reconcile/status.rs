@@ -77,7 +77,7 @@ fn digest_in(pinned: &str) -> &str {
 
 /// The text of the ConfigMap in the greeting.
 async fn greeting(cluster: &Cluster) -> Value {
-    let found = get(cluster, "get configmap greeting -n greeting").await;
+    let found = get(cluster, "configmap greeting -n greeting").await;
     found.unwrap_or_default()["data"]["text"].clone()
 }
 
@@ -98,9 +98,7 @@ async fn stop_and_void_stamps(cluster: &Cluster, webhook: &mut Webhook) {
 pub(super) async fn until_status(cluster: &Cluster, what: &str, pointer: &str, wanted: &Value) {
     let told = format!("{what}: {pointer} is {wanted}");
     wait::until(Duration::from_secs(40), &told, || async {
-        let object = get(cluster, &format!("get {what}"))
-            .await
-            .unwrap_or_default();
+        let object = get(cluster, what).await.unwrap_or_default();
         let found = object["status"].pointer(pointer).unwrap_or(&Value::Null);
         if found == wanted {
             return Ok(Some(()));
@@ -164,7 +162,7 @@ async fn content_written_into_the_status_of_a_failing_bundle_is_not_installed() 
     apply(&cluster, &deployment("greeting", &missing, &json!({}))).await;
     let bundle = bundle_of_template(&cluster, "greeting").await;
     until_status(&cluster, &bundle, "/phase", &json!("Failing")).await;
-    let stored = get(&cluster, &format!("get {bundle}")).await.unwrap();
+    let stored = get(&cluster, &bundle).await.unwrap();
     let spec = CheckedBundleSpec::parse(&stored["spec"]).unwrap();
     let unpacked = json!({
         "phase": "Unpacked",
@@ -181,7 +179,7 @@ async fn content_written_into_the_status_of_a_failing_bundle_is_not_installed() 
     )
     .await;
     assert!(told.contains("Failed to unpack"), "{told}");
-    assert_eq!(get(&cluster, "get namespace greeting").await, None);
+    assert_eq!(get(&cluster, "namespace greeting").await, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -227,7 +225,7 @@ async fn deployment_goes_on_after_somebody_took_its_seal() {
     apply(&cluster, &deployment("web", &one, &json!({}))).await;
     installed(&cluster, "web").await;
     let what = "bundledeployment web";
-    let before = get(&cluster, "get bundledeployment web").await.unwrap();
+    let before = get(&cluster, "bundledeployment web").await.unwrap();
     stop_and_void_stamps(&cluster, &mut webhook).await;
     patch_status(&cluster, what, &json!({"admission": null})).await;
     webhook.start().await.unwrap();
@@ -235,7 +233,7 @@ async fn deployment_goes_on_after_somebody_took_its_seal() {
     until_status(&cluster, what, "/admission/seal", seal).await;
     kubectl(&cluster, "delete configmap web -n team-a").await;
     wait::until_true(LONG, "the ConfigMap is back", || async {
-        Ok(get(&cluster, "get configmap web -n team-a").await.is_some())
+        Ok(get(&cluster, "configmap web -n team-a").await.is_some())
     })
     .await
     .unwrap();
@@ -250,7 +248,7 @@ async fn status_fields_that_somebody_rewrites_are_written_back() {
     apply(&cluster, &deployment("web", &one, &json!({}))).await;
     until(&cluster, "bundledeployment web", "Ready", "True").await;
     let what = "bundledeployment web";
-    let before = get(&cluster, "get bundledeployment web").await.unwrap();
+    let before = get(&cluster, "bundledeployment web").await.unwrap();
     let other = format!("sha256:{}", "0".repeat(64));
     let forged = json!({
         "activeBundle": "other",
@@ -312,8 +310,8 @@ async fn drift_is_not_hidden_by_a_digest_written_into_the_status() {
     let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
     apply(&cluster, &deployment("web", &one, &json!({}))).await;
     until(&cluster, "bundledeployment web", "Ready", "True").await;
-    let object = get(&cluster, "get bundledeployment web").await.unwrap();
-    let fields = "get configmap web -n team-a --show-managed-fields";
+    let object = get(&cluster, "bundledeployment web").await.unwrap();
+    let fields = "configmap web -n team-a --show-managed-fields";
     let config = get(&cluster, fields).await.unwrap();
     assert_eq!(
         object["status"]["installed"]["fieldsDigest"],
@@ -335,7 +333,7 @@ async fn drift_is_not_hidden_by_a_digest_written_into_the_status() {
     patch_status(&cluster, "bundledeployment web", &forged).await;
     webhook.start().await.unwrap();
     wait::until_true(Duration::from_secs(40), "the text is restored", || async {
-        let config = get(&cluster, "get configmap web -n team-a").await;
+        let config = get(&cluster, "configmap web -n team-a").await;
         Ok(config.unwrap_or_default()["data"]["text"] == "hello")
     })
     .await
@@ -370,7 +368,7 @@ async fn account_written_into_a_status_does_not_remove() {
         Duration::from_secs(40),
         "the deployment is gone",
         || async {
-            let object = get(&cluster, "get bundledeployment web").await;
+            let object = get(&cluster, "bundledeployment web").await;
             if let Some(object) = &object {
                 anyhow::bail!("{}", condition(object, "Ready"));
             }

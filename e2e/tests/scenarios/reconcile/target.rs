@@ -40,15 +40,15 @@ async fn objects_without_a_namespace_go_to_the_target_namespace_and_move_with_it
         let target = json!({ "targetNamespace": namespace });
         apply(&cluster, &deployment("web", &reference, &target)).await;
         installed(&cluster, "web").await;
-        let found = get(&cluster, &format!("get configmap settings -n {namespace}")).await;
+        let found = get(&cluster, &format!("configmap settings -n {namespace}")).await;
         assert!(found.is_some(), "{namespace}");
     }
     wait::until_true(
         LONG,
         "the objects in the first namespace are gone",
         || async {
-            let config = get(&cluster, "get configmap settings -n first").await;
-            let account = get(&cluster, "get serviceaccount app -n first").await;
+            let config = get(&cluster, "configmap settings -n first").await;
+            let account = get(&cluster, "serviceaccount app -n first").await;
             Ok(config.is_none() && account.is_none())
         },
     )
@@ -62,7 +62,7 @@ async fn objects_without_a_namespace_go_to_the_target_namespace_and_move_with_it
     .await;
     until(&cluster, "bundledeployment web", "Installed", "False").await;
     assert!(
-        get(&cluster, "get configmap settings -n second")
+        get(&cluster, "configmap settings -n second")
             .await
             .is_some()
     );
@@ -110,6 +110,6 @@ async fn object_that_the_target_namespace_makes_the_same_as_another_is_refused()
         message.contains("more than once") && message.contains("ConfigMap/web/settings"),
         "{message}"
     );
-    let found = get(&cluster, "get configmap settings -n web").await;
+    let found = get(&cluster, "configmap settings -n web").await;
     assert!(found.is_none());
 }

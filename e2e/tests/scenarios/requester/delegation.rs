@@ -33,7 +33,7 @@ fn under(class: &str, mut deployment: Value) -> Value {
 async fn until_may_not(cluster: &Cluster, user: &str, what: &str) {
     let line = format!("auth can-i {what} --as={user}");
     wait::until_true(LONG, &format!("{user} may not {what}"), || async {
-        Ok(kubectl(cluster, &line).await.stdout.trim() == "no")
+        Ok(try_kubectl(cluster, &line).await.stdout.trim() == "no")
     })
     .await
     .unwrap();
@@ -66,19 +66,19 @@ async fn class_that_decides_for_its_users_decides_nothing_outside_of_its_targets
     delegate(&cluster, "delegated-own", user, &[user]).await;
     let reference = publish(&cluster, user, &objects).await;
     let switched = under("delegated-own", deployment(user, &reference, &json!({})));
-    apply(&cluster, &switched, Some(user))
+    apply_as(&cluster, &switched, Some(user))
         .await
         .success()
         .unwrap();
     let told = until(&cluster, user, "Installed", "False").await;
     assert!(told.to_string().contains("delegated-shared"), "{told}");
-    kubectl(&cluster, "delete rolebinding tenant-admin -n delegated").await;
-    kubectl(&cluster, "delete rolebinding delegated -n delegated-shared").await;
+    try_kubectl(&cluster, "delete rolebinding tenant-admin -n delegated").await;
+    try_kubectl(&cluster, "delete rolebinding delegated -n delegated-shared").await;
     until_may_not(&cluster, user, "delete configmaps -n delegated-shared").await;
     until_may_not(&cluster, user, "delete configmaps -n delegated").await;
 
     // Inside of its targets the class decides.
-    kubectl(&cluster, "delete configmap own -n delegated").await;
+    try_kubectl(&cluster, "delete configmap own -n delegated").await;
     wait::until_true(LONG, "the object of the class is restored", || async {
         let own = get(&cluster, "configmap own -n delegated").await;
         Ok(own.is_some())
@@ -86,7 +86,7 @@ async fn class_that_decides_for_its_users_decides_nothing_outside_of_its_targets
     .await
     .unwrap();
     // Outside of them its requester is asked.
-    kubectl(&cluster, "delete configmap one -n delegated-shared").await;
+    try_kubectl(&cluster, "delete configmap one -n delegated-shared").await;
     let told = until_withdrawn(&cluster, user).await;
     assert!(told.contains("delegated-shared"), "{told}");
     let one = get(&cluster, "configmap one -n delegated-shared").await;
@@ -95,7 +95,7 @@ async fn class_that_decides_for_its_users_decides_nothing_outside_of_its_targets
     // Content that stays within them is installed; what is outside is not pruned.
     let fewer = publish(&cluster, "delegated-fewer", &objects[1..2]).await;
     let upgraded = under("delegated-own", deployment(user, &fewer, &json!({})));
-    apply(&cluster, &upgraded, Some(user))
+    apply_as(&cluster, &upgraded, Some(user))
         .await
         .success()
         .unwrap();
@@ -161,7 +161,7 @@ async fn actor(cluster: &Cluster, user: &str) {
     put(cluster, &impersonator(user, "deployer")).await;
     // It holds `impersonate` as well.
     let line = format!("delete rolebinding tenant-admin -n {user}");
-    kubectl(cluster, &line).await.success().unwrap();
+    try_kubectl(cluster, &line).await.success().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,13 +177,13 @@ async fn removal_as_a_service_account_that_the_requester_may_not_impersonate_any
         let more = json!({"serviceAccount": {"namespace": user, "name": "deployer"}});
         let reference = publish(&cluster, user, &[note(user, "one")]).await;
         let object = under(class, deployment(user, &reference, &more));
-        apply(&cluster, &object, Some(user))
+        apply_as(&cluster, &object, Some(user))
             .await
             .success()
             .unwrap();
         until(&cluster, user, "Installed", "True").await;
         let line = format!("delete rolebinding {user}-act -n {user}");
-        kubectl(&cluster, &line).await.success().unwrap();
+        try_kubectl(&cluster, &line).await.success().unwrap();
         let line = format!("impersonate serviceaccounts/deployer -n {user}");
         until_may_not(&cluster, user, &line).await;
 
@@ -218,7 +218,7 @@ async fn object_of_the_new_owner_of_a_namespace_is_not_written_on_the_word_of_a_
     let reference = publish(&cluster, user, &[note("evicted-home", "one")]).await;
     let adopt = json!({"collision": "Adopt"});
     let object = under("evicted-class", deployment(user, &reference, &adopt));
-    apply(&cluster, &object, Some(user))
+    apply_as(&cluster, &object, Some(user))
         .await
         .success()
         .unwrap();
@@ -226,7 +226,7 @@ async fn object_of_the_new_owner_of_a_namespace_is_not_written_on_the_word_of_a_
 
     // While nobody looks, namespace and object are made anew by somebody else.
     webhook.kill().unwrap();
-    kubectl(&cluster, "delete namespace evicted-home")
+    try_kubectl(&cluster, "delete namespace evicted-home")
         .await
         .success()
         .unwrap();

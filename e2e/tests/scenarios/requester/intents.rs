@@ -38,7 +38,7 @@ async fn object_that_another_deployment_created_after_a_failed_installation_stay
     put(&cluster, &guard("intent")).await;
     let line = format!("create serviceaccount probe -n intent --dry-run=server --as={INSTALLER}");
     wait::until_true(LONG, "the guard is in force", || async {
-        let tried = kubectl(&cluster, &line).await;
+        let tried = try_kubectl(&cluster, &line).await;
         Ok(tried.stderr.contains("says no"))
     })
     .await
@@ -67,9 +67,9 @@ async fn object_that_another_deployment_created_after_a_failed_installation_stay
     .await;
     until(&cluster, "intent-second", "Installed", "True").await;
     let line = "delete validatingadmissionpolicybinding intent-guard";
-    kubectl(&cluster, line).await.success().unwrap();
+    try_kubectl(&cluster, line).await.success().unwrap();
     wait::until_true(LONG, "the first deployment names the owner", || async {
-        kubectl(
+        try_kubectl(
             &cluster,
             "annotate bundledeployment intent-first again=1 --overwrite",
         )
@@ -91,7 +91,7 @@ async fn object_that_another_deployment_created_after_a_failed_installation_stay
     .await
     .unwrap();
     // Its removal leaves the object alone as well.
-    kubectl(
+    try_kubectl(
         &cluster,
         "delete bundledeployment intent-first --wait=false",
     )

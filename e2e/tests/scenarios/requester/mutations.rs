@@ -39,7 +39,7 @@ async fn until_mutating(cluster: &Cluster, scenario: &str, user: &str) {
     wait::until_true(LONG, "the mutating policy is in force", || async {
         let line =
             format!("create configmap probe -n {scenario} --dry-run=server -o json --as={user}");
-        let tried = kubectl(cluster, &line).await;
+        let tried = try_kubectl(cluster, &line).await;
         Ok(tried.stdout.contains("guard"))
     })
     .await

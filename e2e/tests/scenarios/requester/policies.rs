@@ -36,7 +36,7 @@ pub(super) fn on(group: &str, resource: &str, operations: &[&str]) -> Value {
 /// Waits until the API server refuses `line` to `user` in the words of the policy `name`.
 pub(super) async fn until_enforced(cluster: &Cluster, name: &str, user: &str, line: &str) {
     wait::until_true(LONG, &format!("policy {name} is enforced"), || async {
-        let tried = kubectl(cluster, &format!("{line} --dry-run=server --as={user}")).await;
+        let tried = try_kubectl(cluster, &format!("{line} --dry-run=server --as={user}")).await;
         Ok(tried.stderr.contains(&format!("{name} says no")))
     })
     .await
@@ -260,7 +260,7 @@ async fn object_that_a_policy_does_not_let_the_requester_delete_is_not_pruned() 
     )
     .await;
     let fewer = publish(&cluster, "kept-fewer", &objects[..1]).await;
-    let upgraded = apply(
+    let upgraded = apply_as(
         &cluster,
         &deployment("kept", &fewer, &json!({})),
         Some("kept"),
@@ -358,7 +358,7 @@ async fn service_account_that_asks_for_content_is_checked_with_the_extra_fields_
         .service_account_kubeconfig("robot", "deployer")
         .await
         .unwrap();
-    let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
+    let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
     let written = kubectl
         .kubeconfig(&kubeconfig)
         .args(["apply", "--server-side", "-f", "-"])

@@ -28,7 +28,7 @@ async fn namespace_of_an_object_that_pruning_keeps_stays_with_it() {
     until_enforced(&cluster, "tidy-tenant-guard", "tidy-tenant", line).await;
     let fewer = publish(&cluster, "tidy-tenant-fewer", &[stays]).await;
     let upgraded = deployment("tidy-tenant", &fewer, &json!({}));
-    let upgraded = apply(&cluster, &upgraded, Some("tidy-tenant")).await;
+    let upgraded = apply_as(&cluster, &upgraded, Some("tidy-tenant")).await;
     upgraded.success().unwrap();
     wait::until_true(LONG, "it is told what stays", || async {
         let found = get(&cluster, "bundledeployment tidy-tenant").await;
@@ -92,12 +92,12 @@ async fn object_that_was_never_applied_is_not_taken_over_and_survives_upgrade_an
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "own", "namespace": "taker"}});
     let without = publish(&cluster, "taker-without", &[account]).await;
     let upgraded = deployment("taker", &without, &adopt);
-    let upgraded = apply(&cluster, &upgraded, Some("taker")).await;
+    let upgraded = apply_as(&cluster, &upgraded, Some("taker")).await;
     upgraded.success().unwrap();
     until(&cluster, "taker", "Installed", "True").await;
     assert!(get(&cluster, "service theirs -n taker").await.is_some());
     let line = "delete bundledeployment taker --wait=true --timeout=60s --as=taker";
-    kubectl(&cluster, line).await.success().unwrap();
+    try_kubectl(&cluster, line).await.success().unwrap();
     assert!(get(&cluster, "service theirs -n taker").await.is_some());
 }
 
@@ -129,7 +129,7 @@ async fn policy_that_stops_the_removal_is_told_in_its_own_words() {
     let line = "delete configmap one -n stuck";
     until_enforced(&cluster, "stuck-guard", "prober", line).await;
     let line = "delete bundledeployment stuck --wait=false --as=stuck";
-    kubectl(&cluster, line).await.success().unwrap();
+    try_kubectl(&cluster, line).await.success().unwrap();
     wait::until_true(LONG, "the policy is told", || async {
         let found = get(&cluster, "bundledeployment stuck").await;
         let found = condition(&found.unwrap_or_default(), "Ready").clone();
@@ -144,7 +144,7 @@ async fn policy_that_stops_the_removal_is_told_in_its_own_words() {
     .await
     .unwrap();
     let line = "delete validatingadmissionpolicybinding stuck-guard";
-    kubectl(&cluster, line).await.success().unwrap();
+    try_kubectl(&cluster, line).await.success().unwrap();
     wait::until_true(LONG, "the removal goes on", || async {
         let found = get(&cluster, "bundledeployment stuck").await;
         Ok(found.is_none())

@@ -23,7 +23,7 @@ async fn object_that_a_quota_keeps_from_being_restored_does_not_count_as_withdra
     .await
     .unwrap();
     let line = "delete configmap one -n rejected";
-    kubectl(&cluster, line).await.success().unwrap();
+    try_kubectl(&cluster, line).await.success().unwrap();
     let conditions = wait::until(LONG, "the quota is reported", || async {
         let object = get(&cluster, "bundledeployment rejected").await;
         let conditions = object.unwrap_or_default()["status"]["conditions"].to_string();
@@ -41,5 +41,5 @@ async fn object_that_a_quota_keeps_from_being_restored_does_not_count_as_withdra
     assert!(!conditions.contains("RightsWithdrawn"), "{conditions}");
     assert!(!conditions.contains("RequesterRefused"), "{conditions}");
     let line = "delete resourcequota rejected -n rejected";
-    kubectl(&cluster, line).await.success().unwrap();
+    try_kubectl(&cluster, line).await.success().unwrap();
 }

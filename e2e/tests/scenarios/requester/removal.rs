@@ -7,7 +7,7 @@ use super::*;
 /// Deletes the BundleDeployment of the same name as `user`.
 pub(super) async fn remove(cluster: &Cluster, user: &str) {
     let line = format!("delete bundledeployment {user} --wait=false --as={user}");
-    kubectl(cluster, &line).await.success().unwrap();
+    try_kubectl(cluster, &line).await.success().unwrap();
 }
 
 pub(super) async fn until_removed(cluster: &Cluster, name: &str) {
@@ -80,7 +80,7 @@ async fn adopted(cluster: &Cluster, user: &str) {
     .await;
     let line = format!("auth can-i delete configmaps -n {shared} --as={user}");
     wait::until_true(LONG, "the right is withdrawn", || async {
-        Ok(kubectl(cluster, &line).await.stdout.trim() == "no")
+        Ok(try_kubectl(cluster, &line).await.stdout.trim() == "no")
     })
     .await
     .unwrap();
@@ -114,7 +114,7 @@ async fn adopted_object_that_the_requester_may_not_delete_stays_until_somebody_t
         "annotate bundledeployment adopter core.rukpak.io/admit={} --as=overseer",
         admit_token(&told)
     );
-    kubectl(&cluster, &line).await.success().unwrap();
+    try_kubectl(&cluster, &line).await.success().unwrap();
     wait::until_true(LONG, "the one who took over is named", || async {
         let told = until_kept(&cluster, "adopter", (key, theirs)).await;
         Ok(told.contains("overseer may not delete it") && !told.contains("adopter may not"))
@@ -135,7 +135,7 @@ async fn removal_goes_on_once_somebody_else_has_deleted_what_the_requester_may_n
     remove(&cluster, "asker").await;
     let theirs = "configmap theirs -n asker-shared";
     until_kept(&cluster, "asker", ("ConfigMap/asker-shared/theirs", theirs)).await;
-    kubectl(&cluster, &format!("delete {theirs}"))
+    try_kubectl(&cluster, &format!("delete {theirs}"))
         .await
         .success()
         .unwrap();
@@ -153,7 +153,7 @@ async fn removal_leaves_behind_what_the_requester_may_not_delete_where_orphan_is
     until_kept(&cluster, "leaver", (key, theirs)).await;
     let patch = r#"{"spec":{"deletion":{"objects":"Orphan"}}}"#;
     let line = format!("patch bundledeployment leaver --type=merge --patch={patch} --as=leaver");
-    kubectl(&cluster, &line).await.success().unwrap();
+    try_kubectl(&cluster, &line).await.success().unwrap();
     until_removed(&cluster, "leaver").await;
     assert!(get(&cluster, theirs).await.is_some());
 }
@@ -177,7 +177,7 @@ async fn object_that_pruning_kept_stays_at_removal_until_its_policy_is_gone() {
     until_enforced(&cluster, "spared-guard", "spared", line).await;
     let fewer = publish(&cluster, "spared-fewer", &objects[..1]).await;
     let upgraded = deployment("spared", &fewer, &json!({}));
-    let upgraded = apply(&cluster, &upgraded, Some("spared")).await;
+    let upgraded = apply_as(&cluster, &upgraded, Some("spared")).await;
     upgraded.success().unwrap();
     wait::until_true(LONG, "pruning keeps two", || async {
         let found = get(&cluster, "bundledeployment spared")
@@ -195,7 +195,7 @@ async fn object_that_pruning_kept_stays_at_removal_until_its_policy_is_gone() {
     assert!(told.contains("spared-guard says no"), "{told}");
     assert_eq!(get(&cluster, "configmap one -n spared").await, None);
     let line = "delete validatingadmissionpolicybinding spared-guard";
-    kubectl(&cluster, line).await.success().unwrap();
+    try_kubectl(&cluster, line).await.success().unwrap();
     until_removed(&cluster, "spared").await;
     assert_eq!(get(&cluster, "configmap two -n spared").await, None);
 }

@@ -52,7 +52,7 @@ pub(super) async fn uid(cluster: &Cluster, what: &str) -> String {
 /// Upgrades `name` as `user` to these objects.
 async fn upgrade(cluster: &Cluster, name: &str, version: &str, objects: &[Value], more: &Value) {
     let reference = publish(cluster, &format!("{name}:{version}"), objects).await;
-    let written = apply(cluster, &deployment(name, &reference, more), Some(name)).await;
+    let written = apply_as(cluster, &deployment(name, &reference, more), Some(name)).await;
     written.success().unwrap();
 }
 
@@ -250,7 +250,7 @@ async fn replacement_needs_the_rights_to_delete_and_to_create() {
         "validatingadmissionpolicy",
     ] {
         let line = format!("delete {kind} unspoilt-delete");
-        kubectl(&cluster, &line).await.success().unwrap();
+        try_kubectl(&cluster, &line).await.success().unwrap();
     }
     until_told(
         &cluster,
@@ -264,7 +264,7 @@ async fn replacement_needs_the_rights_to_delete_and_to_create() {
         "validatingadmissionpolicy",
     ] {
         let line = format!("delete {kind} unspoilt-create");
-        kubectl(&cluster, &line).await.success().unwrap();
+        try_kubectl(&cluster, &line).await.success().unwrap();
     }
     until(&cluster, "unspoilt", "Installed", "True").await;
     assert_ne!(uid(&cluster, "job done -n unspoilt").await, before);

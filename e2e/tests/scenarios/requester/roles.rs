@@ -38,7 +38,7 @@ async fn append(cluster: &Cluster, name: &str, object: &Value) -> String {
 }
 
 async fn may(cluster: &Cluster, user: &str, what: &str) -> bool {
-    kubectl(cluster, &format!("auth can-i {what} --as={user}"))
+    try_kubectl(cluster, &format!("auth can-i {what} --as={user}"))
         .await
         .is_success()
 }
@@ -120,7 +120,7 @@ async fn subject_added_to_existing_binding_without_role_ref_is_checked_with_the_
     let adopt = json!({"collision": "Adopt"});
     let reference = append(&cluster, "headless", &joined).await;
     let object = deployment("headless", &reference, &adopt);
-    apply(&cluster, &object, Some("headless"))
+    apply_as(&cluster, &object, Some("headless"))
         .await
         .success()
         .unwrap();

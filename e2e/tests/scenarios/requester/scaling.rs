@@ -80,7 +80,7 @@ async fn replicas_are_left_to_autoscalers_and_restored_after_a_person() {
     .unwrap();
     until(&cluster, "scaled", "Drifted", "False").await;
     // A person is no autoscaler.
-    kubectl(&cluster, "scale deployment plain -n scaled --replicas=4")
+    try_kubectl(&cluster, "scale deployment plain -n scaled --replicas=4")
         .await
         .success()
         .unwrap();
@@ -88,7 +88,7 @@ async fn replicas_are_left_to_autoscalers_and_restored_after_a_person() {
     let mut upgraded = objects.to_vec();
     upgraded.push(note("scaled", "new"));
     let reference = publish(&cluster, "scaled:2", &upgraded).await;
-    let written = apply(
+    let written = apply_as(
         &cluster,
         &deployment("scaled", &reference, &json!({})),
         Some("scaled"),

@@ -27,7 +27,7 @@ async fn upgrade_that_fails_half_way_shows_both_versions_and_their_objects() {
     });
     let after = publish(&cluster, "halfway:2.0.0", &[one, service]).await;
     let upgraded = deployment("halfway", &after, &json!({}));
-    let upgraded = apply(&cluster, &upgraded, Some("halfway")).await;
+    let upgraded = apply_as(&cluster, &upgraded, Some("halfway")).await;
     upgraded.success().unwrap();
     let digest = after.split_once('@').unwrap().1;
     wait::until_true(LONG, "the upgrade is shown", || async {
@@ -55,7 +55,7 @@ async fn upgrade_that_fails_half_way_shows_both_versions_and_their_objects() {
         "validatingadmissionpolicy",
     ] {
         let line = format!("delete {kind} halfway-guard");
-        kubectl(&cluster, &line).await.success().unwrap();
+        try_kubectl(&cluster, &line).await.success().unwrap();
     }
     until(&cluster, "halfway", "Installed", "True").await;
     let found = get(&cluster, "bundledeployment halfway").await.unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 async fn delete(cluster: &Cluster, what: &str) {
-    kubectl(cluster, &format!("delete {what}"))
+    try_kubectl(cluster, &format!("delete {what}"))
         .await
         .success()
         .unwrap();
@@ -16,7 +16,10 @@ async fn deploy_ahead(cluster: &Cluster, user: &str, more: &Value) {
         .unwrap()
         .reference(&format!("{user}:late"));
     let object = deployment(user, &reference, more);
-    apply(cluster, &object, Some(user)).await.success().unwrap();
+    apply_as(cluster, &object, Some(user))
+        .await
+        .success()
+        .unwrap();
     until(cluster, user, "HasValidBundle", "False").await;
 }
 
@@ -162,7 +165,7 @@ async fn new_settings_after_rights_were_lost_change_nothing() {
     // The administrator's edit of a setting installs nothing in the tenant's name.
     let reference = publish(&cluster, "settled", &[note("settled", "one")]).await;
     let more = json!({"deletion": {"objects": "Orphan"}});
-    let edited = apply(
+    let edited = apply_as(
         &cluster,
         &deployment("settled", &reference, &more),
         Some("settled"),
@@ -174,7 +177,7 @@ async fn new_settings_after_rights_were_lost_change_nothing() {
     // Nor does other content.
     let other = publish(&cluster, "settled-other", &[note("settled", "other")]).await;
     let upgraded = deployment("settled", &other, &json!({}));
-    let upgraded = apply(&cluster, &upgraded, Some("settled")).await;
+    let upgraded = apply_as(&cluster, &upgraded, Some("settled")).await;
     upgraded.success().unwrap();
     let why = until_refused(&cluster, "settled").await;
     assert!(why.contains("configmaps"), "{why}");

@@ -1,0 +1,88 @@
+//! Objects of the cluster of a scenario: applied, read and waited for with kubectl. A failure panics.
+
+use std::time::Duration;
+
+use e2e::{Cluster, Output, Tool, wait};
+use serde_json::Value;
+
+/// Deadline of [`until`].
+const LONG: Duration = Duration::from_secs(90);
+
+/// Runs kubectl as the administrator with the words of `line`, and returns whatever comes of it.
+pub(super) async fn try_kubectl(cluster: &Cluster, line: &str) -> Output {
+    cluster.kubectl(line.split(' ')).await.unwrap()
+}
+
+/// Runs kubectl as the administrator with the words of `line`, and returns its standard output.
+pub(super) async fn kubectl(cluster: &Cluster, line: &str) -> String {
+    try_kubectl(cluster, line).await.success().unwrap()
+}
+
+/// Applies `object` as the administrator.
+pub(super) async fn apply(cluster: &Cluster, object: &Value) {
+    let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
+    let applied = kubectl.args(["apply", "-f", "-"]).stdin(object.to_string());
+    applied.output().await.unwrap().success().unwrap();
+}
+
+/// Applies `object` server-side with `flags`, taking over the fields of others.
+pub(super) async fn apply_with(cluster: &Cluster, object: &Value, flags: &[&str]) -> Output {
+    let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
+    kubectl
+        .args(["apply", "--server-side", "--force-conflicts", "-f", "-"])
+        .args(flags)
+        .stdin(object.to_string())
+        .output()
+        .await
+        .unwrap()
+}
+
+/// Applies `object` server-side as `user`, or as the administrator.
+pub(super) async fn apply_as(cluster: &Cluster, object: &Value, user: Option<&str>) -> Output {
+    let flag = user.map(|user| format!("--as={user}"));
+    let flags: Vec<&str> = flag.iter().map(String::as_str).collect();
+    apply_with(cluster, object, &flags).await
+}
+
+/// The object `what`, such as `configmap a -n b`, if it exists.
+pub(super) async fn get(cluster: &Cluster, what: &str) -> Option<Value> {
+    let line = format!("get {what} -o json --ignore-not-found");
+    serde_json::from_str(&kubectl(cluster, &line).await).ok()
+}
+
+/// The condition of type `kind` of `object`, or null.
+pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions
+        .and_then(|all| all.iter().find(|found| found["type"] == kind))
+        .unwrap_or(&Value::Null)
+}
+
+/// Waits until a condition of the object `what` has this status for its present generation, and returns the condition.
+pub(super) async fn until_condition(
+    cluster: &Cluster,
+    what: &str,
+    kind: &str,
+    status: &str,
+) -> Value {
+    wait::until(LONG, &format!("{what}: {kind}={status}"), || async {
+        let Some(object) = get(cluster, what).await else {
+            anyhow::bail!("it is not there");
+        };
+        let found = condition(&object, kind);
+        if found["status"] == status
+            && found["observedGeneration"] == object["metadata"]["generation"]
+        {
+            return Ok(Some(found.clone()));
+        }
+        anyhow::bail!("{}", object["status"]["conditions"])
+    })
+    .await
+    .unwrap()
+}
+
+/// As [`until_condition`], and returns the message of the condition.
+pub(super) async fn until(cluster: &Cluster, what: &str, kind: &str, status: &str) -> String {
+    let found = until_condition(cluster, what, kind, status).await;
+    found["message"].as_str().unwrap_or_default().to_owned()
+}
