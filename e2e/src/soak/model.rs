@@ -52,8 +52,8 @@ pub(super) fn objects(name: &str, revision: u32) -> Vec<Value> {
         definition(name),
     ];
     for index in 0..CONFIG_MAPS {
-        // The first four are in all revisions, and each of the others is missing in one of three.
-        if index >= 4 && (index + revision).is_multiple_of(3) {
+        // The first four are in all revisions, and each of the others is missing in one.
+        if index >= 4 && (index + revision).is_multiple_of(4) {
             continue;
         }
         objects.push(json!({
