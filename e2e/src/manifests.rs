@@ -21,6 +21,8 @@ use crate::wait;
 /// Field manager of everything that the harness applies.
 const MANAGER: &str = "e2e";
 const ESTABLISHED: Duration = Duration::from_secs(20);
+/// Time that the API server may take to answer for a kind once its definition is established.
+const SERVED: Duration = Duration::from_secs(10);
 
 /// All objects in the YAML files of `folder`, files by name.
 pub fn read_folder(folder: &Path) -> Result<Vec<Value>> {
@@ -69,9 +71,20 @@ pub async fn apply(client: &Client, objects: &[Value]) -> Result<()> {
                 wait_established(client, name).await?;
             }
         }
-        apply_one(client, object)
-            .await
-            .with_context(|| format!("cannot apply {}", title(object)))?;
+        let applied = apply_one(client, object).await;
+        let is_unknown = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 404);
+        match applied {
+            // A definition is established a moment before the API server answers for its kind.
+            Err(error) if is_unknown(&error) => {
+                let what = format!("cannot apply {}", title(object));
+                wait::until_true(SERVED, &what, || async {
+                    apply_one(client, object).await?;
+                    Ok(true)
+                })
+                .await?;
+            }
+            applied => applied.with_context(|| format!("cannot apply {}", title(object)))?,
+        }
         if object["kind"] == "CustomResourceDefinition" {
             awaited.push(
                 object["metadata"]["name"]

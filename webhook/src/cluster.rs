@@ -22,6 +22,7 @@ use crate::budget::requests::RequestMemory;
 use crate::dry_run;
 use crate::settings::Settings;
 
+pub(crate) use self::answers::KeepFields;
 pub(crate) use self::impersonation::{missing_right, with_missing_right};
 pub(crate) use self::reduce::TOO_LARGE;
 

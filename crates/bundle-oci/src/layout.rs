@@ -173,7 +173,7 @@ impl Layout<'_> {
                 self.folder.display()
             ),
         )
-        .hint("make one with `kubectl bundle build -o FOLDER`")
+        .hint("make one with `kubectl bundle build --to FOLDER`")
     }
 
     fn file(&self, path: &PathBuf, limit: u64) -> Result<Bytes, Finding> {

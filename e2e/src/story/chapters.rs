@@ -73,17 +73,13 @@ async fn package(t: &mut Teller<'_>) -> Result<()> {
     t.run("ls shop shop/manifests | head -20").await?;
     t.run("cat shop/bundle.yaml").await?;
     t.say("One artifact, and the same digest on every run and machine:");
-    let first = t
-        .run("kubectl bundle build shop --output shop-1.0.0")
-        .await?;
-    let again = t
-        .run("kubectl bundle build shop --output shop-again")
-        .await?;
+    let first = t.run("kubectl bundle build shop --to shop-1.0.0").await?;
+    let again = t.run("kubectl bundle build shop --to shop-again").await?;
     ensure!(
         first == again,
         "two builds of one folder differ: {first} and {again}"
     );
-    t.run("kubectl bundle build bundle-webhook --output bundle-webhook-oci")
+    t.run("kubectl bundle build bundle-webhook --to bundle-webhook-oci")
         .await?;
     t.run("kubectl bundle inspect shop-1.0.0").await?;
     Ok(())
@@ -199,7 +195,7 @@ async fn others(t: &mut Teller<'_>) -> Result<()> {
     t.run("kubectl get deployments,services,serviceaccounts -n bundle-system")
         .await?;
     bundles::greeting(&t.folder().join("greeting"), "1.0.0", None)?;
-    t.run("kubectl bundle build greeting --output greeting-oci")
+    t.run("kubectl bundle build greeting --to greeting-oci")
         .await?;
     t.run(&format!(
         "kubectl bundle push greeting-oci {registry}/greeting:latest"
@@ -307,7 +303,7 @@ async fn pivot(t: &mut Teller<'_>) -> Result<()> {
     let names = "kubectl get configmaps,services,cronjobs -A -l core.rukpak.io/owner-name=shop -o name | sort";
     let before = t.quietly(names).await?;
     bundles::shop(&t.folder().join("shop-next"), "1.1.0")?;
-    t.run("kubectl bundle build shop-next --output shop-1.1.0")
+    t.run("kubectl bundle build shop-next --to shop-1.1.0")
         .await?;
     t.run(&format!(
         "kubectl bundle push shop-1.1.0 {registry}/shop:1.1.0"
@@ -362,7 +358,7 @@ async fn refusals(t: &mut Teller<'_>) -> Result<()> {
 
     t.say("Not signed:");
     bundles::greeting(&t.folder().join("unsigned"), "2.0.0", None)?;
-    t.run("kubectl bundle build unsigned --output unsigned-oci")
+    t.run("kubectl bundle build unsigned --to unsigned-oci")
         .await?;
     t.run(&format!(
         "kubectl bundle push unsigned-oci {registry}/unsigned:2.0.0"
@@ -376,7 +372,7 @@ async fn refusals(t: &mut Teller<'_>) -> Result<()> {
 
     t.say("Signed, but by another key:");
     bundles::shop(&t.folder().join("shop-forged"), "1.2.0")?;
-    t.run("kubectl bundle build shop-forged --output shop-forged-oci")
+    t.run("kubectl bundle build shop-forged --to shop-forged-oci")
         .await?;
     t.run(&format!(
         "kubectl bundle push shop-forged-oci {registry}/shop:1.2.0"
@@ -447,7 +443,7 @@ rules:
 
     t.say("Made for other Kubernetes versions:");
     bundles::greeting(&t.folder().join("old"), "3.0.0", Some(">=1.22 <1.25"))?;
-    t.run("kubectl bundle build old --output old-oci").await?;
+    t.run("kubectl bundle build old --to old-oci").await?;
     t.run(&format!("kubectl bundle push old-oci {registry}/old:3.0.0"))
         .await?;
     t.refused(
@@ -482,8 +478,7 @@ async fn moved_tag(t: &mut Teller<'_>) -> Result<()> {
         "kubectl get bundledeployment greeting -o jsonpath='{.status.installed.digest}'";
     let before = t.quietly(installed).await?;
     bundles::greeting(&t.folder().join("moved"), "1.0.1", None)?;
-    t.run("kubectl bundle build moved --output moved-oci")
-        .await?;
+    t.run("kubectl bundle build moved --to moved-oci").await?;
     t.refused(
         &format!("kubectl bundle push moved-oci {registry}/greeting:latest"),
         &["BUNDLE-REGISTRY-"],

@@ -45,6 +45,10 @@ const REMEMBERED: usize = 256;
 /// A page that does not fit is read again with so many times fewer objects.
 const SMALLER: u32 = 4;
 
+/// An extension of requests for the metadata of one object whose answer keeps `fieldsV1` of all managers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeepFields;
+
 /// What all clients share.
 #[derive(Debug)]
 struct AnswerMemory {
@@ -83,7 +87,8 @@ async fn answer(
         };
         return Ok(answer.map(|body| limited(body, limit)));
     };
-    let rules = AnswerRules::of(&path, kind, request.headers());
+    let mut rules = AnswerRules::of(&path, kind, request.headers());
+    rules.objects.keeps_fields |= request.extensions().get::<KeepFields>().is_some();
     match kind {
         AnswerKind::Watch => {
             let answer = base.send(request).await?;
@@ -299,8 +304,9 @@ impl AnswerRules {
                 } else {
                     WHOLE_LIMIT
                 },
-                // The history of our registrations compares all entries. Only administrators write them.
-                keeps_fields: path.starts_with("/apis/admissionregistration.k8s.io/"),
+                // The history of our registrations compares all entries, and the entry of the Job controller tells how far a Job is.
+                keeps_fields: path.starts_with("/apis/admissionregistration.k8s.io/")
+                    || (path.starts_with("/apis/batch/") && path.ends_with("/jobs")),
                 keeps_identity: is_metadata || !is_of_tenants,
             },
             is_complete: kind == AnswerKind::List && !is_metadata && !is_own,

@@ -73,8 +73,9 @@ pub fn concerns_rights(message: &str, by_rbac: bool) -> bool {
         || (message.contains("is forbidden") && !FOR_EVERYBODY.iter().any(contains))
 }
 
-/// Parts of the messages of admission webhooks and policies.
-const DENIED: [&str; 2] = ["denied the request", "denied request"];
+/// Parts of the messages of admission webhooks and policies, and of the API server about a field that the user may not set (`paramKind` of a
+/// ValidatingAdmissionPolicy whose parameters the user may not read).
+const DENIED: [&str; 3] = ["denied the request", "denied request", ": Forbidden: user "];
 
 /// Parts of the messages of refusals with status 403 that do not depend on the user.
 const FOR_EVERYBODY: [&str; 5] = [
@@ -118,6 +119,11 @@ mod tests {
             ),
             (
                 r#"configmaps "a" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no"#,
+                false,
+                true,
+            ),
+            (
+                r#"ValidatingAdmissionPolicy "a" is invalid: spec.paramKind: Forbidden: user &{ana  [] map[]} must have "get" permission on all objects"#,
                 false,
                 true,
             ),

@@ -69,7 +69,7 @@ fn bad(path: &Path, why: &str) -> Finding {
             path.display()
         ),
     )
-    .hint("make one with `kubectl bundle save` or `kubectl bundle pull -o FILE.tar`")
+    .hint("make one with `kubectl bundle save` or `kubectl bundle pull --to FILE.tar`")
 }
 
 #[cfg(test)]

@@ -375,7 +375,7 @@ impl Disk {
             codes::registry::BAD_LAYOUT,
             format!("`{}` cannot be used as an OCI {what}: {why}", self.path().display()),
         )
-        .hint("make one with `kubectl bundle build -o FOLDER` or `kubectl bundle pull -o FOLDER|FILE.tar`")
+        .hint("make one with `kubectl bundle build --to FOLDER` or `kubectl bundle pull --to FOLDER|FILE.tar`")
     }
 }
 

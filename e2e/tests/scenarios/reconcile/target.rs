@@ -84,14 +84,12 @@ async fn rejects_namespaces_of_the_webhook_as_targets() {
             .await
             .unwrap()
     };
-    let error = apply_into("bundle-system").await.failure(1).unwrap();
-    assert!(error.contains("BUNDLE-REVIEW-060"), "{error}");
-    apply_into("bundle-system-state").await.success().unwrap();
-    let message = until(&cluster, "bundledeployment web", "Installed", "False").await;
-    assert!(
-        message.contains("in namespace bundle-system-state of bundle-webhook"),
-        "{message}"
-    );
+    for namespace in ["bundle-system", "bundle-system-state"] {
+        let error = apply_into(namespace).await.failure(1).unwrap();
+        assert!(error.contains("BUNDLE-REVIEW-060"), "{error}");
+        let named = format!("in namespace {namespace} of bundle-webhook");
+        assert!(error.contains(&named), "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,17 +5,23 @@
 use std::time::Instant;
 
 use bundle_api::names;
-use bundle_cluster::ByName;
+use bundle_cluster::{ByName, ObjectUrl};
 use bundle_core::plan::ownership::{OwnershipChange, contested_lists};
 use kube::Client;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{DynamicObject, GetParams, Patch, PatchParams};
+use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use super::super::items::Item;
 use super::super::object;
 use super::checker::{Attempts, TRIES};
 use super::{ApplyChecker, ApplyError, CheckedApply, NotAllowed, PreparedApply, Target};
+use crate::cluster::KeepFields;
 use crate::dry_run::causes;
+
+/// Objects whose complete entries are held at a time: they can take megabytes each.
+static ENTRIES: Semaphore = Semaphore::const_new(2);
 
 impl ApplyChecker<'_> {
     /// Changes the ownership of fields that an apply needs, and checks the apply anew if anything was changed.
@@ -135,12 +141,10 @@ async fn patch(
     uid: &str,
     change: &OwnershipChange,
 ) -> Result<Option<json_patch::Patch>, ApplyError> {
-    let namespace = item.id.namespace.as_deref();
-    let api = object::api::<DynamicObject>(client, &item.kind, namespace);
-    let api = api.map_err(ApplyError::Api)?;
-    let live = match ByName(&api).get_metadata_opt(&item.id.name).await {
+    let _turn = ENTRIES.acquire().await;
+    let live = match read_entries(client, item).await {
         Err(error) if object::is_not_found(&error) => None,
-        live => live.map_err(ApplyError::Api)?,
+        live => Some(live.map_err(ApplyError::Api)?),
     };
     let live = live.filter(|live| live.metadata.uid.as_deref() == Some(uid));
     let metadata = live.ok_or(ApplyError::Moved)?.metadata;
@@ -165,6 +169,19 @@ async fn patch(
     serde_json::from_value(operations)
         .map(Some)
         .map_err(unreadable)
+}
+
+/// Reads the metadata of an object with the complete entries of all managers.
+async fn read_entries(client: &Client, item: &Item) -> Result<PartialObjectMeta, kube::Error> {
+    let namespace = item.id.namespace.as_deref();
+    let namespace = namespace.filter(|_| item.kind.namespaced);
+    let request = ObjectUrl::parse(&item.kind.resource, namespace, &item.id.name).and_then(|url| {
+        url.requests()
+            .get_metadata(url.name(), &GetParams::default())
+    });
+    let mut request = request.map_err(kube::Error::BuildRequest)?;
+    request.extensions_mut().insert(KeepFields);
+    client.request(request).await
 }
 
 /// Sends a patch as the identity of `client`.
