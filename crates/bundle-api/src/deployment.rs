@@ -70,6 +70,10 @@ pub struct BundleDeploymentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
     pub target_namespace: Option<String>,
+    /// Create `targetNamespace` if it is missing. An existing namespace is left as it is. With the content, a namespace that was created is deleted only if
+    /// nothing else is in it. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub create_namespace: Option<bool>,
     /// Change nothing while this is true: neither new content nor drift. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,

@@ -82,6 +82,9 @@ pub struct Inventory {
     /// The uid of each namespace that objects live in, by name.
     #[serde(default)]
     namespaces: BTreeMap<String, String>,
+    /// The Namespaces among the objects that were created as `spec.targetNamespace`, by key: the content does not have them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    created_namespaces: BTreeSet<String>,
     /// What the marks of objects are made with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     creation_key: Option<CreationKey>,
@@ -336,6 +339,21 @@ impl Inventory {
     /// Forgets an object that is gone or let go.
     pub fn forget(&mut self, key: &str) {
         self.objects.remove(key);
+        self.created_namespaces.remove(key);
+    }
+
+    /// Records whether the Namespace `key` is created because it is the target namespace, and not as an object of the content.
+    pub fn set_created_namespace(&mut self, key: &str, is_created: bool) {
+        if is_created {
+            self.created_namespaces.insert(key.to_owned());
+        } else {
+            self.created_namespaces.remove(key);
+        }
+    }
+
+    /// Whether the object `key` is a Namespace that was created because it was the target namespace, and not as an object of the content.
+    pub fn is_created_namespace(&self, key: &str) -> bool {
+        self.created_namespaces.contains(key)
     }
 
     /// Those recorded objects that `wanted` does not name.
@@ -364,7 +382,7 @@ impl Inventory {
         self.namespaces.insert(name.into(), uid.into());
     }
 
-    /// Forgets the namespaces that no recorded object lives in.
+    /// Forgets the namespaces that no recorded object lives in, and the created ones that are not recorded.
     pub fn shrink_namespaces(&mut self) {
         let used: BTreeSet<String> = self
             .objects
@@ -372,6 +390,9 @@ impl Inventory {
             .filter_map(|key| parts(key)?.1.map(str::to_owned))
             .collect();
         self.namespaces.retain(|name, _| used.contains(name));
+        let objects = &self.objects;
+        self.created_namespaces
+            .retain(|key| objects.contains_key(key));
     }
 }
 

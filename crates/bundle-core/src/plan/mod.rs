@@ -5,6 +5,7 @@ pub mod applyset;
 pub mod backoff;
 pub mod conditions;
 pub mod consent;
+pub mod created_namespace;
 pub mod downgrade;
 pub mod drift;
 pub mod health;

@@ -34,6 +34,8 @@ pub struct CheckedDeploymentSpec {
     pub service_account: Option<ServiceAccount>,
     /// Namespace of the objects that name none.
     pub target_namespace: Option<KubeName>,
+    /// Create that namespace if it is missing.
+    pub create_namespace: bool,
     /// Change nothing.
     pub paused: bool,
     /// Take over objects that belong to nobody, instead of failing.
@@ -154,6 +156,7 @@ impl CheckedDeploymentSpec {
                 config: field.get("config").value().cloned(),
                 service_account: rest.service_account,
                 target_namespace: rest.target_namespace,
+                create_namespace: rest.create_namespace,
                 paused: rest.paused,
                 adopt: rest.adopt,
                 correct_drift: rest.correct_drift,
@@ -204,6 +207,7 @@ fn template(field: &Field<'_>, written: &Value, findings: &mut Findings) -> Opti
 struct Optional {
     service_account: Option<ServiceAccount>,
     target_namespace: Option<KubeName>,
+    create_namespace: bool,
     paused: bool,
     adopt: bool,
     correct_drift: bool,
@@ -230,6 +234,7 @@ impl Rest<'_, '_> {
                 .f
                 .get("targetNamespace")
                 .name(NameKind::Label, self.findings),
+            create_namespace: self.f.get("createNamespace").flag(self.findings),
             paused: self.f.get("paused").flag(self.findings),
             adopt: self.f.get("collision").choice(
                 self.findings,

@@ -242,6 +242,16 @@ fn target_namespace(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: &
                 .hint("name the namespace that the content is for"),
         );
     }
+    if spec.create_namespace && target.is_none() {
+        findings.push(
+            Finding::error(
+                codes::review::NO_NAMESPACE_TO_CREATE,
+                "createNamespace is true, and targetNamespace names no namespace",
+            )
+            .at_field("spec.createNamespace")
+            .hint("set spec.targetNamespace as well (deploy --create-namespace -n NAMESPACE)"),
+        );
+    }
 }
 
 /// Whether another provisioner answers to one of its classes: then it is that one's, and nobody here vouches for it.

@@ -12,7 +12,7 @@ use super::{canonical, deployment::CheckedDeploymentSpec, stamp::Requester};
 pub struct PartRequesters {
     /// Of `provisionerClassName`.
     pub class: Requester,
-    /// Of `template`, and of `targetNamespace`, which decides where its content goes.
+    /// Of `template`, and of `targetNamespace` and `createNamespace`, which decide where its content goes.
     pub template: Requester,
     /// Of `config`.
     pub config: Requester,
@@ -69,7 +69,7 @@ impl PartRequesters {
 pub struct ChangedParts {
     /// `provisionerClassName`.
     pub class: bool,
-    /// `template` or `targetNamespace`.
+    /// `template`, `targetNamespace` or `createNamespace`.
     pub template: bool,
     /// `config`.
     pub config: bool,
@@ -101,6 +101,8 @@ impl ChangedParts {
                     && old.annotations == new.annotations
             }) || changed("targetNamespace", |old, new| {
                 old.target_namespace == new.target_namespace
+            }) || changed("createNamespace", |old, new| {
+                old.create_namespace == new.create_namespace
             }),
             config: changed("config", |_, _| true),
             service_account: changed("serviceAccount", |old, new| {
@@ -218,6 +220,7 @@ mod tests {
         assert!(with("config", json!({"a": ""})).config);
         assert!(with("targetNamespace", "web".into()).template);
         assert_eq!(with("targetNamespace", "".into()), none);
+        assert!(with("createNamespace", true.into()).template);
         assert!(with("provisionerClassName", "other".into()).class);
         let account = json!({"namespace": "a", "name": "b"});
         assert!(with("serviceAccount", account).service_account);

@@ -130,13 +130,14 @@ impl Stamp {
     }
 }
 
-/// Digest of what a person who approves content takes for granted beside the content itself: class, ServiceAccount, target namespace and configuration
+/// Digest of what a person who approves content takes for granted beside the content itself: class, ServiceAccount, target namespace (and its creation) and configuration
 /// in the `spec` of a BundleDeployment.
 pub fn approval_terms(spec: &Value) -> Digest {
     canonical::spec_digest(&serde_json::json!({
         "provisionerClassName": spec["provisionerClassName"],
         "serviceAccount": spec["serviceAccount"],
         "targetNamespace": spec["targetNamespace"],
+        "createNamespace": spec["createNamespace"],
         "config": spec["config"],
     }))
 }

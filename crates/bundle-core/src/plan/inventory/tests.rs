@@ -253,3 +253,21 @@ proptest! {
         prop_assert_eq!(unwanted, recorded.difference(&wanted).cloned().collect());
     }
 }
+
+#[test]
+fn created_namespace_is_remembered_as_long_as_it_is_recorded() {
+    let key = "Namespace/web";
+    let mut inventory = Inventory::new("web");
+    inventory.record(key, "u");
+    inventory.set_created_namespace(key, true);
+    let mut read = Inventory::decode(&inventory.encode().unwrap()).unwrap();
+    read.shrink_namespaces();
+    assert!(read.is_created_namespace(key));
+    read.set_created_namespace(key, false);
+    assert!(!read.is_created_namespace(key));
+    inventory.forget(key);
+    assert!(!inventory.is_created_namespace(key));
+    inventory.set_created_namespace(key, true);
+    inventory.shrink_namespaces();
+    assert!(!inventory.is_created_namespace(key));
+}

@@ -47,6 +47,7 @@ fn deployment() -> Value {
         "config": {"replicas": 2, "text": ""},
         "serviceAccount": {"namespace": "team-a", "name": "deployer"},
         "targetNamespace": "web",
+        "createNamespace": true,
         "paused": true,
         "collision": "Adopt",
         "drift": {"mode": "Report", "ignore": [{"kind": "Deployment.apps", "namespace": "team-a", "name": "web", "fields": ["/spec/replicas"], "manager": "hpa"}]},

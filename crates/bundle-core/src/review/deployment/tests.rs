@@ -28,6 +28,7 @@ fn everything_can_be_said() {
     let spec = CheckedDeploymentSpec::parse(&with(&json!({
         "serviceAccount": {"namespace": "team-a", "name": "deployer"},
         "targetNamespace": "web",
+        "createNamespace": true,
         "paused": true,
         "collision": "Adopt",
         "drift": {"mode": "Report", "ignore": [{"kind": "Deployment.apps", "name": "web", "fields": ["/spec/replicas"]}, {"manager": "keda"}]},
@@ -41,6 +42,7 @@ fn everything_can_be_said() {
     assert!(spec.paused && spec.adopt && !spec.correct_drift && spec.accept_unsupported);
     assert_eq!(spec.service_account.unwrap().to_string(), "team-a/deployer");
     assert_eq!(spec.target_namespace.as_deref(), Some("web"));
+    assert!(spec.create_namespace);
     assert_eq!(spec.drift_ignore.len(), 2);
     assert_eq!(spec.rollout.deadline, Duration::from_secs(5400));
     assert!(spec.deletion.orphan && spec.rollout.roll_back);

@@ -692,3 +692,23 @@ fn both_namespaces_of_the_webhook_are_no_targets() {
         assert_eq!(is_refused, expected, "{target}");
     }
 }
+
+#[test]
+fn rejects_create_namespace_without_a_target_namespace() {
+    for (more, expected) in [
+        (json!({"createNamespace": true}), true),
+        (
+            json!({"createNamespace": true, "targetNamespace": ""}),
+            true,
+        ),
+        (
+            json!({"createNamespace": true, "targetNamespace": "a"}),
+            false,
+        ),
+        (json!({"createNamespace": false}), false),
+    ] {
+        let verdict = judge(&create(Kind::BundleDeployment, &deployment(&more)), &fine());
+        let is_refused = codes_of(&verdict).contains(&codes::review::NO_NAMESPACE_TO_CREATE.id);
+        assert_eq!(is_refused, expected, "{more}");
+    }
+}

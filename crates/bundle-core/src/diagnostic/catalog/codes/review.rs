@@ -33,4 +33,5 @@ area! {
     BUSY = "BUNDLE-REVIEW-043", CannotTell, "the webhook has no memory left for another review", "Other reviews use the memory that is set aside for reviews. Nothing was decided: try again.";
     RESERVED_NAMESPACE = "BUNDLE-REVIEW-060", Refused, "the target namespace is that of bundle-webhook", "The namespaces of the webhook hold its keys and the pull Secrets of all. Choose another spec.targetNamespace.";
     OWNER_REFERENCE = "BUNDLE-REVIEW-061", Refused, "a BundleDeployment with an owner reference gets another requester", "The garbage collector deletes an object with its owner, and with a BundleDeployment all that it installed. So whoever may delete the owner would decide about content that the new requester answers for. Remove metadata.ownerReferences in the same write. Those who create a BundleDeployment may give it owners.";
+    NO_NAMESPACE_TO_CREATE = "BUNDLE-REVIEW-062", Refused, "a namespace is to be created, and none is named", "spec.createNamespace creates the namespace that spec.targetNamespace names. Set both, or leave out spec.createNamespace.";
 }
