@@ -157,6 +157,16 @@ impl Install<'_> {
         if foreign.is_empty() {
             return Ok(());
         }
+        if let Some(key) = &self.created_namespace
+            && foreign.contains_key(key)
+        {
+            return Err(Trouble::new(
+                codes::install::NAMESPACE_CREATED,
+                self.reason,
+                format!("{key} was missing, and somebody else created it at the same time"),
+                Retry::Soon,
+            ));
+        }
         let owners = self.inventories.owners(foreign, self.uid).await;
         let owners = owners.map_err(|error| Trouble::inventory(self.reason, &error))?;
         let mut of_others = Vec::new();

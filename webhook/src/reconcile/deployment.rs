@@ -135,6 +135,7 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
         placed: false,
         memory: None,
         scalers: Arc::default(),
+        created_namespace: None,
     };
     turn.warn_of_unused();
     let result = Box::pin(turn.run()).await;
@@ -250,6 +251,8 @@ pub(super) struct Turn<'a> {
     pub(super) memory: Option<Share>,
     /// What was left to autoscalers.
     pub(super) scalers: Arc<Scalers>,
+    /// The key of the target namespace, if it is among the objects that were prepared last because it is created with them.
+    pub(super) created_namespace: Option<String>,
 }
 
 impl Turn<'_> {

@@ -42,6 +42,8 @@ pub(super) struct Install<'a> {
     pub(super) reason: &'static str,
     /// Whether objects that belong to nobody are taken over.
     pub(super) adopt: bool,
+    /// The key of the target namespace, if it is created with the content. It is never taken over.
+    pub(super) created_namespace: Option<String>,
 }
 
 /// What has been applied so far.

@@ -102,7 +102,7 @@ pub(super) async fn items(
             codes::install::NO_NAMESPACE,
             reason,
             format!(
-                "{} of the content name no namespace: {}; set spec.targetNamespace",
+                "{} of the content name no namespace: {}; set spec.targetNamespace, and spec.createNamespace: true if it does not exist (deploy -n NAMESPACE --create-namespace)",
                 count(unplaced.len()),
                 some_of(&unplaced, LISTED)
             ),

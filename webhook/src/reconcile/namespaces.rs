@@ -7,6 +7,7 @@ use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::consent::{Act, Consent};
+use bundle_core::plan::phases::Phase;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
 use kube::{Client, ResourceExt as _};
@@ -124,6 +125,28 @@ impl Turn<'_> {
         let mut inventory = (*self.inventory).clone();
         for (name, uid) in live {
             inventory.record_namespace(name, uid);
+        }
+        self.save_inventory(inventory).await
+    }
+
+    /// Records, before anything is applied, the namespaces that exist and which of `items` is the created target namespace.
+    pub(super) async fn record_namespaces(
+        &mut self,
+        placing: &Placing<'_>,
+        items: &[Item],
+        live: Uids,
+    ) -> Result<(), Trouble> {
+        let mut inventory = (*self.inventory).clone();
+        if inventory.installation.is_empty() {
+            inventory.record.get_or_insert_default();
+        }
+        inventory.installation = self.content_key(placing);
+        for (name, uid) in live {
+            inventory.record_namespace(name, uid);
+        }
+        for item in items.iter().filter(|item| item.phase == Phase::Namespaces) {
+            let is_created = self.created_namespace.as_ref() == Some(&item.key);
+            inventory.set_created_namespace(&item.key, is_created);
         }
         self.save_inventory(inventory).await
     }

@@ -20,7 +20,6 @@ use super::child::Child;
 use super::deployment::Turn;
 use super::install::{Done, Install};
 use super::items::{self, Item, Owner};
-use super::namespaces::Uids;
 use super::object::Seen;
 use super::record::Intents;
 use super::replace::Replacements;
@@ -106,13 +105,15 @@ impl<'a> Turn<'a> {
                 codes::review::KUBERNETES_ACCEPTED.title
             ));
         }
+        self.target_namespace()?;
+        let mut objects = content.objects;
+        self.add_created_namespace(&mut objects).await?;
         let owner = Owner {
             name: &self.name,
             applyset: &self.applyset,
             namespace: self.target_namespace()?,
         };
-        let mut items =
-            items::items(&self.room.apis, content.objects, &owner, placing.reason).await?;
+        let mut items = items::items(&self.room.apis, objects, &owner, placing.reason).await?;
         items.retain(|item| !self.has_expired(placing, item));
         Ok(items)
     }
@@ -142,7 +143,7 @@ impl<'a> Turn<'a> {
             Err(trouble) if trouble.code == codes::install::INVALID_OBJECT => {
                 Err(self.room.books.hold(&self.name, &attempt, trouble))
             }
-            result => result,
+            result => result.map_err(|trouble| self.with_namespace_hint(trouble)),
         }
     }
 
@@ -404,6 +405,7 @@ impl<'a> Turn<'a> {
             inventories: &room.inventories,
             reason,
             adopt: self.spec.adopt,
+            created_namespace: self.created_namespace.clone(),
         }
     }
 
@@ -419,7 +421,7 @@ impl<'a> Turn<'a> {
         self.check_namespaces(placing, &all, (Act::Install, &live))
             .await?;
         // Recorded before anything is applied: a crash never loses an object.
-        self.record_namespaces(placing, live).await?;
+        self.record_namespaces(placing, items, live).await?;
         let mut intents = vec![self.record_targets(plan.targets()).await?];
         self.write_applyset().await?;
         self.room.books.begin(&self.name);
@@ -494,21 +496,5 @@ impl<'a> Turn<'a> {
             *watched = true;
         }
         Ok(())
-    }
-
-    async fn record_namespaces(
-        &mut self,
-        placing: &Placing<'_>,
-        live: Uids,
-    ) -> Result<(), Trouble> {
-        let mut inventory = (*self.inventory).clone();
-        if inventory.installation.is_empty() {
-            inventory.record.get_or_insert_default();
-        }
-        inventory.installation = self.content_key(placing);
-        for (name, uid) in live {
-            inventory.record_namespace(name, uid);
-        }
-        self.save_inventory(inventory).await
     }
 }

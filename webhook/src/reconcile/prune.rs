@@ -63,6 +63,13 @@ impl Turn<'_> {
         }
         let mut kept = remover.in_use(&present).await?;
         kept.extend(needed(&present, items));
+        let is_kept = |found: &&Present| kept.iter().any(|kept| kept.id == found.id);
+        let free: Vec<Present> = present
+            .iter()
+            .filter(|found| !is_kept(found))
+            .cloned()
+            .collect();
+        kept.extend(remover.occupied(&free).await?);
         let asked = rest::not_held(&present);
         kept.extend(self.undeletable(&asked, placing.reason).await?);
         let mut rest = Rest {

@@ -10,6 +10,7 @@ use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::removal::{self, Obstacle};
 use bundle_core::review::Requester;
 use bundle_core::review::deployment::CustomResources;
+use kube::api::DynamicObject;
 
 use super::removal_rights::Deletions;
 use super::remove::{Present, Remover, name_some};
@@ -20,6 +21,8 @@ use super::trouble::{Retry, Trouble};
 
 /// The removal of what a BundleDeployment installed.
 pub(super) struct Removal<'a> {
+    /// The BundleDeployment.
+    pub(super) object: &'a DynamicObject,
     pub(super) room: &'a Room,
     pub(super) remover: &'a Remover<'a>,
     pub(super) policy: CustomResources,
@@ -40,6 +43,20 @@ impl Removal<'_> {
         if self.policy != CustomResources::Delete && self.rule.account_withdrawn().is_none() {
             present = self.without_definitions_in_use(inventory, present).await?;
         }
+        let (created, present): (Vec<_>, Vec<_>) = present
+            .into_iter()
+            .partition(|present| inventory.is_created_namespace(&present.key));
+        self.remove(inventory, present).await?;
+        // Last, and only now: what was installed into them is gone.
+        let created = self.without_namespaces_in_use(inventory, created).await?;
+        self.remove(inventory, created).await
+    }
+
+    async fn remove(
+        &self,
+        inventory: &mut Inventory,
+        present: Vec<Present>,
+    ) -> Result<(), Trouble> {
         let mut rest = Rest {
             obstacles: self.obstacles(&present).await?,
             present,
@@ -104,6 +121,36 @@ impl Removal<'_> {
         self.remover.release(&orphans).await?;
         for orphan in orphans {
             inventory.forget(&orphan.key);
+        }
+        Ok(rest)
+    }
+
+    /// Lets created namespaces go that hold objects of others, and tells so. As a ServiceAccount that may not be used nothing is let go.
+    async fn without_namespaces_in_use(
+        &self,
+        inventory: &mut Inventory,
+        created: Vec<Present>,
+    ) -> Result<Vec<Present>, Trouble> {
+        if self.rule.account_withdrawn().is_some() {
+            return Ok(created);
+        }
+        let in_use = self.remover.occupied(&created).await?;
+        let (kept, rest): (Vec<_>, Vec<_>) = created
+            .into_iter()
+            .partition(|present| in_use.iter().any(|kept| kept.id == present.id));
+        self.remover.release(&kept).await?;
+        for kept in kept {
+            inventory.forget(&kept.key);
+        }
+        for kept in in_use {
+            let note = format!(
+                "{} was created with the content and stays: {}; delete it by hand once nobody needs it",
+                kept.id, kept.why
+            );
+            self.room
+                .deployment_teller
+                .warn(self.object, codes::install::NAMESPACE_IN_USE, &note)
+                .await;
         }
         Ok(rest)
     }

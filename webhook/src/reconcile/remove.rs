@@ -128,7 +128,7 @@ impl Remover<'_> {
     }
 
     /// The metadata of an object, if it is there.
-    async fn observe(
+    pub(super) async fn observe(
         &self,
         kind: &Kind,
         id: &ObjectId,
@@ -140,7 +140,7 @@ impl Remover<'_> {
         }
     }
 
-    fn failed(&self, doing: &str, error: &kube::Error) -> Trouble {
+    pub(super) fn failed(&self, doing: &str, error: &kube::Error) -> Trouble {
         Trouble::new(
             codes::install::REMOVAL_FAILED,
             self.reason,

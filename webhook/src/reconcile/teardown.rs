@@ -309,6 +309,7 @@ async fn remove_objects(
         left.forget(key);
     }
     let removal = Removal {
+        object,
         room,
         remover: &remover,
         policy,
