@@ -60,6 +60,9 @@ Examples:
   # Objects without a namespace go into team-a
   kubectl bundle deploy web registry.example.com/team/web:1.4.0 -n team-a
 
+  # The same, with team-a created if it is missing
+  kubectl bundle deploy web registry.example.com/team/web:1.4.0 -n team-a --create-namespace
+
   # As a ServiceAccount of your own
   kubectl bundle deploy web registry.example.com/team/web:1.4.0 --service-account team-a/deployer
 
@@ -82,6 +85,9 @@ pub(crate) struct Deploy {
     /// value goes back to the class's
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub(crate) service_account: Option<String>,
+    /// Create the namespace of -n if it is missing; with the content it is deleted only if nothing else is in it
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) create_namespace: Option<bool>,
     /// What to do with an object of the content that exists already and belongs to nobody
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) collision: Option<Collision>,

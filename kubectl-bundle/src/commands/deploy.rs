@@ -87,6 +87,8 @@ pub(crate) struct Settings {
     pub(crate) service_account: Setting<ServiceAccountName>,
     /// Namespace for objects of the content that name none.
     pub(crate) target_namespace: Option<String>,
+    /// Create that namespace if it is missing.
+    pub(crate) create_namespace: Option<bool>,
     /// Treatment of objects that exist already and belong to nobody.
     pub(crate) collision: Option<Collision>,
     /// Treatment of objects that somebody changed.
@@ -115,6 +117,9 @@ impl Settings {
         }
         if let Some(namespace) = &self.target_namespace {
             spec["targetNamespace"] = json!(namespace);
+        }
+        if let Some(creates) = self.create_namespace {
+            spec["createNamespace"] = json!(creates);
         }
         if let Some(collision) = self.collision {
             spec["collision"] = json!(collision);

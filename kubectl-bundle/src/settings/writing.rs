@@ -32,6 +32,7 @@ pub(super) fn deploy(args: args::Deploy, environment: &Environment) -> Outcome<d
         settings: deploy::Settings {
             service_account,
             target_namespace: args.kube.namespace.clone(),
+            create_namespace: args.create_namespace,
             collision: args.collision.map(|mode| match mode {
                 args::Collision::Prevent => Collision::Prevent,
                 args::Collision::Adopt => Collision::Adopt,

@@ -83,6 +83,7 @@ fn upgrade_keeps_settings_whose_flags_are_not_given() {
         "--paused",
         "-n",
         "team-a",
+        "--create-namespace",
         "--deletion",
         "orphan",
         "--custom-resources",
@@ -103,6 +104,7 @@ fn upgrade_keeps_settings_whose_flags_are_not_given() {
             "drift": {"mode": "Report"},
             "paused": true,
             "targetNamespace": "team-a",
+            "createNamespace": true,
             "deletion": {"objects": "Orphan", "customResources": "Delete"},
             "template": {"spec": {"provisionerClassName": "staging", "source": {"type": "image", "image": {"ref": PINNED}}}},
         })
