@@ -143,11 +143,8 @@ async fn requester_without_the_right_to_create_namespaces_gets_none() {
     // What is to be created has to be named.
     let reference = publish(&cluster, user, &[settings()]).await;
     let unnamed = json!({"createNamespace": true});
-    let written = apply(
-        &cluster,
-        &deployment("createns-unnamed", &reference, &unnamed),
-        None,
-    );
-    let error = written.await.failure(1).unwrap();
+    let unnamed = deployment("createns-unnamed", &reference, &unnamed);
+    let written = apply(&cluster, &unnamed, None).await;
+    let error = written.failure(1).unwrap();
     assert!(error.contains("BUNDLE-REVIEW-062"), "{error}");
 }
