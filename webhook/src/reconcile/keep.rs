@@ -35,7 +35,7 @@ impl Turn<'_> {
         placing: &Placing<'_>,
         scope: Scope<'_>,
     ) -> Result<Option<Duration>, Trouble> {
-        let result = self.restore_due(placing, scope).await;
+        let result = Box::pin(self.restore_due(placing, scope)).await;
         self.restores_tried = true;
         let books = &self.room.books;
         books.keep_restore_error(&self.name, result.as_ref().err());

@@ -107,7 +107,7 @@ impl<'a> Turn<'a> {
         }
         self.target_namespace()?;
         let mut objects = content.objects;
-        self.add_created_namespace(&mut objects).await?;
+        Box::pin(self.add_created_namespace(&mut objects)).await?;
         let owner = Owner {
             name: &self.name,
             applyset: &self.applyset,

@@ -69,7 +69,7 @@ impl Turn<'_> {
             .filter(|found| !is_kept(found))
             .cloned()
             .collect();
-        kept.extend(remover.occupied(&free).await?);
+        kept.extend(Box::pin(remover.occupied(&free)).await?);
         let asked = rest::not_held(&present);
         kept.extend(self.undeletable(&asked, placing.reason).await?);
         let mut rest = Rest {

@@ -134,7 +134,7 @@ impl Removal<'_> {
         if self.rule.account_withdrawn().is_some() {
             return Ok(created);
         }
-        let in_use = self.remover.occupied(&created).await?;
+        let in_use = Box::pin(self.remover.occupied(&created)).await?;
         let (kept, rest): (Vec<_>, Vec<_>) = created
             .into_iter()
             .partition(|present| in_use.iter().any(|kept| kept.id == present.id));
