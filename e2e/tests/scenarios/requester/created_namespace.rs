@@ -40,7 +40,7 @@ async fn missing_target_namespace_is_created_and_removed_when_empty() {
     let reference = publish(&cluster, user, &[settings()]).await;
     // The next step is named as long as the namespace is missing.
     let plain = deployment(user, &reference, &json!({"targetNamespace": target}));
-    let written = apply(&cluster, &plain, Some(user)).await;
+    let written = apply_as(&cluster, &plain, Some(user)).await;
     written.success().unwrap();
     let found = wait::until(LONG, "the hint is given", || async {
         let object = get(&cluster, &format!("bundledeployment {user}")).await;
@@ -53,7 +53,7 @@ async fn missing_target_namespace_is_created_and_removed_when_empty() {
     });
     assert!(found.await.unwrap().contains(target));
     let asked = deployment(user, &reference, &into(target));
-    let written = apply(&cluster, &asked, Some(user)).await;
+    let written = apply_as(&cluster, &asked, Some(user)).await;
     written.success().unwrap();
     until(&cluster, user, "Installed", "True").await;
     let config = format!("configmap settings -n {target}");
@@ -66,7 +66,7 @@ async fn missing_target_namespace_is_created_and_removed_when_empty() {
     );
     // Kubernetes puts objects of its own there; they do not keep the namespace.
     let line = format!("wait --for=create serviceaccount/default -n {target} --timeout=60s");
-    kubectl(&cluster, &line).await.success().unwrap();
+    try_kubectl(&cluster, &line).await.success().unwrap();
     remove(&cluster, user).await;
     until_removed(&cluster, user).await;
     until_gone(&cluster, &namespace).await;
@@ -144,7 +144,7 @@ async fn requester_without_the_right_to_create_namespaces_gets_none() {
     let reference = publish(&cluster, user, &[settings()]).await;
     let unnamed = json!({"createNamespace": true});
     let unnamed = deployment("createns-unnamed", &reference, &unnamed);
-    let written = apply(&cluster, &unnamed, None).await;
+    let written = apply_as(&cluster, &unnamed, None).await;
     let error = written.failure(1).unwrap();
     assert!(error.contains("BUNDLE-REVIEW-062"), "{error}");
 }
