@@ -35,6 +35,7 @@ mod place;
 mod prune;
 mod ready;
 mod record;
+mod recorders;
 mod removal_rights;
 mod removal_steps;
 mod remove;

@@ -10,10 +10,11 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::discovery::ApiResource;
-use kube::runtime::events::{Event, EventType, Recorder};
+use kube::runtime::events::{Event, EventType};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::recorders::Recorders;
 use super::restored::Restored;
 
 /// Longest note that an Event may carry.
@@ -96,14 +97,14 @@ async fn remove_foreign(
 
 /// Who tells Events.
 pub(super) struct Teller {
-    recorder: Recorder,
+    recorders: Recorders,
     resource: ApiResource,
 }
 
 impl Teller {
     pub(super) fn new(client: Client, resource: ApiResource) -> Self {
         Self {
-            recorder: Recorder::new(client, names::FIELD_MANAGER.into()),
+            recorders: Recorders::new(client),
             resource,
         }
     }
@@ -118,8 +119,7 @@ impl Teller {
         self.tell(object, EventType::Normal, reason, note).await;
     }
 
-    /// Names objects that were restored: each of the first few in an Event of its own, with the object as the related one. Events that differ in the note alone would be
-    /// counted as one, with the note of the first.
+    /// Names objects that were restored: each of the first few in an Event of its own, with the object as the related one.
     pub(super) async fn restored(&self, object: &DynamicObject, restored: &[Restored]) {
         let (first, rest) = restored.split_at(restored.len().min(EVENTS));
         for restored in first {
@@ -158,18 +158,72 @@ impl Teller {
             uid: object.metadata.uid.clone(),
             ..ObjectReference::default()
         };
+        let note = bounded(note, NOTE_LIMIT);
+        let uid = object.metadata.uid.as_deref();
+        let recorder = self.recorders.get(uid, reason, &note);
         let event = Event {
             type_: kind,
             reason: reason.to_owned(),
-            note: Some(bounded(note, NOTE_LIMIT)),
+            note: Some(note),
             action: "Reconcile".to_owned(),
             secondary: related,
         };
-        if let Err(error) = self.recorder.publish(&event, &about).await {
+        if let Err(error) = recorder.publish(&event, &about).await {
             tracing::debug!(
                 error = crate::chain(&error),
                 "an Event could not be written"
             );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bundle_core::diagnostic::codes;
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    const EVENT: &str =
+        r#"{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"web.1"}}"#;
+
+    /// An Event that says something else is a new one; an equal one is counted.
+    #[tokio::test]
+    async fn events_with_other_notes_are_not_counted_as_one() {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Some((request, reply)) = server.next_request().await {
+                let (head, sent) = request.into_parts();
+                let sent = sent.collect_bytes().await.unwrap();
+                let event: Value = serde_json::from_slice(&sent).unwrap();
+                tell.send((head.method, event["note"].clone())).unwrap();
+                reply.send_response(Response::new(Body::from(EVENT.as_bytes().to_vec())));
+            }
+        });
+        let resource = ApiResource::erase::<bundle_api::BundleDeployment>(&());
+        let object = DynamicObject::new("web", &resource);
+        let teller = Teller::new(Client::new(service, "default"), resource);
+        let code = codes::install::INVALID_OBJECT;
+        for note in ["one", "two", "one"] {
+            teller.warn(&object, code, note).await;
+        }
+        let restored = |cause: &str| Restored {
+            key: "ConfigMap/team-a/web".to_owned(),
+            cause: Some(cause.to_owned()),
+        };
+        for cause in ["ana", "eve"] {
+            teller.restored(&object, &[restored(cause)]).await;
+        }
+        for (method, note) in [
+            (Method::POST, "one"),
+            (Method::POST, "two"),
+            (Method::PATCH, "one"),
+            (Method::POST, "restored ConfigMap/team-a/web (ana)"),
+            (Method::POST, "restored ConfigMap/team-a/web (eve)"),
+        ] {
+            assert_eq!(told.recv().await.unwrap(), (method, note.into()));
         }
     }
 }
