@@ -3,7 +3,7 @@
 
 use clap::Args;
 
-use super::{Kube, Object, Wide};
+use super::{Kube, Wide};
 
 /// List the BundleDeployments of the cluster, with what is installed and whether it is as it should be, and after them the Bundles that no
 /// BundleDeployment made.
@@ -39,18 +39,22 @@ pub(crate) struct Get {
     pub(crate) kube: Kube,
 }
 
-/// Show one BundleDeployment: what is installed, at whose request, each condition with its message, and drift.
+/// Show one BundleDeployment: what is installed, at whose request, each condition with its message, and its installed objects with version,
+/// last correction and health, as far as you may read them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  kubectl bundle status web")]
+  kubectl bundle status web
+
+  # Objects that are not ready
+  kubectl bundle status web -o json | jq '.objects[] | select(.health != null and .health != \"Ready\")'")]
 pub(crate) struct Status {
     /// Name of the BundleDeployment
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Print the object instead
+    /// Print as: json and yaml are the BundleDeployment with its installed objects in `objects`
     #[arg(short, long, value_name = "FORMAT", value_enum)]
-    pub(crate) output: Option<Object>,
+    pub(crate) output: Option<Wide>,
     /// Print metadata.managedFields as well, with -o json and -o yaml
     #[arg(long)]
     pub(crate) show_managed_fields: bool,

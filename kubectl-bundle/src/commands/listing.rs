@@ -58,7 +58,7 @@ impl Corrections {
 }
 
 /// The time of an Event: when it was last seen.
-fn seen(event: &Event) -> Option<Timestamp> {
+pub(super) fn seen(event: &Event) -> Option<Timestamp> {
     let series = event.series.as_ref();
     series
         .and_then(|series| series.last_observed_time.as_ref().map(|time| time.0))
@@ -66,10 +66,14 @@ fn seen(event: &Event) -> Option<Timestamp> {
         .or_else(|| event.last_timestamp.as_ref().map(|time| time.0))
 }
 
-/// The last corrections of a deployment, newest first, as far as the caller may list Events: `2m ago: restored ConfigMap/a/web`.
-pub(super) async fn last_corrections(cluster: &Cluster, name: &str, now: Timestamp) -> Vec<String> {
+/// The Events about corrections of a deployment; `None` where the caller may not list Events.
+pub(super) async fn corrections(cluster: &Cluster, name: &str) -> Option<Vec<Event>> {
     let selector = format!("reason={CORRECTED},involvedObject.name={name}");
-    let events = cluster.events(&selector).await.unwrap_or_default();
+    cluster.events(&selector).await
+}
+
+/// The last corrections of a deployment, newest first: `2m ago: restored ConfigMap/a/web`.
+pub(super) fn last_corrections(events: Vec<Event>, now: Timestamp) -> Vec<String> {
     let mut told: Vec<(Timestamp, String)> = events
         .into_iter()
         .filter_map(|event| Some((seen(&event)?, event.message?)))

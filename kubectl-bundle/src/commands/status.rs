@@ -1,10 +1,15 @@
-//! `status`: one BundleDeployment in detail.
+//! `status`: one BundleDeployment in detail, with its installed objects.
 //! Not here: many of them (get).
 
+mod corrections;
+mod objects;
+mod rows;
+
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use bundle_api::BundleDeployment;
 use bundle_api::deployment_status::Upgrade;
+use bundle_api::{BundleDeployment, BundleDeploymentStatus};
 use bundle_cluster::ByName;
 use jiff::Timestamp;
 use kube::api::Api;
@@ -41,17 +46,57 @@ impl Status {
         if self.format == Some(Format::Name) {
             return ui.data(qualified(&item));
         }
-        if ui.structured(self.format, &item)? {
+        let status = item.status.clone().unwrap_or_default();
+        let named = named(&status);
+        let (found, events) = futures::join!(
+            objects::read(&cluster, &item, &named),
+            listing::corrections(&cluster, &self.name),
+        );
+        let may_list_events = events.is_some();
+        let events = events.unwrap_or_default();
+        let corrections = corrections::by_object(&events, item.metadata.uid.as_deref());
+        let rows = rows::rows(&found, &status, named, &corrections);
+        let warning = rows::warning(&found, may_list_events || rows.is_empty());
+
+        let mut data = serde_json::to_value(&item).unwrap_or_default();
+        data["objects"] = rows::structured(&rows);
+        if ui.structured(self.format, &data)? {
+            if let Some(warning) = &warning {
+                ui.finding(warning);
+            }
             return Ok(());
         }
         let now = Timestamp::now();
-        let mut text = describe(&item, now);
-        for line in listing::last_corrections(&cluster, &self.name, now).await {
+        let mut text = describe(&item, &status);
+        if !rows.is_empty() {
+            let is_wide = self.format == Some(Format::Wide);
+            let table = rows::table(&rows, may_list_events, is_wide, now);
+            let _ = write!(text, "\n{table}");
+            if let Some(count) = rows::count(&rows, found.is_truncated, &status) {
+                let _ = writeln!(text, "{count}");
+            }
+        }
+        text.push_str(&lists(&status, now));
+        for line in listing::last_corrections(events, now) {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "Corrected: {}", safe(&line));
         }
-        ui.text(&text)
+        ui.text(&text)?;
+        if let Some(warning) = &warning {
+            ui.finding(warning);
+        }
+        Ok(())
     }
+}
+
+/// The objects that the status names.
+fn named(status: &BundleDeploymentStatus) -> BTreeSet<String> {
+    let applied = status
+        .upgrade
+        .iter()
+        .flat_map(|upgrade| &upgrade.applied_objects);
+    let drifted = status.drift.iter().map(|drifted| &drifted.object);
+    applied.chain(drifted).cloned().collect()
 }
 
 /// `1.1.0, not installed completely: 3 of 20 objects are of it`
@@ -65,8 +110,9 @@ fn upgrade(upgrade: &Upgrade) -> String {
     }
 }
 
-fn describe(item: &BundleDeployment, now: Timestamp) -> String {
-    let status = item.status.clone().unwrap_or_default();
+/// What is installed, and the conditions.
+fn describe(item: &BundleDeployment, status: &BundleDeploymentStatus) -> String {
+    let status = status.clone();
     let installed = status.installed.clone().unwrap_or_default();
     let source = &item.spec.template.spec.source;
     let lines = [
@@ -120,12 +166,12 @@ fn describe(item: &BundleDeployment, now: Timestamp) -> String {
         }
         let _ = write!(text, "\n{}", table.render());
     }
-    if let Some(upgrade) = &status.upgrade {
-        let version = listing::upgraded(upgrade);
-        for object in &upgrade.applied_objects {
-            let _ = writeln!(text, "Of {version}: {}", safe(object));
-        }
-    }
+    text
+}
+
+/// What has drifted, and warnings.
+fn lists(status: &BundleDeploymentStatus, now: Timestamp) -> String {
+    let mut text = String::new();
     for object in &status.drift {
         let since = object.since.as_ref().map_or_else(String::new, |since| {
             let seconds = now.as_second() - since.0.as_second();
@@ -134,7 +180,7 @@ fn describe(item: &BundleDeployment, now: Timestamp) -> String {
         let _ = writeln!(text, "Drifted: {}{since}", safe(&object.object));
     }
     for warning in &status.warnings {
-        let _ = writeln!(text, "Warning: {warning}");
+        let _ = writeln!(text, "Warning: {}", safe(warning));
     }
     text
 }

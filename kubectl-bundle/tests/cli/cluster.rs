@@ -354,8 +354,13 @@ fn lists_and_shows() {
         bundle("mine", json!({})),
     ]});
     let corrected = json!({"apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": [{
-        "metadata": {}, "involvedObject": {"name": "web"}, "reason": "DriftCorrected", "message": "restored ConfigMap/team-a/web", "eventTime": "2126-01-01T00:00:00.000000Z",
+        "metadata": {}, "involvedObject": {"name": "web"}, "related": {"kind": "ConfigMap", "name": "web"}, "reason": "DriftCorrected",
+        "message": "restored ConfigMap/team-a/web (field manager \"mallory\" had written it)", "eventTime": "2126-01-01T00:00:00.000000Z",
     }]});
+    let core = json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [
+        {"name": "configmaps", "singularName": "configmap", "namespaced": true, "kind": "ConfigMap", "verbs": ["get", "list"]},
+    ]});
+    let forbidden = status(403, "Forbidden", "configmaps \"web\" is forbidden");
     let path = "/bundledeployments";
     cluster(
         &mut context,
@@ -365,7 +370,15 @@ fn lists_and_shows() {
             (Method::GET, "/events", 200, corrected.clone()),
             (Method::GET, path, 200, list.clone()),
             (Method::GET, "/bundles", 200, bundles),
+            (Method::GET, "/configmaps/web", 403, forbidden),
             (Method::GET, "/web", 200, one.clone()),
+            (
+                Method::GET,
+                "/api",
+                200,
+                json!({"kind": "APIVersions", "versions": ["v1"]}),
+            ),
+            (Method::GET, "/api/v1", 200, core),
             (Method::GET, "/events", 200, corrected),
             (Method::GET, "/web", 200, one.clone()),
             (Method::DELETE, "/web", 200, one),
@@ -389,7 +402,7 @@ fn lists_and_shows() {
     bundle.core.rukpak.io/mine
     ----- stderr -----
     ");
-    kb_snapshot!(context, ["status", "web"], @r"
+    kb_snapshot!(context, ["status", "web"], @r#"
     exit code: 0
     ----- stdout -----
     Name:          web
@@ -404,10 +417,16 @@ fn lists_and_shows() {
     CONDITION   STATUS   REASON                  MESSAGE
     Installed   True     InstallationSucceeded   Instantiated bundle web-4f2a9c successfully
     Ready       False    Drifted                 1 object is out of line
+
+    KIND        NAMESPACE   NAME   VERSION   CORRECTED   BY        HEALTH
+    ConfigMap   team-a      web    1.4.0     0s ago      mallory   ?
+    1 of 214 installed objects are listed (213 more)
     Drifted: ConfigMap/team-a/web
-    Corrected: 0s ago: restored ConfigMap/team-a/web
+    Corrected: 0s ago: restored ConfigMap/team-a/web (field manager "mallory" had written it)
     ----- stderr -----
-    ");
+    warning: `?` could not be read: no right to get configmaps in namespace team-a [BUNDLE-CLUSTER-008]
+      hint: ask for a role with these rights; status reads with your own
+    "#);
     kb_snapshot!(context, ["delete", "web", "--wait=false"], @r#"
     exit code: 0
     ----- stdout -----

@@ -9,4 +9,5 @@ area! {
     NO_API = "BUNDLE-CLUSTER-005", Failed, "the cluster does not know our kinds", "The CustomResourceDefinitions of core.rukpak.io are not installed in this cluster, or it is not the cluster that was meant.";
     DELETED_MEANWHILE = "BUNDLE-CLUSTER-006", Failed, "an object was deleted while a command waited for it", "Somebody deleted the object after the command had written it. Nothing waits for it any more.";
     STOPPED = "BUNDLE-CLUSTER-007", Refused, "a wait ended because nothing goes on without a change", "The object is written, and its conditions name a cause that no time heals, such as spec.paused. Change what the message names; the wait did not go on, since it would only have ended later.";
+    OBJECTS_UNREAD = "BUNDLE-CLUSTER-008", CannotTell, "installed objects could not be read", "A warning of `status`: the caller may not list or get some of the objects, or the API server did not return them. The table shows `?` for them, and the message names the missing right. Everything else is as it is shown.";
 }

@@ -1,0 +1,413 @@
+//! Reads the installed objects of a BundleDeployment with the rights of the caller: the kinds and namespaces of its ApplySet, by label.
+//!
+//! The inventory, which alone decides what is installed, is in the state namespace and closed to most callers. Labels show the same unless somebody
+//! writes them; an object counts only if bundle-webhook applied it as well.
+//! Not here: the rows that are shown of them (rows).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bundle_api::{BundleDeployment, names};
+use bundle_cluster::{ByName, namespaced};
+use bundle_core::plan::applyset::{self, GroupKind};
+use bundle_core::plan::health::{Health, has_health, health};
+use bundle_core::plan::inventory;
+use futures::{StreamExt as _, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{ApiResource, DynamicObject, ListParams, ObjectMeta, PartialObjectMeta};
+use kube::core::discovery::Scope;
+use kube::discovery::{self, ApiGroup};
+use kube::error::DiscoveryError;
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::failure::{Failure, Outcome};
+
+/// The most objects that are shown.
+pub(super) const MAX_OBJECTS: usize = 500;
+/// The most lists that are requested.
+const MAX_LISTS: usize = 500;
+/// Requests at a time.
+const IN_FLIGHT: usize = 16;
+
+/// The objects of a BundleDeployment, as far as the caller may read them.
+#[derive(Debug, Default)]
+pub(super) struct InstalledObjects {
+    /// The objects that exist.
+    pub(super) live: Vec<LiveObject>,
+    /// Keys that the status names and that the API server does not have.
+    pub(super) missing: BTreeSet<String>,
+    /// Lists that were not returned.
+    pub(super) unread: Vec<UnreadList>,
+    /// More objects or lists exist than were read.
+    pub(super) is_truncated: bool,
+}
+
+/// One object that exists.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct LiveObject {
+    /// Its key: `Deployment.apps/team-a/web`.
+    pub(super) key: String,
+    /// The `apiVersion` that it was read with.
+    pub(super) api_version: String,
+    /// Creation time.
+    pub(super) created: Option<Time>,
+    /// Its health; `None` for a kind that has none.
+    pub(super) health: Option<Health>,
+}
+
+/// Objects of one kind that were not read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct UnreadList {
+    /// Their kind.
+    pub(super) kind: GroupKind,
+    /// Their namespace; `None` for a cluster-scoped or unknown kind.
+    pub(super) namespace: Option<String>,
+    /// The cause.
+    pub(super) cause: UnreadCause,
+}
+
+/// The cause for which objects were not read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum UnreadCause {
+    /// The caller lacks this verb on this resource: `list`, `deployments.apps`.
+    Forbidden(&'static str, String),
+    /// The API server does not serve the kind (any more).
+    NotServed,
+    /// The request failed.
+    Failed(String),
+}
+
+impl UnreadCause {
+    fn of(failure: &Failure, verb: &'static str, resource: &str) -> Self {
+        match failure {
+            Failure::Server(status) if status.code == 403 => {
+                Self::Forbidden(verb, resource.to_owned())
+            }
+            Failure::Server(status) => Self::Failed(crate::cluster::refusal::message(status)),
+            Failure::Findings { findings, .. } => Self::Failed(findings.to_string()),
+            Failure::Said(_) | Failure::BrokenPipe => Self::Failed(String::new()),
+        }
+    }
+}
+
+/// A kind that the API server serves.
+#[derive(Debug, Clone)]
+struct ServedKind {
+    resource: ApiResource,
+    is_namespaced: bool,
+}
+
+impl ServedKind {
+    fn group_kind(&self) -> GroupKind {
+        GroupKind::new(&self.resource.group, &self.resource.kind)
+    }
+
+    /// `deployments.apps`, as RBAC rules and kubectl name it.
+    fn qualified_plural(&self) -> String {
+        match self.resource.group.as_str() {
+            "" => self.resource.plural.clone(),
+            group => format!("{}.{group}", self.resource.plural),
+        }
+    }
+
+    fn has_health(&self) -> bool {
+        has_health(&self.resource.group, &self.resource.kind)
+    }
+
+    fn live(&self, metadata: &ObjectMeta, object: &Value) -> LiveObject {
+        let kind = self.group_kind();
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let key = match &metadata.namespace {
+            Some(namespace) => format!("{kind}/{namespace}/{name}"),
+            None => format!("{kind}/{name}"),
+        };
+        let is_judged = self.has_health() || metadata.deletion_timestamp.is_some();
+        LiveObject {
+            key,
+            api_version: self.resource.api_version.clone(),
+            created: metadata.creation_timestamp.clone(),
+            health: is_judged.then(|| health(&self.resource.group, &self.resource.kind, object)),
+        }
+    }
+}
+
+/// Returns true if bundle-webhook applied the object. Anybody who may write it can pretend that; labels alone are copied by controllers too.
+fn is_applied_by_us(metadata: &ObjectMeta) -> bool {
+    metadata.managed_fields.iter().flatten().any(|entry| {
+        entry.manager.as_deref() == Some(names::FIELD_MANAGER)
+            && entry.operation.as_deref() == Some("Apply")
+    })
+}
+
+/// Reads the objects of `item`. `named` are keys that its status names: they are read by name if no list has them.
+pub(super) async fn read(
+    cluster: &Cluster,
+    item: &BundleDeployment,
+    named: &BTreeSet<String>,
+) -> InstalledObjects {
+    let annotations = item.metadata.annotations.clone().unwrap_or_default();
+    let text = |name: &str| {
+        annotations
+            .get(name)
+            .map(String::as_str)
+            .unwrap_or_default()
+    };
+    let mut kinds = applyset::read_group_kinds(text(names::ANNOTATION_APPLYSET_GROUP_KINDS));
+    let namespaces = applyset::read_namespaces(text(names::ANNOTATION_APPLYSET_NAMESPACES));
+    let listed = kinds.clone();
+    let named: Vec<_> = named
+        .iter()
+        .filter_map(|key| inventory::parts(key))
+        .collect();
+    kinds.extend(named.iter().map(|(kind, _, _)| kind.clone()));
+
+    let mut found = InstalledObjects::default();
+    let served = served_kinds(cluster, &kinds, &mut found.unread).await;
+    let name = item.metadata.name.as_deref().unwrap_or_default();
+    let set = applyset::id(name, "", "BundleDeployment", names::GROUP);
+    let parameters = ListParams::default()
+        .labels(&format!("{}={set}", names::LABEL_APPLYSET_PART_OF))
+        .limit(u32::try_from(MAX_OBJECTS).unwrap_or(u32::MAX));
+    let kinds = listed.iter().filter_map(|kind| served.get(kind)).collect();
+    list_all(cluster, kinds, &namespaces, &parameters, &mut found).await;
+    get_named(cluster, &served, &named, &mut found).await;
+    found.live.sort_by(|one, other| one.key.cmp(&other.key));
+    found.live.dedup_by(|one, other| one.key == other.key);
+    found.unread.sort();
+    found.unread.dedup();
+    found
+}
+
+/// Looks up these kinds in API discovery.
+async fn served_kinds(
+    cluster: &Cluster,
+    kinds: &BTreeSet<GroupKind>,
+    unread: &mut Vec<UnreadList>,
+) -> BTreeMap<GroupKind, ServedKind> {
+    let groups: BTreeSet<&str> = kinds.iter().map(|kind| kind.group.as_str()).collect();
+    let answers: BTreeMap<&str, Outcome<Option<ApiGroup>>> = stream::iter(groups)
+        .map(async |group| (group, served_group(cluster, group).await))
+        .buffer_unordered(IN_FLIGHT)
+        .collect()
+        .await;
+    let mut served = BTreeMap::new();
+    for kind in kinds {
+        let cause = match answers.get(kind.group.as_str()) {
+            Some(Ok(Some(group))) => match served_kind(group, &kind.kind) {
+                Some(found) => {
+                    served.insert(kind.clone(), found);
+                    continue;
+                }
+                None => UnreadCause::NotServed,
+            },
+            Some(Err(failure)) => UnreadCause::of(failure, "get", "API discovery"),
+            Some(Ok(None)) | None => UnreadCause::NotServed,
+        };
+        unread.push(UnreadList {
+            kind: kind.clone(),
+            namespace: None,
+            cause,
+        });
+    }
+    served
+}
+
+async fn served_group(cluster: &Cluster, group: &str) -> Outcome<Option<ApiGroup>> {
+    let answer = async {
+        match discovery::group(&cluster.client, group).await {
+            Ok(group) => Ok(Some(group)),
+            Err(kube::Error::Discovery(DiscoveryError::MissingApiGroup(_))) => Ok(None),
+            Err(error) => Err(error),
+        }
+    };
+    cluster.ask(answer).await
+}
+
+/// The kind in the preferred version of its group, else in the first that has it.
+fn served_kind(group: &ApiGroup, kind: &str) -> Option<ServedKind> {
+    let in_any = || {
+        group
+            .versions()
+            .flat_map(|version| group.versioned_resources(version))
+            .find(|(resource, _)| resource.kind == kind)
+    };
+    let (resource, capabilities) = group.recommended_kind(kind).or_else(in_any)?;
+    Some(ServedKind {
+        resource,
+        is_namespaced: capabilities.scope == Scope::Namespaced,
+    })
+}
+
+/// Lists each kind in the whole cluster, or else, where the caller may not, in each namespace of the ApplySet.
+async fn list_all(
+    cluster: &Cluster,
+    kinds: Vec<&ServedKind>,
+    namespaces: &BTreeSet<String>,
+    parameters: &ListParams,
+    found: &mut InstalledObjects,
+) {
+    let one = (namespaces.len() == 1)
+        .then(|| namespaces.first().cloned())
+        .flatten();
+    let first = kinds
+        .into_iter()
+        .map(|kind| (kind, one.clone().filter(|_| kind.is_namespaced)))
+        .collect();
+    let refused = list(cluster, first, namespaces, parameters, found).await;
+    let mut second = Vec::new();
+    for (kind, namespace, cause) in refused {
+        let is_cluster_wide = kind.is_namespaced && namespace.is_none();
+        if is_cluster_wide && matches!(cause, UnreadCause::Forbidden(..)) {
+            second.extend(namespaces.iter().map(|name| (kind, Some(name.clone()))));
+        } else {
+            found.unread.push(unread(kind, namespace, cause));
+        }
+    }
+    let refused = list(cluster, second, namespaces, parameters, found).await;
+    let refused = refused.into_iter();
+    found
+        .unread
+        .extend(refused.map(|(kind, namespace, cause)| unread(kind, namespace, cause)));
+}
+
+fn unread(kind: &ServedKind, namespace: Option<String>, cause: UnreadCause) -> UnreadList {
+    UnreadList {
+        kind: kind.group_kind(),
+        namespace,
+        cause,
+    }
+}
+
+type Refused<'k> = (&'k ServedKind, Option<String>, UnreadCause);
+
+/// Requests these lists until there are as many objects as are shown. Returns what was not answered.
+async fn list<'k>(
+    cluster: &Cluster,
+    mut lists: Vec<(&'k ServedKind, Option<String>)>,
+    namespaces: &BTreeSet<String>,
+    parameters: &ListParams,
+    found: &mut InstalledObjects,
+) -> Vec<Refused<'k>> {
+    found.is_truncated |= lists.len() > MAX_LISTS;
+    lists.truncate(MAX_LISTS);
+    let mut refused = Vec::new();
+    let answers = stream::iter(lists)
+        .map(async |(kind, namespace)| {
+            let answer = list_kind(cluster, kind, namespace.as_deref(), parameters).await;
+            (kind, namespace, answer)
+        })
+        .buffered(IN_FLIGHT);
+    let mut answers = std::pin::pin!(answers);
+    while let Some((kind, namespace, answer)) = answers.next().await {
+        match answer {
+            Ok((objects, has_more)) => {
+                found.is_truncated |= has_more;
+                let ours = objects.into_iter().filter(|object| {
+                    inventory::parts(&object.key).is_some_and(|(_, namespace, _)| {
+                        namespace.is_none_or(|namespace| namespaces.contains(namespace))
+                    })
+                });
+                found.live.extend(ours);
+            }
+            Err(failure) => {
+                let cause = UnreadCause::of(&failure, "list", &kind.qualified_plural());
+                refused.push((kind, namespace, cause));
+            }
+        }
+        if found.live.len() > MAX_OBJECTS {
+            found.live.truncate(MAX_OBJECTS);
+            found.is_truncated = true;
+            break;
+        }
+    }
+    refused
+}
+
+/// The objects of one list that bundle-webhook applied, and whether the list goes on. Kinds without health are read without their content.
+async fn list_kind(
+    cluster: &Cluster,
+    kind: &ServedKind,
+    namespace: Option<&str>,
+    parameters: &ListParams,
+) -> Outcome<(Vec<LiveObject>, bool)> {
+    let request = async {
+        let api = namespaced::<DynamicObject>(&cluster.client, &kind.resource, namespace)?;
+        if kind.has_health() {
+            let list = api.list(parameters).await?;
+            let objects = list
+                .items
+                .iter()
+                .filter(|item| is_applied_by_us(&item.metadata));
+            let objects = objects.map(|item| {
+                let value = serde_json::to_value(item).unwrap_or_default();
+                kind.live(&item.metadata, &value)
+            });
+            Ok((objects.collect(), list.metadata.continue_))
+        } else {
+            let list = api.list_metadata(parameters).await?;
+            let objects = list
+                .items
+                .iter()
+                .filter(|item| is_applied_by_us(&item.metadata));
+            let objects = objects.map(|item| live_metadata(kind, item));
+            Ok((objects.collect(), list.metadata.continue_))
+        }
+    };
+    let (objects, next) = cluster.ask(request).await?;
+    Ok((objects, next.is_some_and(|token| !token.is_empty())))
+}
+
+fn live_metadata(kind: &ServedKind, item: &PartialObjectMeta<DynamicObject>) -> LiveObject {
+    let value = serde_json::json!({"metadata": item.metadata});
+    kind.live(&item.metadata, &value)
+}
+
+/// Reads objects that the status names and no list has: somebody may have removed their labels.
+async fn get_named(
+    cluster: &Cluster,
+    served: &BTreeMap<GroupKind, ServedKind>,
+    named: &[(GroupKind, Option<&str>, &str)],
+    found: &mut InstalledObjects,
+) {
+    let known: BTreeSet<String> = found.live.iter().map(|object| object.key.clone()).collect();
+    let wanted = named.iter().filter_map(|(kind, namespace, name)| {
+        let key = match namespace {
+            Some(namespace) => format!("{kind}/{namespace}/{name}"),
+            None => format!("{kind}/{name}"),
+        };
+        (!known.contains(&key)).then_some((served.get(kind)?, key, *namespace, *name))
+    });
+    let answers: Vec<_> = stream::iter(wanted.take(MAX_OBJECTS))
+        .map(async |(kind, key, namespace, name)| {
+            let request = async {
+                let api = namespaced::<DynamicObject>(&cluster.client, &kind.resource, namespace)?;
+                if kind.has_health() {
+                    let item = ByName(&api).get_opt(name).await?;
+                    Ok(item.map(|item| {
+                        let value = serde_json::to_value(&item).unwrap_or_default();
+                        kind.live(&item.metadata, &value)
+                    }))
+                } else {
+                    let item = ByName(&api).get_metadata_opt(name).await?;
+                    Ok(item.map(|item| live_metadata(kind, &item)))
+                }
+            };
+            (kind, key, namespace, cluster.ask(request).await)
+        })
+        .buffer_unordered(IN_FLIGHT)
+        .collect()
+        .await;
+    for (kind, key, namespace, answer) in answers {
+        match answer {
+            Ok(Some(object)) => found.live.push(object),
+            Ok(None) => {
+                found.missing.insert(key);
+            }
+            Err(failure) => {
+                let cause = UnreadCause::of(&failure, "get", &kind.qualified_plural());
+                let namespace = namespace.map(str::to_owned);
+                found.unread.push(unread(kind, namespace, cause));
+            }
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The table of installed objects: version, last correction and health of each. `-` stands where nothing is known, `?` where the caller may not read.
+//! Not here: reading the objects (objects).
+
+use std::collections::BTreeMap;
+
+use bundle_api::BundleDeploymentStatus;
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::plan::health::Health;
+use bundle_core::plan::inventory;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Value, json};
+
+use super::corrections::Correction;
+use super::objects::{InstalledObjects, LiveObject, UnreadCause, UnreadList};
+use crate::commands::listing;
+use crate::ui::{Table, age};
+
+/// `status.upgrade.appliedObjects` has at most so many; a list of this length may be cut.
+const MAX_APPLIED: usize = 20;
+/// The most causes that a warning names.
+const MAX_CAUSES: usize = 8;
+/// A cell of which nothing is known.
+const UNKNOWN: &str = "-";
+/// A cell that the caller may not read.
+const UNREAD: &str = "?";
+
+/// One row.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ObjectRow {
+    /// `Deployment.apps`.
+    kind: String,
+    namespace: Option<String>,
+    /// `None` for objects of which not even the names are known.
+    name: Option<String>,
+    version: Option<String>,
+    correction: Option<Correction>,
+    api_version: Option<String>,
+    created: Option<Time>,
+    health: RowHealth,
+}
+
+/// The health of a row.
+#[derive(Debug, Clone, PartialEq)]
+enum RowHealth {
+    Known(Health),
+    /// The kind has no health.
+    None,
+    /// The API server does not have the object.
+    Missing,
+    /// The object was not read; the text says why, if that is not a missing right.
+    Unread(Option<String>),
+}
+
+impl RowHealth {
+    /// One word, and a sentence where there is one.
+    fn parts(&self) -> (&str, Option<&str>) {
+        match self {
+            Self::Known(Health::Ready) => ("Ready", None),
+            Self::Known(Health::Waiting(why)) => ("Waiting", Some(why)),
+            Self::Known(Health::Failed(why)) => ("Failed", Some(why)),
+            Self::None => (UNKNOWN, None),
+            Self::Missing => ("Missing", None),
+            Self::Unread(why) => (UNREAD, why.as_deref()),
+        }
+    }
+
+    fn cell(&self) -> String {
+        match self.parts() {
+            (word, Some(why)) if !why.is_empty() => format!("{word}: {why}"),
+            (word, _) => word.to_owned(),
+        }
+    }
+}
+
+/// The rows of what was found, in the order of their keys, and then one for each list that was not returned.
+pub(super) fn rows(
+    found: &InstalledObjects,
+    status: &BundleDeploymentStatus,
+    named: impl IntoIterator<Item = String>,
+    corrections: &BTreeMap<String, Correction>,
+) -> Vec<ObjectRow> {
+    let mut keyed: BTreeMap<String, ObjectRow> = BTreeMap::new();
+    for object in &found.live {
+        let health = object
+            .health
+            .clone()
+            .map_or(RowHealth::None, RowHealth::Known);
+        insert(&mut keyed, &object.key, health, Some(object));
+    }
+    for key in named {
+        if !keyed.contains_key(&key) {
+            let health = if found.missing.contains(&key) {
+                RowHealth::Missing
+            } else {
+                RowHealth::Unread(None)
+            };
+            insert(&mut keyed, &key, health, None);
+        }
+    }
+    for (key, row) in &mut keyed {
+        row.version = version(status, key);
+        row.correction = corrections.get(key).cloned();
+    }
+    let mut rows: Vec<_> = keyed.into_values().collect();
+    rows.extend(found.unread.iter().filter_map(unread_row));
+    rows
+}
+
+fn insert(
+    rows: &mut BTreeMap<String, ObjectRow>,
+    key: &str,
+    health: RowHealth,
+    object: Option<&LiveObject>,
+) {
+    let Some((kind, namespace, name)) = inventory::parts(key) else {
+        return;
+    };
+    let row = ObjectRow {
+        kind: kind.to_string(),
+        namespace: namespace.map(str::to_owned),
+        name: Some(name.to_owned()),
+        version: None,
+        correction: None,
+        api_version: object.map(|object| object.api_version.clone()),
+        created: object.and_then(|object| object.created.clone()),
+        health,
+    };
+    rows.insert(key.to_owned(), row);
+}
+
+/// A row for objects whose names are unknown. Objects that were read by name have a row already.
+fn unread_row(list: &UnreadList) -> Option<ObjectRow> {
+    let why = match &list.cause {
+        UnreadCause::Forbidden("get", _) => return None,
+        UnreadCause::Forbidden(..) => None,
+        UnreadCause::NotServed => Some("the API server does not serve this kind".to_owned()),
+        UnreadCause::Failed(why) => Some(why.clone()),
+    };
+    Some(ObjectRow {
+        kind: list.kind.to_string(),
+        namespace: list.namespace.clone(),
+        name: None,
+        version: None,
+        correction: None,
+        api_version: None,
+        created: None,
+        health: RowHealth::Unread(why),
+    })
+}
+
+/// The version of the package that the object was last applied from, as far as the status says so.
+fn version(status: &BundleDeploymentStatus, key: &str) -> Option<String> {
+    let installed = status.installed.as_ref();
+    let installed = installed.and_then(|installed| installed.version.clone());
+    let Some(upgrade) = &status.upgrade else {
+        return installed;
+    };
+    if upgrade.applied_objects.iter().any(|applied| applied == key) {
+        return Some(listing::upgraded(upgrade));
+    }
+    // A list that was cut says nothing about the others.
+    (upgrade.applied_objects.len() < MAX_APPLIED)
+        .then_some(installed)
+        .flatten()
+}
+
+/// The table. `corrections` is false where the caller may not list Events.
+pub(super) fn table(rows: &[ObjectRow], corrections: bool, wide: bool, now: Timestamp) -> String {
+    let mut table = if wide {
+        Table::new([
+            "KIND",
+            "NAMESPACE",
+            "NAME",
+            "VERSION",
+            "CORRECTED",
+            "BY",
+            "APIVERSION",
+            "AGE",
+            "HEALTH",
+        ])
+    } else {
+        Table::new([
+            "KIND",
+            "NAMESPACE",
+            "NAME",
+            "VERSION",
+            "CORRECTED",
+            "BY",
+            "HEALTH",
+        ])
+    };
+    let unknown = || UNKNOWN.to_owned();
+    let since = |at: Timestamp| age::short(now.as_second() - at.as_second());
+    for row in rows {
+        let (corrected, by) = match &row.correction {
+            Some(correction) => (
+                format!("{} ago", since(correction.at)),
+                correction.writer.clone().unwrap_or_else(unknown),
+            ),
+            None if !corrections => (UNREAD.to_owned(), UNREAD.to_owned()),
+            None => (unknown(), unknown()),
+        };
+        let cells = [
+            row.kind.clone(),
+            match (&row.namespace, &row.name) {
+                (None, None) => unknown(),
+                (namespace, _) => namespace.clone().unwrap_or_default(),
+            },
+            row.name.clone().unwrap_or_else(|| UNREAD.to_owned()),
+            row.version.clone().unwrap_or_else(unknown),
+            corrected,
+            by,
+        ];
+        let health = row.health.cell();
+        let [kind, namespace, name, version, corrected, by] = cells;
+        if wide {
+            let api_version = row.api_version.clone().unwrap_or_else(unknown);
+            let created = row.created.as_ref();
+            let age = created.map_or_else(unknown, |created| since(created.0));
+            table.row([
+                kind,
+                namespace,
+                name,
+                version,
+                corrected,
+                by,
+                api_version,
+                age,
+                health,
+            ]);
+        } else {
+            table.row([kind, namespace, name, version, corrected, by, health]);
+        }
+    }
+    table.render()
+}
+
+/// The rows for `-o json` and `-o yaml`. A key is absent where nothing is known.
+pub(super) fn structured(rows: &[ObjectRow]) -> Value {
+    let rows = rows.iter().map(|row| {
+        let (health, message) = row.health.parts();
+        let mut value = json!({"kind": row.kind});
+        let correction = row.correction.as_ref();
+        for (key, known) in [
+            ("namespace", row.namespace.clone()),
+            ("name", row.name.clone()),
+            ("apiVersion", row.api_version.clone()),
+            ("version", row.version.clone()),
+            (
+                "health",
+                (health != UNKNOWN && health != UNREAD).then(|| health.to_owned()),
+            ),
+            ("message", message.map(str::to_owned)),
+            (
+                "lastCorrection",
+                correction.map(|correction| correction.at.to_string()),
+            ),
+            (
+                "lastWriter",
+                correction.and_then(|correction| correction.writer.clone()),
+            ),
+        ] {
+            if let Some(known) = known {
+                value[key] = known.into();
+            }
+        }
+        value
+    });
+    rows.collect()
+}
+
+/// Counts the listed objects, where these are not all that were installed.
+pub(super) fn count(
+    rows: &[ObjectRow],
+    is_truncated: bool,
+    status: &BundleDeploymentStatus,
+) -> Option<String> {
+    let listed = rows.iter().filter(|row| row.name.is_some()).count() as u64;
+    let installed = status.installed.as_ref();
+    let installed = installed
+        .and_then(|installed| installed.objects)
+        .filter(|_| status.upgrade.is_none());
+    match installed {
+        Some(installed) if listed < installed => Some(format!(
+            "{listed} of {installed} installed objects are listed ({} more)",
+            installed - listed
+        )),
+        _ if is_truncated => Some(format!(
+            "{listed} objects are listed; there are more, or more namespaces than are looked into"
+        )),
+        _ => None,
+    }
+}
+
+/// One warning for all that was not read: missing rights as `kubectl auth can-i` takes them, then the rest.
+pub(super) fn warning(found: &InstalledObjects, corrections: bool) -> Option<Finding> {
+    let mut rights: BTreeMap<(&str, Option<&str>), Vec<&str>> = BTreeMap::new();
+    let mut others = Vec::new();
+    for list in &found.unread {
+        match &list.cause {
+            UnreadCause::Forbidden(verb, resource) => {
+                let right = (*verb, list.namespace.as_deref());
+                rights.entry(right).or_default().push(resource);
+            }
+            UnreadCause::NotServed => others.push(format!("{}: not served", list.kind)),
+            UnreadCause::Failed(why) => others.push(format!("{}: {why}", list.kind)),
+        }
+    }
+    if !corrections {
+        rights
+            .entry(("list", Some("default")))
+            .or_default()
+            .push("events");
+    }
+    let is_right_missing = !rights.is_empty();
+    let mut causes: Vec<String> = rights
+        .into_iter()
+        .map(|((verb, namespace), mut resources)| {
+            resources.dedup();
+            let resources = resources.join(", ");
+            match namespace {
+                Some(namespace) => {
+                    format!("no right to {verb} {resources} in namespace {namespace}")
+                }
+                None => format!("no right to {verb} {resources} in the cluster"),
+            }
+        })
+        .collect();
+    causes.append(&mut others);
+    if causes.is_empty() {
+        return None;
+    }
+    let more = causes.len().saturating_sub(MAX_CAUSES);
+    causes.truncate(MAX_CAUSES);
+    if more > 0 {
+        causes.push(format!("and {more} more"));
+    }
+    let text = format!("`?` could not be read: {}", causes.join("; "));
+    let finding = Finding::warning(codes::cluster::OBJECTS_UNREAD, text);
+    Some(if is_right_missing {
+        finding.hint("ask for a role with these rights; status reads with your own")
+    } else {
+        finding
+    })
+}
+
+#[cfg(test)]
+mod tests;
