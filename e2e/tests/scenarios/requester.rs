@@ -12,6 +12,7 @@ use super::objects::{apply_as, condition, get, try_kubectl, until_condition};
 
 mod created_namespace;
 mod delegation;
+mod installed_objects;
 mod intents;
 mod mutations;
 mod policies;
@@ -53,10 +54,12 @@ async fn until_withdrawn(cluster: &Cluster, name: &str) -> String {
     found["message"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Writes the files of a bundle of just these objects, and returns the folder.
+/// Writes the files of a bundle of just these objects, and returns the folder. The tag is its version, if it can be one.
 fn write(cluster: &Cluster, name: &str, objects: &[Value]) -> String {
     let folder = cluster.folder().join("data").join(name.replace(':', "-"));
-    bundles::greeting(&folder, "1.0.0", None).unwrap();
+    let tag = name.split_once(':').map(|(_, tag)| tag);
+    let version = tag.filter(|tag| tag.matches('.').count() == 2);
+    bundles::greeting(&folder, version.unwrap_or("1.0.0"), None).unwrap();
     let documents: Vec<_> = objects.iter().map(ToString::to_string).collect();
     let file = folder.join("manifests/greeting.yaml");
     fs_err::write(file, documents.join("\n---\n")).unwrap();
