@@ -28,7 +28,7 @@ fn row(shown: &str, begin: &[&str]) -> Vec<String> {
         .unwrap_or_else(|| panic!("{begin:?}: {shown}"))
 }
 
-async fn status(cluster: &Cluster, more: &[&str]) -> Output {
+async fn status(cluster: &Cluster, more: &[&str]) -> e2e::Output {
     let line = ["status", "objects"].iter().chain(more);
     cluster.kubectl_bundle(line).await.unwrap()
 }
@@ -46,7 +46,7 @@ async fn status_shows_version_correction_and_health_of_each_object_within_rights
     let line = "patch configmap same -n objects --type=merge --patch={\"data\":{\"a\":\"evil\"}} --field-manager=mallory";
     // Times in managedFields are in seconds: within the second of our own apply the last writer is not known.
     wait::until(LONG, "the correction is shown", || async {
-        kubectl(&cluster, line).await.success()?;
+        try_kubectl(&cluster, line).await.success()?;
         let shown = status(&cluster, &[]).await.success()?;
         let cells = row(&shown, &["ConfigMap", "objects", "same"]);
         Ok((cells[5] == "mallory" && cells[4].ends_with(" ago")).then_some(()))
@@ -70,7 +70,7 @@ async fn status_shows_version_correction_and_health_of_each_object_within_rights
     let after = [same, note("objects", "new"), late, web("objects")];
     let after = publish(&cluster, "objects:2.0.0", &after).await;
     let upgraded = deployment("objects", &after, &json!({}));
-    let upgraded = apply(&cluster, &upgraded, Some("objects")).await;
+    let upgraded = apply_as(&cluster, &upgraded, Some("objects")).await;
     upgraded.success().unwrap();
     let shown = wait::until(LONG, "the upgrade is shown", || async {
         let shown = status(&cluster, &[]).await.success()?;
@@ -131,7 +131,7 @@ async fn status_shows_version_correction_and_health_of_each_object_within_rights
         "validatingadmissionpolicy",
     ] {
         let line = format!("delete {kind} objects-guard");
-        kubectl(&cluster, &line).await.success().unwrap();
+        try_kubectl(&cluster, &line).await.success().unwrap();
     }
     until(&cluster, "objects", "Installed", "True").await;
     let data = status(&cluster, &["-o", "json"]).await.success().unwrap();
