@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use super::objects::{apply, kubectl};
 
 mod answers;
+mod floods;
 
 const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(120);

@@ -22,12 +22,22 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::client_authority::ClientAuthority;
+use super::connections::{Connections, Limits};
 use crate::certs::Resolver;
 
 /// A review of an update carries two objects of up to 3 MiB each, with their managed fields.
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
 /// How long a client may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// The largest head of a request, in bytes; with HTTP/1, what is held of a body as well. API servers send a path of 60 bytes, a dozen of short headers, and
+/// a token of a few KiB where they are configured to.
+const HEAD_BYTES: u16 = 32 << 10;
+/// Strangers are all who have not named a path of ours yet; each may hold [`HEAD_BYTES`] and as much in TLS.
+const CONNECTIONS: Limits = Limits {
+    strangers: 128,
+    patience: Duration::from_secs(5),
+    known: 512,
+};
 /// Requests of one connection at a time.
 const STREAMS: u32 = 100;
 /// What a client may send of one request before it is read, in bytes. Bodies wait there for their share of the memory.
@@ -70,16 +80,20 @@ pub async fn serve(
     let load = |file| ClientAuthority::load(file, provider.clone());
     let clients = access.client_ca_file.map(load).transpose()?.map(Arc::new);
     let config = tls(provider.clone(), access.resolver, clients.clone())?;
-    let mut server =
-        axum_server::from_tcp_rustls(listener.into_std()?, config)?.handle(handle.clone());
+    let connections = Connections::new(CONNECTIONS);
+    let mut server = axum_server::from_tcp_rustls(listener.into_std()?, config)?
+        .map(|tls| tls.acceptor(connections))
+        .handle(handle.clone());
     let http = server.http_builder();
     http.http1()
         .timer(TokioTimer::new())
+        .max_buf_size(HEAD_BYTES.into())
         .header_read_timeout(HEAD_TIMEOUT);
     http.http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(KEEP_ALIVE)
         .max_concurrent_streams(STREAMS)
+        .max_header_list_size(HEAD_BYTES.into())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW);
     let serving = server.serve(limited(router, deadline).into_make_service());
@@ -150,6 +164,7 @@ mod tests {
     use tokio::sync::Notify;
     use tokio::task::JoinHandle;
 
+    use super::super::connections::Client;
     use super::*;
     use crate::certs;
 
@@ -179,6 +194,13 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (resolver, trusted) = certs::serving(&[NAME]);
+        // As the guard does, which is not part of these tests.
+        let welcomed = middleware::from_fn(|request: Request, next: Next| async {
+            let client = request.extensions().get::<Arc<Client>>();
+            client.unwrap().welcome();
+            next.run(request).await
+        });
+        let router = router.layer(welcomed);
         let shutdown = CancellationToken::new();
         let serving = serve(
             listener,

@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
+use super::connections::Client;
 use crate::caller::Token;
 use crate::metrics::ReviewOutcome;
 use crate::shared::Shared;
@@ -66,6 +67,9 @@ impl Guard {
             shared.metrics.unknown_caller();
             return StatusCode::NOT_FOUND.into_response();
         };
+        if let Some(client) = request.extensions().get::<Arc<Client>>() {
+            client.welcome();
+        }
         let Some(since) = shared.registrations.intact_since() else {
             return self.refused();
         };

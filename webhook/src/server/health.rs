@@ -4,19 +4,38 @@
 use std::io;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto as http_builder;
+use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::connections::{Connections, Limits};
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::readiness::Readiness;
+
+/// How long a client may take to send the head of its request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// The largest head of a request, in bytes.
+const HEAD_BYTES: usize = 16 << 10;
+/// Nobody is known here.
+const CONNECTIONS: Limits = Limits {
+    strangers: 32,
+    patience: Duration::from_secs(10),
+    known: 0,
+};
+/// Time to wait where no connection can be accepted: the process may have too many open files.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// What the pages show.
 #[derive(Clone)]
@@ -53,10 +72,50 @@ fn serve_here(
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::from_std(listener)?;
-        axum::serve(listener, router(health))
-            .with_graceful_shutdown(shutdown.cancelled_owned())
-            .await
+        answer(listener, router(health), shutdown).await;
+        Ok(())
     })
+}
+
+/// One request for each connection: nobody keeps a place that others need.
+async fn answer(listener: TcpListener, router: Router, shutdown: CancellationToken) {
+    let connections = Connections::new(CONNECTIONS);
+    let mut http = http_builder::Builder::new(TokioExecutor::new()).http1_only();
+    http.http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES)
+        .keep_alive(false);
+    let http = Arc::new(http);
+    let mut open = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => break,
+            Some(_) = open.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    let connection = connections.admit(stream, peer.ip());
+                    let service = TowerToHyperService::new(router.clone());
+                    let http = http.clone();
+                    open.spawn(async move {
+                        let serving = http.serve_connection(TokioIo::new(connection), service);
+                        // Whoever has gone needs no answer.
+                        drop(serving.await);
+                    });
+                    // Its turn, before others come that it may have to make room for.
+                    tokio::task::yield_now().await;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection to the health pages");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    let finished = async { while open.join_next().await.is_some() {} };
+    // The rest are those who have not asked anything.
+    drop(tokio::time::timeout(HEAD_TIMEOUT, finished).await);
 }
 
 /// The three pages; `/livez` is `/healthz` under its newer name.
@@ -150,6 +209,33 @@ mod tests {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.ends_with("ok\n"), "{answer}");
+        shutdown.cancel();
+        serving.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn pages_are_answered_while_more_connections_than_there_are_places_stay_silent() {
+        let health = Health {
+            readiness: Arc::default(),
+            metrics: Metrics::default(),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shutdown = CancellationToken::new();
+        let serving = tokio::spawn(serve(listener, health, shutdown.clone()));
+        tokio::task::yield_now().await;
+        let mut silent: Vec<_> = (0..2 * CONNECTIONS.strangers)
+            .map(|_| std::net::TcpStream::connect(address).unwrap())
+            .collect();
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream
+            .write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("ok\n"), "{answer}");
+        // The oldest had to make room.
+        assert!(matches!(silent[0].read(&mut [0]), Ok(0) | Err(_)));
         shutdown.cancel();
         serving.await.unwrap().unwrap();
     }

@@ -3,5 +3,6 @@
 
 pub mod admission_listener;
 pub mod client_authority;
+pub mod connections;
 pub mod guard;
 pub mod health;

@@ -1,0 +1,198 @@
+//! What strangers on the pod's two ports can take from it with connections whose requests never end, and a tenant with dry runs that make it look at images.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bundle_testkit::registry::Registry;
+use e2e::wait;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Bytes of the head that each connection of a flood sends, unless it is closed before.
+const HEAD: usize = 380 << 10;
+/// When the process closes a connection without a whole head, with room for a busy machine.
+const CLOSED_WITHIN: Duration = Duration::from_secs(25);
+
+trait Stream: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Stream for T {}
+
+fn connected(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_write_timeout(Some(CLOSED_WITHIN)).unwrap();
+    stream.set_read_timeout(Some(CLOSED_WITHIN)).unwrap();
+    stream
+}
+
+/// Sends a head without its end, and returns the stream; `None` where the other side closed it meanwhile.
+fn unfinished(mut stream: Box<dyn Stream>) -> Option<Box<dyn Stream>> {
+    let line = format!("x: {}\r\n", "a".repeat(8 << 10));
+    stream
+        .write_all(b"POST /validate/x HTTP/1.1\r\nHost: a\r\n")
+        .ok()?;
+    for _ in 0..HEAD / line.len() {
+        stream.write_all(line.as_bytes()).ok()?;
+    }
+    stream.flush().ok()?;
+    Some(stream)
+}
+
+/// True once the other side has closed the stream; false where it is still open after [`CLOSED_WITHIN`].
+fn is_closed(mut stream: Box<dyn Stream>) -> bool {
+    let mut bytes = [0; 4096];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => {
+                return !matches!(
+                    error.kind(),
+                    std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+                );
+            }
+        }
+    }
+}
+
+/// Opens so many connections at once, each with an unfinished head; how many of them are still open after [`CLOSED_WITHIN`].
+async fn flood<S: Stream + 'static>(
+    count: usize,
+    open: impl Fn() -> S + Clone + Send + 'static,
+) -> usize {
+    let floods = (0..count).map(|_| {
+        let open = open.clone();
+        tokio::task::spawn_blocking(move || {
+            let stream: Box<dyn Stream> = Box::new(open());
+            unfinished(stream).is_none_or(is_closed)
+        })
+    });
+    let closed = join_all(floods).await;
+    closed
+        .into_iter()
+        .filter(|closed| !*closed.as_ref().unwrap())
+        .count()
+}
+
+/// Makes TLS connections to where the API server posts its reviews.
+async fn tls(
+    cluster: &Cluster,
+) -> impl Fn() -> StreamOwned<ClientConnection, TcpStream> + Clone + Send + 'static {
+    let path = "{.webhooks[0].clientConfig.caBundle}";
+    let bundle = kubectl(
+        cluster,
+        &format!("get validatingwebhookconfiguration bundle-webhook -o jsonpath={path}"),
+    )
+    .await;
+    let pem = STANDARD.decode(bundle.trim()).unwrap();
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_slice_iter(&pem) {
+        roots.add(authority.unwrap()).unwrap();
+    }
+    let config = ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let config = Arc::new(config);
+    let url: http::Uri = review_url(cluster).await.parse().unwrap();
+    let host = url.host().unwrap().to_owned();
+    let port = url.port_u16().unwrap();
+    move || {
+        let name = ServerName::try_from(host.clone()).unwrap();
+        let client = ClientConnection::new(config.clone(), name).unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        StreamOwned::new(client, connected(address))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unfinished_heads_on_the_admission_port_take_no_memory_and_reviews_go_on() {
+    let (cluster, mut webhook) = stage().await;
+    let client = cluster.client().await.unwrap();
+    let open = tls(&cluster).await;
+    let probe = LivenessProbe::start(&webhook);
+    let flooding = tokio::spawn(flood(300, open));
+    let reference = "registry.example.com/floods@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    wait::until_true(
+        LONG,
+        "a review is answered while connections flood",
+        || async {
+            let (status, message) =
+                create_dry(&client, "bundles", &bundle("floods", reference)).await;
+            // Answered by the webhook: let in, or refused with a code of ours.
+            Ok(status == 201 || message.contains("BUNDLE-"))
+        },
+    )
+    .await
+    .unwrap();
+    assert_eq!(flooding.await.unwrap(), 0, "connections are still open");
+    survived(
+        "300 unfinished heads on the admission port",
+        &mut webhook,
+        probe,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unfinished_heads_on_the_health_port_take_no_memory_and_are_closed() {
+    let (_cluster, mut webhook) = stage().await;
+    let address = webhook.health_address();
+    let probe = LivenessProbe::start(&webhook);
+    let open = flood(500, move || connected(address)).await;
+    assert_eq!(open, 0, "connections are still open");
+    survived(
+        "500 unfinished heads on the health port",
+        &mut webhook,
+        probe,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parallel_dry_runs_whose_manifests_have_four_mebibytes_wait_for_memory() {
+    let (cluster, mut webhook) = stage().await;
+    let client = cluster.client().await.unwrap();
+    let registry = Registry::honest().await.unwrap();
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": bundle_core::reference::Digest::of(b"{}").to_string(), "size": 2},
+        "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": bundle_core::reference::Digest::of(b"a").to_string(), "size": 10}],
+        "annotations": {"a": "x".repeat(4_100_000)},
+    })
+    .to_string();
+    let kind = "application/vnd.oci.image.manifest.v1+json";
+    let objects: Vec<Value> = (0..80)
+        .map(|number| {
+            let name = format!("floods-{number}");
+            registry.put_manifest(&name, "1", kind, manifest.as_bytes());
+            bundle(&name, &registry.reference(&format!("{name}:1")))
+        })
+        .collect();
+    let probe = LivenessProbe::start(&webhook);
+    let ana = |object: &Value| {
+        let request = http::Request::post("/apis/core.rukpak.io/v1alpha1/bundles?dryRun=All")
+            .header("content-type", "application/json")
+            .header("impersonate-user", "floods-ana")
+            .header("impersonate-group", "system:masters")
+            .body(object.to_string().into_bytes())
+            .unwrap();
+        let client = client.clone();
+        async move { client.request::<Value>(request).await }
+    };
+    let answers = join_all(objects.iter().map(ana)).await;
+    for answer in &answers {
+        let Err(error) = answer else { continue };
+        let text = error.to_string();
+        // Asked to come back later, by the webhook or by an API server that has no more time; a pod that died would show as a broken connection.
+        let good = ["BUNDLE-", "too many", "deadline exceeded"];
+        assert!(good.iter().any(|good| text.contains(good)), "{text}");
+    }
+    survived("80 dry runs with manifests of 4 MiB", &mut webhook, probe).await;
+}

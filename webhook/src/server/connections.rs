@@ -1,0 +1,310 @@
+//! Connections of strangers: how many there may be, for how long, and which one makes room for the next.
+//! Not here: who is no stranger (guard), and what a request may take (`admission_listener`, health).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::future::Ready;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Extension;
+use axum::middleware::AddExtension;
+use axum_server::accept::Accept;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tower::Layer as _;
+
+/// The connections of one listener; clones share them.
+#[derive(Debug, Clone)]
+pub struct Connections {
+    limits: Limits,
+    state: Arc<Mutex<State>>,
+}
+
+/// The limits of a listener.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Connections of strangers at a time. One more closes the oldest of the address that has the most.
+    pub strangers: usize,
+    /// How long a stranger's connection may last.
+    pub patience: Duration,
+    /// Connections at a time whose client is known. Beyond that, clients are answered, and stay strangers.
+    pub known: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    /// By number, so oldest first.
+    strangers: BTreeMap<u64, Stranger>,
+    known: BTreeSet<u64>,
+}
+
+#[derive(Debug)]
+struct Stranger {
+    from: IpAddr,
+    close: CancellationToken,
+}
+
+impl State {
+    /// Takes out the oldest connection of the address that has the most; of several such addresses, that with the oldest.
+    fn evict(&mut self) -> Option<Stranger> {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for stranger in self.strangers.values() {
+            *counts.entry(stranger.from).or_default() += 1;
+        }
+        let most = counts.values().max()?;
+        let (number, _) = (self.strangers.iter())
+            .find(|(_, stranger)| counts.get(&stranger.from) == Some(most))?;
+        let number = *number;
+        self.strangers.remove(&number)
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // Nothing panics while it is held.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connections {
+    /// Of a listener with these limits.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            state: Arc::default(),
+        }
+    }
+
+    /// Takes in a connection from that address, as a stranger's.
+    pub fn admit<S>(&self, stream: S, from: IpAddr) -> Connection<S> {
+        let close = CancellationToken::new();
+        let mut state = lock(&self.state);
+        let number = state.next;
+        state.next += 1;
+        let stranger = Stranger {
+            // The same address, whether the listener has one protocol or both.
+            from: from.to_canonical(),
+            close: close.clone(),
+        };
+        state.strangers.insert(number, stranger);
+        if state.strangers.len() > self.limits.strangers
+            && let Some(evicted) = state.evict()
+        {
+            evicted.close.cancel();
+        }
+        drop(state);
+        let client = Client {
+            number,
+            limits: self.limits,
+            state: self.state.clone(),
+        };
+        Connection {
+            stream,
+            client: Arc::new(client),
+            closed: Box::pin(close.cancelled_owned()),
+            deadline: Box::pin(sleep(self.limits.patience)),
+            is_watched: true,
+        }
+    }
+}
+
+/// The client of one connection, told from the stream so that its requests can carry it.
+#[derive(Debug)]
+pub struct Client {
+    number: u64,
+    limits: Limits,
+    state: Arc<Mutex<State>>,
+}
+
+impl Client {
+    /// Marks it as known: its connection is not closed for its age or for others any more.
+    pub fn welcome(&self) {
+        let mut state = lock(&self.state);
+        if state.known.len() < self.limits.known && state.strangers.remove(&self.number).is_some() {
+            state.known.insert(self.number);
+        }
+    }
+
+    fn is_stranger(&self) -> bool {
+        lock(&self.state).strangers.contains_key(&self.number)
+    }
+}
+
+/// A stream that ends by itself as long as its client is a stranger.
+#[derive(Debug)]
+pub struct Connection<S> {
+    stream: S,
+    client: Arc<Client>,
+    closed: Pin<Box<WaitForCancellationFutureOwned>>,
+    deadline: Pin<Box<Sleep>>,
+    is_watched: bool,
+}
+
+impl<S> Connection<S> {
+    /// Its client, for the requests that come over it.
+    pub fn client(&self) -> Arc<Client> {
+        self.client.clone()
+    }
+
+    /// An error once it has to end.
+    fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        if !self.is_watched {
+            return Ok(());
+        }
+        if self.closed.as_mut().poll(context).is_ready() {
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "closed for newer connections",
+            ));
+        }
+        if self.deadline.as_mut().poll(context).is_ready() {
+            if self.client.is_stranger() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.is_watched = false;
+        }
+        Ok(())
+    }
+}
+
+impl<S> Drop for Connection<S> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.client.state);
+        state.strangers.remove(&self.client.number);
+        state.known.remove(&self.client.number);
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+impl<S> Accept<TcpStream, S> for Connections {
+    type Stream = Connection<TcpStream>;
+    type Service = AddExtension<S, Arc<Client>>;
+    type Future = Ready<io::Result<(Self::Stream, Self::Service)>>;
+
+    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        std::future::ready(stream.peer_addr().map(|peer| {
+            let connection = self.admit(stream, peer.ip());
+            let service = Extension(connection.client()).layer(service);
+            (connection, service)
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use futures::FutureExt as _;
+    use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        strangers: 3,
+        patience: Duration::from_secs(5),
+        known: 1,
+    };
+
+    struct Peer {
+        connection: Connection<DuplexStream>,
+        _other: DuplexStream,
+    }
+
+    impl Peer {
+        fn from(connections: &Connections, address: u8) -> Self {
+            let (stream, other) = duplex(64);
+            let address = Ipv4Addr::new(10, 0, 0, address);
+            Self {
+                connection: connections.admit(stream, address.into()),
+                _other: other,
+            }
+        }
+
+        /// True while reading waits for bytes.
+        fn is_open(&mut self) -> bool {
+            self.connection.read_u8().now_or_never().is_none()
+        }
+    }
+
+    #[tokio::test]
+    async fn one_too_many_closes_the_oldest_of_the_address_with_most() {
+        let connections = Connections::new(LIMITS);
+        let mut peers: Vec<_> = [1, 2, 2]
+            .map(|address| Peer::from(&connections, address))
+            .into();
+        assert!(peers.iter_mut().all(Peer::is_open));
+        peers.push(Peer::from(&connections, 2));
+        peers.push(Peer::from(&connections, 3));
+        let open: Vec<_> = peers.iter_mut().map(Peer::is_open).collect();
+        assert_eq!(open, [true, false, false, true, true]);
+    }
+
+    #[tokio::test]
+    async fn room_is_there_again_when_a_connection_ends() {
+        let connections = Connections::new(LIMITS);
+        let mut first = Peer::from(&connections, 1);
+        for _ in 0..10 {
+            let mut next = Peer::from(&connections, 1);
+            assert!(next.is_open());
+        }
+        assert!(first.is_open());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn strangers_are_closed_after_a_while_and_known_clients_are_not() {
+        let connections = Connections::new(LIMITS);
+        let mut known = Peer::from(&connections, 1);
+        let mut second = Peer::from(&connections, 1);
+        let mut stranger = Peer::from(&connections, 1);
+        known.connection.client().welcome();
+        // One more than may be known.
+        second.connection.client().welcome();
+        let error = stranger.connection.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(!second.is_open());
+        assert!(known.is_open());
+        // Known ones make no room either.
+        let _others: Vec<_> = (0..9).map(|_| Peer::from(&connections, 1)).collect();
+        assert!(known.is_open());
+        drop(known);
+        let third = Peer::from(&connections, 1);
+        third.connection.client().welcome();
+        assert!(!third.connection.client.is_stranger());
+    }
+}
