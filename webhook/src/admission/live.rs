@@ -27,6 +27,7 @@ use tokio::sync::OnceCell;
 use super::lookups::{Lookups, Policies, Right};
 use super::permits::Permits;
 use super::review::UserInfo;
+use crate::budget::looks::LookRoom;
 use crate::chain;
 use crate::shared::Shared;
 
@@ -208,17 +209,27 @@ impl Lookups for Live {
         &self.shared.examinations
     }
 
-    async fn look(&self, image: &Image, signatures: bool) -> Result<Looked, Finding> {
+    async fn look(
+        &self,
+        image: &Image,
+        signatures: bool,
+        room: Arc<LookRoom>,
+    ) -> Result<Looked, Finding> {
         let registry = self
             .shared
             .registry_for(image.pull_secret.as_ref())
             .await
             .map_err(|error| error.finding())?
-            .with_deadline(self.patience);
-        registry
-            .look(&image.reference, signatures)
-            .await
-            .map_err(|error| error.finding())
+            .with_deadline(self.patience)
+            .with_room(room.clone());
+        let looked = registry.look(&image.reference, signatures).await;
+        if room.is_refused() {
+            let why = "there was no memory left for what the registry says of the image";
+            return Err(
+                Finding::error(codes::review::BUSY, why).hint("try again; nothing was decided")
+            );
+        }
+        looked.map_err(|error| error.finding())
     }
 }
 

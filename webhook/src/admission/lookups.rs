@@ -22,6 +22,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::review::UserInfo;
+use crate::budget::looks::LookRoom;
 use crate::heavy;
 
 /// A right, as RBAC has it.
@@ -81,11 +82,12 @@ pub trait Lookups: Send + Sync + 'static {
     fn intact_since(&self) -> Option<Timestamp>;
     /// The examinations of signatures that this process remembers.
     fn examinations(&self) -> &proof::Memory;
-    /// An image, with its signatures if they are wanted.
+    /// An image, with its signatures if they are wanted. `room` is asked for before answers of the registry are held.
     fn look(
         &self,
         image: &Image,
         signatures: bool,
+        room: Arc<LookRoom>,
     ) -> impl Future<Output = Result<Looked, Finding>> + Send;
 }
 
@@ -111,7 +113,7 @@ pub(super) enum Content<'a> {
     PoliciesUnknown(Finding),
     /// What was seen, or why nothing was, under the policies that are about it.
     Seen {
-        looked: &'a Result<Looked, Finding>,
+        looked: &'a Result<Arc<Looked>, Finding>,
         policies: &'a [Arc<Policy>],
         examinations: &'a proof::Memory,
         now: Timestamp,

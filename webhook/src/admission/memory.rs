@@ -28,7 +28,7 @@ const EACH: usize = 256;
 #[derive(Clone)]
 pub(super) struct Memory {
     verdicts: Cache<Digest, Verdict>,
-    images: Cache<ImageKey, Looked>,
+    images: Cache<ImageKey, Arc<Looked>>,
 }
 
 /// An image by digest, as seen with a pull secret under a generation of policies.
@@ -55,7 +55,7 @@ impl ImageKey {
 #[derive(Debug, Clone)]
 enum Unkept {
     /// The image, but not its signatures.
-    Half(Looked),
+    Half(Arc<Looked>),
     /// Nothing.
     Nothing(Finding),
 }
@@ -69,7 +69,9 @@ impl Default for Memory {
                 .build(),
             images: Cache::builder()
                 .max_capacity(IMAGE_BYTES)
-                .weigher(|_, looked| u32::try_from(weight(looked)).unwrap_or(u32::MAX))
+                .weigher(|_, looked: &Arc<Looked>| {
+                    u32::try_from(weight(looked)).unwrap_or(u32::MAX)
+                })
                 .time_to_live(IMAGES_KNOWN)
                 .build(),
         }
@@ -93,7 +95,8 @@ impl Memory {
         &self,
         key: Option<&ImageKey>,
         asking: impl Future<Output = Result<Looked, Finding>>,
-    ) -> Result<Looked, Finding> {
+    ) -> Result<Arc<Looked>, Finding> {
+        let asking = async { asking.await.map(Arc::new) };
         let Some(key) = key else {
             return asking.await;
         };

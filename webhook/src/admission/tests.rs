@@ -118,7 +118,12 @@ impl Lookups for Arc<Fake> {
     fn examinations(&self) -> &proof::Memory {
         &self.examinations
     }
-    async fn look(&self, image: &Image, signatures: bool) -> Result<Looked, Finding> {
+    async fn look(
+        &self,
+        image: &Image,
+        signatures: bool,
+        _room: Arc<crate::budget::looks::LookRoom>,
+    ) -> Result<Looked, Finding> {
         self.questions.fetch_add(1, Ordering::SeqCst);
         self.looks.fetch_add(1, Ordering::SeqCst);
         if self.stalled.load(Ordering::SeqCst) {

@@ -1,6 +1,8 @@
 //! One write: what its stamps are worth, what the judge says, and the stamp that it gets.
 //! Not here: how it arrives and is answered (mod), and who else is asked (lookups).
 
+use std::sync::Arc;
+
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::review::text::{self, Refusal};
 use bundle_core::review::{
@@ -17,6 +19,7 @@ use super::memory::{self, ImageKey};
 use super::review::{Request, UserInfo};
 use super::stamping::{self, Inherited, MadeFor, StampInput, WantedStamp};
 use super::{Admission, Lookups, carried, configuration, deletions, lookups};
+use crate::budget::looks::LookRoom;
 
 /// A request of one of the three kinds that are judged, with what its stamps say.
 struct Standings<'a> {
@@ -218,7 +221,7 @@ impl<L: Lookups> Admission<L> {
                 return judge(subject, &gathered.facts(&Content::PoliciesUnknown(why)));
             }
         };
-        let judged = |looked: &Result<Looked, Finding>| {
+        let judged = |looked: &Result<Arc<Looked>, Finding>| {
             let content = Content::Seen {
                 looked,
                 policies: &policies,
@@ -231,7 +234,7 @@ impl<L: Lookups> Admission<L> {
         let refused = match carried::looked(subject.new, image) {
             Some(Err(why)) => Some(why),
             Some(looked) => {
-                let verdict = judged(&looked);
+                let verdict = judged(&looked.map(Arc::new));
                 // Whatever else it is, the registry may know more signatures than were brought along.
                 if matches!(verdict, Verdict::Admit { .. }) {
                     return verdict;
@@ -241,7 +244,13 @@ impl<L: Lookups> Admission<L> {
             None => None,
         };
         let key = ImageKey::of(image, generation);
-        let asking = self.lookups.look(image, !policies.is_empty());
+        // Given back when the review is judged.
+        let room = Arc::new(LookRoom::new(
+            &self.budget.trees,
+            &user.username,
+            self.deadline / 4,
+        ));
+        let asking = (self.lookups).look(image, !policies.is_empty(), room.clone());
         let looked = self.memory.look(key.as_ref(), asking).await;
         let mut verdict = judged(&looked);
         if let (false, Some(key)) = (matches!(verdict, Verdict::Admit { .. }), &key) {

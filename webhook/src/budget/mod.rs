@@ -2,6 +2,7 @@
 //! Not here: how a share is taken (pool), how much memory there is (limit).
 
 pub mod limit;
+pub mod looks;
 pub mod pool;
 pub mod requests;
 
@@ -39,7 +40,7 @@ pub const DEFAULT_LIMIT: u64 = 128 * MIB;
 pub struct Budget {
     /// Bodies of reviews, in bytes, from their first byte until they are parsed. Taken before [`Budget::trees`], never after.
     pub bodies: Pool,
-    /// The parsed objects of reviews, in bytes, by requester.
+    /// The parsed objects of reviews, and what registries answer about their images (`looks`), in bytes, by requester.
     pub trees: Pool,
     /// The parsed content of bundles and the files that it is read from, in bytes, by requester.
     pub content: Pool,

@@ -55,6 +55,9 @@ pub enum Reason {
         /// The deadline that passed.
         after: Duration,
     },
+    /// The caller has no memory for what the registry answers.
+    #[error("there is no memory left for the registry's answer")]
+    NoRoom,
     /// A blob that comes more slowly than is waited for.
     #[error(
         "the registry is too slow: {came} bytes came within {}, and at least {slowest} a second are needed",
@@ -229,6 +232,7 @@ impl RegistryError {
             Reason::Unreachable { .. }
                 | Reason::Cut { .. }
                 | Reason::Stalled { .. }
+                | Reason::NoRoom
                 | Reason::TooSlow { .. }
                 | Reason::Busy { .. }
                 | Reason::SignatureLost { .. }
@@ -274,7 +278,7 @@ impl RegistryError {
                 code::BLOCKED,
                 "whoever keeps registries.conf does not want it used; take the content from elsewhere".to_owned(),
             ),
-            Reason::Busy { .. } => (code::BUSY, "try again later".to_owned()),
+            Reason::NoRoom | Reason::Busy { .. } => (code::BUSY, "try again later".to_owned()),
             Reason::Refused { .. } => (
                 code::REFUSED,
                 "the registry's log says more".to_owned(),

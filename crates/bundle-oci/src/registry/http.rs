@@ -14,6 +14,7 @@ use url::{Host, Url};
 use super::endpoint::{REMEMBERED, make_room};
 use super::feed::Part;
 use super::reach::{Reach, TooNear, Within};
+use super::room::{FORMS, Room, SHORT, take};
 use super::tls::Trust;
 use super::{ClientOptions, Deadlines, Reason, RegistryError};
 
@@ -309,21 +310,27 @@ impl Pools {
         mut response: reqwest::Response,
         limit: u64,
         what: &str,
+        room: &dyn Room,
     ) -> Result<Bytes, Reason> {
         let too_large = || Reason::TooLarge {
             what: what.to_owned(),
             limit,
         };
-        if response
-            .content_length()
-            .is_some_and(|length| length > limit)
-        {
+        let announced = response.content_length();
+        if announced.is_some_and(|length| length > limit) {
             return Err(too_large());
         }
+        let mut taken = announced.unwrap_or(SHORT).min(limit);
+        take(room, taken * FORMS).await?;
         let mut body = BytesMut::new();
         while let Some(piece) = self.piece(&mut response).await? {
-            if (body.len() + piece.len()) as u64 > limit {
+            let length = (body.len() + piece.len()) as u64;
+            if length > limit {
                 return Err(too_large());
+            }
+            if length > taken {
+                take(room, (limit - taken) * FORMS).await?;
+                taken = limit;
             }
             body.extend_from_slice(&piece);
         }

@@ -132,7 +132,12 @@ impl Client {
         let media_type = super::read::media_type(&response);
         let body = self
             .pools
-            .body(response, MANIFEST_BYTES, "the signatures under the tag")
+            .body(
+                response,
+                MANIFEST_BYTES,
+                "the signatures under the tag",
+                &*self.room,
+            )
             .await?;
         Manifest::parse(body, Some(&media_type))
             .map(Some)

@@ -125,7 +125,7 @@ impl Client {
                 let next = super::referrers::next_url(&response)?;
                 let body = self
                     .pools
-                    .body(response, MANIFEST_BYTES, "the list of tags")
+                    .body(response, MANIFEST_BYTES, "the list of tags", &*self.room)
                     .await?;
                 let page: Tags = serde_json::from_slice(&body).map_err(|error| {
                     Reason::Malformed(format!("the list of tags cannot be read: {error}"))
@@ -191,7 +191,11 @@ impl Client {
             Ok(digest) => Some(digest),
             Err(_) => said_digest(&response)?,
         };
-        let bytes = match self.pools.body(response, limit, "the manifest").await {
+        let bytes = match self
+            .pools
+            .body(response, limit, "the manifest", &*self.room)
+            .await
+        {
             Ok(bytes) => bytes,
             Err(Reason::TooLarge { .. }) => return Ok(None),
             Err(reason) => return Err(reason),

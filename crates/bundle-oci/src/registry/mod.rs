@@ -26,6 +26,7 @@ mod reach;
 mod read;
 mod referrers;
 mod repository;
+mod room;
 mod stored;
 mod tls;
 mod token;
@@ -48,6 +49,7 @@ pub use mirrors::Mirrors;
 pub use push::{Pushed, TagPolicy};
 pub use referrers::SignatureStored;
 pub use repository::Repository;
+pub use room::Room;
 pub use upload::Upload;
 
 /// How long things may take.
@@ -118,6 +120,7 @@ pub struct Client {
     mirrors: Arc<Mirrors>,
     deadlines: Deadlines,
     progress: Arc<dyn Progress>,
+    room: Arc<dyn Room>,
 }
 
 impl Client {
@@ -133,6 +136,7 @@ impl Client {
             tokens: Arc::new(token::Tokens::new(options.logins)),
             deadlines: options.deadlines,
             progress: Arc::new(Silent),
+            room: Arc::new(room::Endless),
         })
     }
 
@@ -172,6 +176,15 @@ impl Client {
     pub fn with_progress(&self, progress: Arc<dyn Progress>) -> Self {
         Self {
             progress,
+            ..self.clone()
+        }
+    }
+
+    /// The same client, asking for room before it holds documents and signatures.
+    #[must_use]
+    pub fn with_room(&self, room: Arc<dyn Room>) -> Self {
+        Self {
+            room,
             ..self.clone()
         }
     }

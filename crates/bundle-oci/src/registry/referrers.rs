@@ -272,7 +272,12 @@ impl Client {
 
     async fn list_body(&self, response: reqwest::Response) -> Result<Bytes, Reason> {
         self.pools
-            .body(response, MANIFEST_BYTES, "the list of referrers")
+            .body(
+                response,
+                MANIFEST_BYTES,
+                "the list of referrers",
+                &*self.room,
+            )
             .await
     }
 

@@ -16,6 +16,7 @@ use super::challenge::Challenge;
 use super::endpoint::{Endpoint, make_room};
 use super::http::{Pools, authority};
 use super::reach::Reach;
+use super::room::Endless;
 use super::transport::said;
 use super::{Reason, Repository};
 use crate::limits::TOKEN_BYTES;
@@ -248,7 +249,9 @@ impl Order<'_> {
             let detail = said(pools, response).await;
             return Err(self.refusal(status.as_u16(), detail));
         }
-        let body = pools.body(response, TOKEN_BYTES, "the token").await?;
+        let body = pools
+            .body(response, TOKEN_BYTES, "the token", &Endless)
+            .await?;
         let issued: Issued = serde_json::from_slice(&body).map_err(|_| {
             Reason::Malformed("the token service's answer cannot be read".to_owned())
         })?;

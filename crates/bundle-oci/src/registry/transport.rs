@@ -23,6 +23,7 @@ use super::feed::Part;
 use super::http::{Pools, authority};
 use super::mirrors::Wanted;
 use super::reach::Reach;
+use super::room::Endless;
 use super::token::Purpose;
 use super::{Client, Reason, Repository};
 use crate::limits::{ERROR_BYTES, REDIRECTS};
@@ -372,7 +373,10 @@ struct SaidOne {
 
 /// The registry's own words for an error, `: …`, or nothing if it has none that can be shown.
 pub(super) async fn said(pools: &Pools, response: Response) -> String {
-    let Ok(body) = pools.body(response, ERROR_BYTES, "the error").await else {
+    let Ok(body) = pools
+        .body(response, ERROR_BYTES, "the error", &Endless)
+        .await
+    else {
         return String::new();
     };
     let Ok(said) = serde_json::from_slice::<Said>(&body) else {

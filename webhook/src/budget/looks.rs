@@ -1,0 +1,116 @@
+//! Memory for what registries answer to looks at images: a review may ask for an image of anybody's making.
+//! Not here: how shares are taken (pool), which answers there are (`bundle_oci::registry`).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bundle_oci::registry::Room;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tokio::sync::Mutex;
+
+use super::{Cap, Pool, Share, within};
+
+/// Bytes of a look that need no share: the manifest and the signatures of an ordinary image.
+const SMALL: u64 = 256 << 10;
+
+/// The room of one look, taken from the memory of reviews and given back when it is dropped.
+#[derive(Debug)]
+pub struct LookRoom {
+    pool: Pool,
+    requester: String,
+    patience: Duration,
+    held: Mutex<Held>,
+    refused: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    bytes: u64,
+    shares: Vec<Share>,
+}
+
+impl LookRoom {
+    /// For a look that `requester` causes. It waits for each share for as long as `patience` says.
+    pub fn new(pool: &Pool, requester: &str, patience: Duration) -> Self {
+        Self {
+            pool: pool.clone(),
+            requester: requester.to_owned(),
+            patience,
+            held: Mutex::default(),
+            refused: AtomicBool::new(false),
+        }
+    }
+
+    /// True once there was no room for an answer.
+    pub fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// A requester's half is that of all shares in the pool. Looks leave a quarter to the objects of reviews.
+    fn caps(&self) -> Vec<Cap> {
+        let mut caps = super::Budget::half(&self.pool, &self.requester);
+        caps.push(Cap {
+            key: "looks at images".to_owned(),
+            most: self.pool.capacity() / 4 * 3,
+        });
+        caps
+    }
+}
+
+impl Room for LookRoom {
+    fn take(&self, bytes: u64) -> BoxFuture<'_, bool> {
+        async move {
+            let mut held = self.held.lock().await;
+            held.bytes = held.bytes.saturating_add(bytes);
+            if held.bytes <= SMALL {
+                return true;
+            }
+            let share = self.pool.take(bytes, self.caps());
+            if let Some(Ok(share)) = within(self.patience, share).await {
+                held.shares.push(share);
+                return true;
+            }
+            self.refused.store(true, Ordering::Relaxed);
+            false
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn room(pool: &Pool, requester: &str) -> LookRoom {
+        LookRoom::new(pool, requester, Duration::from_secs(2))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_answers_of_one_requester_wait_and_others_are_served() {
+        let pool = Pool::new(16 * MIB);
+        let first = room(&pool, "ana");
+        assert!(first.take(8 * MIB).await);
+        let second = room(&pool, "ana");
+        assert!(!second.take(8 * MIB).await);
+        assert!(second.is_refused() && !first.is_refused());
+        // Ordinary images do not wait.
+        assert!(room(&pool, "ana").take(SMALL).await);
+        assert!(room(&pool, "bob").take(4 * MIB).await);
+        drop(first);
+        assert_eq!(pool.used(), 0);
+        assert!(second.take(8 * MIB).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn looks_leave_a_part_to_the_objects_of_reviews() {
+        let pool = Pool::new(16 * MIB);
+        let rooms = ["ana", "bob"].map(|name| room(&pool, name));
+        assert!(rooms[0].take(6 * MIB).await);
+        assert!(rooms[1].take(6 * MIB).await);
+        assert!(!room(&pool, "eve").take(MIB).await);
+        assert!(pool.take(4 * MIB, Vec::new()).now_or_never().is_some());
+    }
+}
