@@ -337,6 +337,9 @@ impl Turn<'_> {
         let in_place = unpacked && self.room.books.content(&self.name) == Some(key.clone());
         let applied = self.room.books.applied_partly(&self.name, &key);
         self.show_upgrade(&child);
+        if !in_place {
+            self.show_approval(&placing, unpacked).await;
+        }
         let mut kept = if in_place {
             let installed = self.status.active_bundle.as_deref() == Some(&child.name);
             self.approve(&placing, !installed).await.ok();

@@ -58,6 +58,20 @@ impl Turn<'_> {
             approved_by: self.approved_by.clone(),
             fields_digest: fields.map(|digest| digest.to_string()),
         });
+        self.conclude_decision(&mut record, placing, items);
+        self.save_record(record).await
+    }
+
+    /// Records that the class, with the terms that it has now, decided about this content, which is installed completely.
+    pub(super) async fn record_decision(
+        &mut self,
+        placing: &Placing<'_>,
+        items: &[Item],
+    ) -> Result<(), Trouble> {
+        let Some(mut record) = self.inventory.record.clone() else {
+            return Ok(());
+        };
+        self.conclude_decision(&mut record, placing, items);
         self.save_record(record).await
     }
 

@@ -12,6 +12,7 @@ mod child;
 mod collisions;
 mod content;
 mod created_namespace;
+mod decided;
 mod deletion;
 mod departed;
 mod deployment;

@@ -68,7 +68,7 @@ impl Turn<'_> {
         if replaced.is_empty() {
             return Ok(());
         }
-        let rule = self.consent_rule();
+        let rule = self.consent_rule(placing);
         let is_delegated = |item: &Item| rule.consent(act, &item.id) == Consent::Delegated;
         let is_in_replaced = |item: &Item| {
             let namespace = item.id.namespace.as_deref();
@@ -99,7 +99,8 @@ impl Turn<'_> {
             .iter()
             .filter(concerned)
             .any(|item| is_delegated(item))
-            || self.inventory.installation != self.content_key(placing)
+            // Nobody wrote the spec for what is restored.
+            || (act == Act::Install && self.inventory.installation != self.content_key(placing))
         {
             return Ok(());
         }
@@ -137,8 +138,8 @@ impl Turn<'_> {
         live: Uids,
     ) -> Result<(), Trouble> {
         let mut inventory = (*self.inventory).clone();
-        if inventory.installation.is_empty() {
-            inventory.record.get_or_insert_default();
+        if inventory.installation.is_empty() || inventory.record.is_some() {
+            self.note_decision(&mut inventory, placing);
         }
         inventory.installation = self.content_key(placing);
         for (name, uid) in live {

@@ -4,8 +4,10 @@
 use bundle_api::names::condition;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::{State, some_of};
-use bundle_core::plan::consent::{Act, Consent, Refusal};
+use bundle_core::plan::consent::{Act, ActingAccount, Consent, ConsentRule, Refusal};
+use bundle_core::plan::decision::DecidedObjects;
 use bundle_core::plan::downgrade;
+use bundle_core::review::class::Approval;
 use bundle_core::review::target::check_target;
 
 use super::deployment::{LISTED, Turn};
@@ -32,7 +34,12 @@ impl Turn<'_> {
     }
 
     pub(super) fn within_targets(&self, items: &[Item]) -> Result<(), Trouble> {
-        let rule = self.consent_rule();
+        // Where content may land depends on no earlier decision.
+        let rule = ConsentRule::new(
+            Some(self.class),
+            ActingAccount::Granted,
+            DecidedObjects::None,
+        );
         let refused = Consent::Refused(Refusal::OutsideTargets);
         let outside: Vec<_> = items
             .iter()
@@ -131,6 +138,20 @@ impl Turn<'_> {
             )),
             None => Ok(()),
         }
+    }
+
+    /// Sets the condition `Approved` by the present class, for content that is not in place. It says nothing of content that is not known yet.
+    pub(super) async fn show_approval(&mut self, placing: &Placing<'_>, is_known: bool) {
+        if is_known || self.class.approval == Approval::None {
+            self.approve(placing, true).await.ok();
+            return;
+        }
+        let message = format!(
+            "class {} asks for an approval, and the content is not unpacked yet",
+            self.class.name
+        );
+        self.said
+            .set(condition::APPROVED, State::Unknown, "NotAsked", &message);
     }
 
     /// Whether the content is approved. A withdrawn approval is told, and tears nothing down: only content that is new waits for one.

@@ -131,6 +131,7 @@ impl<'a> Turn<'a> {
         let known = self.room.books.content(&self.name);
         let applied = known.as_deref() == Some(&key);
         let recorded = self.is_installed(placing)
+            && self.is_decided(placing)
             && self.status.active_bundle.as_deref() == Some(&placing.child.name);
         if applied && recorded {
             return Ok(false);
@@ -170,7 +171,9 @@ impl<'a> Turn<'a> {
             let code = codes::install::IGNORE_WITHOUT_EFFECT;
             self.warnings.insert(format!("{line} ({code})"));
         }
-        if applied {
+        let (decided, installed) = (self.is_decided(placing), self.is_installed(placing));
+        let first = !decided || !installed;
+        if applied && decided {
             // The last time it went wrong after everything had been applied.
             self.prune(placing, &items).await?;
             let fields = self.room.books.fields_digest(&self.name);
@@ -178,7 +181,6 @@ impl<'a> Turn<'a> {
             self.watch(placing, &items, true).await?;
             return Ok(true);
         }
-        let first = !self.is_installed(placing);
         self.within_targets(&items)?;
         let asked = if first {
             Some(
@@ -193,13 +195,20 @@ impl<'a> Turn<'a> {
             self.takes_source()?;
             self.verify(placing).await?;
         }
+        if first && installed {
+            // Another class, or the class with other terms, allows what is installed.
+            self.record_decision(placing, &items).await?;
+            if applied {
+                return Ok(false);
+            }
+        }
         let served = self.watch(placing, &items, false).await?;
         let only_reports = self.spec.paused || !self.spec.correct_drift;
-        if known.is_none() && !first && only_reports {
+        if known.is_none() && installed && only_reports {
             self.find_again(placing).await?;
             return Ok(false);
         }
-        if known.is_none() && !first {
+        if known.is_none() && installed {
             let seen = self.seen(placing, &items).await?;
             if self.is_as_left(&items, placing, &seen) {
                 tracing::info!(
@@ -262,7 +271,7 @@ impl<'a> Turn<'a> {
     }
 
     /// The content, the identity that installs it, and the namespace of its objects that name none, as the inventory records them.
-    fn placement(&self, placing: &Placing<'_>) -> String {
+    pub(super) fn placement(&self, placing: &Placing<'_>) -> String {
         let namespace = self.spec.target_namespace.as_deref().unwrap_or("-");
         format!("{} {} {namespace} ", placing.digest(), placing.account)
     }

@@ -7,6 +7,7 @@ use bundle_api::names::{self, condition, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::State;
 use bundle_core::plan::consent::{Act, ActingAccount, Consent, ConsentRule};
+use bundle_core::plan::decision::DecidedObjects;
 use bundle_core::review::Requester;
 use bundle_core::review::class::Authorization;
 use bundle_core::rights::Question;
@@ -34,8 +35,13 @@ impl<'a> Turn<'a> {
     }
 
     /// The rule for the consent that writing an object takes, once the terms have been asked.
-    pub(super) fn consent_rule(&self) -> ConsentRule {
-        ConsentRule::new(Some(self.class), ActingAccount::Granted)
+    pub(super) fn consent_rule(&self, placing: &Placing<'_>) -> ConsentRule {
+        let decided = if self.is_decided(placing) {
+            DecidedObjects::ALL
+        } else {
+            DecidedObjects::None
+        };
+        ConsentRule::new(Some(self.class), ActingAccount::Granted, decided)
     }
 
     /// Checks whether the requesters may install `items`. Returns what will be applied, and the check that the phases continue.
@@ -139,7 +145,7 @@ impl<'a> Turn<'a> {
     ) -> Result<RequesterCheck<'a>, Trouble> {
         self.ask_terms(placing).await?;
         let consent = TakenConsent {
-            rule: self.consent_rule(),
+            rule: self.consent_rule(placing),
             act,
         };
         let by_dry_run = items.iter().any(|item| consent.is_by_dry_run(&item.id));
@@ -218,7 +224,7 @@ impl<'a> Turn<'a> {
         items: &[Item],
         act: Act,
     ) -> Result<(), Trouble> {
-        let rule = self.consent_rule();
+        let rule = self.consent_rule(placing);
         let asked: Vec<&Item> = items
             .iter()
             .filter(|item| rule.consent(act, &item.id) != Consent::Delegated)
@@ -272,7 +278,7 @@ impl<'a> Turn<'a> {
         };
         let deletions = Deletions {
             room: self.room,
-            rule: &ConsentRule::new(Some(self.class), account),
+            rule: &ConsentRule::new(Some(self.class), account, self.decided_objects()),
             act: Act::Prune,
             requesters: &requesters,
             reason,

@@ -154,7 +154,10 @@ impl Room {
             return Ok(ClassFound::Gone);
         };
         Ok(match Class::parse(name, &object.data["spec"]) {
-            Ok(class) if class.is_ours() => ClassFound::Ours(Box::new(class)),
+            Ok(class) if class.is_ours() => ClassFound::Ours(Box::new(Class {
+                uid: object.metadata.uid.unwrap_or_default(),
+                ..class
+            })),
             Ok(_) => ClassFound::Foreign,
             Err(findings) => ClassFound::Unreadable(findings.to_string()),
         })

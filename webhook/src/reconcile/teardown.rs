@@ -8,6 +8,7 @@ use bundle_api::names::{self, condition};
 use bundle_core::diagnostic::{Code, codes};
 use bundle_core::plan::conditions::State;
 use bundle_core::plan::consent::{ActingAccount, ConsentRule};
+use bundle_core::plan::decision::DecidedObjects;
 use bundle_core::plan::inventory::{self, Inventory};
 use bundle_core::review::deployment::{CustomResources, Deletion};
 use bundle_core::review::{CheckedDeploymentSpec, Class, Kind, Requester, Vouched};
@@ -21,7 +22,7 @@ use super::remove::Remover;
 use super::room::{ClassFound, Room};
 use super::said::{self, Said};
 use super::trouble::{Retry, Trouble};
-use super::{ReconcileError, deletion, deployment, namespaces, seal, status};
+use super::{ReconcileError, decided, deletion, deployment, namespaces, seal, status};
 use crate::cluster::ServiceAccount;
 
 /// The reason of conditions while it goes on.
@@ -273,7 +274,10 @@ async fn remove_objects(
         reason: "RemovalFailed",
     };
     let keys: Vec<String> = recorded.objects().map(|(key, _)| key.to_owned()).collect();
-    let rule = ConsentRule::new(class.as_ref(), account.acting);
+    let decided = class.as_ref().map_or(DecidedObjects::None, |class| {
+        decided::objects(&recorded, &decided::decider(class, object))
+    });
+    let rule = ConsentRule::new(class.as_ref(), account.acting, decided);
     if orphan && let Some(why) = rule.account_withdrawn() {
         tracing::warn!(
             deployment = object.name_any(),

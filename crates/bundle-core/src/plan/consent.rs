@@ -1,6 +1,7 @@
 //! The consent that it takes to write or delete one object: none, that of those who asked for the content, or none that anybody could give.
 //! The questions are in `crate::rights` and `webhook::reconcile`; where the content of a class may land is in [`super::targets`].
 
+use super::decision::DecidedObjects;
 use super::targets;
 use crate::object::ObjectId;
 use crate::review::class::{Authorization, Class, RequesterCheck};
@@ -57,6 +58,7 @@ pub struct ConsentRule {
     /// `None` where the class is gone, cannot be read or belongs to another provisioner.
     class: Option<Terms>,
     account: ActingAccount,
+    decided: DecidedObjects,
 }
 
 /// The fields of a class that the rule depends on.
@@ -70,20 +72,25 @@ struct Terms {
 
 impl ConsentRule {
     /// The rule under `class`, which is `None` where it is gone, cannot be read or belongs to another provisioner.
-    pub fn new(class: Option<&Class>, account: ActingAccount) -> Self {
+    /// `decided` are the objects that this class, with the terms that it has, decided about when they were installed.
+    pub fn new(class: Option<&Class>, account: ActingAccount, decided: DecidedObjects) -> Self {
         let class = class.map(|class| Terms {
             authorization: class.authorization,
             check: class.requester_check,
             namespaces: class.namespaces.clone(),
             cluster_scoped: class.cluster_scoped,
         });
-        Self { class, account }
+        Self {
+            class,
+            account,
+            decided,
+        }
     }
 
     /// The consent that `act` on the object takes.
     ///
-    /// A class decides only for a ServiceAccount that it, or the spec under it, names, and only about objects inside of its targets. About all others those
-    /// who asked for the content are asked, by dry run as well.
+    /// A class decides only for a ServiceAccount that it, or the spec under it, names, and only about objects inside of its targets. What is installed it
+    /// restores and deletes only if it decided about that when it was installed. About all others those who asked for the content are asked, by dry run as well.
     pub fn consent(&self, act: Act, id: &ObjectId) -> Consent {
         if let ActingAccount::Withdrawn(why) = &self.account {
             return Consent::Refused(Refusal::AccountWithdrawn(why.clone()));
@@ -97,7 +104,11 @@ impl ConsentRule {
         }
         match class.authorization {
             Authorization::Requester => Consent::Requesters(class.check),
-            Authorization::Class if is_inside && self.account == ActingAccount::Granted => {
+            Authorization::Class
+                if is_inside
+                    && self.account == ActingAccount::Granted
+                    && (act == Act::Install || self.decided.has(id)) =>
+            {
                 Consent::Delegated
             }
             Authorization::Class => Consent::Requesters(RequesterCheck::DryRun),
@@ -221,7 +232,7 @@ mod tests {
             (None, Former, false, &ACTS, &dry_run),
         ];
         for (class, account, is_inside, acts, expected) in table {
-            let rule = ConsentRule::new(class, account.clone());
+            let rule = ConsentRule::new(class, account.clone(), DecidedObjects::ALL);
             let ids = if is_inside {
                 [object(Some("team-a")), object(Some("team-b"))]
             } else {
@@ -238,10 +249,53 @@ mod tests {
     }
 
     #[test]
+    fn class_that_did_not_decide_about_installed_objects_lends_nothing_for_them() {
+        let (lends, reviewed) = (class("Class", "DryRun"), class("Requester", "AccessReview"));
+        let (id, other) = (object(Some("team-a")), object(Some("team-b")));
+        let all_but_other = DecidedObjects::AllBut([other.to_string()].into());
+        let dry_run = Consent::Requesters(RequesterCheck::DryRun);
+        let review = Consent::Requesters(RequesterCheck::AccessReview);
+        // Class, objects that it decided about, object; consent to install it, and to everything else.
+        let table = [
+            (
+                &lends,
+                DecidedObjects::None,
+                &id,
+                &Consent::Delegated,
+                &dry_run,
+            ),
+            (
+                &lends,
+                all_but_other.clone(),
+                &id,
+                &Consent::Delegated,
+                &Consent::Delegated,
+            ),
+            (&lends, all_but_other, &other, &Consent::Delegated, &dry_run),
+            (
+                &lends,
+                DecidedObjects::ALL,
+                &other,
+                &Consent::Delegated,
+                &Consent::Delegated,
+            ),
+            (&reviewed, DecidedObjects::None, &id, &review, &review),
+            (&reviewed, DecidedObjects::ALL, &id, &review, &review),
+        ];
+        for (class, decided, id, install, others) in table {
+            let rule = ConsentRule::new(Some(class), ActingAccount::Granted, decided.clone());
+            for act in ACTS {
+                let expected = if act == Act::Install { install } else { others };
+                assert_eq!(rule.consent(act, id), *expected, "{decided:?} {id} {act:?}");
+            }
+        }
+    }
+
+    #[test]
     fn nothing_is_done_as_an_account_that_may_not_be_impersonated() {
         let classes = [class("Class", "DryRun"), class("Requester", "DryRun")];
         for class in classes.iter().map(Some).chain([None]) {
-            let rule = ConsentRule::new(class, withdrawn());
+            let rule = ConsentRule::new(class, withdrawn(), DecidedObjects::ALL);
             for act in ACTS {
                 let found = rule.consent(act, &object(Some("team-a")));
                 let Consent::Refused(refusal) = found else {
@@ -257,11 +311,11 @@ mod tests {
     #[test]
     fn objects_outside_of_what_a_class_delegates_are_told_apart() {
         let lends = class("Class", "DryRun");
-        let rule = ConsentRule::new(Some(&lends), ActingAccount::Granted);
+        let rule = ConsentRule::new(Some(&lends), ActingAccount::Granted, DecidedObjects::ALL);
         assert!(rule.exceeds_delegation(&object(None)));
         assert!(!rule.exceeds_delegation(&object(Some("team-a"))));
         let strict = class("Requester", "DryRun");
-        let rule = ConsentRule::new(Some(&strict), ActingAccount::Granted);
+        let rule = ConsentRule::new(Some(&strict), ActingAccount::Granted, DecidedObjects::ALL);
         assert!(!rule.exceeds_delegation(&object(None)));
     }
 }

@@ -6,6 +6,7 @@ pub mod backoff;
 pub mod conditions;
 pub mod consent;
 pub mod created_namespace;
+pub mod decision;
 pub mod downgrade;
 pub mod drift;
 pub mod health;

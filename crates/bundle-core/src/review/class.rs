@@ -22,6 +22,8 @@ use crate::{
 pub struct Class {
     /// Its name.
     pub name: String,
+    /// Its uid on the cluster; empty where only its spec was read.
+    pub uid: String,
     /// Who answers to it.
     pub provisioner: Provisioner,
     /// Parameters of the provisioner.
@@ -119,6 +121,7 @@ impl Class {
         let allow = [("Allow", true), ("Deny", false)];
         let class = Self {
             name: name.to_owned(),
+            uid: String::new(),
             provisioner,
             parameters: field.get("parameters").map(f),
             service_account: service_account(&field.get("serviceAccount"), f),

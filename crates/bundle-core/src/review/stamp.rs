@@ -130,8 +130,8 @@ impl Stamp {
     }
 }
 
-/// Digest of what a person who approves content takes for granted beside the content itself: class, ServiceAccount, target namespace (and its creation) and configuration
-/// in the `spec` of a BundleDeployment.
+/// Digest of what a person who approves content takes for granted beside the content itself: class, ServiceAccount, target namespace (and its creation),
+/// configuration, and the settings about objects of others (`collision`, `drift.ignore`, `deletion`) in the `spec` of a BundleDeployment.
 pub fn approval_terms(spec: &Value) -> Digest {
     canonical::spec_digest(&serde_json::json!({
         "provisionerClassName": spec["provisionerClassName"],
@@ -139,6 +139,9 @@ pub fn approval_terms(spec: &Value) -> Digest {
         "targetNamespace": spec["targetNamespace"],
         "createNamespace": spec["createNamespace"],
         "config": spec["config"],
+        "collision": spec["collision"],
+        "drift": {"ignore": spec["drift"]["ignore"]},
+        "deletion": spec["deletion"],
     }))
 }
 
@@ -245,6 +248,25 @@ mod tests {
         };
         for stamp in [stamp(), updated] {
             assert_eq!(Stamp::read(KEY, Some(&stamp.text(KEY))), Ok(stamp));
+        }
+    }
+
+    #[test]
+    fn approval_covers_every_setting_that_reaches_objects_of_others() {
+        let without = approval_terms(&json!({}));
+        for settings in [
+            json!({"collision": "Adopt"}),
+            json!({"drift": {"ignore": [{"fields": ["/spec/replicas"]}]}}),
+            json!({"deletion": {"customResources": "Delete"}}),
+        ] {
+            assert_ne!(approval_terms(&settings), without, "{settings}");
+        }
+        for settings in [
+            json!({"drift": {"mode": "Report"}}),
+            json!({"drift": {}, "deletion": {}}),
+            json!({"paused": true}),
+        ] {
+            assert_eq!(approval_terms(&settings), without, "{settings}");
         }
     }
 

@@ -7,7 +7,18 @@ use super::*;
 
 /// Creates the class `name` that decides for its users in these namespaces, and lets `user` use it.
 async fn delegate(cluster: &Cluster, name: &str, user: &str, namespaces: &[&str]) {
-    let class = json!({
+    delegate_with(
+        cluster,
+        name,
+        user,
+        &json!({"targets": {"namespaces": namespaces}}),
+    )
+    .await;
+}
+
+/// Creates the class `name` that decides for its users, with more fields of its spec, and lets `user` use it.
+pub(super) async fn delegate_with(cluster: &Cluster, name: &str, user: &str, more: &Value) {
+    let mut class = json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
         "kind": "ProvisionerClass",
         "metadata": {"name": name},
@@ -15,22 +26,24 @@ async fn delegate(cluster: &Cluster, name: &str, user: &str, namespaces: &[&str]
             "provisioner": "core.rukpak.io/plain",
             "serviceAccount": {"namespace": "bundle-system", "name": "installer"},
             "authorization": "Class",
-            "targets": {"namespaces": namespaces},
         },
     });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        class["spec"][key] = value.clone();
+    }
     let rules = json!([{"apiGroups": ["core.rukpak.io"], "resources": ["provisionerclasses"], "resourceNames": [name], "verbs": ["use"]}]);
     let role = cluster_role(name, &rules);
     put(cluster, &[class, role, binding(name, None, name, user)]).await;
 }
 
-fn under(class: &str, mut deployment: Value) -> Value {
+pub(super) fn under(class: &str, mut deployment: Value) -> Value {
     deployment["spec"]["provisionerClassName"] = class.into();
     deployment["spec"]["template"]["spec"]["provisionerClassName"] = class.into();
     deployment
 }
 
 /// Waits until `user` may not do this any more.
-async fn until_may_not(cluster: &Cluster, user: &str, what: &str) {
+pub(super) async fn until_may_not(cluster: &Cluster, user: &str, what: &str) {
     let line = format!("auth can-i {what} --as={user}");
     wait::until_true(LONG, &format!("{user} may not {what}"), || async {
         Ok(try_kubectl(cluster, &line).await.stdout.trim() == "no")
@@ -77,15 +90,10 @@ async fn class_that_decides_for_its_users_decides_nothing_outside_of_its_targets
     until_may_not(&cluster, user, "delete configmaps -n delegated-shared").await;
     until_may_not(&cluster, user, "delete configmaps -n delegated").await;
 
-    // Inside of its targets the class decides.
+    // The class has not decided about what the former class installed: its requester is asked.
     try_kubectl(&cluster, "delete configmap own -n delegated").await;
-    wait::until_true(LONG, "the object of the class is restored", || async {
-        let own = get(&cluster, "configmap own -n delegated").await;
-        Ok(own.is_some())
-    })
-    .await
-    .unwrap();
-    // Outside of them its requester is asked.
+    until_withdrawn(&cluster, user).await;
+    assert_eq!(get(&cluster, "configmap own -n delegated").await, None);
     try_kubectl(&cluster, "delete configmap one -n delegated-shared").await;
     let told = until_withdrawn(&cluster, user).await;
     assert!(told.contains("delegated-shared"), "{told}");
@@ -116,6 +124,14 @@ async fn class_that_decides_for_its_users_decides_nothing_outside_of_its_targets
     let two = "configmap two -n delegated-shared";
     assert!(get(&cluster, two).await.is_some());
     assert_eq!(get(&cluster, "configmap own -n delegated").await, None);
+    // About what the class has installed it decides.
+    try_kubectl(&cluster, "delete configmap stays -n delegated").await;
+    wait::until_true(LONG, "the object of the class is restored", || async {
+        let stays = get(&cluster, "configmap stays -n delegated").await;
+        Ok(stays.is_some())
+    })
+    .await
+    .unwrap();
 
     // Nor is it removed.
     remove(&cluster, user).await;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::plan::decision::Decisions;
 use crate::plan::pivot::Revision;
 
 /// The longest seal that is remembered, in bytes.
@@ -21,6 +22,9 @@ pub struct InstallationRecord {
     /// What is and was installed, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<Revision>,
+    /// Which class decided about the content.
+    #[serde(default, skip_serializing_if = "Decisions::is_empty")]
+    pub decisions: Decisions,
     /// By uid of the BundleDeployment and of its Bundles.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     seals: BTreeMap<String, RememberedSeals>,

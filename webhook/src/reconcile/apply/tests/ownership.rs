@@ -1,13 +1,14 @@
 //! Fields that become ours before an apply: what is sent, as whom, and what a refusal leaves.
 
 use bundle_core::plan::consent::{Act, ActingAccount, ConsentRule};
+use bundle_core::plan::decision::DecidedObjects;
 
 use super::*;
 
 /// Every object takes the consent of the requesters, by dry run.
 pub(super) fn by_dry_run() -> TakenConsent {
     TakenConsent {
-        rule: ConsentRule::new(None, ActingAccount::Granted),
+        rule: ConsentRule::new(None, ActingAccount::Granted, DecidedObjects::None),
         act: Act::Install,
     }
 }

@@ -1,0 +1,188 @@
+//! Which class decided that content may be installed, and for which objects that decision counts later. A decision under one class, or under terms
+//! that a class had before, is none under another.
+//! The consent that follows is in [`super::consent`]; decisions are stored with the inventory ([`super::inventory::InstallationRecord`]).
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::object::ObjectId;
+use crate::policy::ClassSignatures;
+use crate::reference::Digest;
+use crate::review::class::{Approval, Authorization, Class};
+
+/// The class and the terms of a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Decider {
+    /// Name of the ProvisionerClass.
+    class: String,
+    /// Its uid.
+    uid: String,
+    /// Digest of the fields of the class that decide what is let in and for whom.
+    terms: Digest,
+    /// [`approval_terms`](crate::review::stamp::approval_terms) of the BundleDeployment, where the class asks for approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    approved: Option<Digest>,
+}
+
+impl Decider {
+    /// The decider under `class`, for a BundleDeployment with these approval terms.
+    pub fn new(class: &Class, approval_terms: &Digest) -> Self {
+        let account = class.service_account.as_ref();
+        let terms = json!({
+            "authorization": class.authorization == Authorization::Class,
+            "approval": match class.approval {
+                Approval::None => "None",
+                Approval::ByAnyone => "ByAnyone",
+                Approval::ByAnotherPerson => "ByAnotherPerson",
+            },
+            "signatures": class.signatures == ClassSignatures::Required,
+            "sources": [
+                json!(class.source_types),
+                json!(class.source_hosts),
+                json!(class.private_addresses),
+            ],
+            "targets": [json!(class.namespaces), json!(class.cluster_scoped)],
+            "serviceAccount": account.map(|account| format!("{}/{}", account.namespace, account.name)),
+        });
+        Self {
+            class: class.name.clone(),
+            uid: class.uid.clone(),
+            terms: Digest::of(terms.to_string().as_bytes()),
+            approved: (class.approval != Approval::None).then(|| approval_terms.clone()),
+        }
+    }
+}
+
+/// A decision about one content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Decision {
+    /// Content, ServiceAccount and namespace, as the beginning of [`super::inventory::Inventory::installation`].
+    content: String,
+    /// `None` where an earlier version installed it and recorded none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<Decider>,
+}
+
+impl Decision {
+    fn is_by(&self, by: &Decider) -> bool {
+        self.by.as_ref() == Some(by)
+    }
+}
+
+/// The decisions about the content of one BundleDeployment. Empty in inventories of earlier versions: nobody is known to have decided.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Decisions {
+    /// The newest last: of the installed content, of the content whose installation began last, and one by another decider that came between.
+    #[serde(default)]
+    of_content: Vec<Decision>,
+    /// Keys of objects that the installed content does not have, and that are left from content that its class did not decide about.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    leftovers: BTreeSet<String>,
+}
+
+/// The objects that the present class decided about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum DecidedObjects {
+    /// None of them.
+    #[default]
+    None,
+    /// All but those with these keys.
+    AllBut(BTreeSet<String>),
+}
+
+impl DecidedObjects {
+    /// All objects.
+    pub const ALL: Self = Self::AllBut(BTreeSet::new());
+
+    /// Returns `true` if the class decided about the object.
+    pub fn has(&self, id: &ObjectId) -> bool {
+        match self {
+            Self::None => false,
+            Self::AllBut(others) => others.is_empty() || !others.contains(&id.to_string()),
+        }
+    }
+}
+
+impl Decisions {
+    /// Returns `true` if there are none.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns `true` if `by` decided about `content`.
+    pub fn is_decided(&self, content: &str, by: &Decider) -> bool {
+        let mut of_content = self.of_content.iter();
+        of_content.any(|decision| decision.content == content && decision.is_by(by))
+    }
+
+    /// The objects of the whole inventory that `by` decided about.
+    pub fn objects(&self, by: &Decider) -> DecidedObjects {
+        let is_decided = !self.of_content.is_empty()
+            && self.of_content.iter().all(|decision| decision.is_by(by));
+        if is_decided {
+            DecidedObjects::AllBut(self.leftovers.clone())
+        } else {
+            DecidedObjects::None
+        }
+    }
+
+    /// Records that `by` decided about `content`, before its first object is applied. `installed` is the content that is installed completely, and
+    /// `has_objects` says that the inventory records any object.
+    pub fn begin(
+        &mut self,
+        content: &str,
+        by: &Decider,
+        installed: Option<&str>,
+        has_objects: bool,
+    ) {
+        if self.of_content.is_empty() && has_objects {
+            self.of_content.push(Decision {
+                content: installed.unwrap_or_default().to_owned(),
+                by: None,
+            });
+        }
+        let (mut kept, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.of_content)
+            .into_iter()
+            .partition(|decision| {
+                Some(decision.content.as_str()) == installed && decision.content != content
+            });
+        // One is enough to say that not all objects are of the same decider.
+        let other = others.into_iter().find(|decision| !decision.is_by(by));
+        kept.extend(other);
+        kept.push(Decision {
+            content: content.to_owned(),
+            by: Some(by.clone()),
+        });
+        self.of_content = kept;
+    }
+
+    /// Records that `content`, which `by` decided about, is installed completely. `inventory` are the keys of all recorded objects, and `wanted` those of the
+    /// content.
+    pub fn conclude<'k>(
+        &mut self,
+        content: &str,
+        by: &Decider,
+        inventory: impl Iterator<Item = &'k str>,
+        wanted: &BTreeSet<&str>,
+    ) {
+        let all = self.of_content.is_empty()
+            || self.of_content.iter().any(|decision| !decision.is_by(by));
+        self.leftovers = inventory
+            .filter(|key| !wanted.contains(key))
+            .filter(|key| all || self.leftovers.contains(*key))
+            .map(str::to_owned)
+            .collect();
+        self.of_content = vec![Decision {
+            content: content.to_owned(),
+            by: Some(by.clone()),
+        }];
+    }
+}
+
+#[cfg(test)]
+mod tests;
