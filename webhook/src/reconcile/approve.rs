@@ -71,7 +71,7 @@ pub(super) async fn approved(
             Ok(_) if !same_terms => Err((
                 reason::SUPERSEDED,
                 format!(
-                    "class, ServiceAccount or config of BundleDeployment {name} changed after this approval: approve again"
+                    "class, ServiceAccount, target namespace, config, collision, drift.ignore or deletion of BundleDeployment {name} changed after this approval: approve again"
                 ),
             )),
             Ok(by) => Ok(by),
