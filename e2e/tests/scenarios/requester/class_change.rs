@@ -125,12 +125,18 @@ async fn former_content_is_not_restored_on_the_word_of_a_class_that_waits_for_ap
         .success()
         .unwrap();
     until_unapproved(&cluster, user).await;
-    for line in [
+    try_kubectl(
+        &cluster,
         "delete rolebinding tenant-admin -n changer-former",
-        "delete configmap one -n changer-former",
-    ] {
-        try_kubectl(&cluster, line).await.success().unwrap();
-    }
+    )
+    .await
+    .success()
+    .unwrap();
+    until_may_not(&cluster, user, "patch configmaps -n changer-former").await;
+    try_kubectl(&cluster, "delete configmap one -n changer-former")
+        .await
+        .success()
+        .unwrap();
     until_withdrawn(&cluster, user).await;
     assert_eq!(get(&cluster, "configmap one -n changer-former").await, None);
 
