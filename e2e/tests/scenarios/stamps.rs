@@ -7,7 +7,7 @@ use bundle_core::review::template_hash;
 use e2e::{Cluster, Webhook, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
-use super::objects::{apply_with, get, kubectl, until};
+use super::objects::{apply_with, get, kubectl, try_kubectl, until};
 
 mod deletions;
 

@@ -8,7 +8,7 @@ use bundle_core::review::deletion::{
     Deletion, DeletionFacts, OwnerFact, has_finalizer, is_guarded_update, judge_deletion,
 };
 use bundle_core::review::owners::owner_of_another;
-use bundle_core::review::{Kind, Requester, Stamping, Verdict};
+use bundle_core::review::{Kind, Requester, Stamping, Verdict, Vouched};
 use futures::future::{OptionFuture, join_all};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -105,6 +105,10 @@ impl<L: Lookups> Admission<L> {
 
     async fn deletion_facts(&self, deletion: &Deletion<'_>, user: &UserInfo) -> DeletionFacts {
         let lookups = &self.lookups;
+        let vouched = self.vouched(deletion);
+        let covers_owners = vouched
+            .as_ref()
+            .map(|vouched| vouched.covers_owners(deletion.object));
         let owner = deletion.owner().map(async |(name, uid)| {
             // No object has a name that cannot be one.
             let Ok(name) = KubeName::parse(NameKind::Subdomain, name) else {
@@ -119,6 +123,7 @@ impl<L: Lookups> Admission<L> {
         if deletion.is_trusted() {
             return DeletionFacts {
                 owner: OptionFuture::from(owner).await,
+                covers_owners,
                 ..DeletionFacts::default()
             };
         }
@@ -144,8 +149,11 @@ impl<L: Lookups> Admission<L> {
         });
         let (classes, may_manage) = futures::join!(classes, manages);
         let mut facts = DeletionFacts {
-            recorded: self.recorded(deletion),
+            recorded: vouched.map_or_else(Vec::new, |vouched| {
+                vouched.parts.content().into_iter().cloned().collect()
+            }),
             may_manage: Some(may_manage),
+            covers_owners,
             ..DeletionFacts::default()
         };
         for (name, class, allowed) in classes {
@@ -155,16 +163,12 @@ impl<L: Lookups> Admission<L> {
         facts
     }
 
-    /// Everybody who asked for a part of the object.
-    fn recorded(&self, deletion: &Deletion<'_>) -> Vec<Requester> {
+    /// What stamp or seal of the object say.
+    fn vouched(&self, deletion: &Deletion<'_>) -> Option<Vouched> {
         let (kind, name, object) = (deletion.kind, deletion.name, deletion.object);
         let moment = self.seal_moment(self.lookups.now());
-        let vouched = self
-            .lookups
-            .with_stamp_key(|key| stamping::vouched(key, kind, name, object, &moment));
-        vouched.map_or_else(Vec::new, |vouched| {
-            vouched.parts.content().into_iter().cloned().collect()
-        })
+        self.lookups
+            .with_stamp_key(|key| stamping::vouched(key, kind, name, object, &moment))
     }
 }
 

@@ -2,6 +2,8 @@
 //! Not here: how a stamp is made (bundle_core::review::stamp), what it is worth (seal) and who gets one (the judge).
 
 use bundle_api::names::{ANNOTATION_ADMIT, ANNOTATION_STAMP, API_VERSION, LABEL_TEMPLATE_HASH};
+use bundle_core::reference::Digest;
+use bundle_core::review::owners::owners_digest;
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
     self, CheckedDeploymentSpec, GeneratedFor, Kind, PartRequesters, Requester, SealMoment, Stamp,
@@ -163,9 +165,11 @@ impl StampInput<'_> {
     pub(super) fn wanted(&self, stamping: &Stamping) -> WantedStamp {
         let all = PartRequesters::all(self.requester);
         let (parts, approves, generated_for) = match (stamping, self.vouched, self.inherited) {
-            // The object was not sealed yet. A stamp is for the last write, so it follows this one, and says the same as before.
+            // The object was not sealed yet. A stamp is for the last write, so it follows this one, and says the same as before. It is made anew too where
+            // the owner references change.
             (Stamping::Keep, Some(vouched), _)
-                if !self.is_sealed && self.subject.spec_is_untouched() =>
+                if self.subject.spec_is_untouched()
+                    && (!self.is_sealed || self.owners() != vouched.owners) =>
             {
                 (
                     vouched.parts.clone(),
@@ -198,7 +202,19 @@ impl StampInput<'_> {
             parts,
             approves,
             generated_for,
+            owners: self.owners(),
         }))
+    }
+
+    /// The owner references that the stamp vouches for: those that the write leaves behind, if those before it were vouched for. Owners that nobody was asked
+    /// about stay so until they are removed.
+    fn owners(&self) -> Option<Digest> {
+        let written = || owners_digest(self.subject.new);
+        match (self.subject.old, self.vouched) {
+            (None, _) => written(),
+            (Some(old), Some(vouched)) if vouched.covers_owners(old) => written(),
+            (Some(_), vouched) => vouched.and_then(|vouched| vouched.owners.clone()),
+        }
     }
 
     fn carried(&self, vouched: &Vouched) -> PartRequesters {

@@ -96,12 +96,12 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
         })
         .and_then(|vouched| {
             CheckedDeploymentSpec::parse(&object.data["spec"])
-                .map(|spec| (vouched.parts, spec))
+                .map(|spec| (vouched, spec))
                 .map_err(|findings| {
                     Trouble::findings(reason::BUNDLE_LOAD_FAILED, &findings, Retry::OnChange)
                 })
         });
-    let (parts, spec) = match checked {
+    let (vouched, spec) = match checked {
         Ok(checked) => checked,
         Err(trouble) => return not_admitted(object, room, old, said, &trouble).await,
     };
@@ -116,8 +116,9 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
         room,
         class: &class,
         spec,
-        requester: parts.template.clone(),
-        parts,
+        requester: vouched.parts.template.clone(),
+        warnings: seal::owner_warning(object, &vouched).into_iter().collect(),
+        parts: vouched.parts,
         applyset: applyset::id(&name, "", super::DEPLOYMENT, names::GROUP),
         annotations: object.annotations().clone(),
         inventory: Arc::new(Inventory::new(&name)),
@@ -128,7 +129,6 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
             ..old.clone()
         },
         old,
-        warnings: BTreeSet::new(),
         approved_by: None,
         restored: Vec::new(),
         restores_tried: false,

@@ -31,6 +31,17 @@ pub(super) fn vouched(room: &Room, object: &DynamicObject, kind: Kind) -> Result
         .map_err(|why| message(room, object, &stored, why))
 }
 
+/// Returns the warning about owner references of `object` that nobody was asked about: admission refuses a deletion that follows from them.
+pub(super) fn owner_warning(object: &DynamicObject, vouched: &Vouched) -> Option<String> {
+    let owners = json!({"metadata": {"ownerReferences": object.metadata.owner_references}});
+    (!vouched.covers_owners(&owners)).then(|| {
+        format!(
+            "the owner references were not reviewed, and the deletion of an owner does not delete this BundleDeployment: remove them, and set them again if they are wanted ({})",
+            codes::review::DELETE_NOT_ALLOWED
+        )
+    })
+}
+
 /// Seals `object` if it has a fresh stamp. Afterwards the stamp is worth nothing any more, and nothing else is needed. A seal that somebody removed from the
 /// status is written back if the inventory remembers it; returns whether it was, and then `object` is outdated and its next event continues.
 pub(super) async fn ensure(

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{
     facts::{Answer, ClassFact, Kind},
     fields::Field,
+    owners::owners_digest,
     source::class_name,
     stamp::Requester,
 };
@@ -64,6 +65,8 @@ pub struct DeletionFacts {
     pub may_manage: Option<Answer>,
     /// The BundleDeployment of [`Deletion::owner`].
     pub owner: Option<OwnerFact>,
+    /// Whether the owner references are those under stamp or seal. `None` where nothing vouches for the object.
+    pub covers_owners: Option<bool>,
 }
 
 impl<'a> Deletion<'a> {
@@ -186,8 +189,24 @@ pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Finding
     findings
 }
 
-/// Controllers delete what has no owner any more, and nothing else.
+/// Controllers delete what has no owner any more, and nothing else. An owner that nobody was asked about, set while the registrations were missing, does
+/// not count: whoever has set it would decide about the deletion.
 fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Findings) {
+    let has_owners = owners_digest(deletion.object).is_some();
+    // Nothing was done with an object that nothing vouches for, unless it has our finalizer.
+    if has_owners && !facts.covers_owners.unwrap_or(!deletion.is_finalized) {
+        findings.push(
+            Finding::error(
+                codes::review::DELETE_NOT_ALLOWED,
+                format!(
+                    "the owner references of {} {} are not those that admission reviewed: it is not deleted together with its owners",
+                    deletion.kind, deletion.name
+                ),
+            )
+            .at_field("metadata.ownerReferences")
+            .hint("remove the owner references, or delete the object itself"),
+        );
+    }
     if let Some((owner, _)) = deletion.owner() {
         match &facts.owner {
             Some(OwnerFact::Going) => {}

@@ -1,8 +1,26 @@
-//! Owner references of BundleDeployments. The garbage collector deletes an object once its owners are gone, and does not ask whoever has taken it over meanwhile.
+//! Owner references of our objects. The garbage collector deletes an object once its owners are gone, and does not ask whoever has taken it over meanwhile.
 
-use serde_json::Value;
+use std::collections::BTreeSet;
 
+use serde_json::{Value, json};
+
+use super::canonical;
 use crate::diagnostic::{Finding, codes};
+use crate::reference::Digest;
+
+/// Returns the digest of the owner references of `object`: of apiVersion, kind, name and uid of each. Order and repetitions do not count, and neither do
+/// `controller` and `blockOwnerDeletion`, which do not decide about a deletion. `None` if there are no owner references.
+pub fn owners_digest(object: &Value) -> Option<Digest> {
+    let owners = object["metadata"]["ownerReferences"].as_array()?;
+    let distinct: BTreeSet<String> = owners
+        .iter()
+        .map(|owner| {
+            let fields = ["apiVersion", "kind", "name", "uid"].map(|field| &owner[field]);
+            json!(fields).to_string()
+        })
+        .collect();
+    (!distinct.is_empty()).then(|| canonical::spec_digest(&json!(distinct)))
+}
 
 /// Returns the reason against a write by which somebody else becomes a requester of the BundleDeployment `name`, if `new` has an owner reference.
 ///
@@ -27,6 +45,32 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn owners_digest_covers_each_owner_and_nothing_else() {
+        let owner =
+            |uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": uid});
+        let digest =
+            |owners: Value| owners_digest(&json!({"metadata": {"ownerReferences": owners}}));
+        assert_eq!(owners_digest(&json!({"metadata": {}})), None);
+        assert_eq!(digest(json!([])), None);
+        let both = digest(json!([owner("1"), owner("2")]));
+        assert!(both.is_some());
+        assert_eq!(digest(json!([owner("2"), owner("1"), owner("2")])), both);
+        let mut blocking = owner("1");
+        blocking["blockOwnerDeletion"] = true.into();
+        assert_eq!(digest(json!([blocking])), digest(json!([owner("1")])));
+        for field in ["apiVersion", "kind", "name", "uid"] {
+            let mut other = owner("1");
+            other[field] = "b".into();
+            assert_ne!(
+                digest(json!([other])),
+                digest(json!([owner("1")])),
+                "{field}"
+            );
+        }
+        assert_ne!(digest(json!([owner("1")])), both);
+    }
 
     #[test]
     fn rejects_any_owner_reference_and_names_the_owner() {

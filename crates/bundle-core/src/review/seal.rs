@@ -11,6 +11,7 @@ pub use content::{SealedContent, content_seal, sealed_content};
 use super::{
     canonical,
     facts::Kind,
+    owners::owners_digest,
     parts::PartRequesters,
     stamp::{GeneratedFor, Stamp, StampError, sign, verify},
 };
@@ -76,6 +77,8 @@ pub struct Vouched {
     pub approves: Option<Digest>,
     /// For a Bundle that the pod made from a template: of which BundleDeployment.
     pub generated_for: Option<GeneratedFor>,
+    /// The owner references that were reviewed; `None` if there were none.
+    pub owners: Option<Digest>,
     time: i64,
 }
 
@@ -83,6 +86,23 @@ impl Vouched {
     /// When the stamp was made that this follows from, in milliseconds since 1970.
     pub fn time(&self) -> i64 {
         self.time
+    }
+
+    /// Returns whether the owner references of `object` are those that were reviewed. For a generated Bundle, that its one owner is the BundleDeployment that
+    /// it was made for counts too: seals of earlier versions say no more.
+    pub fn covers_owners(&self, object: &Value) -> bool {
+        let found = owners_digest(object);
+        let is_generated_owner = || {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            let generated_for = self.generated_for.as_ref();
+            owners.zip(generated_for).is_some_and(|(owners, of)| {
+                owners.iter().all(|owner| {
+                    owner["kind"] == Kind::BundleDeployment.as_str()
+                        && owner["uid"] == of.uid.as_str()
+                })
+            })
+        };
+        found.is_none() || found == self.owners || is_generated_owner()
     }
 }
 
@@ -122,6 +142,8 @@ struct SealText {
     approves: Option<Digest>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     generated_for: Option<GeneratedFor>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owners: Option<Digest>,
 }
 
 /// The seal for `object`, as text.
@@ -136,6 +158,7 @@ pub fn seal(key: &[u8], object: &StoredObject<'_>, vouched: &Vouched) -> String 
         parts: vouched.parts.clone(),
         approves: vouched.approves.clone(),
         generated_for: vouched.generated_for.clone(),
+        owners: vouched.owners.clone(),
     };
     sign(key, SEAL, &text)
 }
@@ -192,6 +215,7 @@ fn read_seal(key: &[u8], object: &StoredObject<'_>) -> Option<(Vouched, Age)> {
         parts: seal.parts,
         approves: seal.approves,
         generated_for: seal.generated_for,
+        owners: seal.owners,
         time: seal.time,
     };
     same.then_some((vouched, age))
@@ -218,6 +242,7 @@ fn read_fresh(
         parts: stamp.parts,
         approves: stamp.approves,
         generated_for: stamp.generated_for,
+        owners: stamp.owners,
         time: stamp.time,
     })
 }

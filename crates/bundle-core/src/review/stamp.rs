@@ -76,6 +76,9 @@ pub struct Stamp {
     /// For a Bundle that the pod made from a template: of which BundleDeployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated_for: Option<GeneratedFor>,
+    /// The owner references that were reviewed ([`super::owners::owners_digest`]). Stamps of earlier versions, which have none, vouch for no owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owners: Option<Digest>,
 }
 
 /// Why nothing vouches for an object.
@@ -229,6 +232,7 @@ mod tests {
             parts: PartRequesters::all(&ana()),
             approves: None,
             generated_for: None,
+            owners: None,
         }
     }
 
@@ -244,6 +248,7 @@ mod tests {
                 uid: "d".into(),
                 hash: "abcdef".into(),
             }),
+            owners: Some(Digest::of(b"owners")),
             ..stamp()
         };
         for stamp in [stamp(), updated] {

@@ -183,3 +183,92 @@ async fn removal_of_what_nothing_vouches_for_waits_until_somebody_admits_it() {
     kubectl(&cluster, &admit).await;
     until_removed(&cluster).await;
 }
+
+/// The garbage collector of Kubernetes.
+const COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
+
+/// Creates a ClusterRole that grants nothing of interest, and returns a patch that makes it the owner of an object.
+async fn owner(cluster: &Cluster, name: &str) -> Value {
+    let line = format!("create clusterrole {name} --verb=get --resource=pods");
+    kubectl(cluster, &line).await;
+    let found = get(cluster, &format!("clusterrole {name}")).await.unwrap();
+    let uid = &found["metadata"]["uid"];
+    let kind = ("rbac.authorization.k8s.io/v1", "ClusterRole");
+    json!({"metadata": {"ownerReferences": [{"apiVersion": kind.0, "kind": kind.1, "name": name, "uid": uid}]}})
+}
+
+async fn patch(cluster: &Cluster, what: &str, patch: &Value) {
+    let line = format!("patch {what} --type=merge --patch={patch}");
+    kubectl(cluster, &line).await;
+}
+
+/// Deletes the ClusterRole, and waits until the garbage collector has deleted a ConfigMap that it owned.
+async fn collect(cluster: &Cluster, role: &str, owned: &Value) {
+    kubectl(cluster, "create configmap collected -n team-a").await;
+    patch(cluster, "configmap collected -n team-a", owned).await;
+    kubectl(cluster, &format!("delete clusterrole {role}")).await;
+    wait::until_true(LONG, "the garbage collector has seen it", || async {
+        let left = get(cluster, "configmap collected -n team-a").await;
+        Ok(left.is_none())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn owners_set_while_admission_was_off_delete_neither_deployment_nor_bundle() {
+    let (cluster, webhook) = stage().await;
+    prepared(&cluster).await;
+    let line = format!("get bundles -l core.rukpak.io/owner-name={NAME} -o name");
+    let bundle = kubectl(&cluster, &line).await.trim().to_owned();
+    let owned = owner(&cluster, "passing").await;
+    admission_off(&cluster).await;
+    patch(&cluster, &format!("bundledeployment {NAME}"), &owned).await;
+    patch(&cluster, &bundle, &owned).await;
+    admission_on(&webhook).await;
+    let_stamps_age().await;
+    collect(&cluster, "passing", &owned).await;
+    for what in [format!("bundledeployment {NAME}"), bundle] {
+        let line = format!("delete {what} --as={COLLECTOR}");
+        let refused = try_kubectl(&cluster, &line).await.failure(1).unwrap();
+        assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
+        let left = get(&cluster, &what).await.unwrap();
+        assert_eq!(left["metadata"]["deletionTimestamp"], Value::Null);
+    }
+    wait::until_true(LONG, "the status warns of the owner", || async {
+        let found = get(&cluster, &format!("bundledeployment {NAME}")).await;
+        let warnings = found.unwrap_or_default()["status"]["warnings"].to_string();
+        Ok(warnings.contains("owner references"))
+    })
+    .await
+    .unwrap();
+    let note = get(&cluster, &format!("configmap {NAME} -n team-a")).await;
+    assert!(note.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn owners_that_admission_reviewed_delete_the_deployment_and_its_bundle() {
+    let (cluster, _webhook) = stage().await;
+    let owned = owner(&cluster, "passing").await;
+    let (_, one) = publish(&cluster, "born", "1.0.0").await;
+    let mut born = deployment("born", &one, &json!({}));
+    born["metadata"]["ownerReferences"] = owned["metadata"]["ownerReferences"].clone();
+    apply(&cluster, &born).await;
+    prepared(&cluster).await;
+    until(&cluster, "bundledeployment born", "Installed", "True").await;
+    // It was sealed without owners.
+    patch(&cluster, &format!("bundledeployment {NAME}"), &owned).await;
+    collect(&cluster, "passing", &owned).await;
+    until_removed(&cluster).await;
+    wait::until_true(LONG, "both and their Bundles are removed", || async {
+        let lines = ["get bundledeployments -o name", "get bundles -o name"];
+        let mut left = String::new();
+        for line in lines {
+            left += &kubectl(&cluster, line).await;
+        }
+        anyhow::ensure!(left.is_empty(), "{left}");
+        Ok(true)
+    })
+    .await
+    .unwrap();
+}

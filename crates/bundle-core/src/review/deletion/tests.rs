@@ -47,6 +47,7 @@ fn facts() -> DeletionFacts {
             .into(),
         may_manage: Some(Answer::No),
         owner: None,
+        covers_owners: None,
     }
 }
 
@@ -285,4 +286,42 @@ fn specs_of_deployments_and_the_annotation_that_vouches_are_guarded() {
         let guarded = is_guarded_update(kind, &before, &new, ("ours", "admit"));
         assert_eq!(guarded, expected, "{kind} {new}");
     }
+}
+
+#[test]
+fn rejects_deletions_by_the_garbage_collector_if_nobody_reviewed_the_owner_references() {
+    let collector = requester("system:serviceaccount:kube-system:generic-garbage-collector");
+    let mut installed = deployment();
+    installed["metadata"]["finalizers"] = json!(["ours"]);
+    let mut owned = installed.clone();
+    owned["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "Namespace", "name": "a", "uid": "1"}]);
+    let mut owned_only = owned.clone();
+    owned_only["metadata"]["finalizers"] = json!(null);
+    for (object, covers_owners, expected) in [
+        (&installed, None, None),
+        (&installed, Some(true), None),
+        (&owned, Some(true), None),
+        (&owned, Some(false), Some(Outcome::Refused)),
+        (&owned, None, Some(Outcome::Refused)),
+        (&owned_only, Some(false), Some(Outcome::Refused)),
+        (&owned_only, Some(true), None),
+        (&owned_only, None, None),
+    ] {
+        let facts = DeletionFacts {
+            covers_owners,
+            ..DeletionFacts::default()
+        };
+        let found = judged(Kind::BundleDeployment, object, &collector, &facts);
+        assert_eq!(found, expected, "{object} {covers_owners:?}");
+    }
+    let facts = |covers_owners| DeletionFacts {
+        owner: Some(OwnerFact::Going),
+        covers_owners,
+        ..DeletionFacts::default()
+    };
+    let bundle = |covers| judged(Kind::Bundle, &child(), &collector, &facts(covers));
+    assert_eq!(bundle(Some(true)), None);
+    assert_eq!(bundle(Some(false)), Some(Outcome::Refused));
+    assert_eq!(bundle(None), None);
 }

@@ -42,6 +42,7 @@ fn stamp(spec: &Value, target: Option<i64>) -> Stamp {
         parts: ana(),
         approves: None,
         generated_for: None,
+        owners: None,
     }
 }
 
@@ -372,4 +373,43 @@ fn times_in_the_future_are_not_when_an_object_was_written() {
     let times = [NOON - 1_000, NOON, NOON + 5_000, NOON + 5_001, i64::MAX];
     assert_eq!(last_written(times, NOON), Some(NOON + 5_000));
     assert_eq!(last_written([i64::MAX], NOON), None);
+}
+
+#[test]
+fn seal_covers_only_the_owners_that_were_reviewed() {
+    let spec = json!({"a": 1});
+    let owner =
+        |kind: &str, uid: &str| json!({"apiVersion": "v1", "kind": kind, "name": "a", "uid": uid});
+    let with_owners = |owners: Value| json!({"metadata": {"ownerReferences": owners}});
+    let reviewed = with_owners(json!([owner("ConfigMap", "1")]));
+    let with = |stamp: Stamp| {
+        let text = stamp.text(KEY);
+        let fresh = object(&spec, Some(&text), None);
+        let sealed = seal(KEY, &fresh, &state(&fresh).vouched().unwrap());
+        state(&object(&spec, None, Some(&sealed)))
+            .vouched()
+            .unwrap()
+    };
+    let sealed = with(Stamp {
+        owners: owners_digest(&reviewed),
+        ..stamp(&spec, None)
+    });
+    assert!(sealed.covers_owners(&reviewed));
+    assert!(sealed.covers_owners(&json!({"metadata": {}})));
+    let other = with_owners(json!([owner("ConfigMap", "2")]));
+    let more = with_owners(json!([owner("ConfigMap", "1"), owner("ConfigMap", "2")]));
+    assert!(!sealed.covers_owners(&other) && !sealed.covers_owners(&more));
+    // As earlier versions wrote it.
+    assert!(!with(stamp(&spec, None)).covers_owners(&reviewed));
+    let generated = with(Stamp {
+        generated_for: Some(GeneratedFor {
+            uid: "d".into(),
+            hash: "abcdef".into(),
+        }),
+        ..stamp(&spec, None)
+    });
+    let of_template = owner("BundleDeployment", "d");
+    assert!(generated.covers_owners(&with_owners(json!([of_template]))));
+    assert!(!generated.covers_owners(&with_owners(json!([owner("BundleDeployment", "e")]))));
+    assert!(!generated.covers_owners(&with_owners(json!([of_template, owner("Bundle", "d")]))));
 }
