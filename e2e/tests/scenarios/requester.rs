@@ -23,6 +23,7 @@ mod removal;
 mod replacing;
 mod roles;
 mod scaling;
+mod stale;
 mod upgrade;
 mod withdrawn;
 

@@ -16,20 +16,21 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 /// The largest number of answers, a few MiB.
 const MOST: u64 = 20_000;
 
-/// A hash over requester, class, values, the object that is changed or the fact that it is created, and the installer that was compared with.
+/// A hash over requester, class, values, the one version of the object that is changed or the fact that it is created, and the installer that was compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct DryRunKey([u8; 32]);
 
 impl DryRunKey {
     /// `compared_with` is the installer whose dry run was compared with that of the requester.
     ///
-    /// Returns `None` for kinds whose verdict depends on other objects of the cluster; they are checked every time.
+    /// `version` is the only one that the apply changes, if it names one. Returns `None` for applies to an object whatever its version, and for kinds whose
+    /// verdict depends on other objects of the cluster; they are checked every time.
     pub(super) fn of(
         requester: &Requester,
         class: &str,
         id: &ObjectId,
         value: &Value,
-        target: &Target,
+        (target, version): (&Target, Option<&str>),
         compared_with: Option<&ServiceAccount>,
     ) -> Option<Self> {
         if matches!(
@@ -38,9 +39,11 @@ impl DryRunKey {
         ) {
             return None;
         }
-        let changed = match target {
-            Target::Uid(uid) => Some(uid),
-            Target::Absent => None,
+        let changed = match (target, version) {
+            (Target::Uid(uid), Some(version)) => Some([uid, version]),
+            // Its verdict depends on the values that the object has by now.
+            (Target::Uid(_), None) => return None,
+            (Target::Absent, _) => None,
         };
         let question = json!({
             "requester": requester,
@@ -113,7 +116,7 @@ mod tests {
         };
         let (core, value) = (id(""), json!({"data": {"a": "b"}}));
         let key = |who: &Requester, class: &str, value: &Value, target: &Target| {
-            DryRunKey::of(who, class, &core, value, target, None)
+            DryRunKey::of(who, class, &core, value, (target, Some("7")), None)
         };
         let absent = &Target::Absent;
         let (one, two) = (Target::Uid("1".to_owned()), Target::Uid("2".to_owned()));
@@ -137,9 +140,12 @@ mod tests {
             "plain",
             &id("rbac.authorization.k8s.io"),
             &value,
-            absent,
+            (absent, None),
             None,
         );
         assert_eq!(role, None);
+        let of = |version| DryRunKey::of(&ana, "plain", &core, &value, (&one, version), None);
+        assert!(!memory.contains(of(Some("8"))).await);
+        assert_eq!(of(None), None);
     }
 }

@@ -6,6 +6,7 @@ mod apis;
 mod apply;
 mod approve;
 mod authorize;
+mod authorized;
 mod books;
 mod bundle;
 mod child;

@@ -14,7 +14,7 @@ use bundle_core::reference::{PinnedReference, Reference};
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt as _};
 
-use super::apply::ApplyPlan;
+use super::authorized::AuthorizedInstall;
 use super::books::{self, Left};
 use super::child::Child;
 use super::deployment::Turn;
@@ -22,8 +22,6 @@ use super::install::{Done, Install};
 use super::items::{self, Item, Owner};
 use super::object::Seen;
 use super::record::Intents;
-use super::replace::Replacements;
-use super::requester_check::RequesterCheck;
 use super::room::Room;
 use super::trouble::{Retry, Trouble};
 use super::{bundle, content, keep};
@@ -182,19 +180,15 @@ impl<'a> Turn<'a> {
             return Ok(true);
         }
         self.within_targets(&items)?;
+        // Before the rights are asked: a registry decides how long it takes.
+        self.approve(placing, first).await?;
         let asked = if first {
-            Some(
-                self.authorize(placing, &items, (Act::Install, true))
-                    .await?,
-            )
+            self.takes_source()?;
+            self.verify(placing).await?;
+            Some(self.authorize_install(placing, &items, true).await?)
         } else {
             None
         };
-        self.approve(placing, first).await?;
-        if first {
-            self.takes_source()?;
-            self.verify(placing).await?;
-        }
         if first && installed {
             // Another class, or the class with other terms, allows what is installed.
             self.record_decision(placing, &items).await?;
@@ -221,12 +215,9 @@ impl<'a> Turn<'a> {
             }
         }
         let checked = match asked {
-            Some(checked) => checked,
-            // Settings or objects have changed: what was allowed once may not be any more.
-            None => {
-                self.authorize(placing, &items, (Act::Install, false))
-                    .await?
-            }
+            Some(checked) if checked.is_recent() => checked,
+            // Time has passed, or settings or objects have changed: what was allowed once may not be any more.
+            _ => self.authorize_install(placing, &items, first).await?,
         };
         let left = self.apply(placing, &items, served, checked).await?;
         let digest = books::digest_of(&left);
@@ -423,21 +414,27 @@ impl<'a> Turn<'a> {
         placing: &Placing<'_>,
         items: &'i [Item],
         watched: bool,
-        (check, plan, replacements): (RequesterCheck<'_>, ApplyPlan<'i>, Replacements),
+        mut asked: AuthorizedInstall<'_, 'i>,
     ) -> Result<HashMap<String, Left>, Trouble> {
         let all: Vec<&Item> = items.iter().collect();
-        let live = self.namespaces_of(&all).await?;
-        self.check_namespaces(placing, &all, (Act::Install, &live))
+        self.check_namespaces(placing, &all, (Act::Install, &asked.namespaces))
             .await?;
+        self.before_record(&all, &asked.namespaces).await?;
         // Recorded before anything is applied: a crash never loses an object.
-        self.record_namespaces(placing, items, live).await?;
-        let mut intents = vec![self.record_targets(plan.targets()).await?];
+        self.record_namespaces(placing, items, asked.namespaces.clone())
+            .await?;
+        let mut intents = vec![self.record_targets(asked.plan.targets()).await?];
         self.write_applyset().await?;
         self.room.books.begin(&self.name);
         let mut done = Done::default();
-        let checked = (&check, plan, &replacements);
         let applied = self
-            .apply_phases(placing, items, watched, checked, (&mut done, &mut intents))
+            .apply_phases(
+                placing,
+                items,
+                watched,
+                &mut asked,
+                (&mut done, &mut intents),
+            )
             .await;
         let mut recorded = Ok(());
         for intents in &intents {
@@ -463,9 +460,16 @@ impl<'a> Turn<'a> {
         placing: &Placing<'_>,
         items: &'i [Item],
         mut watched: bool,
-        (check, mut plan, replacements): (&RequesterCheck<'_>, ApplyPlan<'i>, &Replacements),
+        asked: &mut AuthorizedInstall<'_, 'i>,
         (done, intents): (&mut Done, &mut Vec<Intents>),
     ) -> Result<(), Trouble> {
+        let AuthorizedInstall {
+            check,
+            plan,
+            replacements,
+            namespaces,
+            ..
+        } = asked;
         let install = self.install(placing, placing.reason);
         let mut phases = BTreeMap::<Phase, Vec<&Item>>::new();
         for item in items {
@@ -474,16 +478,17 @@ impl<'a> Turn<'a> {
         for (phase, items_of_phase) in phases {
             self.before_phase(placing, phase, items, &mut watched)
                 .await?;
+            self.before_applies(&items_of_phase, namespaces).await?;
             // From here on until it is created anew, the object has the values of neither content.
             let replaced = items_of_phase.iter().map(|item| &item.key);
             done.uncertain
                 .extend(replaced.filter(|key| replacements.contains(key)).cloned());
-            let replaced = (replacements, &mut plan);
+            let replaced = (&*replacements, &mut *plan);
             intents.extend(
                 self.replace_phase(placing, check, &items_of_phase, replaced)
                     .await?,
             );
-            let applies = check.before_phase(&items_of_phase, &mut plan).await?;
+            let applies = check.before_phase(&items_of_phase, plan).await?;
             install.phase(check, applies, done).await?;
         }
         if !watched {

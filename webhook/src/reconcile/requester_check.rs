@@ -125,7 +125,7 @@ impl<'a> RequesterCheck<'a> {
         self.result(complaints)
     }
 
-    /// Checks those of `items`, which are applied next, that have not been checked yet. Returns the applies of those that the plan has.
+    /// Checks those of `items`, which are applied next, that have not been checked yet or too long ago. Returns the applies of those that the plan has.
     pub(super) async fn before_phase<'i>(
         &self,
         items: &[&'i Item],
@@ -142,6 +142,7 @@ impl<'a> RequesterCheck<'a> {
         plan: &mut ApplyPlan<'i>,
     ) -> (Vec<CheckedApply<'i>>, Result<(), Trouble>) {
         let mut complaints = DryRunComplaints::default();
+        plan.drop_stale_checks(items);
         for (item, refusal) in self.check(items, plan, true).await {
             complaints.add(item, refusal);
         }

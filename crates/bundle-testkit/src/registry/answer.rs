@@ -2,6 +2,7 @@
 //! Not here: what is stored.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -65,6 +66,9 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     let Ok(body) = to_bytes(body, LARGEST).await else {
         return error(StatusCode::PAYLOAD_TOO_LARGE, "too large");
     };
+    if rest.contains("/referrers/") {
+        until_released(&shared).await;
+    }
     for (kind, handler) in KINDS {
         if let Some((repository, name)) = rest.rsplit_once(kind) {
             let call = Call {
@@ -128,6 +132,13 @@ pub(super) fn error(status: StatusCode, message: &str) -> Response {
 
 pub(super) fn status(code: u16) -> StatusCode {
     StatusCode::from_u16(code).unwrap_or(StatusCode::IM_A_TEAPOT)
+}
+
+/// Returns once no fault holds back what the referrers API answers.
+async fn until_released(shared: &Shared) {
+    while matches!(&*lock(&shared.fault), Some(Fault::HeldReferrers)) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Faults that do not care what was asked.

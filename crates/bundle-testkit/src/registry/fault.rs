@@ -40,6 +40,8 @@ pub enum Fault {
     ReferrersApi(u16),
     /// The referrers API answers with this status and a web page.
     ReferrersPage(u16),
+    /// The referrers API answers once there is no such fault any more.
+    HeldReferrers,
     /// There is no referrers API, and the tag that stands in for it is read as the digest that it is made of: it answers with the content itself.
     ReferrersTagIsSubject,
     /// There is no referrers API, and the tag that stands in for it is answered with this status.

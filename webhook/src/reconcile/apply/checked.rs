@@ -1,5 +1,7 @@
 //! Dry runs as the requesters, and the applies that passed them.
 
+use std::time::Instant;
+
 use bundle_core::object::ObjectId;
 use bundle_core::plan::consent::{Act, Consent, ConsentRule};
 use bundle_core::plan::ownership::{ListPath, contested_lists};
@@ -11,6 +13,7 @@ use bundle_core::rights::{
 use kube::Client;
 use tokio::sync::Semaphore;
 
+use super::super::authorized::RECENT;
 use super::super::dry_run_memory::{AllowedDryRuns, DryRunKey};
 use super::super::items::Item;
 use super::super::object;
@@ -26,21 +29,41 @@ const FIELDS: usize = 10;
 
 /// An apply that every requester may make, or that the class lets nobody be asked about. It is sent as it was checked.
 #[derive(Debug)]
-pub(in super::super) struct CheckedApply<'i>(PreparedApply<'i>);
+pub(in super::super) struct CheckedApply<'i> {
+    prepared: PreparedApply<'i>,
+    since: Instant,
+}
 
 impl<'i> CheckedApply<'i> {
+    fn new(prepared: PreparedApply<'i>) -> Self {
+        Self {
+            prepared,
+            since: Instant::now(),
+        }
+    }
+
     pub(in super::super) fn prepared(&self) -> &PreparedApply<'i> {
-        &self.0
+        &self.prepared
+    }
+
+    /// Returns `true` as long as the check counts.
+    pub(super) fn is_recent(&self) -> bool {
+        self.since.elapsed() < RECENT
+    }
+
+    /// The apply, to be checked again.
+    pub(super) fn into_stale(self) -> PreparedApply<'i> {
+        self.prepared.asked_anew()
     }
 
     /// The key of the object, and the state in which it is expected.
     pub(in super::super) fn key_and_target(&self) -> (&str, &Target) {
-        (&self.0.item().key, self.0.target())
+        (&self.prepared.item().key, self.prepared.target())
     }
 
     /// Applies as the identity of `client`.
     pub(super) async fn send(&self, client: &Client) -> Result<Applied, kube::Error> {
-        request::send(client, &self.0, false).await
+        request::send(client, &self.prepared, false).await
     }
 }
 
@@ -147,7 +170,7 @@ impl DryRuns<'_> {
         let item = prepared.item();
         match self.consent.of(&item.id) {
             Consent::Delegated | Consent::Requesters(RequesterCheck::AccessReview) => {
-                return Ok(CheckedApply(prepared));
+                return Ok(CheckedApply::new(prepared));
             }
             Consent::Requesters(RequesterCheck::DryRun) if self.runs.is_empty() => {
                 let words = "it is not known who asked for the content".to_owned();
@@ -172,10 +195,11 @@ impl DryRuns<'_> {
                 &self.class,
                 &item.id,
                 prepared.values(),
-                prepared.target(),
+                (prepared.target(), prepared.version()),
                 compares.then_some(&self.account),
             );
-            if self.remembers && !prepared.has_new_fields() && self.memory.contains(key).await {
+            let remembers = self.remembers && !prepared.is_asked_anew();
+            if remembers && !prepared.has_new_fields() && self.memory.contains(key).await {
                 continue;
             }
             let asked = if compares {
@@ -190,7 +214,7 @@ impl DryRuns<'_> {
                 self.memory.insert(key).await;
             }
         }
-        Ok(CheckedApply(prepared))
+        Ok(CheckedApply::new(prepared))
     }
 
     /// Sends a JSON patch of an object as a dry run as each requester, if it takes their consent by dry run.

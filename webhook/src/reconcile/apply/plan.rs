@@ -68,6 +68,19 @@ impl<'i> ApplyPlan<'i> {
         self.checked.remove(item.key.as_str())
     }
 
+    /// Lets those of `items` whose check is too old to count wait for another one.
+    pub(in super::super) fn drop_stale_checks(&mut self, items: &[&'i Item]) {
+        for item in items {
+            if let Some(checked) = self.take_checked(item) {
+                if checked.is_recent() {
+                    self.put_checked(checked);
+                } else {
+                    self.put_back(checked.into_stale());
+                }
+            }
+        }
+    }
+
     /// Puts an apply in that waits for its check.
     pub(in super::super) fn put_back(&mut self, prepared: PreparedApply<'i>) {
         self.waiting.insert(&prepared.item().key, prepared);

@@ -45,6 +45,8 @@ pub(in super::super) struct PreparedApply<'i> {
     mark: Option<CreationMark>,
     /// Fields of the object have become ours since it was looked at, so that the apply does more than an equal one before.
     has_new_fields: bool,
+    /// It was checked too long ago, so that remembered answers do not count.
+    is_asked_anew: bool,
 }
 
 impl<'i> PreparedApply<'i> {
@@ -61,6 +63,11 @@ impl<'i> PreparedApply<'i> {
         self.target == Target::Absent
     }
 
+    /// The only version of the object that it changes, if it names one.
+    pub(super) fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
     /// What is applied, but for our mark and what identifies the object.
     pub(in super::super) fn values(&self) -> &Value {
         self.values.as_ref().unwrap_or(&self.item.value)
@@ -75,6 +82,19 @@ impl<'i> PreparedApply<'i> {
     pub(super) fn with_new_fields(self) -> Self {
         Self {
             has_new_fields: true,
+            ..self
+        }
+    }
+
+    /// Returns `true` if remembered answers do not count.
+    pub(super) fn is_asked_anew(&self) -> bool {
+        self.is_asked_anew
+    }
+
+    /// The same after a check that is too old to count.
+    pub(super) fn asked_anew(self) -> Self {
+        Self {
+            is_asked_anew: true,
             ..self
         }
     }
@@ -128,6 +148,7 @@ impl Preparer {
             version: None,
             mark: self.inventory.mark(&item.key),
             has_new_fields: false,
+            is_asked_anew: false,
         };
         let rules: Vec<&Rule> = self
             .ignore
