@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::objects::{apply_as, condition, get, try_kubectl, until_condition};
 
-mod created_namespace;
 mod class_change;
+mod created_namespace;
 mod delegation;
 mod installed_objects;
 mod intents;
