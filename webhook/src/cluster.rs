@@ -2,7 +2,9 @@
 //! Not here: what is asked of it.
 
 mod answers;
+mod events;
 mod impersonation;
+mod readable;
 mod reduce;
 
 use std::collections::HashMap;
@@ -23,6 +25,7 @@ use crate::dry_run;
 use crate::settings::Settings;
 
 pub(crate) use self::answers::KeepFields;
+pub(crate) use self::events::watch_events;
 pub(crate) use self::impersonation::{missing_right, with_missing_right};
 pub(crate) use self::reduce::TOO_LARGE;
 

@@ -1,5 +1,5 @@
 //! The layer under all clients of the process that bounds what an answer of the API server may take. Whoever may write an object decides how large it is, so:
-//! lists are read in pages that fit, objects that are too large count as unreadable, and all other answers end at a limit.
+//! lists are read in pages that fit, objects that are too large or do not parse are read without their contents, and all other answers end at a limit.
 //! Not here: how objects are reduced (reduce).
 
 use std::collections::HashMap;
@@ -80,12 +80,12 @@ async fn answer(
     let path = request.uri().path().to_owned();
     let Some(kind) = kind_of(request.method(), request.uri(), request.headers()) else {
         let answer = base.send(request).await?;
-        let limit = if answer.status().is_success() {
-            ANSWER_LIMIT
-        } else {
-            FAILURE_LIMIT
-        };
-        return Ok(answer.map(|body| limited(body, limit)));
+        if !answer.status().is_success() {
+            return Ok(answer.map(|body| limited(body, FAILURE_LIMIT)));
+        }
+        let reducer = is_json(answer.headers())
+            .then(|| Reducer::new(AnswerKind::Object, ObjectRules::TIMES_ONLY));
+        return Ok(answer.map(|body| limited_and_reduced(body, ANSWER_LIMIT, reducer)));
     };
     let mut rules = AnswerRules::of(&path, kind, request.headers());
     rules.objects.keeps_fields |= request.extensions().get::<KeepFields>().is_some();
@@ -234,6 +234,10 @@ fn lines(body: Body, mut reducer: Reducer, path: String) -> AnswerBody {
 
 /// An answer that fails once it has more bytes than `limit`.
 fn limited(body: Body, limit: u64) -> AnswerBody {
+    limited_and_reduced(body, limit, None)
+}
+
+fn limited_and_reduced(body: Body, limit: u64, mut reducer: Option<Reducer>) -> AnswerBody {
     let mut length = 0;
     let frames = body.into_data_stream().map(move |data| {
         let data = data?;
@@ -241,19 +245,23 @@ fn limited(body: Body, limit: u64) -> AnswerBody {
         if length > limit {
             return Err(format!("the answer of the API server has more than {limit} bytes").into());
         }
-        Ok(Frame::data(data))
+        let Some(reducer) = &mut reducer else {
+            return Ok(Frame::data(data));
+        };
+        reducer.push(&data)?;
+        Ok(Frame::data(reducer.take().into()))
     });
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// Logs the objects that were too large. Returns whether there are none.
+/// Logs the objects that were too large or did not parse. Returns whether there are none.
 fn report(reducer: &mut Reducer, path: &str) -> bool {
     let too_large = reducer.take_too_large();
     for name in &too_large {
         tracing::warn!(
             path,
             name,
-            "an object is too large: it is read without its contents"
+            "an object is too large or does not parse: it is read without its contents"
         );
     }
     too_large.is_empty()
@@ -308,6 +316,7 @@ impl AnswerRules {
                 keeps_fields: path.starts_with("/apis/admissionregistration.k8s.io/")
                     || (path.starts_with("/apis/batch/") && path.ends_with("/jobs")),
                 keeps_identity: is_metadata || !is_of_tenants,
+                is_checked: true,
             },
             is_complete: kind == AnswerKind::List && !is_metadata && !is_own,
         }
@@ -319,6 +328,13 @@ fn is_metadata(headers: &HeaderMap) -> bool {
         .get(http::header::ACCEPT)
         .and_then(|accept| accept.to_str().ok())
         .is_some_and(|accept| accept.contains("as=PartialObjectMetadata"))
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    headers
+        .get(http::header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .is_some_and(|kind| kind.starts_with("application/json"))
 }
 
 /// Whether the path is that of all objects of a kind, or of all in a namespace.

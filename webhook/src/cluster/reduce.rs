@@ -1,12 +1,19 @@
 //! Reduces the JSON of an answer while it arrives: fields of other managers in `managedFields` are dropped, and an object that is still too large is replaced
-//! by its identity, or left out. Memory is bounded by the limit of one object, whatever arrives.
+//! by its identity, or left out; so is one that does not parse. Times of metadata that do not parse become null. Memory is bounded by the limit of one object,
+//! whatever arrives.
 //! Not here: which answers are reduced (answers).
+
+mod rules;
 
 use std::mem;
 
 use bundle_api::names::FIELD_MANAGER;
 
-/// Marks metadata that was too large to be read, in the place of all annotations.
+use super::readable;
+
+pub(super) use self::rules::{AnswerKind, ObjectRules};
+
+/// Marks metadata that was too large to be read or did not parse, in the place of all annotations.
 pub(crate) const TOO_LARGE: &str = "core.rukpak.io/metadata-too-large";
 
 /// The longest name, uid or timestamp that is kept of an object that is too large, in bytes. Kubernetes allows 253.
@@ -27,38 +34,8 @@ const IDENTITY: [&str; 6] = [
     "deletionTimestamp",
 ];
 
-/// The place of objects in an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AnswerKind {
-    /// The answer is the object.
-    Object,
-    /// Objects are in `items`.
-    List,
-    /// Each line has one in `object`.
-    Watch,
-}
-
-impl AnswerKind {
-    /// The number of objects and lists around an object.
-    fn depth(self) -> usize {
-        match self {
-            Self::Object => 0,
-            Self::Watch => 1,
-            Self::List => 2,
-        }
-    }
-}
-
-/// The treatment of objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ObjectRules {
-    /// The most that one may take as text and as a tree, by the estimate of [`Reducer::weight`], in bytes.
-    pub(super) limit: usize,
-    /// Whether `fieldsV1` of other managers is kept.
-    pub(super) keeps_fields: bool,
-    /// Whether an object that is too large is replaced by its identity. Else it is left out.
-    pub(super) keeps_identity: bool,
-}
+/// The times among these fields.
+const TIMES: [&str; 2] = ["creationTimestamp", "deletionTimestamp"];
 
 /// An answer that is no JSON that an API server writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -88,6 +65,8 @@ struct Container {
 struct Text {
     is_escaped: bool,
     is_key: bool,
+    /// Where its opening quote is in what was not taken yet, if it is a time of metadata.
+    time: Option<usize>,
     /// Its start, up to the limit.
     start: Vec<u8>,
     is_long: bool,
@@ -157,13 +136,18 @@ impl Reducer {
         self.weight
     }
 
-    /// Takes what can be passed on: of a watch the lines that are complete, else everything.
+    /// Takes what can be passed on: of a watch the lines that are complete, else everything but a time that has begun.
     pub(super) fn take(&mut self) -> Vec<u8> {
         if self.kind == AnswerKind::Watch && !self.open.is_empty() {
             return Vec::new();
         }
         self.weight = 0;
-        mem::take(&mut self.out)
+        let time = self.text.as_mut().and_then(|text| text.time.as_mut());
+        let rest = time.map(|begin| {
+            let at = mem::take(begin).min(self.out.len());
+            self.out.split_off(at)
+        });
+        mem::replace(&mut self.out, rest.unwrap_or_default())
     }
 
     /// Takes the names of the objects that were too large.
@@ -209,6 +193,12 @@ impl Reducer {
             }
             return;
         }
+        if let Some(begin) = text.time
+            && (text.is_long || !readable::is_time(&text.start))
+        {
+            self.replace_text(begin);
+            return;
+        }
         if text.is_long {
             return;
         }
@@ -223,6 +213,20 @@ impl Reducer {
             if let Some(field) = field {
                 self.identity.push((field, text.start));
             }
+        }
+    }
+
+    /// Writes null in the place of the text that has ended, and began at `begin`.
+    fn replace_text(&mut self, begin: usize) {
+        if !self.is_kept() {
+            return;
+        }
+        self.weight = self
+            .weight
+            .saturating_sub(self.out.len().saturating_sub(begin));
+        self.out.truncate(begin);
+        for byte in *b"null" {
+            self.emit(byte);
         }
     }
 
@@ -241,13 +245,14 @@ impl Reducer {
             b'{' | b'[' => self.begin(byte)?,
             b'}' | b']' => self.end(byte)?,
             b'"' => {
-                self.emit(byte);
                 let container = self.open.last();
                 let is_key = container.is_some_and(|container| container.expects_key);
                 self.text = Some(Text {
                     is_key,
+                    time: (!is_key && self.is_before_time()).then_some(self.out.len()),
                     ..Text::default()
                 });
+                self.emit(byte);
             }
             b':' => {
                 self.expect_key(false);
@@ -273,6 +278,10 @@ impl Reducer {
     fn begin(&mut self, byte: u8) -> Result<(), Malformed> {
         if self.open.len() >= DEPTH_LIMIT {
             self.below += 1;
+            if !self.rules.is_checked {
+                self.emit(byte);
+                return Ok(());
+            }
             return if self.discard_object() {
                 Ok(())
             } else {
@@ -295,6 +304,9 @@ impl Reducer {
     fn end(&mut self, byte: u8) -> Result<(), Malformed> {
         if self.below > 0 {
             self.below -= 1;
+            if !self.rules.is_checked {
+                self.emit(byte);
+            }
             return Ok(());
         }
         let container = self.open.pop().ok_or(Malformed::Json)?;
@@ -303,7 +315,14 @@ impl Reducer {
         }
         self.omits_comma = false;
         self.emit(byte);
-        if self.open.len() == self.kind.depth() && self.object.take().is_some() {
+        if self.open.len() == self.kind.depth()
+            && let Some((start, _)) = self.object
+        {
+            let object = self.out.get(start..).unwrap_or_default();
+            if self.rules.is_checked && !self.is_too_large && !readable::is_readable(object) {
+                self.discard_object();
+            }
+            self.object = None;
             if mem::take(&mut self.is_too_large) {
                 self.replace();
             }
@@ -367,7 +386,7 @@ impl Reducer {
         let limit = self.rules.limit;
         match self.object {
             Some((_, weight)) => {
-                if self.weight - weight > limit {
+                if self.weight.saturating_sub(weight) > limit {
                     self.discard_object();
                 }
                 Ok(())
@@ -413,6 +432,16 @@ impl Reducer {
         match self.object {
             Some(_) => self.open.get(self.kind.depth()..).unwrap_or_default(),
             None => &[],
+        }
+    }
+
+    /// Whether the next text is a time of metadata.
+    fn is_before_time(&self) -> bool {
+        let key = self.open.last().map(|container| container.key.as_slice());
+        match key {
+            Some(b"time") => self.entry().is_some(),
+            Some(key) => self.is_metadata() && TIMES.iter().any(|time| time.as_bytes() == key),
+            None => false,
         }
     }
 

@@ -8,10 +8,10 @@ use futures::StreamExt as _;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, PartialObjectMeta};
 use kube::core::discovery::ApiResource;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event};
 
 use super::room::Room;
+use crate::cluster::watch_events;
 
 /// Objects of one page of a list: metadata only, and that is bounded too.
 const PAGE: u32 = 100;
@@ -36,7 +36,7 @@ async fn follow(
 ) {
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(room.own.clone(), resource);
     let config = watcher::Config::default().page_size(PAGE);
-    let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+    let mut events = std::pin::pin!(watch_events(api, config));
     let mut listed = BTreeSet::new();
     while let Some(event) = events.next().await {
         match event {

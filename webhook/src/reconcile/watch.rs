@@ -10,15 +10,14 @@ use futures::StreamExt as _;
 use kube::Client;
 use kube::api::DynamicObject;
 use kube::core::metadata::PartialObjectMeta;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::apis::Kind;
 use super::books::Books;
 use super::object::{self, Seen};
-use crate::cluster::ServiceAccount;
+use crate::cluster::{ServiceAccount, watch_events};
 
 /// How long the first listing of a watch may take before an installation says that it cannot see its objects.
 const FIRST_LIST: Duration = Duration::from_secs(30);
@@ -249,7 +248,7 @@ async fn follow(
     let config = watcher::Config::default()
         .labels(&selector)
         .page_size(object::PAGE);
-    let events = watcher(api, config).default_backoff();
+    let events = watch_events(api, config);
     let mut events = std::pin::pin!(events);
     let mut listing = HashMap::new();
     let mut failures = 0;
@@ -263,13 +262,18 @@ async fn follow(
                 .collect()
         };
         match event {
-            Ok(Event::Init) => listing = HashMap::new(),
+            // Only a complete listing or an event ends a row of failures.
+            Ok(Event::Init) => {
+                listing = HashMap::new();
+                continue;
+            }
             Ok(Event::InitApply(object)) => {
                 let (key, seen) = entry(&subject.kind, &object);
                 if books.is_recorded(&key) {
                     books.job_ends.saw(&key, &object.metadata);
                     listing.insert(key, seen);
                 }
+                continue;
             }
             Ok(Event::InitDone) => {
                 let listed = std::mem::take(&mut listing);
@@ -312,18 +316,22 @@ async fn follow(
                 let why = crate::chain(&error);
                 tracing::warn!(kind = %subject.kind.resource.plural, account = %subject.account, error = %why, "a watch on installed objects fails");
                 // It is tried again for ever; that it fails is told at once before it has ever worked, and later if it goes on.
-                let told_now = told.send_if_modified(|progress| {
+                // Users wait for the first listing in `keep`, and retry with a backoff of their own: to wake them would open the watch again at once.
+                let mut has_worked = false;
+                told.send_if_modified(|progress| {
+                    has_worked = *progress == Progress::Synced;
                     let tell = match progress {
                         Progress::Listing => true,
                         Progress::Synced => failures >= BLIND,
                         Progress::Failed(_) => false,
                     };
+                    has_worked &= tell;
                     if tell {
                         *progress = Progress::Failed(why);
                     }
                     tell
                 });
-                if told_now {
+                if has_worked {
                     books.look_again(&users());
                 }
                 continue;

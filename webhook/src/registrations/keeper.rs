@@ -8,13 +8,14 @@ use futures::StreamExt as _;
 use futures::stream::{BoxStream, select_all};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{DynamicObject, Patch, PatchParams};
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::Value;
 
 use super::history::{History, MANAGER, Observation, Snapshot};
 use super::shape::{self, Fault, Identity};
 use super::{Integrity, Registration, address};
+use crate::cluster::watch_events;
 
 /// Faults of two registrations can be many; `/readyz` and logs show the first.
 const FAULTS_SHOWN: usize = 8;
@@ -294,8 +295,7 @@ fn corrections(
 fn watch(client: &Client, name: &str, registration: Registration) -> BoxStream<'static, Change> {
     let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut listing = None;
-    watcher(api(client, registration), only)
-        .default_backoff()
+    watch_events(api(client, registration), only)
         .filter_map(move |event| {
             let event = match event {
                 Ok(watcher::Event::Init) => {

@@ -9,10 +9,11 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
+
+use crate::cluster::watch_events;
 
 /// The `spec` of all objects at one time, by name; `null` where there is none.
 pub(super) type Specs = BTreeMap<String, Arc<Value>>;
@@ -34,9 +35,7 @@ impl Follower {
         let resource =
             ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, kind), plural);
         let api: Api<Item> = Api::all_with(client, &resource);
-        let events = watcher(api, watcher::Config::default())
-            .default_backoff()
-            .boxed();
+        let events = watch_events(api, watcher::Config::default()).boxed();
         Self::over(kind, events)
     }
 
@@ -63,7 +62,7 @@ impl Follower {
                     error = crate::chain(&error),
                     "the watch is interrupted; what was known stays in use"
                 ),
-                // A watcher with the default backoff never ends.
+                // This watch never ends.
                 None => std::future::pending().await,
             }
         }

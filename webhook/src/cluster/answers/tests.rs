@@ -19,6 +19,10 @@ fn server(
         while let Some((request, reply)) = server.next_request().await {
             let (code, text) = respond(request.uri());
             let mut response = Response::new(Body::from(text.into_bytes()));
+            response.headers_mut().insert(
+                http::header::CONTENT_TYPE,
+                http::HeaderValue::from_static("application/json"),
+            );
             *response.status_mut() = StatusCode::from_u16(code).unwrap();
             reply.send_response(response);
             urls.push(request.uri().to_string());
@@ -175,4 +179,17 @@ fn collections_are_told_from_objects() {
     ] {
         assert_eq!(is_collection(path), expected, "{path}");
     }
+}
+
+#[tokio::test]
+async fn whole_object_whose_times_do_not_parse_is_read() {
+    let (api, _answering) = server(|_| {
+        let entries = json!([{"manager": "x", "time": "9999-12-31T23:59:59Z"}]);
+        let metadata = json!({"name": "map-1", "managedFields": entries});
+        let data = json!({"time": "9999-12-31T23:59:59Z"});
+        (200, json!({"metadata": metadata, "data": data}).to_string())
+    });
+    let found = ByName(&api).get("map-1").await.unwrap();
+    assert_eq!(found.metadata.managed_fields.unwrap()[0].time, None);
+    assert_eq!(found.data.unwrap()["time"], "9999-12-31T23:59:59Z");
 }

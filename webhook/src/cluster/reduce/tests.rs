@@ -2,10 +2,13 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod unreadable;
+
 const METADATA: ObjectRules = ObjectRules {
     limit: 10_000,
     keeps_fields: false,
     keeps_identity: true,
+    is_checked: true,
 };
 const WHOLE: ObjectRules = ObjectRules {
     keeps_identity: false,
@@ -50,7 +53,7 @@ fn object(name: &str, labels: usize) -> Value {
 fn with_fields(manager: &str, fields: &Value) -> Value {
     let mut object = object("web", 1);
     object["metadata"]["managedFields"] = json!([
-        {"manager": manager, "operation": "Apply", "time": "t", "fieldsV1": fields, "z": 1},
+        {"manager": manager, "operation": "Apply", "time": "2026-01-01T00:00:00Z", "fieldsV1": fields, "z": 1},
     ]);
     object
 }
@@ -62,7 +65,7 @@ fn text(object: &Value) -> String {
 
 #[test]
 fn answers_of_ordinary_objects_stay_as_they_are() {
-    let one = json!({"metadata": {"name": "a\"}{][,:\\", "annotations": {"a": "{\"fieldsV1\":[1,2]}", "": null}, "finalizers": []},
+    let one = json!({"metadata": {"name": "a\"}{][,:\\", "annotations": {"a": "{\"fieldsV1\":[1,2]}", "": ""}, "finalizers": []},
         "a": [1, -2.5e3, true, [], {}, [[{"fieldsV1": {"kept": 1}}]]], "managedFields": [{"fieldsV1": {"kept": 2}}]});
     let list = json!({"kind": "List", "metadata": {"continue": "c"}, "items": [one, one]});
     let event = json!({"type": "ADDED", "object": one});

@@ -48,10 +48,10 @@ pub(super) async fn send(
     })
 }
 
-/// The apply succeeded, and the metadata of the object is more than is read. This is no answer of the API server, which would say that nothing was applied.
+/// The apply succeeded, and the metadata of the object is more than is read, or does not parse. This is no answer of the API server, which would say that nothing was applied.
 fn too_large() -> kube::Error {
     kube::Error::SerdeError(serde::de::Error::custom(
-        "the metadata of the object takes too much memory to be compared; remove labels, annotations and entries of managedFields that others have added",
+        "the metadata of the object cannot be compared: it takes too much memory or does not parse; remove labels, annotations and entries of managedFields that others have added",
     ))
 }
 

@@ -1,0 +1,46 @@
+//! The kinds of answers that are reduced, and the treatment of their objects.
+
+/// The place of objects in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum AnswerKind {
+    /// The answer is the object.
+    Object,
+    /// Objects are in `items`.
+    List,
+    /// Each line has one in `object`.
+    Watch,
+}
+
+impl AnswerKind {
+    /// The number of objects and lists around an object.
+    pub(super) fn depth(self) -> usize {
+        match self {
+            Self::Object => 0,
+            Self::Watch => 1,
+            Self::List => 2,
+        }
+    }
+}
+
+/// The treatment of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct ObjectRules {
+    /// The most that one may take as text and as a tree, by the estimate of [`super::Reducer::weight`], in bytes.
+    pub(in super::super) limit: usize,
+    /// Whether `fieldsV1` of other managers is kept.
+    pub(in super::super) keeps_fields: bool,
+    /// Whether an object that is too large is replaced by its identity. Else it is left out.
+    pub(in super::super) keeps_identity: bool,
+    /// Whether an object that does not parse counts as too large. The answer is then taken only once its objects have ended.
+    pub(in super::super) is_checked: bool,
+}
+
+impl ObjectRules {
+    /// The rules of an answer that somebody else limits and parses: only its times are checked.
+    pub(in super::super) const TIMES_ONLY: Self = Self {
+        limit: usize::MAX,
+        keeps_fields: true,
+        keeps_identity: true,
+        is_checked: false,
+    };
+}
