@@ -25,6 +25,7 @@ mod rights;
 mod source;
 mod status;
 mod target;
+mod unreadable;
 
 const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(90);
