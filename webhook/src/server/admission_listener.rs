@@ -159,8 +159,12 @@ fn tls(
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+
     use axum::body::Bytes;
     use axum::routing::post;
+    use rustls_pki_types::CertificateDer;
+    use rustls_pki_types::pem::PemObject as _;
     use tokio::sync::Notify;
     use tokio::task::JoinHandle;
 
@@ -308,6 +312,46 @@ mod tests {
             let answer = client.post(&url).body("x").send().await;
             assert_eq!(answer.is_ok(), expected, "{answer:?}");
         }
+    }
+
+    /// Opens a TLS connection, sends the beginning of a head of so many bytes, and reads what comes until the other side closes.
+    fn unfinished_head(address: SocketAddr, trusted: &str, bytes: usize) -> Vec<u8> {
+        let mut roots = rustls::RootCertStore::empty();
+        for authority in CertificateDer::pem_slice_iter(trusted.as_bytes()) {
+            roots.add(authority.unwrap()).unwrap();
+        }
+        let config = rustls::ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let client = rustls::ClientConnection::new(Arc::new(config), NAME.try_into().unwrap());
+        let stream = std::net::TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let mut stream = rustls::StreamOwned::new(client.unwrap(), stream);
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nx: {}", "a".repeat(bytes));
+        // It may be closed before all of it is sent.
+        drop(stream.write_all(head.as_bytes()));
+        let mut answer = Vec::new();
+        match stream.read_to_end(&mut answer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                panic!("still open after {LONG:?}")
+            }
+            _ => answer,
+        }
+    }
+
+    #[tokio::test]
+    async fn unfinished_heads_are_closed_after_a_while_and_long_ones_at_once() {
+        let running = start(echo_length(), LONG, AT_ONCE).await;
+        let (address, trusted) = (running.address, running.trusted.clone());
+        let long = tokio::task::spawn_blocking(move || {
+            unfinished_head(address, &trusted, 2 * usize::from(HEAD_BYTES))
+        });
+        drop(long.await.unwrap());
+        let trusted = running.trusted.clone();
+        let short = tokio::task::spawn_blocking(move || unfinished_head(address, &trusted, 100));
+        assert_eq!(String::from_utf8(short.await.unwrap()).unwrap(), "");
+        let client = client(running.address, &running.trusted);
+        assert!(client.post(url(running.address)).send().await.is_ok());
     }
 
     #[tokio::test]
