@@ -144,10 +144,10 @@ async fn unfinished_heads_on_the_health_port_take_no_memory_and_are_closed() {
     let (_cluster, mut webhook) = stage().await;
     let address = webhook.health_address();
     let probe = LivenessProbe::start(&webhook);
-    let open = flood(500, move || connected(address)).await;
+    let open = flood(100, move || connected(address)).await;
     assert_eq!(open, 0, "connections are still open");
     survived(
-        "500 unfinished heads on the health port",
+        "100 unfinished heads on the health port",
         &mut webhook,
         probe,
     )
