@@ -119,7 +119,7 @@ async fn status_shows_version_correction_and_health_of_each_object_within_rights
     let cells = row(&seen.stdout, &["ConfigMap", "objects", "same", "2.0.0"]);
     assert_eq!(cells[4], "?", "{}", seen.stdout);
     for right in [
-        "no right to list deployments.apps in namespace objects",
+        "deployments.apps in namespace objects",
         "no right to list events in namespace default",
         "BUNDLE-CLUSTER-008",
     ] {
