@@ -213,13 +213,13 @@ pub struct Rollout {
     /// Whether a lower version may replace a higher one. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
-    /// What to do with an object of which a field changes that cannot be changed: `IfCompleted` deletes and creates anew Jobs that have finished, `Always` any
+    /// Handling of an object of which an immutable field changes: `IfCompleted` deletes and creates anew Jobs that have finished, `Always` any
     /// object but Namespaces, CRDs and volumes, `Never` none. The annotation `core.rukpak.io/replace` of an object overrides it. Default: IfCompleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace: Option<Replace>,
 }
 
-/// What to do with an object of which a field changes that cannot be changed: `IfCompleted` deletes and creates anew Jobs that have finished, `Always` any
+/// Handling of an object of which an immutable field changes: `IfCompleted` deletes and creates anew Jobs that have finished, `Always` any
 /// object but Namespaces, CRDs and volumes, `Never` none. Default: IfCompleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Replace {

@@ -82,10 +82,10 @@ pub struct Upgrade {
     /// Version of its package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// How many objects it has, once that is known.
+    /// Number of its objects, once that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
-    /// How many of them were applied.
+    /// Number of them that were applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied: Option<u64>,
     /// Objects that were applied from it, at most 20.

@@ -67,7 +67,7 @@ pub(crate) fn hint(status: &Status) -> Option<&'static str> {
         .then_some("somebody else manages these fields; --force-conflicts takes them over")
 }
 
-/// Whether an apply was refused because somebody wrote the object since it was read.
+/// Returns whether an apply was refused because somebody wrote the object since it was read.
 pub(crate) fn is_stale(failure: &Failure) -> bool {
     matches!(failure, Failure::Server(status)
         if status.code == 409 && !status.message.starts_with("Apply failed"))

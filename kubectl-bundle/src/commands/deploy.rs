@@ -26,7 +26,7 @@ use super::outlook::Goal;
 use super::waiting;
 use super::write::{Write, Written};
 
-/// How long a registry may take to tell the format of a new object's content.
+/// Time that a registry may take to tell the format of a new object's content.
 const FORMAT_WITHIN: Duration = Duration::from_secs(5);
 
 /// The class of an object that has none yet, where none is named: the one of those that the chart ships that reads the format.

@@ -110,7 +110,7 @@ fn upgrade(upgrade: &Upgrade) -> String {
     }
 }
 
-/// What is installed, and the conditions.
+/// Prints what is installed, and the conditions.
 fn describe(item: &BundleDeployment, status: &BundleDeploymentStatus) -> String {
     let status = status.clone();
     let installed = status.installed.clone().unwrap_or_default();
@@ -169,7 +169,7 @@ fn describe(item: &BundleDeployment, status: &BundleDeploymentStatus) -> String 
     text
 }
 
-/// What has drifted, and warnings.
+/// Prints what has drifted, and warnings.
 fn lists(status: &BundleDeploymentStatus, now: Timestamp) -> String {
     let mut text = String::new();
     for object in &status.drift {

@@ -16,7 +16,7 @@ use crate::ui::format::Format;
 
 use super::waiting;
 
-/// How often an object is read and applied that somebody else, such as the pod, writes at the same time.
+/// Most attempts to read and apply an object that somebody else, such as the pod, writes at the same time.
 const TRIES: u32 = 10;
 
 /// How to write it.

@@ -163,7 +163,7 @@ impl<L: Lookups> Admission<L> {
         facts
     }
 
-    /// What stamp or seal of the object say.
+    /// Returns what stamp or seal of the object say.
     fn vouched(&self, deletion: &Deletion<'_>) -> Option<Vouched> {
         let (kind, name, object) = (deletion.kind, deletion.name, deletion.object);
         let moment = self.seal_moment(self.lookups.now());

@@ -27,7 +27,7 @@ use tokio::sync::OnceCell;
 use super::lookups::{Lookups, Policies, Right};
 use super::permits::Permits;
 use super::review::UserInfo;
-use crate::budget::looks::LookRoom;
+use crate::budget::looks::LookMemory;
 use crate::chain;
 use crate::shared::Shared;
 
@@ -213,7 +213,7 @@ impl Lookups for Live {
         &self,
         image: &Image,
         signatures: bool,
-        room: Arc<LookRoom>,
+        memory: Arc<LookMemory>,
     ) -> Result<Looked, Finding> {
         let registry = self
             .shared
@@ -221,9 +221,9 @@ impl Lookups for Live {
             .await
             .map_err(|error| error.finding())?
             .with_deadline(self.patience)
-            .with_room(room.clone());
+            .with_memory(memory.clone());
         let looked = registry.look(&image.reference, signatures).await;
-        if room.is_refused() {
+        if memory.is_refused() {
             let why = "there was no memory left for what the registry says of the image";
             return Err(
                 Finding::error(codes::review::BUSY, why).hint("try again; nothing was decided")

@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::review::UserInfo;
-use crate::budget::looks::LookRoom;
+use crate::budget::looks::LookMemory;
 use crate::heavy;
 
 /// A right, as RBAC has it.
@@ -82,12 +82,12 @@ pub trait Lookups: Send + Sync + 'static {
     fn intact_since(&self) -> Option<Timestamp>;
     /// The examinations of signatures that this process remembers.
     fn examinations(&self) -> &proof::Memory;
-    /// An image, with its signatures if they are wanted. `room` is asked for before answers of the registry are held.
+    /// An image, with its signatures if they are wanted. Answers of the registry are held in `memory`.
     fn look(
         &self,
         image: &Image,
         signatures: bool,
-        room: Arc<LookRoom>,
+        memory: Arc<LookMemory>,
     ) -> impl Future<Output = Result<Looked, Finding>> + Send;
 }
 

@@ -122,7 +122,7 @@ impl Lookups for Arc<Fake> {
         &self,
         image: &Image,
         signatures: bool,
-        _room: Arc<crate::budget::looks::LookRoom>,
+        _memory: Arc<crate::budget::looks::LookMemory>,
     ) -> Result<Looked, Finding> {
         self.questions.fetch_add(1, Ordering::SeqCst);
         self.looks.fetch_add(1, Ordering::SeqCst);

@@ -19,7 +19,7 @@ use super::memory::{self, ImageKey};
 use super::review::{Request, UserInfo};
 use super::stamping::{self, Inherited, MadeFor, StampInput, WantedStamp};
 use super::{Admission, Lookups, carried, configuration, deletions, lookups};
-use crate::budget::looks::LookRoom;
+use crate::budget::looks::LookMemory;
 
 /// A request of one of the three kinds that are judged, with what its stamps say.
 struct Standings<'a> {
@@ -245,12 +245,12 @@ impl<L: Lookups> Admission<L> {
         };
         let key = ImageKey::of(image, generation);
         // Given back when the review is judged.
-        let room = Arc::new(LookRoom::new(
+        let memory = Arc::new(LookMemory::new(
             &self.budget.trees,
             &user.username,
             self.deadline / 4,
         ));
-        let asking = (self.lookups).look(image, !policies.is_empty(), room.clone());
+        let asking = (self.lookups).look(image, !policies.is_empty(), memory.clone());
         let looked = self.memory.look(key.as_ref(), asking).await;
         let mut verdict = judged(&looked);
         if let (false, Some(key)) = (matches!(verdict, Verdict::Admit { .. }), &key) {

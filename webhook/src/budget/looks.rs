@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bundle_oci::registry::Room;
+use bundle_oci::registry::MemoryReservation;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::Mutex;
@@ -14,9 +14,9 @@ use super::{Cap, Pool, Share, within};
 /// Bytes of a look that need no share: the manifest and the signatures of an ordinary image.
 const SMALL: u64 = 256 << 10;
 
-/// The room of one look, taken from the memory of reviews and given back when it is dropped.
+/// The memory of one look, reserved in the memory of reviews and given back when it is dropped.
 #[derive(Debug)]
-pub struct LookRoom {
+pub struct LookMemory {
     pool: Pool,
     requester: String,
     patience: Duration,
@@ -30,7 +30,7 @@ struct Held {
     shares: Vec<Share>,
 }
 
-impl LookRoom {
+impl LookMemory {
     /// For a look that `requester` causes. It waits for each share for as long as `patience` says.
     pub fn new(pool: &Pool, requester: &str, patience: Duration) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl LookRoom {
         }
     }
 
-    /// True once there was no room for an answer.
+    /// True once there was no memory for an answer.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
@@ -58,8 +58,8 @@ impl LookRoom {
     }
 }
 
-impl Room for LookRoom {
-    fn take(&self, bytes: u64) -> BoxFuture<'_, bool> {
+impl MemoryReservation for LookMemory {
+    fn grow(&self, bytes: u64) -> BoxFuture<'_, bool> {
         async move {
             let mut held = self.held.lock().await;
             held.bytes = held.bytes.saturating_add(bytes);
@@ -84,33 +84,33 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn room(pool: &Pool, requester: &str) -> LookRoom {
-        LookRoom::new(pool, requester, Duration::from_secs(2))
+    fn look(pool: &Pool, requester: &str) -> LookMemory {
+        LookMemory::new(pool, requester, Duration::from_secs(2))
     }
 
     #[tokio::test(start_paused = true)]
     async fn large_answers_of_one_requester_wait_and_others_are_served() {
         let pool = Pool::new(16 * MIB);
-        let first = room(&pool, "ana");
-        assert!(first.take(8 * MIB).await);
-        let second = room(&pool, "ana");
-        assert!(!second.take(8 * MIB).await);
+        let first = look(&pool, "ana");
+        assert!(first.grow(8 * MIB).await);
+        let second = look(&pool, "ana");
+        assert!(!second.grow(8 * MIB).await);
         assert!(second.is_refused() && !first.is_refused());
         // Ordinary images do not wait.
-        assert!(room(&pool, "ana").take(SMALL).await);
-        assert!(room(&pool, "bob").take(4 * MIB).await);
+        assert!(look(&pool, "ana").grow(SMALL).await);
+        assert!(look(&pool, "bob").grow(4 * MIB).await);
         drop(first);
         assert_eq!(pool.used(), 0);
-        assert!(second.take(8 * MIB).await);
+        assert!(second.grow(8 * MIB).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn looks_leave_a_part_to_the_objects_of_reviews() {
         let pool = Pool::new(16 * MIB);
-        let rooms = ["ana", "bob"].map(|name| room(&pool, name));
-        assert!(rooms[0].take(6 * MIB).await);
-        assert!(rooms[1].take(6 * MIB).await);
-        assert!(!room(&pool, "eve").take(MIB).await);
+        let looks = ["ana", "bob"].map(|name| look(&pool, name));
+        assert!(looks[0].grow(6 * MIB).await);
+        assert!(looks[1].grow(6 * MIB).await);
+        assert!(!look(&pool, "eve").grow(MIB).await);
         assert!(pool.take(4 * MIB, Vec::new()).now_or_never().is_some());
     }
 }

@@ -32,11 +32,11 @@ const WHOLE_LIMIT: usize = 16 << 20;
 const ANSWER_LIMIT: u64 = 8 << 20;
 /// The longest answer that reports a failure, in bytes.
 const FAILURE_LIMIT: u64 = 1 << 20;
-/// What an answer may take around its objects, in bytes.
+/// Most bytes that an answer may take around its objects.
 const ENVELOPE_LIMIT: usize = 1 << 20;
 /// Answers that take more than this wait for each other, in bytes.
 const SMALL: usize = 1 << 20;
-/// How long an answer of metadata or a list may take.
+/// Time that an answer of metadata or a list may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(65);
 /// The plural names of our kinds that tenants write.
 const TENANT_KINDS: [&str; 3] = ["/bundles", "/bundledeployments", "/bundleapprovals"];
@@ -49,7 +49,7 @@ const SMALLER: u32 = 4;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeepFields;
 
-/// What all clients share.
+/// State that all clients share.
 #[derive(Debug)]
 struct AnswerMemory {
     /// Taken for an answer that is not small, until it is read.
@@ -294,7 +294,7 @@ fn kind_of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<AnswerKind
 #[derive(Debug, Clone, Copy)]
 struct AnswerRules {
     objects: ObjectRules,
-    /// Whether the answer fails if an object of it is too large.
+    /// True if the answer fails if an object of it is too large.
     is_complete: bool,
 }
 
@@ -337,7 +337,7 @@ fn is_json(headers: &HeaderMap) -> bool {
         .is_some_and(|kind| kind.starts_with("application/json"))
 }
 
-/// Whether the path is that of all objects of a kind, or of all in a namespace.
+/// Returns whether the path is that of all objects of a kind, or of all in a namespace.
 fn is_collection(path: &str) -> bool {
     let mut segments = path.trim_matches('/').split('/');
     let skipped = match segments.next() {

@@ -53,7 +53,7 @@ fn relisting<K: Send + 'static>(
     )
 }
 
-/// Whether an event was received and not understood. The watcher goes on after it, so that the change would never be seen. The client reads a line that does
+/// Returns whether an event was received and not understood. The watcher goes on after it, so that the change would never be seen. The client reads a line that does
 /// not parse as the object of an event as a [`kube::core::Status`] if it can.
 fn is_lost_event(error: &watcher::Error) -> bool {
     matches!(

@@ -11,14 +11,14 @@ struct TypedPart {
     _metadata: ObjectMeta,
 }
 
-/// Whether the text of an object parses as the types that lists and watches use.
+/// Returns whether the text of an object parses as the types that lists and watches use.
 pub(super) fn is_readable(object: &[u8]) -> bool {
     // The first visits every value, without keeping any.
     serde_json::from_slice::<Footprint>(object).is_ok()
         && serde_json::from_slice::<TypedPart>(object).is_ok()
 }
 
-/// Whether the bytes between two quotes are a time that parses. Go writes years up to 9999 in every offset, which is more than fits into a
+/// Returns whether the bytes between two quotes are a time that parses. Go writes years up to 9999 in every offset, which is more than fits into a
 /// [`jiff::Timestamp`].
 pub(super) fn is_time(text: &[u8]) -> bool {
     let quoted = [b"\"", text, b"\""].concat();

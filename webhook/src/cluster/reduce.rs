@@ -50,7 +50,7 @@ pub(super) enum Malformed {
 #[derive(Debug, Default)]
 struct Container {
     is_map: bool,
-    /// How many keys were read.
+    /// Number of keys that were read.
     keys: usize,
     /// The next text is a key.
     expects_key: bool,
@@ -65,7 +65,7 @@ struct Container {
 struct Text {
     is_escaped: bool,
     is_key: bool,
-    /// Where its opening quote is in what was not taken yet, if it is a time of metadata.
+    /// Offset of its opening quote in what was not taken yet, if it is a time of metadata.
     time: Option<usize>,
     /// Its start, up to the limit.
     start: Vec<u8>,
@@ -82,7 +82,7 @@ pub(super) struct Reducer {
     below: usize,
     text: Option<Text>,
     out: Vec<u8>,
-    /// What the bytes in `out` would take as text and as a tree, about, in bytes.
+    /// Estimate of the bytes that `out` would take as text and as a tree.
     weight: usize,
     /// Start and weight in `out` where the present object begins.
     object: Option<(usize, usize)>,
@@ -131,7 +131,7 @@ impl Reducer {
         Ok(())
     }
 
-    /// What was read and not taken yet would take about so many bytes, as text and as a tree.
+    /// Returns an estimate of the bytes that what was read and not taken yet would take, as text and as a tree.
     pub(super) fn weight(&self) -> usize {
         self.weight
     }
@@ -411,7 +411,7 @@ impl Reducer {
         true
     }
 
-    /// Whether an object begins with the next map.
+    /// Returns whether an object begins with the next map.
     fn is_before_object(&self) -> bool {
         let key = |at: usize, key: &str| {
             let container = self.open.get(at);
@@ -435,7 +435,7 @@ impl Reducer {
         }
     }
 
-    /// Whether the next text is a time of metadata.
+    /// Returns whether the next text is a time of metadata.
     fn is_before_time(&self) -> bool {
         let key = self.open.last().map(|container| container.key.as_slice());
         match key {
@@ -445,7 +445,7 @@ impl Reducer {
         }
     }
 
-    /// Whether the present container is the object's `metadata`.
+    /// Returns whether the present container is the object's `metadata`.
     fn is_metadata(&self) -> bool {
         matches!(self.within(), [object, metadata] if object.key == b"metadata" && metadata.is_map)
     }

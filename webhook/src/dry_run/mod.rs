@@ -209,7 +209,7 @@ pub(crate) fn causes(status: &Status) -> Vec<(String, String)> {
     causes.collect()
 }
 
-/// What it means that the object of a dry run that was allowed could not be read ([`ObjectText::receive`]).
+/// Returns the verdict where the object of a dry run that was allowed could not be read ([`ObjectText::receive`]).
 pub(crate) fn unread(error: &kube::Error) -> DryRunVerdict {
     match error {
         kube::Error::Api(status) => DryRunVerdict::Unsupported(status.message.clone()),

@@ -61,7 +61,7 @@ const BUILT_IN: [&str; 18] = [
     "storagemigration.k8s.io",
 ];
 
-/// Whether the group of `api_version` may be one of CustomResourceDefinitions or of another API server.
+/// Returns whether the group of `api_version` may be one of CustomResourceDefinitions or of another API server.
 pub(super) fn is_custom(api_version: &str) -> bool {
     let (group, _) = api_version.split_once('/').unwrap_or_default();
     group.contains('.') && !BUILT_IN.contains(&group)

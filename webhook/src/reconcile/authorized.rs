@@ -16,7 +16,7 @@ use super::replace::Replacements;
 use super::requester_check::RequesterCheck;
 use super::trouble::{Retry, Trouble};
 
-/// How long an answer about rights counts before a write. Afterwards it is asked again.
+/// Time for which an answer about rights counts before a write. Afterwards it is asked again.
 pub(super) const RECENT: Duration = Duration::from_secs(10);
 
 /// Objects that may be installed.

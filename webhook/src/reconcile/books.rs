@@ -66,7 +66,7 @@ struct Book {
     held: Option<Held>,
     drifted: BTreeMap<String, Drift>,
     restores: BTreeMap<String, RestoreBackoff>,
-    /// Why objects could not be restored, and their keys.
+    /// Reasons for which objects could not be restored, and their keys.
     restore_error: Option<(Trouble, BTreeSet<String>)>,
     suspects: BTreeMap<String, Suspect>,
     touched: BTreeSet<String>,
@@ -79,7 +79,7 @@ pub(super) struct Books {
     /// The moment that times of restores are counted from.
     began: Instant,
     wake: mpsc::UnboundedSender<String>,
-    /// How far Jobs are, or were when they were deleted.
+    /// States of Jobs, or those that they had when they were deleted.
     pub(super) job_ends: JobEnds,
 }
 

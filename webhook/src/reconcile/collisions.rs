@@ -18,7 +18,7 @@ use super::requester_check::RequesterCheck;
 use super::trouble::{self, Retry, Trouble};
 use crate::cluster::with_missing_right;
 
-/// How many objects that exist already a message names.
+/// Most objects that exist already and that a message names.
 const NAMED: usize = 3;
 
 impl Turn<'_> {

@@ -244,12 +244,12 @@ pub(super) struct Turn<'a> {
     pub(super) warnings: BTreeSet<String>,
     pub(super) approved_by: Option<String>,
     pub(super) restored: Vec<Restored>,
-    /// Whether objects were restored that were due.
+    /// True if objects were restored that were due.
     pub(super) restores_tried: bool,
     placed: bool,
     /// What the objects of the content take of the memory.
     pub(super) memory: Option<Share>,
-    /// What was left to autoscalers.
+    /// Replicas that were left to autoscalers.
     pub(super) scalers: Arc<Scalers>,
     /// The key of the target namespace, if it is among the objects that were prepared last because it is created with them.
     pub(super) created_namespace: Option<String>,

@@ -14,18 +14,18 @@ const NAMED: usize = 20;
 /// The dry runs that were not allowed, by what the API server answered.
 #[derive(Default)]
 pub(super) struct DryRunComplaints {
-    /// What no requester can store.
+    /// Objects that no requester can store.
     pub(super) invalid: Vec<String>,
     /// The keys of these objects.
     pub(super) invalid_keys: Vec<String>,
     pub(super) refused: Vec<String>,
-    /// What is refused to everybody.
+    /// Objects that are refused to everybody.
     pub(super) rejected: Vec<String>,
     pub(super) differs: Vec<String>,
     pub(super) unsupported: Vec<String>,
     pub(super) not_impersonated: Vec<String>,
     pub(super) unknown: Vec<String>,
-    /// What the installer may not do.
+    /// Objects that the installer may not write.
     pub(super) installer: Vec<String>,
     pub(super) by_rbac: u64,
 }

@@ -14,10 +14,10 @@ use super::place::Placing;
 use super::trouble::Trouble;
 use super::{object, said};
 
-/// How many Jobs are remembered.
+/// Most Jobs that are remembered.
 const MOST: usize = 10_000;
 
-/// How far Jobs were when a watch last saw them, by uid.
+/// States of Jobs when a watch last saw them, by uid.
 #[derive(Default)]
 pub(super) struct JobEnds(Mutex<HashMap<String, JobEnd>>);
 
@@ -27,8 +27,7 @@ impl JobEnds {
         let Some(uid) = metadata.uid.clone().filter(|_| jobs::is_job_key(key)) else {
             return;
         };
-        let entries = metadata.managed_fields.iter().flatten();
-        let end = jobs::end_of(entries.filter_map(object::entry));
+        let end = jobs::end_of(object::entries(metadata));
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Those of Jobs that are gone are not needed any more.
         if ends.len() >= MOST {
@@ -44,7 +43,7 @@ impl JobEnds {
 }
 
 impl Turn<'_> {
-    /// Whether `item` is a Job of this content that has run, and that its TTL has deleted.
+    /// Returns whether `item` is a Job of this content that has run, and that its TTL has deleted.
     pub(super) fn has_expired(&self, placing: &Placing<'_>, item: &Item) -> bool {
         let runs = &self.inventory.job_runs;
         runs.has_expired(&item.key, placing.digest())

@@ -25,7 +25,7 @@ use super::restored::{Restored, Scope};
 use super::room::Room;
 use super::trouble::{self, Retry, Trouble};
 
-/// What is said of an object whose kind the API server does not list.
+/// Message for an object whose kind the API server does not list.
 const KIND_GONE: &str = "its kind is gone";
 impl Turn<'_> {
     /// Restores what has drifted and verifies what somebody wrote, of the objects that `placing` is about. Returns when to verify the next one. An error is
@@ -384,7 +384,7 @@ fn not_prepared(failed: &[(&Item, ApplyError)]) -> Trouble {
     )
 }
 
-/// Whether kinds come or change when the object is applied.
+/// Returns whether kinds come or change when the object is applied.
 pub(super) fn defines_kinds(item: &Item) -> bool {
     matches!(
         (item.id.group.as_str(), item.id.kind.as_str()),

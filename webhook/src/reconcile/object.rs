@@ -9,7 +9,7 @@ use bundle_core::object::ObjectId;
 use bundle_core::plan::drift::{self, Entry, Fingerprint, ObjectState, Revision, RevisionParts};
 use bundle_core::plan::inventory::{CreationMark, LiveObject};
 use bundle_core::plan::rejection::{self, Rejection};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::Client;
 use kube::api::{
     Api, DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams, Preconditions,
@@ -55,7 +55,7 @@ impl Seen {
         let meta = &object.metadata;
         let none = BTreeMap::new();
         let labels = meta.labels.as_ref().unwrap_or(&none);
-        let entries = meta.managed_fields.iter().flatten().filter_map(entry);
+        let entries = entries(meta);
         let resource_version = meta.resource_version.as_deref().unwrap_or_default();
         let rest = serde_json::to_string(&(
             labels,
@@ -105,8 +105,12 @@ impl Seen {
     }
 }
 
-/// An entry of `managedFields`, for the rules about it; none if it lacks what each has.
-pub(super) fn entry(entry: &ManagedFieldsEntry) -> Option<Entry<'_>> {
+/// The entries of `managedFields`, for the rules about them, without those that lack what each has.
+pub(super) fn entries(metadata: &ObjectMeta) -> impl Iterator<Item = Entry<'_>> + Clone {
+    metadata.managed_fields.iter().flatten().filter_map(entry)
+}
+
+fn entry(entry: &ManagedFieldsEntry) -> Option<Entry<'_>> {
     Some(Entry {
         manager: entry.manager.as_deref()?,
         operation: entry.operation.as_deref().unwrap_or_default(),
@@ -282,7 +286,7 @@ pub(super) fn is_passing(error: &kube::Error) -> bool {
     }
 }
 
-/// Why the API server cannot store an object with these values; none if the same request may succeed another time.
+/// Returns the reason for which the API server cannot store an object with these values; none if the same request may succeed another time.
 pub(super) fn invalid(error: &kube::Error) -> Option<String> {
     let kube::Error::Api(status) = error else {
         return None;

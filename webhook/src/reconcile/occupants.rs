@@ -30,7 +30,7 @@ struct NamespacedKinds {
     listed: Vec<Kind>,
     /// Group and kind of all of them, for owner references.
     all: BTreeSet<(String, String)>,
-    /// Why there may be more.
+    /// Reasons for which there may be more.
     unlisted: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl NamespacedKinds {
     }
 }
 
-/// What one list found.
+/// Result of one list.
 #[derive(Default)]
 struct Found {
     objects: Vec<String>,

@@ -278,7 +278,7 @@ impl<'a> Turn<'a> {
         )
     }
 
-    /// Whether this content is what was installed last, even if an installation of other content began since.
+    /// Returns whether this content is what was installed last, even if an installation of other content began since.
     pub(super) fn was_installed(&self, placing: &Placing<'_>) -> bool {
         let applied = self.placement(placing);
         self.installed_content()

@@ -17,7 +17,7 @@ use super::remove::{self, Kept, Present, Remover};
 use super::rest::{self, Rest};
 use super::trouble::{Retry, Trouble};
 
-/// How many finalizers of one object a warning names.
+/// Most finalizers of one object that a warning names.
 const FINALIZERS: usize = 3;
 
 impl Turn<'_> {
@@ -98,14 +98,14 @@ impl Turn<'_> {
     }
 }
 
-/// What a prune left.
+/// Objects that a prune left.
 struct Stayed {
     present: Vec<Present>,
     obstacles: BTreeMap<ObjectId, Obstacle>,
 }
 
 impl Stayed {
-    /// Whether it is being deleted: a finalizer holds it, or it is among `going`.
+    /// Returns whether it is being deleted: a finalizer holds it, or it is among `going`.
     fn is_going(&self, id: &ObjectId, going: &[Present]) -> bool {
         matches!(self.obstacles.get(id), Some(Obstacle::Finalizers(_)))
             || going.iter().any(|going| going.id == *id)

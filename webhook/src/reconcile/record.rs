@@ -18,7 +18,7 @@ use super::install::Done;
 use super::trouble::Trouble;
 use super::{bundle, said};
 
-/// What was recorded as intended for one round of applies.
+/// Intents that were recorded for one round of applies.
 #[derive(Default)]
 pub(super) struct Intents {
     /// The time, in seconds since 1970.

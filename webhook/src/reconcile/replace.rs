@@ -25,11 +25,11 @@ use super::remove::Present;
 use super::requester_check::RequesterCheck;
 use super::trouble::{self, Retry, Trouble};
 
-/// How long a deleted object may take until it is gone.
+/// Time that a deleted object may take until it is gone.
 const GONE: Duration = Duration::from_secs(20);
-/// How often a deletion is tried while the object changes.
+/// Most attempts at a deletion while the object changes.
 const TRIES: u32 = 5;
-/// How many characters of a name the name of a trial object has.
+/// Most characters of a name that the name of a trial object has.
 const NAME: usize = 40;
 
 /// The objects that are deleted and created anew, by key, with their uid.

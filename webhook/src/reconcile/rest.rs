@@ -1,4 +1,4 @@
-//! What is left of objects that are to go: deleted in steps, each of which waits for the one before, while a finalizer holds up only what depends on its object.
+//! Objects that are to go and are still there: deleted in steps, each of which waits for the one before, while a finalizer holds up only what depends on its object.
 //! A removal and a prune share it. The order is in `bundle_core::plan::removal`, single requests in `remove`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,18 +11,18 @@ use bundle_core::plan::removal::Obstacle;
 use super::remove::{Kept, Looked, Present, Remover, next_free_step};
 use super::trouble::Trouble;
 
-/// How long one reconcile waits for objects to go, before it says which ones it waits for.
+/// Time for which one reconcile waits for objects to go, before it says which ones it waits for.
 const WAIT: Duration = Duration::from_secs(5);
-/// How long it waits for objects that finalizers hold, before it goes on with others.
+/// Time for which it waits for objects that finalizers hold, before it goes on with others.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is left to do.
+/// State of a removal that is under way.
 pub(super) struct Rest<'a> {
     /// Objects that are still there.
     pub(super) present: Vec<Present>,
-    /// Why some of them stay for now.
+    /// Reasons for which some of them stay for now.
     pub(super) obstacles: BTreeMap<ObjectId, Obstacle>,
-    /// What is gone is forgotten here.
+    /// Inventory from which objects are removed once they are gone.
     pub(super) inventory: &'a mut Inventory,
 }
 
@@ -116,7 +116,7 @@ pub(super) fn not_held(present: &[Present]) -> Vec<Present> {
     asked.cloned().collect()
 }
 
-/// Why some of `present` stay from the beginning: finalizers have held them since an earlier try, or they are `kept`.
+/// Returns the reasons for which some of `present` stay from the beginning: finalizers have held them since an earlier try, or they are `kept`.
 pub(super) fn obstacles(present: &[Present], kept: Vec<Kept>) -> BTreeMap<ObjectId, Obstacle> {
     let held = present
         .iter()

@@ -28,7 +28,7 @@ impl Scope<'_> {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Restored {
     pub(super) key: String,
-    /// Why it was out of line, as far as that is known.
+    /// Reason for which it was out of line, as far as that is known.
     pub(super) cause: Option<String>,
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use bundle_cluster::ObjectUrl;
-use bundle_core::plan::drift::{Entry, Revision};
+use bundle_core::plan::drift::Revision;
 use bundle_core::plan::scaling::{self, ReplicasOwner};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::Client;
@@ -19,15 +19,15 @@ use super::deployment::Turn;
 use super::items::Item;
 use super::{object, whole};
 
-/// How many autoscalers of a namespace are looked at.
+/// Most autoscalers of a namespace that are looked at.
 const MOST: u32 = 100;
 
-/// What one reconcile left to autoscalers, by key of the object.
+/// Replicas that one reconcile left to autoscalers, by key of the object.
 #[derive(Debug, Default)]
 pub(super) struct Scalers(Mutex<BTreeMap<String, String>>);
 
 impl Scalers {
-    /// Whether replicas of this object were left to somebody.
+    /// Returns whether replicas of this object were left to somebody.
     pub(super) fn has(&self, key: &str) -> bool {
         self.left().contains_key(key)
     }
@@ -44,16 +44,9 @@ impl Scalers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the replicas of `live`, which `item` sets, belong to somebody else. An autoscaler that cannot be looked up counts as there.
+    /// Returns whether the replicas of `live`, which `item` sets, belong to somebody else. An autoscaler that cannot be looked up counts as there.
     pub(super) async fn leave(&self, client: &Client, item: &Item, live: &DynamicObject) -> bool {
-        let entries: Vec<Entry<'_>> = live
-            .metadata
-            .managed_fields
-            .iter()
-            .flatten()
-            .filter_map(object::entry)
-            .collect();
-        let owner = match scaling::replicas_owner(entries) {
+        let owner = match scaling::replicas_owner(object::entries(&live.metadata)) {
             None => return false,
             Some(ReplicasOwner::Manager(name)) => format!("field manager {name}"),
             Some(ReplicasOwner::Autoscaler) => match autoscaler(client, item).await {

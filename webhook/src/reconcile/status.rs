@@ -19,7 +19,7 @@ use super::restored::Restored;
 
 /// Longest note that an Event may carry.
 const NOTE_LIMIT: usize = 1000;
-/// How many objects that were restored at once have an Event of their own.
+/// Most objects restored at once that have an Event of their own.
 const EVENTS: usize = 3;
 /// Reason of Events about objects that were restored.
 const CORRECTED: &str = "DriftCorrected";

@@ -1,5 +1,5 @@
-//! What the status shows of new content that is not installed completely. Nothing is decided from it.
-//! What is installed is in `installation_record`.
+//! Status fields about new content that is not installed completely. Nothing is decided from them.
+//! The record of what is installed is in `installation_record`.
 
 use bundle_api::deployment_status::Upgrade;
 

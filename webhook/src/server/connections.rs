@@ -31,7 +31,7 @@ pub struct Connections {
 pub struct Limits {
     /// Connections of strangers at a time. One more closes the oldest of the address that has the most.
     pub strangers: usize,
-    /// How long a stranger's connection may last.
+    /// Time that a stranger's connection may last.
     pub patience: Duration,
     /// Connections at a time whose client is known. Beyond that, clients are answered, and stay strangers.
     pub known: usize,

@@ -24,7 +24,7 @@ use super::connections::{Connections, Limits};
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::readiness::Readiness;
 
-/// How long a client may take to send the head of its request.
+/// Time that a client may take to send the head of its request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest head of a request, in bytes.
 const HEAD_BYTES: usize = 16 << 10;

@@ -1,4 +1,4 @@
-//! How long to wait before trying again, and before an object is restored that somebody keeps changing.
+//! Pauses before another attempt, and before an object is restored that somebody keeps changing.
 //! Not here: clocks and random numbers; the caller brings both.
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn doubled(first: Duration, most: Duration, times: u32) -> Duration {
         .min(most)
 }
 
-/// Why an object could not be restored.
+/// Reason for which an object could not be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestoreFailure {
     /// The API server is busy or out of reach: up to 30 s.
@@ -100,7 +100,7 @@ impl RestoreBackoff {
         }
     }
 
-    /// How long to wait until the object may be restored.
+    /// Returns the time until the object may be restored.
     pub fn wait(&self, now: Duration) -> Duration {
         let fight = match self.restores {
             times if times <= AT_ONCE || self.is_quiet(now) => Duration::ZERO,
@@ -114,17 +114,17 @@ impl RestoreBackoff {
             .saturating_sub(now.saturating_sub(self.last))
     }
 
-    /// Whether the last attempt failed.
+    /// Returns whether the last attempt failed.
     pub fn has_failed(&self) -> bool {
         self.failures.is_some()
     }
 
-    /// Whether somebody keeps changing the object back, so that it is restored after a pause.
+    /// Returns whether somebody keeps changing the object back, so that it is restored after a pause.
     pub fn is_fight(&self, now: Duration) -> bool {
         self.restores > AT_ONCE && !self.is_quiet(now)
     }
 
-    /// Whether nothing happened for so long that the history counts no more.
+    /// Returns whether nothing happened for so long that the history counts no more.
     pub fn is_quiet(&self, now: Duration) -> bool {
         self.failures.is_none() && now.saturating_sub(self.last) >= QUIET
     }

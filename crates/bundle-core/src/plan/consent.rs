@@ -41,7 +41,7 @@ pub enum Consent {
     Refused(Refusal),
 }
 
-/// Why an act is refused whoever asks for it.
+/// Reason for which an act is refused whoever asks for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The class does not let content land there.

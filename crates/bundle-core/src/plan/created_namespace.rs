@@ -6,7 +6,7 @@ use serde_json::json;
 use super::conditions::some_of;
 use crate::object::{Manifest, ObjectId};
 
-/// How many objects a message names.
+/// Most objects that a message names.
 const NAMED: usize = 3;
 
 /// The target namespace as the cluster has it.
@@ -40,7 +40,7 @@ pub fn created_namespace(
     })
 }
 
-/// Whether the content has the namespace `name` itself.
+/// Returns whether the content has the namespace `name` itself.
 pub fn has_namespace(objects: &[Manifest], name: &str) -> bool {
     let mut ids = objects.iter().map(|object| &object.id);
     ids.any(|id| id.group.is_empty() && id.kind == "Namespace" && id.name == name)
@@ -77,15 +77,15 @@ pub struct Occupant<'a> {
     pub kind: &'a str,
     /// Its name.
     pub name: &'a str,
-    /// Whether the inventory records just this object.
+    /// True if the inventory records just this object.
     pub is_recorded: bool,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub is_leaving: bool,
-    /// Whether one of its owners is of a namespaced kind, and so in the same namespace: that owner counts instead, or garbage collection takes this object.
+    /// True if one of its owners is of a namespaced kind, and so in the same namespace: that owner counts instead, or garbage collection takes this object.
     pub is_dependent: bool,
 }
 
-/// Whether all objects of a kind come and go by themselves, so that they need not be listed: Events, and the Endpoints that controllers keep for Services.
+/// Returns whether all objects of a kind come and go by themselves, so that they need not be listed: Events, and the Endpoints that controllers keep for Services.
 pub fn is_transient(group: &str, kind: &str) -> bool {
     matches!(
         (group, kind),
@@ -94,7 +94,7 @@ pub fn is_transient(group: &str, kind: &str) -> bool {
 }
 
 impl Occupant<'_> {
-    /// Whether the namespace must not be deleted while this object is in it.
+    /// Returns whether the namespace must not be deleted while this object is in it.
     pub fn keeps_namespace(&self) -> bool {
         let is_of_every_namespace = matches!(
             (self.group, self.kind, self.name),

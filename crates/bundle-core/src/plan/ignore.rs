@@ -56,7 +56,7 @@ pub fn leave(desired: &mut Value, live: &Value, entries: &[Entry<'_>], rules: &[
     }
 }
 
-/// Why parts of `rules`, in the order of `spec.drift.ignore`, have no effect on these objects of a content: one line for each.
+/// Returns the reasons for which parts of `rules`, in the order of `spec.drift.ignore`, have no effect on these objects of a content: one line for each.
 pub fn without_effect(rules: &[Rule], objects: &[(&ObjectId, &Value)]) -> Vec<String> {
     let mut lines = Vec::new();
     for (index, rule) in rules.iter().enumerate() {

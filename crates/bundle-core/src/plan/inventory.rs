@@ -238,7 +238,7 @@ impl Inventory {
         }
     }
 
-    /// Whether an apply of ours has reached an object.
+    /// Returns whether an apply of ours has reached an object.
     fn is_applied(&self, key: &str, live: LiveObject<'_>) -> bool {
         live.applied_by_us && live.mark.is_some() && live.mark == self.mark(key)
     }
@@ -261,7 +261,7 @@ impl Inventory {
         }
     }
 
-    /// Whether exactly this object is recorded, or about to be taken over: no other deployment may have it.
+    /// Returns whether exactly this object is recorded, or about to be taken over: no other deployment may have it.
     pub fn reserves(&self, key: &str, uid: &str) -> bool {
         let adopts =
             matches!(self.objects.get(key), Some(Record::Adoption(adopted)) if adopted == uid);
@@ -351,7 +351,7 @@ impl Inventory {
         }
     }
 
-    /// Whether the object `key` is a Namespace that was created because it was the target namespace, and not as an object of the content.
+    /// Returns whether the object `key` is a Namespace that was created because it was the target namespace, and not as an object of the content.
     pub fn is_created_namespace(&self, key: &str) -> bool {
         self.created_namespaces.contains(key)
     }

@@ -10,10 +10,10 @@ use super::drift::Entry;
 use super::replace::is_job;
 use crate::object::ObjectId;
 
-/// How many seconds the clocks of the API server, the controller manager and the pod may differ.
+/// Seconds by which the clocks of the API server, the controller manager and the pod may differ.
 const CLOCK_TOLERANCE: i64 = 2;
 
-/// How far a Job was when it was last seen.
+/// State of a Job when it was last seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobEnd {
     /// Nobody saw it.
@@ -30,7 +30,7 @@ pub fn ttl(id: &ObjectId, value: &Value) -> Option<i64> {
     value.pointer("/spec/ttlSecondsAfterFinished")?.as_i64()
 }
 
-/// How far a Job was, by its metadata: the Job controller writes `completionTime` and `conditions` as it ends.
+/// Returns the state of a Job by its metadata: the Job controller writes `completionTime` and `conditions` as it ends.
 pub fn end_of<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> JobEnd {
     entries
         .into_iter()
@@ -46,7 +46,7 @@ pub fn end_of<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> JobEnd {
         .map_or(JobEnd::Running, JobEnd::Finished)
 }
 
-/// Whether a Job with this `status` has completed or failed.
+/// Returns whether a Job with this `status` has completed or failed.
 pub fn has_ended(status: &Value) -> bool {
     let conditions = status["conditions"].as_array().into_iter().flatten();
     conditions
@@ -54,7 +54,7 @@ pub fn has_ended(status: &Value) -> bool {
         .any(|condition| condition["type"] == "Complete" || condition["type"] == "Failed")
 }
 
-/// Whether Kubernetes deleted a Job with this TTL because it had finished, as far as that can be told. A deletion that nobody saw counts as such: a Job that
+/// Returns whether Kubernetes deleted a Job with this TTL because it had finished, as far as that can be told. A deletion that nobody saw counts as such: a Job that
 /// has run must not run again.
 pub fn has_expired(ttl: i64, end: JobEnd, now: i64) -> bool {
     match end {
@@ -64,13 +64,13 @@ pub fn has_expired(ttl: i64, end: JobEnd, now: i64) -> bool {
     }
 }
 
-/// What was recorded of one Job.
+/// Record of one Job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct JobRun {
     /// Digest of the content that it was last applied from.
     digest: String,
-    /// Whether it has finished and was deleted by its TTL.
+    /// True if it has finished and was deleted by its TTL.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_expired: bool,
 }
@@ -81,7 +81,7 @@ struct JobRun {
 pub struct JobRuns(BTreeMap<String, JobRun>);
 
 impl JobRuns {
-    /// Whether nothing is recorded.
+    /// Returns whether nothing is recorded.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -98,7 +98,7 @@ impl JobRuns {
         }
     }
 
-    /// Whether the Job `key` was applied from the content `digest`.
+    /// Returns whether the Job `key` was applied from the content `digest`.
     pub fn has_run(&self, key: &str, digest: &str) -> bool {
         self.0.get(key).is_some_and(|run| run.digest == digest)
     }
@@ -110,7 +110,7 @@ impl JobRuns {
         }
     }
 
-    /// Whether the Job `key` of the content `digest` has run and expired.
+    /// Returns whether the Job `key` of the content `digest` has run and expired.
     pub fn has_expired(&self, key: &str, digest: &str) -> bool {
         self.0
             .get(key)
@@ -118,7 +118,7 @@ impl JobRuns {
     }
 }
 
-/// Whether an object with this key is a Job.
+/// Returns whether an object with this key is a Job.
 pub fn is_job_key(key: &str) -> bool {
     super::inventory::parts(key).is_some_and(|(kind, _, _)| is_job(&kind.group, &kind.kind))
 }

@@ -93,7 +93,7 @@ pub fn next_step<'a>(
         .unwrap_or_default()
 }
 
-/// Whether any of `objects` goes as soon as those are gone that are `going` now, such as those that finalizers hold; the others stay for good.
+/// Returns whether any of `objects` goes as soon as those are gone that are `going` now, such as those that finalizers hold; the others stay for good.
 pub fn waits_for<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     going: impl Fn(&ObjectId) -> bool,

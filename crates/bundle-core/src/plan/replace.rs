@@ -8,7 +8,7 @@ use super::conditions::some_of;
 
 /// The annotation of an object in the content that overrides `spec.rollout.replace`.
 pub const ANNOTATION: &str = "core.rukpak.io/replace";
-/// How many fields a message names.
+/// Most fields that a message names.
 const FIELDS: usize = 5;
 
 /// When an object with immutable fields is replaced.
@@ -34,7 +34,7 @@ impl ReplacePolicy {
         }
     }
 
-    /// Whether an object of this kind may be replaced in some state of it. Only these are asked about before an upgrade.
+    /// Returns whether an object of this kind may be replaced in some state of it. Only these are asked about before an upgrade.
     pub fn may_replace(self, id: &ObjectId) -> bool {
         [true, false]
             .into_iter()
@@ -54,7 +54,7 @@ impl ReplacePolicy {
     }
 }
 
-/// Whether an object is deleted and created anew.
+/// Decision on the replacement of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replacement {
     /// It is.
@@ -63,7 +63,7 @@ pub enum Replacement {
     Keep(KeepReason),
 }
 
-/// Why an object is not replaced.
+/// Reason for which an object is not replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeepReason {
     /// It is a Job that runs.
@@ -92,7 +92,7 @@ impl KeepReason {
     }
 }
 
-/// Whether it is a Job.
+/// Returns whether it is a Job.
 pub fn is_job(group: &str, kind: &str) -> bool {
     (group, kind) == ("batch", "Job")
 }

@@ -44,7 +44,7 @@ fn is_scaler(object: &Manifest) -> bool {
     )
 }
 
-/// Whether a reference of an autoscaler names `target` of its namespace. KEDA's may leave out the kind of a Deployment, and both the API version.
+/// Returns whether a reference of an autoscaler names `target` of its namespace. KEDA's may leave out the kind of a Deployment, and both the API version.
 fn names(reference: &Value, target: &ObjectId) -> bool {
     let text = |key: &str| reference.get(key).and_then(Value::as_str);
     let group = text("apiVersion").map(|api| api.split_once('/').map_or("", |(group, _)| group));
@@ -53,7 +53,7 @@ fn names(reference: &Value, target: &ObjectId) -> bool {
         && group.is_none_or(|group| group == target.group)
 }
 
-/// Whether an object of the content says how many replicas there are.
+/// Returns whether an object of the content says how many replicas there are.
 pub fn sets_replicas(value: &Value) -> bool {
     value
         .pointer(REPLICAS)
@@ -67,7 +67,7 @@ pub fn remove_replicas(value: &mut Value) {
     }
 }
 
-/// Whose the replicas of an object on the cluster are.
+/// Owner of the replicas of an object on the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplicasOwner<'a> {
     /// A HorizontalPodAutoscaler has scaled the object; it may be gone since.

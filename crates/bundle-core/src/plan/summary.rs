@@ -14,7 +14,7 @@ const PAUSED: &str = "Paused";
 /// Messages.
 const NOTHING_CHANGED: &str = "spec.paused is true: nothing is changed";
 const NOT_IN_PLACE: &str = "the content is not in place yet";
-/// How many objects a message names.
+/// Most objects that a message names.
 const NAMED: usize = 20;
 
 /// Of which objects it is known how they are.
@@ -30,7 +30,7 @@ pub enum Coverage {
     All,
 }
 
-/// What is done about objects that drifted.
+/// Handling of objects that drifted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Correction {
     /// They are restored.
@@ -43,12 +43,12 @@ pub enum Correction {
     Reported,
 }
 
-/// What was observed of the objects.
+/// Observed state of the objects.
 #[derive(Debug, Clone, Copy)]
 pub struct Observed<'a> {
     /// Of which objects it is known.
     pub coverage: Coverage,
-    /// What is done about drift.
+    /// Handling of drift.
     pub correction: Correction,
     /// The objects that drifted, those that are missing included.
     pub drifted: &'a [String],
@@ -58,7 +58,7 @@ pub struct Observed<'a> {
     pub fought: &'a [String],
     /// The objects that are not healthy, and why.
     pub unhealthy: &'a BTreeMap<String, String>,
-    /// Why drift may go unseen.
+    /// Reason for which drift may go unseen.
     pub blind: Option<&'a str>,
 }
 
@@ -83,16 +83,16 @@ impl Told {
     }
 }
 
-/// What is missing for the installation.
+/// State of the installation.
 #[derive(Debug, Clone, Copy)]
 pub struct Installation<'a> {
     /// `spec.paused`.
     pub is_paused: bool,
     /// Reason and message of what went wrong, and whether it is tried again by itself.
     pub error: Option<(&'a str, &'a str, bool)>,
-    /// Why the Bundle cannot be installed, and whether that may change by itself.
+    /// Reason for which the Bundle cannot be installed, and whether that may change by itself.
     pub bundle: Option<(&'a str, &'a str, bool)>,
-    /// Whether the content of the present generation is installed.
+    /// True if the content of the present generation is installed.
     pub is_installed: bool,
 }
 

@@ -65,7 +65,7 @@ pub struct DeletionFacts {
     pub may_manage: Option<Answer>,
     /// The BundleDeployment of [`Deletion::owner`].
     pub owner: Option<OwnerFact>,
-    /// Whether the owner references are those under stamp or seal. `None` where nothing vouches for the object.
+    /// True if the owner references are those under stamp or seal. `None` where nothing vouches for the object.
     pub covers_owners: Option<bool>,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Deletion<'a> {
 }
 
 impl Deletion<'_> {
-    /// Whether the object is another provisioner's, which has its own rules: not if we have installed something with it.
+    /// Returns whether the object is another provisioner's, which has its own rules: not if we have installed something with it.
     pub fn is_foreign(&self, facts: &DeletionFacts) -> bool {
         let is_foreign = |name: &KubeName| {
             let class = facts.classes.get(name.as_str());

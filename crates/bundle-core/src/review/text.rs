@@ -8,7 +8,7 @@ use crate::diagnostic::{Code, Finding, codes};
 ///
 /// Source: `k8s.io/apiserver` `pkg/endpoints/filters/warning.go`, `truncateItemRunes` and `truncateAtTotalRunes`.
 const WARNING_LIMIT: usize = 256;
-/// How many warnings are shown: other webhooks have warnings too.
+/// Most warnings that are shown: other webhooks have warnings too.
 const WARNINGS_SHOWN: usize = 12;
 
 /// What the API server is told about a write that is not let in.

@@ -19,7 +19,7 @@ const SERVER_METADATA: [&str; 5] = [
     "generation",
 ];
 
-/// What is compared of an object.
+/// Fields of an object that are compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DryRunObject {
     pub(super) metadata: Map<String, Value>,

@@ -57,7 +57,7 @@ pub enum Reason {
     },
     /// The caller has no memory for what the registry answers.
     #[error("there is no memory left for the registry's answer")]
-    NoRoom,
+    NoMemory,
     /// A blob that comes more slowly than is waited for.
     #[error(
         "the registry is too slow: {came} bytes came within {}, and at least {slowest} a second are needed",
@@ -232,7 +232,7 @@ impl RegistryError {
             Reason::Unreachable { .. }
                 | Reason::Cut { .. }
                 | Reason::Stalled { .. }
-                | Reason::NoRoom
+                | Reason::NoMemory
                 | Reason::TooSlow { .. }
                 | Reason::Busy { .. }
                 | Reason::SignatureLost { .. }
@@ -278,7 +278,7 @@ impl RegistryError {
                 code::BLOCKED,
                 "whoever keeps registries.conf does not want it used; take the content from elsewhere".to_owned(),
             ),
-            Reason::NoRoom | Reason::Busy { .. } => (code::BUSY, "try again later".to_owned()),
+            Reason::NoMemory | Reason::Busy { .. } => (code::BUSY, "try again later".to_owned()),
             Reason::Refused { .. } => (
                 code::REFUSED,
                 "the registry's log says more".to_owned(),

@@ -13,8 +13,8 @@ use url::{Host, Url};
 
 use super::endpoint::{REMEMBERED, make_room};
 use super::feed::Part;
+use super::memory::{FORMS, MemoryReservation, SHORT, reserve};
 use super::reach::{Reach, TooNear, Within};
-use super::room::{FORMS, Room, SHORT, take};
 use super::tls::Trust;
 use super::{ClientOptions, Deadlines, Reason, RegistryError};
 
@@ -310,7 +310,7 @@ impl Pools {
         mut response: reqwest::Response,
         limit: u64,
         what: &str,
-        room: &dyn Room,
+        memory: &dyn MemoryReservation,
     ) -> Result<Bytes, Reason> {
         let too_large = || Reason::TooLarge {
             what: what.to_owned(),
@@ -321,7 +321,7 @@ impl Pools {
             return Err(too_large());
         }
         let mut taken = announced.unwrap_or(SHORT).min(limit);
-        take(room, taken * FORMS).await?;
+        reserve(memory, taken * FORMS).await?;
         let mut body = BytesMut::new();
         while let Some(piece) = self.piece(&mut response).await? {
             let length = (body.len() + piece.len()) as u64;
@@ -329,7 +329,7 @@ impl Pools {
                 return Err(too_large());
             }
             if length > taken {
-                take(room, (limit - taken) * FORMS).await?;
+                reserve(memory, (limit - taken) * FORMS).await?;
                 taken = limit;
             }
             body.extend_from_slice(&piece);

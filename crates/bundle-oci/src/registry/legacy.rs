@@ -136,7 +136,7 @@ impl Client {
                 response,
                 MANIFEST_BYTES,
                 "the signatures under the tag",
-                &*self.room,
+                &*self.memory,
             )
             .await?;
         Manifest::parse(body, Some(&media_type))

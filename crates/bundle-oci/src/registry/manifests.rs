@@ -125,7 +125,7 @@ impl Client {
                 let next = super::referrers::next_url(&response)?;
                 let body = self
                     .pools
-                    .body(response, MANIFEST_BYTES, "the list of tags", &*self.room)
+                    .body(response, MANIFEST_BYTES, "the list of tags", &*self.memory)
                     .await?;
                 let page: Tags = serde_json::from_slice(&body).map_err(|error| {
                     Reason::Malformed(format!("the list of tags cannot be read: {error}"))
@@ -193,7 +193,7 @@ impl Client {
         };
         let bytes = match self
             .pools
-            .body(response, limit, "the manifest", &*self.room)
+            .body(response, limit, "the manifest", &*self.memory)
             .await
         {
             Ok(bytes) => bytes,

@@ -19,6 +19,7 @@ mod http;
 mod legacy;
 mod look;
 mod manifests;
+mod memory;
 mod mirrors;
 mod pull;
 mod push;
@@ -26,7 +27,6 @@ mod reach;
 mod read;
 mod referrers;
 mod repository;
-mod room;
 mod stored;
 mod tls;
 mod token;
@@ -45,11 +45,11 @@ pub use download::BlobReader;
 pub use error::{Reason, RegistryError};
 pub use look::Looked;
 pub use manifests::ManifestStored;
+pub use memory::MemoryReservation;
 pub use mirrors::Mirrors;
 pub use push::{Pushed, TagPolicy};
 pub use referrers::SignatureStored;
 pub use repository::Repository;
-pub use room::Room;
 pub use upload::Upload;
 
 /// How long things may take.
@@ -120,7 +120,7 @@ pub struct Client {
     mirrors: Arc<Mirrors>,
     deadlines: Deadlines,
     progress: Arc<dyn Progress>,
-    room: Arc<dyn Room>,
+    memory: Arc<dyn MemoryReservation>,
 }
 
 impl Client {
@@ -136,7 +136,7 @@ impl Client {
             tokens: Arc::new(token::Tokens::new(options.logins)),
             deadlines: options.deadlines,
             progress: Arc::new(Silent),
-            room: Arc::new(room::Endless),
+            memory: Arc::new(memory::Unlimited),
         })
     }
 
@@ -180,11 +180,11 @@ impl Client {
         }
     }
 
-    /// The same client, asking for room before it holds documents and signatures.
+    /// Returns a client that reserves `memory` before it holds documents and signatures.
     #[must_use]
-    pub fn with_room(&self, room: Arc<dyn Room>) -> Self {
+    pub fn with_memory(&self, memory: Arc<dyn MemoryReservation>) -> Self {
         Self {
-            room,
+            memory,
             ..self.clone()
         }
     }

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 
-use super::room::take;
+use super::memory::reserve;
 use super::transport::Ask;
 use super::{Client, Reason, RegistryError, Repository};
 use crate::hash::Hasher;
@@ -64,7 +64,7 @@ impl Client {
         let response = self.send(&ask).await?;
         let body = self
             .pools
-            .body(response, MANIFEST_BYTES, "the manifest", &*self.room)
+            .body(response, MANIFEST_BYTES, "the manifest", &*self.memory)
             .await?;
         Ok(Some(Digest::of(&body)))
     }
@@ -102,7 +102,7 @@ impl Client {
                 limit,
             });
         }
-        take(&*self.room, blob.size).await?;
+        reserve(&*self.memory, blob.size).await?;
         let mut transfer = self.transfer(repository, blob, 0, Some(Hasher::new()));
         let mut all = BytesMut::new();
         while let Some(piece) = transfer.piece().await? {

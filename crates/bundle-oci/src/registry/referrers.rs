@@ -276,7 +276,7 @@ impl Client {
                 response,
                 MANIFEST_BYTES,
                 "the list of referrers",
-                &*self.room,
+                &*self.memory,
             )
             .await
     }

@@ -15,8 +15,8 @@ use super::auth::{Login, Logins};
 use super::challenge::Challenge;
 use super::endpoint::{Endpoint, make_room};
 use super::http::{Pools, authority};
+use super::memory::Unlimited;
 use super::reach::Reach;
-use super::room::Endless;
 use super::transport::said;
 use super::{Reason, Repository};
 use crate::limits::TOKEN_BYTES;
@@ -250,7 +250,7 @@ impl Order<'_> {
             return Err(self.refusal(status.as_u16(), detail));
         }
         let body = pools
-            .body(response, TOKEN_BYTES, "the token", &Endless)
+            .body(response, TOKEN_BYTES, "the token", &Unlimited)
             .await?;
         let issued: Issued = serde_json::from_slice(&body).map_err(|_| {
             Reason::Malformed("the token service's answer cannot be read".to_owned())

@@ -21,9 +21,9 @@ use super::challenge::Challenge;
 use super::endpoint::{Endpoint, challenge_of};
 use super::feed::Part;
 use super::http::{Pools, authority};
+use super::memory::Unlimited;
 use super::mirrors::Wanted;
 use super::reach::Reach;
-use super::room::Endless;
 use super::token::Purpose;
 use super::{Client, Reason, Repository};
 use crate::limits::{ERROR_BYTES, REDIRECTS};
@@ -374,7 +374,7 @@ struct SaidOne {
 /// The registry's own words for an error, `: …`, or nothing if it has none that can be shown.
 pub(super) async fn said(pools: &Pools, response: Response) -> String {
     let Ok(body) = pools
-        .body(response, ERROR_BYTES, "the error", &Endless)
+        .body(response, ERROR_BYTES, "the error", &Unlimited)
         .await
     else {
         return String::new();

@@ -1,4 +1,4 @@
-//! What strangers on the pod's two ports can take from it with connections whose requests never end, and a tenant with dry runs that make it look at images.
+//! Memory that strangers on the pod's two ports can take from it with connections whose requests never end, and a tenant with dry runs that make it look at images.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

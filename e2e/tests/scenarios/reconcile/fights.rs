@@ -12,7 +12,7 @@ use super::{apply, bundle_of, deployment, get, kubectl, publish, stage, until};
 
 /// More changes than are restored at once.
 const CHANGES: u32 = 16;
-/// How soon a single change is restored; looking takes a part of it.
+/// Deadline for a single change to be restored; looking takes a part of it.
 const SOON: Duration = Duration::from_secs(6);
 /// The longest pause before an object is restored, and the time for restoring it.
 const LONGEST: Duration = Duration::from_secs(40);

@@ -1,5 +1,5 @@
 //! Objects that the API server cannot store, whoever sends them: named with the field, and sent again slowly.
-//! What requesters may not do is in `requester`.
+//! Objects that their requesters may not write are in `requester`.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{apply, bundle_of, condition, deployment, get, kubectl, publish, staged, until};
 
-/// How long requests are counted.
+/// Time for which requests are counted.
 const COUNTED: Duration = Duration::from_secs(40);
 /// Attempts in that time are at about 0, 2, 6, 14 and 30 s; each is one dry run.
 const MOST: usize = 8;
@@ -46,7 +46,7 @@ fn content(namespace: &str, spec: &str) -> String {
     )
 }
 
-/// How many writes of the custom resource have been sent.
+/// Number of writes of the custom resource that have been sent.
 fn requests(cluster: &Cluster, namespace: &str) -> usize {
     let events = cluster.audit().unwrap();
     let about = |event: &&Value| {

@@ -119,7 +119,7 @@ async fn object_returns_after_its_definition_was_remade_with_another_scope_or_ve
     assert!(has_kettle(&cluster, "v2/namespaces/reinstall/kettles/kettle").await);
 }
 
-/// Whether the object is there. kubectl caches kinds as well, so it is asked by path.
+/// Returns whether the object is there. kubectl caches kinds as well, so it is asked by path.
 async fn has_kettle(cluster: &e2e::Cluster, path: &str) -> bool {
     let path = format!("/apis/reinstall.example.com/{path}");
     let answer = cluster.kubectl(["get", "--raw", &path]).await.unwrap();

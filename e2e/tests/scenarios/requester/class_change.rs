@@ -1,5 +1,5 @@
 //! Another class with `authorization: Class` named in a BundleDeployment: what the former class let in counts as new content under it.
-//! What such a class decides about content of its own is in `delegation`.
+//! Decisions of such a class about content of its own are in `delegation`.
 
 use super::delegation::{delegate_with, under, until_may_not};
 use super::removal::{remove, until_kept};

@@ -1,5 +1,5 @@
 //! `spec.createNamespace`: the target namespace is created if it is missing, and removed only if nothing of others is in it.
-//! Where objects go that name no namespace is in `reconcile::target`.
+//! Objects that name no namespace are in `reconcile::target`.
 
 use super::removal::{remove, until_removed};
 use super::*;

@@ -1,4 +1,4 @@
-//! What an upgrade removes, and what stays because somebody may not delete it.
+//! Objects that an upgrade removes, and those that stay because somebody may not delete them.
 //! Policies about single objects are in `policies`, finalizers in `reconcile::removal`.
 
 use super::policies::{on, policy, until_enforced};

@@ -35,7 +35,7 @@ async fn until_replicas(cluster: &Cluster, what: &str, wanted: i64) {
     .unwrap();
 }
 
-/// How many Events tell that objects of `name` were restored.
+/// Number of Events that tell that objects of `name` were restored.
 async fn corrections(cluster: &Cluster, name: &str) -> i64 {
     let look =
         format!("events -A --field-selector involvedObject.name={name},reason=DriftCorrected");

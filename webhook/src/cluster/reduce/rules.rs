@@ -27,11 +27,11 @@ impl AnswerKind {
 pub(in super::super) struct ObjectRules {
     /// The most that one may take as text and as a tree, by the estimate of [`super::Reducer::weight`], in bytes.
     pub(in super::super) limit: usize,
-    /// Whether `fieldsV1` of other managers is kept.
+    /// True if `fieldsV1` of other managers is kept.
     pub(in super::super) keeps_fields: bool,
-    /// Whether an object that is too large is replaced by its identity. Else it is left out.
+    /// True if an object that is too large is replaced by its identity. Else it is left out.
     pub(in super::super) keeps_identity: bool,
-    /// Whether an object that does not parse counts as too large. The answer is then taken only once its objects have ended.
+    /// True if an object that does not parse counts as too large. The answer is then taken only once its objects have ended.
     pub(in super::super) is_checked: bool,
 }
 

@@ -22,7 +22,7 @@ use crate::cluster::ServiceAccount;
 use crate::dry_run::{Detail, RequesterDryRun, unread};
 use crate::reconcile::whole::ObjectText;
 
-/// How many comparisons run at a time in the process: each holds the texts of up to three whole objects.
+/// Most comparisons that run at a time in the process: each holds the texts of up to three whole objects.
 static COMPARISONS: Semaphore = Semaphore::const_new(2);
 /// How many differing fields a message names.
 const FIELDS: usize = 10;

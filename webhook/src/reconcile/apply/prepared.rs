@@ -130,7 +130,7 @@ pub(in super::super) struct Preparer {
     pub(in super::super) inventory: Arc<Inventory>,
     /// Objects that belong to nobody are taken over.
     pub(in super::super) adopt: bool,
-    /// What is left to autoscalers.
+    /// Replicas that are left to autoscalers.
     pub(in super::super) scalers: Arc<Scalers>,
 }
 
@@ -262,13 +262,7 @@ fn leave_to_others(
     live: &DynamicObject,
     rules: &[&Rule],
 ) -> Result<(), ApplyError> {
-    let entries: Vec<Entry<'_>> = live
-        .metadata
-        .managed_fields
-        .iter()
-        .flatten()
-        .filter_map(object::entry)
-        .collect();
+    let entries: Vec<Entry<'_>> = object::entries(&live.metadata).collect();
     let live = serde_json::to_value(live)
         .map_err(|error| ApplyError::Api(kube::Error::SerdeError(error)))?;
     ignore::leave(values, &live, &entries, rules);

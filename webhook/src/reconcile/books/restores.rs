@@ -27,13 +27,13 @@ pub(super) struct Partial {
     pub(super) digest: String,
     /// Those of its objects that were applied.
     pub(super) applied: BTreeSet<String>,
-    /// Whether objects of the content that was installed before are known.
+    /// True if objects of the content that was installed before are known.
     pub(super) knows_former: bool,
 }
 
 /// An installation that is not tried again for a while, since the API server cannot store objects of it.
 pub(super) struct Held {
-    /// What was tried.
+    /// Attempt that the error is of.
     pub(super) key: String,
     pub(super) error: Trouble,
     pub(super) times: u32,
@@ -60,7 +60,7 @@ impl Books {
         })
     }
 
-    /// How long it is until the next object may be restored; none if nothing is out of line.
+    /// Returns the time until the next object may be restored; none if nothing is out of line.
     pub(in super::super) fn next_restore(&self, deployment: &str) -> Option<Duration> {
         let now = self.began.elapsed();
         self.with(deployment, |book| {
@@ -126,7 +126,7 @@ impl Books {
         })
     }
 
-    /// Why the object is out of line, in words: that it is missing, or the field manager that wrote it last.
+    /// Returns the reason for which the object is out of line, in words: that it is missing, or the field manager that wrote it last.
     pub(in super::super) fn cause(&self, deployment: &str, key: &str) -> Option<String> {
         self.with(deployment, |book| {
             let drift = book.drifted.get(key)?;
@@ -224,7 +224,7 @@ impl Books {
         });
     }
 
-    /// Whether objects of the content that was installed before have to be taken up.
+    /// Returns whether objects of the content that was installed before have to be taken up.
     pub(in super::super) fn lacks_former(&self, deployment: &str) -> bool {
         self.with(deployment, |book| {
             let partial = book.partial.as_ref();
@@ -232,7 +232,7 @@ impl Books {
         })
     }
 
-    /// Whether it is known what our last apply left of the object.
+    /// Returns whether it is known what our last apply left of the object.
     pub(in super::super) fn knows(&self, deployment: &str, key: &str) -> bool {
         self.with(deployment, |book| book.objects.contains_key(key))
     }

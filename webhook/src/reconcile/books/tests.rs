@@ -259,7 +259,7 @@ fn error_of_a_restore_is_kept_while_its_object_is_out_of_line() {
 }
 
 #[test]
-fn what_an_interrupted_installation_applied_is_looked_at_beside_the_former_content() {
+fn interrupted_installation_is_looked_at_beside_the_former_content() {
     let books = two_drifted();
     for key in [KEY, OTHER] {
         books.healed("web", key, left(7, "a"));

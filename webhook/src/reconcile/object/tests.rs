@@ -1,4 +1,4 @@
-//! What the answer to a deletion means.
+//! Meaning of the answers to a deletion.
 
 use http::{Request, Response, StatusCode};
 use serde_json::Value;

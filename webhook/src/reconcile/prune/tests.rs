@@ -1,4 +1,4 @@
-//! What a prune keeps, and what it says and waits for.
+//! Objects that a prune keeps, and those that it names and waits for.
 
 use kube::core::discovery::ApiResource;
 use serde_json::Value;
