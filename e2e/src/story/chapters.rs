@@ -539,6 +539,13 @@ spec:
     .await?;
     t.run("kubectl delete bundledeployment sneaked --timeout=60s")
         .await?;
+    t.say("For a few seconds, what it finds installed is not removed by a deletion, which may be older than its return:");
+    t.until(
+        "deletions are taken again",
+        "kubectl delete bundledeployment shop --dry-run=server",
+        |_| true,
+    )
+    .await?;
     Ok(())
 }
 

@@ -5,11 +5,12 @@ use bundle_api::names::{ANNOTATION_ADMIT, FINALIZER_INSTALLED, GROUP, verb};
 use bundle_core::diagnostic::{Finding, Findings, Outcome, codes};
 use bundle_core::names::{KubeName, NameKind};
 use bundle_core::review::deletion::{
-    Deletion, DeletionFacts, OwnerFact, has_finalizer, is_guarded_update, judge_deletion,
+    Deletion, DeletionFacts, OwnerFact, has_finalizer, is_guarded_update, judge_deletion, too_early,
 };
 use bundle_core::review::owners::owner_of_another;
 use bundle_core::review::{Kind, Requester, Stamping, Verdict, Vouched};
 use futures::future::{OptionFuture, join_all};
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -82,6 +83,14 @@ impl<L: Lookups> Admission<L> {
             }
             let facts = self.deletion_facts(&deletion, user).await;
             let mut findings = judge_deletion(&deletion, &facts);
+            if !is_update && findings.outcome().is_none() && !deletion.own {
+                let since = self.lookups.enforced_since();
+                findings.0.extend(too_early(
+                    &deletion,
+                    self.lookups.now().as_millisecond(),
+                    since.map(Timestamp::as_millisecond),
+                ));
+            }
             let is_taken_over = is_update
                 && kind == Kind::BundleDeployment
                 && !deletion.is_trusted()

@@ -205,6 +205,10 @@ impl Lookups for Live {
         self.shared.registrations.intact_since()
     }
 
+    fn enforced_since(&self) -> Option<Timestamp> {
+        self.shared.registrations.last_enforced_since()
+    }
+
     fn examinations(&self) -> &proof::Memory {
         &self.shared.examinations
     }

@@ -80,6 +80,8 @@ pub trait Lookups: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
     /// Since when the registrations have been intact; `None` while they are not.
     fn intact_since(&self) -> Option<Timestamp>;
+    /// Since when the API server can have carried out nothing without a review; `None` while it can, and while that is not known.
+    fn enforced_since(&self) -> Option<Timestamp>;
     /// The examinations of signatures that this process remembers.
     fn examinations(&self) -> &proof::Memory;
     /// An image, with its signatures if they are wanted. Answers of the registry are held in `memory`.

@@ -52,6 +52,7 @@ struct World {
     signatures: Result<Vec<RawSignature>, Finding>,
     now: Timestamp,
     intact_since: Option<Timestamp>,
+    enforced_since: Option<Timestamp>,
 }
 
 impl Default for World {
@@ -61,6 +62,7 @@ impl Default for World {
             signatures: Ok(Vec::new()),
             now: Timestamp::constant(1_800_000_000, 0),
             intact_since: Some(Timestamp::UNIX_EPOCH),
+            enforced_since: Some(Timestamp::UNIX_EPOCH),
         }
     }
 }
@@ -114,6 +116,9 @@ impl Lookups for Arc<Fake> {
     }
     fn intact_since(&self) -> Option<Timestamp> {
         self.world.lock().unwrap().intact_since
+    }
+    fn enforced_since(&self) -> Option<Timestamp> {
+        self.world.lock().unwrap().enforced_since
     }
     fn examinations(&self) -> &proof::Memory {
         &self.examinations

@@ -150,6 +150,12 @@ impl Integrity {
         Ok(Some(*since))
     }
 
+    /// Returns the same as [`Integrity::enforced_since`], as the watches last told it.
+    pub(crate) fn last_enforced_since(&self) -> Option<Timestamp> {
+        let known = self.enforcement.load_full()?;
+        known.as_ref().as_ref().map(|(since, _)| *since)
+    }
+
     fn set_enforcement(&self, enforcement: Option<Enforcement>) {
         self.enforcement.store(Some(Arc::new(enforcement)));
     }

@@ -15,6 +15,7 @@ use super::{
     stamp::Requester,
 };
 use crate::diagnostic::{Finding, Findings, codes};
+use crate::plan::removal::ObservedDeletion;
 
 /// The garbage collector, with a ServiceAccount of its own or without.
 const GARBAGE_COLLECTORS: [&str; 2] = [
@@ -218,6 +219,37 @@ fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Fin
             None => findings.push(not_asked("whether the BundleDeployment is still there")),
         }
     }
+}
+
+/// Returns the reason against a deletion that is reviewed at `now`, and that the reconciler would not carry out: it cannot tell such a deletion from one that
+/// nobody was asked about. Milliseconds since 1970; `enforced_since` is that of [`ObservedDeletion`].
+pub fn too_early(
+    deletion: &Deletion<'_>,
+    now: i64,
+    enforced_since: Option<i64>,
+) -> Option<Finding> {
+    let is_going = deletion.object["metadata"]["deletionTimestamp"].is_string();
+    if deletion.kind != Kind::BundleDeployment || !deletion.is_finalized || is_going {
+        return None;
+    }
+    let observed = ObservedDeletion {
+        deleted: now - now.rem_euclid(1_000),
+        is_recorded: false,
+        enforced_since,
+        admitted: None,
+    };
+    if observed.is_accepted() {
+        return None;
+    }
+    let wait = enforced_since.map_or(0, |since| since.saturating_sub(now)) / 1_000 + 1;
+    let message = format!(
+        "the webhook registrations were missing or altered until a moment ago, and what BundleDeployment {} has installed would not be removed",
+        deletion.name
+    );
+    Some(
+        Finding::error(codes::review::DELETION_TOO_EARLY, message)
+            .hint(format!("try again in {wait} s")),
+    )
 }
 
 fn manage(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Findings) {

@@ -154,6 +154,26 @@ async fn deletion_that_was_reviewed_is_carried_out_after_a_later_gap_and_a_resta
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn deletion_right_after_a_gap_is_refused_until_it_removes_what_was_installed() {
+    let (cluster, webhook) = stage().await;
+    prepared(&cluster).await;
+    admission_off(&cluster).await;
+    admission_on(&webhook).await;
+    let delete = format!("delete bundledeployment {NAME} --wait=false");
+    let early = try_kubectl(&cluster, &delete).await;
+    assert!(!early.is_success(), "{early}");
+    for part in ["BUNDLE-REVIEW-064", "try again in"] {
+        assert!(early.stderr.contains(part), "{early}");
+    }
+    wait::until_true(LONG, "a deletion is taken", || async {
+        Ok(try_kubectl(&cluster, &delete).await.is_success())
+    })
+    .await
+    .unwrap();
+    until_removed(&cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn removal_of_what_nothing_vouches_for_waits_until_somebody_admits_it() {
     let (cluster, webhook) = stage().await;
     prepared(&cluster).await;

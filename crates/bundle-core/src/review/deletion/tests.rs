@@ -325,3 +325,53 @@ fn rejects_deletions_by_the_garbage_collector_if_nobody_reviewed_the_owner_refer
     assert_eq!(bundle(Some(false)), Some(Outcome::Refused));
     assert_eq!(bundle(None), None);
 }
+
+#[test]
+fn deletions_that_would_remove_nothing_are_told_to_come_again() {
+    let finalized = json!({"metadata": {"finalizers": ["ours"]}});
+    let going =
+        json!({"metadata": {"finalizers": ["ours"], "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let user = requester("ana");
+    for (kind, object, now, since, expected) in [
+        (Kind::BundleDeployment, &finalized, 5_900, Some(5_000), None),
+        (
+            Kind::BundleDeployment,
+            &finalized,
+            5_900,
+            Some(5_001),
+            Some("try again in 1 s"),
+        ),
+        (
+            Kind::BundleDeployment,
+            &finalized,
+            1_000,
+            Some(5_500),
+            Some("try again in 5 s"),
+        ),
+        (
+            Kind::BundleDeployment,
+            &finalized,
+            1_000,
+            None,
+            Some("try again in 1 s"),
+        ),
+        (Kind::BundleDeployment, &going, 1_000, Some(5_500), None),
+        (Kind::BundleDeployment, &json!({}), 1_000, Some(5_500), None),
+        (Kind::Bundle, &finalized, 1_000, Some(5_500), None),
+    ] {
+        let deletion = Deletion {
+            kind,
+            name: "web",
+            object,
+            requester: &user,
+            own: false,
+            is_finalized: has_finalizer(object, "ours"),
+        };
+        let hint = too_early(&deletion, now, since).and_then(|finding| finding.hint);
+        assert_eq!(
+            hint.as_deref(),
+            expected,
+            "{kind} {object} at {now}, {since:?}"
+        );
+    }
+}
