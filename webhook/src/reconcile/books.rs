@@ -2,6 +2,7 @@
 //! Not here: the watches that tell (watch), or putting things right (heal).
 
 mod restores;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +18,8 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 
 use self::restores::{Drift, Held, Partial};
+pub(super) use self::told::Told;
+use self::told::ToldSince;
 
 use super::apis::Kind;
 use super::jobs::JobEnds;
@@ -71,6 +74,7 @@ struct Book {
     suspects: BTreeMap<String, Suspect>,
     touched: BTreeSet<String>,
     unhealthy: BTreeMap<String, String>,
+    told: ToldSince,
 }
 
 /// The books of all deployments.
@@ -128,6 +132,28 @@ impl Books {
             .is_some_and(|book| book.inventory.owns(key, uid))
     }
 
+    /// A reconcile of `deployment` begins: from now on, what watches tell is compared with all that the reconcile records later.
+    pub(super) fn begin_reconcile(&self, deployment: &str) {
+        self.with(deployment, |book| book.told.begin());
+    }
+
+    /// The reconcile is over.
+    pub(super) fn end_reconcile(&self, deployment: &str) {
+        self.with(deployment, |book| book.told.end());
+    }
+
+    /// Changes what is known of the object `key`, and then takes in again what was told of it meanwhile.
+    fn record(&self, deployment: &str, key: &str, change: impl FnOnce(&mut Book)) {
+        let work = self.with(deployment, |book| {
+            change(book);
+            let told = book.told.of(key);
+            told.is_some_and(|told| book.look(key, &told))
+        });
+        if work {
+            self.wake(deployment);
+        }
+    }
+
     /// The objects to verify now, and how long it is until the next one.
     pub(super) fn suspects(
         &self,
@@ -160,7 +186,7 @@ impl Books {
 
     /// One object was verified: it has everything, and this is how it is now.
     pub(super) fn verified(&self, deployment: &str, key: &str, left: Left, now: Instant) {
-        self.with(deployment, |book| {
+        self.record(deployment, key, |book| {
             book.drifted.remove(key);
             if let Some(suspect) = book.suspects.get_mut(key) {
                 suspect.due = None;
@@ -212,11 +238,7 @@ impl Books {
                 .cloned()
                 .collect();
             book.objects = objects;
-            let mut work = false;
-            for (key, seen) in seen {
-                work |= book.look(key, Some(seen));
-            }
-            work
+            book.look_at_all(seen)
         });
         if work {
             self.wake(deployment);
@@ -225,7 +247,7 @@ impl Books {
 
     /// One object was applied again.
     pub(super) fn healed(&self, deployment: &str, key: &str, left: Left) {
-        self.with(deployment, |book| {
+        self.record(deployment, key, |book| {
             book.drifted.remove(key);
             book.suspects.remove(key);
             let now = self.began.elapsed();
@@ -262,7 +284,7 @@ impl Books {
 
     /// One object was read, and has everything.
     pub(super) fn settled(&self, deployment: &str, key: &str) {
-        self.with(deployment, |book| {
+        self.record(deployment, key, |book| {
             book.drifted.remove(key);
         });
     }
@@ -343,10 +365,13 @@ impl Books {
         self.with(deployment, |book| digest_of(&book.objects))
     }
 
-    /// A watch says how an object is now; none: it is not there any more.
-    pub(super) fn changed(&self, users: &[String], key: &str, seen: Option<&Seen>) {
+    /// A watch tells how an object is now.
+    pub(super) fn changed(&self, users: &[String], key: &str, told: &Told) {
         for deployment in users {
-            let work = self.with(deployment, |book| book.look(key, seen));
+            let work = self.with(deployment, |book| {
+                book.told.keep(key, told);
+                book.look(key, told)
+            });
             if work {
                 self.wake(deployment);
             }
@@ -364,15 +389,19 @@ impl Books {
         let group_kind = GroupKind::new(&kind.resource.group, &kind.resource.kind).to_string();
         for deployment in users {
             let work = self.with(deployment, |book| {
-                let mine: Vec<String> = book
-                    .objects
-                    .keys()
+                // While objects are being applied, those that are about to be are not known otherwise.
+                let applied = book.objects.keys().map(String::as_str);
+                let recorded = book.inventory.objects().filter(|_| book.busy);
+                let mine: BTreeSet<String> = applied
+                    .chain(recorded.map(|(key, _)| key))
                     .filter(|key| is_of(key, &group_kind, namespace))
-                    .cloned()
+                    .map(str::to_owned)
                     .collect();
                 let mut work = false;
                 for key in mine {
-                    work |= book.look(&key, seen.get(&key));
+                    let told = seen.get(&key).cloned().map_or(Told::Gone(0), Told::Seen);
+                    book.told.keep(&key, &told);
+                    work |= book.look(&key, &told);
                 }
                 work
             });
@@ -397,20 +426,17 @@ impl Books {
 
 impl Book {
     /// Takes in how one object is; says whether there is something to do.
-    fn look(&mut self, key: &str, seen: Option<&Seen>) -> bool {
+    fn look(&mut self, key: &str, told: &Told) -> bool {
         if self.busy {
             return false;
         }
         let Some(left) = self.objects.get(key) else {
             return false;
         };
-        if let Some(seen) = seen
-            && seen.version <= left.version
-            && seen.version > 0
-        {
-            // From before our own last write, or just that write.
+        if told.is_older_than(left.version) {
             return false;
         }
+        let seen = told.seen();
         let is_ours = seen.is_none_or(|seen| self.inventory.owns(key, &seen.uid));
         let state = match left.state {
             _ if !is_ours => DriftState::Drifted,

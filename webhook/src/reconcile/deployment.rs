@@ -138,7 +138,9 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
         created_namespace: None,
     };
     turn.warn_of_unused();
+    room.books.begin_reconcile(&turn.name);
     let result = Box::pin(turn.run()).await;
+    room.books.end_reconcile(&turn.name);
     turn.finish(result).await
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::apis::Kind;
-use super::books::Books;
+use super::books::{Books, Told};
 use super::object::{self, Seen};
 use crate::cluster::{ServiceAccount, watch_events};
 
@@ -299,17 +299,18 @@ async fn follow(
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
                         .insert(key.clone(), seen.clone());
-                    books.changed(&books.recorders(&users(), &key), &key, Some(&seen));
+                    books.changed(&books.recorders(&users(), &key), &key, &Told::Seen(seen));
                 }
             }
             Ok(Event::Delete(object)) => {
-                let (key, _) = entry(&subject.kind, &object);
+                let (key, seen) = entry(&subject.kind, &object);
                 books.job_ends.saw(&key, &object.metadata);
                 table
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .remove(&key);
-                books.changed(&books.recorders(&users(), &key), &key, None);
+                let told = Told::Gone(seen.version);
+                books.changed(&books.recorders(&users(), &key), &key, &told);
             }
             Err(error) => {
                 failures += 1;

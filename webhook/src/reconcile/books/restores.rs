@@ -9,7 +9,7 @@ use bundle_core::plan::summary::Coverage;
 use jiff::Timestamp;
 
 use super::super::trouble::{Retry, Trouble};
-use super::{Book, Books, Left, Seen};
+use super::{Book, Books, Left, Seen, Told};
 
 /// An object that is out of line.
 #[derive(Debug, Clone)]
@@ -327,10 +327,16 @@ impl Book {
         }
     }
 
-    fn look_at_all(&mut self, seen: &BTreeMap<String, Seen>) -> bool {
+    /// Takes in how all objects are: as `seen`, or as was told since.
+    pub(super) fn look_at_all(&mut self, seen: &BTreeMap<String, Seen>) -> bool {
+        let mut all: BTreeMap<String, Told> = seen
+            .iter()
+            .map(|(key, seen)| (key.clone(), Told::Seen(seen.clone())))
+            .collect();
+        all.extend(self.told.all());
         let mut work = false;
-        for (key, seen) in seen {
-            work |= self.look(key, Some(seen));
+        for (key, told) in all {
+            work |= self.look(&key, &told);
         }
         work
     }

@@ -74,16 +74,16 @@ fn a_write_that_leaves_our_entry_alone_is_verified_once_and_then_ever_more_rarel
     let (books, mut woken) = books();
     let users = ["web".to_owned()];
     let now = Instant::now() + Duration::from_secs(1);
-    books.changed(&users, KEY, Some(&seen(6, "a")));
+    books.changed(&users, KEY, &Told::Seen(seen(6, "a")));
     assert_eq!(woken.try_recv().unwrap(), "web");
     assert!(books.drifted("web").is_empty());
     assert_eq!(books.suspects("web", now).0, [KEY.to_owned()].into());
     books.verified("web", KEY, left(6, "a"), now);
     assert_eq!(books.suspects("web", now), (BTreeSet::new(), None));
     // The same state once more is no news; another write is verified after a pause.
-    books.changed(&users, KEY, Some(&seen(6, "a")));
+    books.changed(&users, KEY, &Told::Seen(seen(6, "a")));
     assert_eq!(books.suspects("web", now), (BTreeSet::new(), None));
-    books.changed(&users, KEY, Some(&seen(7, "a")));
+    books.changed(&users, KEY, &Told::Seen(seen(7, "a")));
     let (due, next) = books.suspects("web", now);
     assert!(due.is_empty() && next.is_some(), "{due:?} {next:?}");
     let later = now + Duration::from_secs(1);
@@ -96,7 +96,7 @@ fn an_object_with_another_uid_is_not_ours_whatever_it_looks_like() {
     let mut other = seen(6, "a");
     other.uid = "other".to_owned();
     other.state = state("a", "5");
-    books.changed(&["web".to_owned()], KEY, Some(&other));
+    books.changed(&["web".to_owned()], KEY, &Told::Seen(other));
     assert_eq!(books.drifted("web").len(), 1);
     assert!(books.owns("web", KEY, "u") && !books.owns("web", KEY, "other"));
 }
@@ -115,15 +115,15 @@ fn objects_that_no_inventory_has_are_nobodys() {
 fn our_own_writes_wake_nobody_and_later_ones_of_others_do() {
     let (books, mut woken) = books();
     let users = ["web".to_owned()];
-    books.changed(&users, "ConfigMap/n/x", Some(&seen(4, "b")));
-    books.changed(&users, "ConfigMap/n/x", Some(&seen(5, "a")));
-    books.changed(&users, "ConfigMap/n/other", None);
+    books.changed(&users, "ConfigMap/n/x", &Told::Seen(seen(4, "b")));
+    books.changed(&users, "ConfigMap/n/x", &Told::Seen(seen(5, "a")));
+    books.changed(&users, "ConfigMap/n/other", &Told::Gone(0));
     assert!(woken.try_recv().is_err());
-    books.changed(&users, "ConfigMap/n/x", Some(&seen(6, "b")));
+    books.changed(&users, "ConfigMap/n/x", &Told::Seen(seen(6, "b")));
     assert_eq!(woken.try_recv().unwrap(), "web");
     assert_eq!(books.drifted("web").len(), 1);
     // A value may be another one under the same entry: drift stays drift until we have applied.
-    books.changed(&users, "ConfigMap/n/x", Some(&seen(7, "a")));
+    books.changed(&users, "ConfigMap/n/x", &Told::Seen(seen(7, "a")));
     assert_eq!(books.drifted("web").len(), 1);
     books.healed("web", "ConfigMap/n/x", left(8, "a"));
     assert_eq!(books.drifted("web").len(), 0);
@@ -157,7 +157,7 @@ fn while_we_write_nothing_counts_and_what_came_in_meanwhile_is_not_lost() {
     let (books, mut woken) = books();
     let users = ["web".to_owned()];
     books.begin("web");
-    books.changed(&users, "ConfigMap/n/x", Some(&seen(9, "b")));
+    books.changed(&users, "ConfigMap/n/x", &Told::Seen(seen(9, "b")));
     assert!(woken.try_recv().is_err());
     assert_eq!(books.content("web"), None);
     let left = left(8, "a");
@@ -186,7 +186,7 @@ fn a_workload_that_moves_is_looked_at_and_is_no_drift() {
     assert_eq!(books.take_touched("web").len(), 1);
     let mut moved = seen(2, "a");
     moved.state = state("a", "1");
-    books.changed(&["web".to_owned()], key, Some(&moved));
+    books.changed(&["web".to_owned()], key, &Told::Seen(moved));
     assert_eq!(woken.try_recv().unwrap(), "web");
     assert_eq!(books.drifted("web").len(), 0);
 }
@@ -200,7 +200,7 @@ fn two_drifted() -> Books {
     let objects = [KEY, OTHER].map(|key| (key.to_owned(), left(5, "a")));
     books.settle("web", "sha256:1", objects.into(), &BTreeMap::new());
     for key in [KEY, OTHER] {
-        books.changed(&["web".to_owned()], key, Some(&seen(6, "b")));
+        books.changed(&["web".to_owned()], key, &Told::Seen(seen(6, "b")));
     }
     books
 }
@@ -214,7 +214,11 @@ fn object_that_is_fought_over_delays_no_other() {
     let books = two_drifted();
     for version in 0..20 {
         books.healed("web", KEY, left(10 + 2 * version, "a"));
-        books.changed(&["web".to_owned()], KEY, Some(&seen(11 + 2 * version, "b")));
+        books.changed(
+            &["web".to_owned()],
+            KEY,
+            &Told::Seen(seen(11 + 2 * version, "b")),
+        );
     }
     assert_eq!(books.restorable("web"), keys(&[OTHER]));
     assert_eq!(books.fought("web"), [KEY]);
@@ -232,7 +236,7 @@ fn attempts_that_failed_count_until_the_object_is_deleted() {
     }
     assert_eq!(books.restorable("web"), keys(&[OTHER]));
     assert!(books.missing("web").is_empty());
-    books.changed(&["web".to_owned()], KEY, None);
+    books.changed(&["web".to_owned()], KEY, &Told::Gone(0));
     assert_eq!(books.restorable("web"), keys(&[KEY, OTHER]));
     assert_eq!(books.missing("web"), [KEY]);
 }
@@ -274,7 +278,7 @@ fn interrupted_installation_is_looked_at_beside_the_former_content() {
     assert!(!books.lacks_former("web"));
     // Later writes of others, of both contents.
     for key in [KEY, OTHER] {
-        books.changed(&["web".to_owned()], key, Some(&seen(12, "evil")));
+        books.changed(&["web".to_owned()], key, &Told::Seen(seen(12, "evil")));
     }
     assert_eq!(books.restorable("web"), keys(&[KEY, OTHER]));
     // Another content is wanted by now: what the values of the first object are to be is not known.
@@ -302,8 +306,63 @@ fn installation_that_is_invalid_is_held_until_one_of_its_objects_changes() {
     let held = books.held("web", "key").unwrap();
     assert!(matches!(held.retry, Retry::At(_)), "{held:?}");
     assert_eq!(books.held("web", "other"), None);
-    books.changed(&["web".to_owned()], OTHER, None);
+    books.changed(&["web".to_owned()], OTHER, &Told::Gone(0));
     assert!(books.held("web", "key").is_some());
-    books.changed(&["web".to_owned()], KEY, None);
+    books.changed(&["web".to_owned()], KEY, &Told::Gone(0));
     assert_eq!(books.held("web", "key"), None);
+}
+
+#[test]
+fn object_that_is_deleted_while_it_is_restored_stays_out_of_line() {
+    let users = ["web".to_owned()];
+    for (told, is_lost) in [
+        (Told::Gone(8), true),
+        (Told::Gone(0), true),
+        (Told::Seen(seen(8, "c")), true),
+        // From before the restore.
+        (Told::Gone(7), false),
+        (Told::Seen(seen(7, "b")), false),
+    ] {
+        let (books, mut woken) = books();
+        books.changed(&users, KEY, &Told::Seen(seen(6, "b")));
+        books.begin_reconcile("web");
+        // The watch may be faster than the answer to our own write, and slower than the write of somebody else.
+        books.changed(&users, KEY, &told);
+        while woken.try_recv().is_ok() {}
+        books.healed("web", KEY, left(7, "a"));
+        assert_eq!(books.drifted("web").len(), usize::from(is_lost), "{told:?}");
+        assert_eq!(woken.try_recv().is_ok(), is_lost, "{told:?}");
+    }
+}
+
+#[test]
+fn object_that_is_deleted_while_it_is_verified_or_installed_is_out_of_line() {
+    let users = ["web".to_owned()];
+    let (books, _woken) = books();
+    books.begin_reconcile("web");
+    books.changed(&users, KEY, &Told::Gone(8));
+    books.verified("web", KEY, left(7, "a"), Instant::now());
+    assert_eq!(books.missing("web"), [KEY]);
+    books.end_reconcile("web");
+    books.healed("web", KEY, left(9, "a"));
+    assert_eq!(books.missing("web"), [""; 0]);
+
+    books.begin_reconcile("web");
+    books.begin("web");
+    books.changed(&users, KEY, &Told::Gone(12));
+    let objects: HashMap<String, Left> = [(KEY.to_owned(), left(11, "a"))].into();
+    books.settle("web", "sha256:2", objects.clone(), &BTreeMap::new());
+    assert_eq!(books.missing("web"), [KEY]);
+
+    books.begin_reconcile("web");
+    books.begin("web");
+    books.changed(&users, KEY, &Told::Gone(14));
+    books.interrupt(
+        "web",
+        "sha256:3",
+        [(KEY.to_owned(), left(13, "a"))].into(),
+        &BTreeSet::new(),
+        &[(KEY.to_owned(), seen(13, "a"))].into(),
+    );
+    assert_eq!(books.missing("web"), [KEY]);
 }
