@@ -11,6 +11,7 @@ use bundle_core::diagnostic::codes;
 use bundle_core::plan::applyset;
 use bundle_core::plan::conditions::State;
 use bundle_core::plan::inventory::Inventory;
+use bundle_core::plan::steps::{Outcome, UpkeepStep};
 use bundle_core::review::{CheckedDeploymentSpec, Class, Kind, PartRequesters, Requester};
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
@@ -325,50 +326,74 @@ impl Turn<'_> {
             client: &client,
             reason: self.install_reason(),
         };
-        let result = if unpacked && !self.spec.paused {
-            self.place(&placing).await
-        } else {
-            Ok(false)
-        };
+        let result = self.place(&placing, unpacked).await;
         self.placed = matches!(result, Ok(true));
         if result.is_err() {
             // What was cached may be the cause.
             self.room.apis.forget_custom().await;
         }
         let key = self.content_key(&placing);
-        let in_place = unpacked && self.room.books.content(&self.name) == Some(key.clone());
         let applied = self.room.books.applied_partly(&self.name, &key);
         self.show_upgrade(&child);
-        if !in_place {
-            self.show_approval(&placing, unpacked).await;
-        }
-        let mut kept = if in_place {
-            let installed = self.status.active_bundle.as_deref() == Some(&child.name);
-            self.approve(&placing, !installed).await.ok();
-            Box::pin(self.keep(&placing)).await
-        } else if let Some(applied) = applied {
-            Box::pin(self.keep_partly(&placing, &applied)).await
-        } else {
-            // While new content is on its way, or may not be installed, the old is kept as it was.
-            Box::pin(self.keep_active(&account, &client)).await
+        let outcome = Outcome {
+            is_in_place: unpacked && self.room.books.content(&self.name) == Some(key),
+            is_partly_applied: applied.is_some(),
+            has_changed: self.placed,
         };
-        if let (Ok(wait), true) = (&mut kept, in_place) {
-            match self.rights_cycle(&placing).await {
-                Ok(next) => *wait = Some(wait.map_or(next, |wait| wait.min(next))),
-                Err(trouble) => kept = Err(trouble),
-            }
-        }
-        if self.placed || !in_place {
-            self.clear(&child, in_place).await;
-        }
+        let kept = self
+            .upkeep(&placing, outcome, applied.unwrap_or_default())
+            .await;
         if let (Err(_), Err(trouble)) = (&result, &kept) {
             // The error of the new content is reported, and would hide that the installed content lacks rights.
             self.set_rights_condition(trouble);
         }
         result?;
         let wait = kept?;
-        self.tell_installed(&child, in_place);
+        self.tell_installed(&child, outcome.is_in_place);
         Ok(wait)
+    }
+
+    /// Does the steps that follow an installation. Returns when to look again.
+    async fn upkeep(
+        &mut self,
+        placing: &Placing<'_>,
+        outcome: Outcome,
+        applied: BTreeSet<String>,
+    ) -> Result<Option<Duration>, Trouble> {
+        let mut kept = Ok(None);
+        for step in outcome.upkeep() {
+            match step {
+                UpkeepStep::TellApproval if outcome.is_in_place => {
+                    let installed =
+                        self.status.active_bundle.as_deref() == Some(&placing.child.name);
+                    self.approve(placing, !installed).await.ok();
+                }
+                UpkeepStep::TellApproval => {
+                    let is_known = placing.child.content.is_some();
+                    self.show_approval(placing, is_known).await;
+                }
+                UpkeepStep::Keep => kept = Box::pin(self.keep(placing)).await,
+                UpkeepStep::KeepPartly => {
+                    kept = Box::pin(self.keep_partly(placing, &applied)).await;
+                }
+                UpkeepStep::KeepFormer => {
+                    let former = self.keep_active(placing.account, placing.client);
+                    kept = Box::pin(former).await;
+                }
+                UpkeepStep::CheckRights => {
+                    if let Ok(wait) = &mut kept {
+                        match self.rights_cycle(placing).await {
+                            Ok(next) => *wait = Some(wait.map_or(next, |wait| wait.min(next))),
+                            Err(trouble) => kept = Err(trouble),
+                        }
+                    }
+                }
+                UpkeepStep::DeleteOldBundles => {
+                    self.clear(placing.child, outcome.is_in_place).await;
+                }
+            }
+        }
+        kept
     }
 
     /// Deletes Bundles that nobody needs any more.

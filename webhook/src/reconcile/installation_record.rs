@@ -44,6 +44,7 @@ impl Turn<'_> {
         let version = content.and_then(|content| content.version.clone());
         let uid = child.object.metadata.uid.clone();
         let mut record = self.inventory.record.clone().unwrap_or_default();
+        record.is_unfinished = false;
         record.revisions = self.next_revisions(&child.name, placing.digest(), version.as_deref());
         record.installed = Some(InstalledContent {
             installation: self.content_key(placing),

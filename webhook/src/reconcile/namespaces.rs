@@ -140,6 +140,7 @@ impl Turn<'_> {
         let mut inventory = (*self.inventory).clone();
         if inventory.installation.is_empty() || inventory.record.is_some() {
             self.note_decision(&mut inventory, placing);
+            inventory.record.get_or_insert_default().is_unfinished = true;
         }
         inventory.installation = self.content_key(placing);
         for (name, uid) in live {

@@ -2,6 +2,7 @@
 //! Not here: which Bundle (child), the single steps (install, remove, authorize, approve), or keeping it (keep).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::OnceLock;
 
 use bundle_api::names::{self, reason};
 use bundle_core::diagnostic::codes;
@@ -10,6 +11,7 @@ use bundle_core::plan::conditions::State;
 use bundle_core::plan::consent::Act;
 use bundle_core::plan::ignore;
 use bundle_core::plan::phases::Phase;
+use bundle_core::plan::steps::{InPlace, InstallStep, Observed};
 use bundle_core::reference::{PinnedReference, Reference};
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt as _};
@@ -123,26 +125,52 @@ impl<'a> Turn<'a> {
         format!("{uid} {generation}")
     }
 
-    /// Makes sure that the content is in place. Says whether anything had to be applied.
-    pub(super) async fn place(&mut self, placing: &Placing<'_>) -> Result<bool, Trouble> {
+    /// Makes sure that the content is in place. Returns whether something had to be done for it.
+    pub(super) async fn place(
+        &mut self,
+        placing: &Placing<'_>,
+        is_unpacked: bool,
+    ) -> Result<bool, Trouble> {
         let key = self.content_key(placing);
-        let known = self.room.books.content(&self.name);
-        let applied = known.as_deref() == Some(&key);
-        let recorded = self.is_installed(placing)
-            && self.is_decided(placing)
-            && self.status.active_bundle.as_deref() == Some(&placing.child.name);
-        if applied && recorded {
-            return Ok(false);
-        }
         let attempt = self.attempt_key(&key);
-        if let Some(held) = self.room.books.held(&self.name, &attempt) {
-            return Err(held);
-        }
-        match self.place_content(placing, &key, known).await {
+        let held = self.room.books.held(&self.name, &attempt);
+        let observed = self.observed(placing, (&key, is_unpacked), held.is_some());
+        let installing = self.install_content(placing, &key, (observed, held));
+        match Box::pin(installing).await {
             Err(trouble) if trouble.code == codes::install::INVALID_OBJECT => {
                 Err(self.room.books.hold(&self.name, &attempt, trouble))
             }
             result => result.map_err(|trouble| self.with_namespace_hint(trouble)),
+        }
+    }
+
+    /// What is known before anything is done.
+    fn observed(
+        &self,
+        placing: &Placing<'_>,
+        (key, is_unpacked): (&str, bool),
+        is_held: bool,
+    ) -> Observed {
+        let known = self.room.books.content(&self.name);
+        Observed {
+            is_paused: self.spec.paused,
+            corrects_drift: self.spec.correct_drift,
+            is_unpacked,
+            in_place: match known.as_deref() {
+                None => InPlace::Unknown,
+                Some(known) if known == key => InPlace::Wanted,
+                Some(_) => InPlace::Other,
+            },
+            is_installed: self.is_installed(placing),
+            is_unfinished: self
+                .inventory
+                .record
+                .as_ref()
+                .is_some_and(|record| record.is_unfinished),
+            is_decided: self.is_decided(placing),
+            is_active: self.status.active_bundle.as_deref() == Some(&placing.child.name),
+            is_held,
+            ..Observed::default()
         }
     }
 
@@ -153,14 +181,8 @@ impl<'a> Turn<'a> {
         format!("{content} {generation} {admitted:?}")
     }
 
-    async fn place_content(
-        &mut self,
-        placing: &Placing<'_>,
-        key: &str,
-        known: Option<String>,
-    ) -> Result<bool, Trouble> {
-        let applied = known.as_deref() == Some(key);
-        self.is_what_it_was(placing)?;
+    /// The objects of the content that are to be installed now.
+    async fn prepared_items(&mut self, placing: &Placing<'_>) -> Result<Vec<Item>, Trouble> {
         let mut items = self.items(placing).await?;
         self.expire_unseen_jobs(placing, &mut items).await?;
         let objects: Vec<_> = items.iter().map(|item| (&item.id, &item.value)).collect();
@@ -169,65 +191,79 @@ impl<'a> Turn<'a> {
             let code = codes::install::IGNORE_WITHOUT_EFFECT;
             self.warnings.insert(format!("{line} ({code})"));
         }
-        let (decided, installed) = (self.is_decided(placing), self.is_installed(placing));
-        let first = !decided || !installed;
-        if applied && decided {
-            // The last time it went wrong after everything had been applied.
-            self.prune(placing, &items).await?;
-            let fields = self.room.books.fields_digest(&self.name);
-            self.record(placing, &items, fields).await?;
-            self.watch(placing, &items, true).await?;
-            return Ok(true);
-        }
-        self.within_targets(&items)?;
-        // Before the rights are asked: a registry decides how long it takes.
-        self.approve(placing, first).await?;
-        let asked = if first {
-            self.takes_source()?;
-            self.verify(placing).await?;
-            Some(self.authorize_install(placing, &items, true).await?)
-        } else {
-            None
-        };
-        if first && installed {
-            // Another class, or the class with other terms, allows what is installed.
-            self.record_decision(placing, &items).await?;
-            if applied {
-                return Ok(false);
+        Ok(items)
+    }
+
+    /// Does the steps of the plan one after the other, until none is left or one fails.
+    async fn install_content(
+        &mut self,
+        placing: &Placing<'_>,
+        key: &str,
+        (mut observed, held): (Observed, Option<Trouble>),
+    ) -> Result<bool, Trouble> {
+        let first = observed.is_first();
+        let prepared = OnceLock::<Vec<Item>>::new();
+        let items = || prepared.get().map_or(&[][..], Vec::as_slice);
+        let mut authorized: Option<AuthorizedInstall<'_, '_>> = None;
+        let mut seen = BTreeMap::new();
+        let mut is_watched = false;
+        loop {
+            observed.is_authorization_old = authorized
+                .as_ref()
+                .is_some_and(|authorized| !authorized.is_recent());
+            let Some(step) = observed.installation().first().copied() else {
+                return Ok(observed.done.contains(&InstallStep::RecordInstalled));
+            };
+            match step {
+                InstallStep::TellHeldError => return held.map_or(Ok(false), Err),
+                InstallStep::CheckContent => self.is_what_it_was(placing)?,
+                InstallStep::Render => {
+                    let items = self.prepared_items(placing).await?;
+                    prepared.get_or_init(|| items);
+                }
+                InstallStep::CheckTargets => self.within_targets(items())?,
+                InstallStep::AskApproval => self.approve(placing, first).await?,
+                InstallStep::CheckSource => self.takes_source()?,
+                InstallStep::Verify => self.verify(placing).await?,
+                InstallStep::Authorize | InstallStep::AuthorizeAgain => {
+                    authorized = Some(self.authorize_install(placing, items(), first).await?);
+                }
+                InstallStep::RecordDecision => self.record_decision(placing, items()).await?,
+                InstallStep::Watch => is_watched = self.watch(placing, items(), false).await?,
+                InstallStep::FindDrift => self.find_again(placing).await?,
+                InstallStep::Compare => {
+                    seen = self.seen(placing, items()).await?;
+                    observed.is_as_recorded = Some(self.is_as_left(items(), placing, &seen));
+                }
+                InstallStep::TakeAsRecorded => {
+                    tracing::info!(
+                        deployment = self.name,
+                        "everything is in place: nothing is applied"
+                    );
+                    let left = keep::as_left(items(), &seen).unwrap_or_default();
+                    self.room.books.settle(&self.name, key, left, &seen);
+                }
+                InstallStep::Apply => {
+                    let authorized = match authorized.take() {
+                        Some(authorized) => authorized,
+                        None => self.authorize_install(placing, items(), first).await?,
+                    };
+                    let left = self.apply(placing, items(), is_watched, authorized).await?;
+                    let seen = self.room.watches.seen_of(&self.name);
+                    self.room.books.settle(&self.name, key, left, &seen);
+                }
+                InstallStep::Prune => self.prune(placing, items()).await?,
+                InstallStep::RecordInstalled => {
+                    let fields = self.room.books.fields_digest(&self.name);
+                    self.record(placing, items(), fields).await?;
+                }
+                // Kinds that only the former content had are not watched any more.
+                InstallStep::WatchAll => {
+                    self.watch(placing, items(), true).await?;
+                }
             }
+            observed.done.insert(step);
         }
-        let served = self.watch(placing, &items, false).await?;
-        let only_reports = self.spec.paused || !self.spec.correct_drift;
-        if known.is_none() && installed && only_reports {
-            self.find_again(placing).await?;
-            return Ok(false);
-        }
-        if known.is_none() && installed {
-            let seen = self.seen(placing, &items).await?;
-            if self.is_as_left(&items, placing, &seen) {
-                tracing::info!(
-                    deployment = self.name,
-                    "everything is in place: nothing is applied"
-                );
-                let left = keep::as_left(&items, &seen).unwrap_or_default();
-                self.room.books.settle(&self.name, key, left, &seen);
-                return Ok(false);
-            }
-        }
-        let checked = match asked {
-            Some(checked) if checked.is_recent() => checked,
-            // Time has passed, or settings or objects have changed: what was allowed once may not be any more.
-            _ => self.authorize_install(placing, &items, first).await?,
-        };
-        let left = self.apply(placing, &items, served, checked).await?;
-        let digest = books::digest_of(&left);
-        let seen = self.room.watches.seen_of(&self.name);
-        self.room.books.settle(&self.name, key, left, &seen);
-        self.prune(placing, &items).await?;
-        self.record(placing, &items, digest).await?;
-        // Kinds that only the former content had are not watched any more.
-        self.watch(placing, &items, true).await?;
-        Ok(true)
     }
 
     /// After a restart: finds the state of installed content again, without applying anything. What differs counts as drifted.

@@ -21,5 +21,6 @@ pub mod removal;
 pub mod replace;
 pub mod scaling;
 pub mod settle;
+pub mod steps;
 pub mod summary;
 pub mod targets;

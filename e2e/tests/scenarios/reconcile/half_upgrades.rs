@@ -6,7 +6,9 @@ use std::time::Duration;
 use e2e::{Cluster, wait};
 use serde_json::{Value, json};
 
-use super::{LONG, apply, bundle_of, condition, deployment, get, kubectl, publish, stage, until};
+use super::{
+    LONG, apply, bundle_of, condition, deployment, get, kubectl, publish, stage, try_kubectl, until,
+};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -186,4 +188,149 @@ async fn deployment_is_not_ready_while_an_object_is_missing() {
         assert!(told.contains("ConfigMap/half-missing/one"), "{told}");
         until(&cluster, "bundledeployment half-missing", "Ready", "False").await;
     }
+}
+
+/// A ConfigMap of all versions, one of this version alone, and an Ingress, which is applied later.
+fn short_content(version: u32) -> String {
+    format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: both, namespace: half-back}}
+data: {{version: 'v{version}'}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: only-v{version}, namespace: half-back}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {{name: late, namespace: half-back, annotations: {{version: 'v{version}'}}}}
+spec: {{defaultBackend: {{service: {{name: web, port: {{number: 80}}}}}}}}
+"
+    )
+}
+
+/// A policy that refuses requests which are no dry runs, and its binding.
+fn guard(
+    name: &str,
+    (group, resource, operation): (&str, &str, &str),
+    allowed: &str,
+) -> [Value; 2] {
+    [
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name},
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": {"resourceRules": [{
+                    "apiGroups": [group], "apiVersions": ["*"], "operations": [operation], "resources": [resource],
+                }]},
+                "validations": [{"expression": format!("({allowed}) || (has(request.dryRun) && request.dryRun)")}],
+            },
+        }),
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": name},
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
+        }),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_an_upgrade_that_was_taken_back_are_deleted_once_they_may_be() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace half-back").await;
+    let push = async |version: u32| {
+        publish(&cluster, &format!("team/half-back:{version}"), |f| {
+            bundle_of(f, "half-back", &short_content(version))
+        })
+        .await
+    };
+    let one = push(1).await;
+    let two = push(2).await;
+    let set = async |reference: &str| {
+        apply(&cluster, &deployment("half-back", reference, &json!({}))).await;
+    };
+    set(&one).await;
+    until(&cluster, "bundledeployment half-back", "Ready", "True").await;
+    let no_upgrade = guard(
+        "half-back-upgrade",
+        ("networking.k8s.io", "ingresses", "UPDATE"),
+        "object.metadata.namespace != 'half-back' || object.metadata.annotations.version != 'v2'",
+    );
+    let no_deletion = guard(
+        "half-back-deletion",
+        ("", "configmaps", "DELETE"),
+        "request.name != 'only-v2'",
+    );
+    for object in no_upgrade.iter().chain(&no_deletion) {
+        apply(&cluster, object).await;
+    }
+    wait::until_true(LONG, "policies are in force", || async {
+        let lines = [
+            "annotate ingress late -n half-back version=v2 --overwrite",
+            "create configmap only-v2 -n half-back",
+        ];
+        let upgrade = try_kubectl(&cluster, lines[0]).await;
+        let _exists = try_kubectl(&cluster, lines[1]).await;
+        let deletion = try_kubectl(&cluster, "delete configmap only-v2 -n half-back").await;
+        Ok(!upgrade.is_success() && !deletion.is_success())
+    })
+    .await
+    .unwrap();
+    kubectl(
+        &cluster,
+        "delete validatingadmissionpolicybinding half-back-deletion",
+    )
+    .await;
+    wait::until_true(LONG, "the trial object is gone", || async {
+        let _deleted = try_kubectl(&cluster, "delete configmap only-v2 -n half-back").await;
+        let found = get(&cluster, "configmap only-v2 -n half-back").await;
+        Ok(found.is_none())
+    })
+    .await
+    .unwrap();
+    set(&two).await;
+    wait::until_true(LONG, "the upgrade ends half-way", || async {
+        Ok(get(&cluster, "configmap only-v2 -n half-back")
+            .await
+            .is_some())
+    })
+    .await
+    .unwrap();
+    until(&cluster, "bundledeployment half-back", "Installed", "False").await;
+    for object in &no_deletion {
+        apply(&cluster, object).await;
+    }
+    wait::until_true(LONG, "the policy is in force again", || async {
+        let deletion = try_kubectl(&cluster, "delete configmap only-v2 -n half-back").await;
+        Ok(!deletion.is_success())
+    })
+    .await
+    .unwrap();
+    set(&one).await;
+    wait::until_true(LONG, "the deletion is refused and told", || async {
+        let object = get(&cluster, "bundledeployment half-back").await.unwrap();
+        let ready = condition(&object, "Ready");
+        Ok(ready["status"] == "False" && ready["message"].to_string().contains("only-v2"))
+    })
+    .await
+    .unwrap();
+    // What was applied of the former content, and is there, is not taken for all that is left to do.
+    kubectl(&cluster, "annotate bundledeployment half-back look=again").await;
+    kubectl(
+        &cluster,
+        "delete validatingadmissionpolicybinding half-back-deletion",
+    )
+    .await;
+    wait::until_true(LONG, "the object of the upgrade is gone", || async {
+        Ok(get(&cluster, "configmap only-v2 -n half-back")
+            .await
+            .is_none())
+    })
+    .await
+    .unwrap();
+    until(&cluster, "bundledeployment half-back", "Ready", "True").await;
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use e2e::{Cluster, WebhookOptions, wait};
 use serde_json::{Value, json};
 
-use super::objects::{apply, condition, get, kubectl, until};
+use super::objects::{apply, condition, get, kubectl, try_kubectl, until};
 
 mod content;
 mod fights;

@@ -19,6 +19,9 @@ pub struct InstallationRecord {
     /// What was installed completely, if anything was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installed: Option<InstalledContent>,
+    /// True from before the first object of an installation is applied until it is recorded as complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unfinished: bool,
     /// What is and was installed, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<Revision>,

@@ -1,0 +1,347 @@
+//! Truth tables: what is known, and the steps that follow.
+
+use super::*;
+use InstallStep::*;
+use UpkeepStep::*;
+
+const BEGIN: [InstallStep; 2] = [CheckContent, Render];
+const ASK: [InstallStep; 2] = [CheckTargets, AskApproval];
+const FIRST: [InstallStep; 3] = [CheckSource, Verify, Authorize];
+const INSTALL: [InstallStep; 4] = [Apply, Prune, RecordInstalled, WatchAll];
+
+/// Facts in short: `u`npacked, `p`aused, `c`orrects drift, `w`anted or `o`ther content in place, `i`nstalled, `d`ecided, `a`ctive, `h`eld, un`f`inished, old `t`ime of the
+/// authorization, as recorded `y`es or `n`o.
+fn observed(facts: &str) -> Observed {
+    let is = |fact| facts.contains(fact);
+    Observed {
+        is_paused: is('p'),
+        corrects_drift: is('c'),
+        is_unpacked: is('u'),
+        in_place: match (is('w'), is('o')) {
+            (true, _) => InPlace::Wanted,
+            (_, true) => InPlace::Other,
+            _ => InPlace::Unknown,
+        },
+        is_installed: is('i'),
+        is_decided: is('d'),
+        is_active: is('a'),
+        is_held: is('h'),
+        is_unfinished: is('f'),
+        is_as_recorded: match (is('y'), is('n')) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        },
+        is_authorization_old: is('t'),
+        done: BTreeSet::new(),
+    }
+}
+
+fn steps(parts: &[&[InstallStep]]) -> Vec<InstallStep> {
+    parts.concat()
+}
+
+#[test]
+fn installation_follows_from_what_is_known() {
+    let all = steps(&[&BEGIN, &ASK, &FIRST, &[Watch], &INSTALL]);
+    let again = steps(&[&BEGIN, &ASK, &[Watch, Authorize], &INSTALL]);
+    let found_again = steps(&[&BEGIN, &ASK, &[Watch, Compare]]);
+    for (facts, expected) in [
+        // Nothing is known of the content, or nothing is to be done.
+        ("", vec![]),
+        ("c", vec![]),
+        ("h", vec![]),
+        ("w", vec![]),
+        ("id", vec![]),
+        ("wida", vec![]),
+        ("p", vec![]),
+        ("up", vec![]),
+        ("upc", vec![]),
+        ("upida", vec![]),
+        ("upo", vec![]),
+        ("uph", vec![]),
+        ("upw", vec![]),
+        ("uwida", vec![]),
+        ("ucwida", vec![]),
+        ("uwidah", vec![]),
+        ("uwidat", vec![]),
+        // The first installation, with nothing or other content in place.
+        ("u", all.clone()),
+        ("uc", all.clone()),
+        ("ud", all.clone()),
+        ("ua", all.clone()),
+        ("uo", all.clone()),
+        ("uoc", all.clone()),
+        ("uod", all.clone()),
+        ("uoa", all.clone()),
+        ("uy", all.clone()),
+        ("un", all.clone()),
+        (
+            "ut",
+            steps(&[&BEGIN, &ASK, &FIRST, &[Watch, AuthorizeAgain], &INSTALL]),
+        ),
+        (
+            "uot",
+            steps(&[&BEGIN, &ASK, &FIRST, &[Watch, AuthorizeAgain], &INSTALL]),
+        ),
+        // An attempt that failed is not repeated yet.
+        ("uh", vec![TellHeldError]),
+        ("uch", vec![TellHeldError]),
+        ("uoh", vec![TellHeldError]),
+        ("uidah", vec![TellHeldError]),
+        ("uwh", vec![TellHeldError]),
+        ("uwidh", vec![TellHeldError]),
+        // Settings have changed, or the former content is wanted again: it is installed and decided.
+        ("uoid", again.clone()),
+        ("uoida", again.clone()),
+        ("uoidc", again.clone()),
+        ("uoidt", again.clone()),
+        ("uoidn", again.clone()),
+        // After a restart.
+        ("uidac", found_again.clone()),
+        ("uidc", found_again.clone()),
+        ("uidact", found_again.clone()),
+        (
+            "uidacy",
+            steps(&[&BEGIN, &ASK, &[Watch, Compare, TakeAsRecorded]]),
+        ),
+        (
+            "uidacn",
+            steps(&[&BEGIN, &ASK, &[Watch, Compare, Authorize], &INSTALL]),
+        ),
+        ("uida", steps(&[&BEGIN, &ASK, &[Watch, FindDrift]])),
+        ("uid", steps(&[&BEGIN, &ASK, &[Watch, FindDrift]])),
+        ("uidan", steps(&[&BEGIN, &ASK, &[Watch, FindDrift]])),
+        // Another class, or the same with other terms, allows what is installed.
+        ("uwi", steps(&[&BEGIN, &ASK, &FIRST, &[RecordDecision]])),
+        ("uwia", steps(&[&BEGIN, &ASK, &FIRST, &[RecordDecision]])),
+        ("uwiac", steps(&[&BEGIN, &ASK, &FIRST, &[RecordDecision]])),
+        (
+            "uiac",
+            steps(&[&BEGIN, &ASK, &FIRST, &[RecordDecision, Watch, Compare]]),
+        ),
+        (
+            "uiacy",
+            steps(&[
+                &BEGIN,
+                &ASK,
+                &FIRST,
+                &[RecordDecision, Watch, Compare, TakeAsRecorded],
+            ]),
+        ),
+        (
+            "uiacn",
+            steps(&[
+                &BEGIN,
+                &ASK,
+                &FIRST,
+                &[RecordDecision, Watch, Compare],
+                &INSTALL,
+            ]),
+        ),
+        (
+            "uiacnt",
+            steps(&[
+                &BEGIN,
+                &ASK,
+                &FIRST,
+                &[RecordDecision, Watch, Compare, AuthorizeAgain],
+                &INSTALL,
+            ]),
+        ),
+        (
+            "uia",
+            steps(&[&BEGIN, &ASK, &FIRST, &[RecordDecision, Watch, FindDrift]]),
+        ),
+        (
+            "uoi",
+            steps(&[&BEGIN, &ASK, &FIRST, &[RecordDecision, Watch], &INSTALL]),
+        ),
+        // The last time it went wrong after everything had been applied.
+        (
+            "uwd",
+            steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
+        ),
+        (
+            "uwda",
+            steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
+        ),
+        (
+            "uwid",
+            steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
+        ),
+        (
+            "uwidc",
+            steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
+        ),
+        // An installation was interrupted: what it left is not compared, and goes.
+        (
+            "uwidaf",
+            steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
+        ),
+        ("uidacf", again.clone()),
+        ("uidaf", again.clone()),
+        ("uidacyf", again.clone()),
+        ("uoidf", again.clone()),
+        ("ucf", all.clone()),
+        ("uofc", all.clone()),
+        (
+            "uwiaf",
+            steps(&[
+                &BEGIN,
+                &ASK,
+                &FIRST,
+                &[RecordDecision, Prune, RecordInstalled, WatchAll],
+            ]),
+        ),
+        (
+            "uiacf",
+            steps(&[&BEGIN, &ASK, &FIRST, &[RecordDecision, Watch], &INSTALL]),
+        ),
+        // Applied, and never decided nor recorded: as if it were new.
+        ("uw", all.clone()),
+        ("uwa", all.clone()),
+        ("uwc", all),
+    ] {
+        assert_eq!(observed(facts).installation(), expected, "{facts}");
+    }
+}
+
+#[test]
+fn steps_that_were_done_are_not_repeated_and_the_order_stays() {
+    for facts in ["u", "uoid", "uidac", "uiacn", "uwd", "ut"] {
+        let mut now = observed(facts);
+        let planned = now.installation();
+        for (number, step) in planned.iter().enumerate() {
+            assert_eq!(now.installation(), planned[number..], "{facts}");
+            now.done.insert(*step);
+        }
+        assert_eq!(now.installation(), [], "{facts}");
+    }
+}
+
+#[test]
+fn outcome_of_the_comparison_decides_what_follows() {
+    let mut now = observed("uidac");
+    now.done.extend(now.installation());
+    for (outcome, expected) in [
+        (true, steps(&[&[TakeAsRecorded]])),
+        (false, steps(&[&[Authorize], &INSTALL])),
+    ] {
+        now.is_as_recorded = Some(outcome);
+        assert_eq!(now.installation(), expected, "{outcome}");
+    }
+}
+
+#[test]
+fn upkeep_follows_from_the_outcome_of_the_installation() {
+    for (in_place, partly, changed, expected) in [
+        (true, false, false, vec![TellApproval, Keep, CheckRights]),
+        (true, true, false, vec![TellApproval, Keep, CheckRights]),
+        (
+            true,
+            false,
+            true,
+            vec![TellApproval, Keep, CheckRights, DeleteOldBundles],
+        ),
+        (
+            true,
+            true,
+            true,
+            vec![TellApproval, Keep, CheckRights, DeleteOldBundles],
+        ),
+        (
+            false,
+            true,
+            false,
+            vec![TellApproval, KeepPartly, DeleteOldBundles],
+        ),
+        (
+            false,
+            true,
+            true,
+            vec![TellApproval, KeepPartly, DeleteOldBundles],
+        ),
+        (
+            false,
+            false,
+            false,
+            vec![TellApproval, KeepFormer, DeleteOldBundles],
+        ),
+        (
+            false,
+            false,
+            true,
+            vec![TellApproval, KeepFormer, DeleteOldBundles],
+        ),
+    ] {
+        let outcome = Outcome {
+            is_in_place: in_place,
+            is_partly_applied: partly,
+            has_changed: changed,
+        };
+        assert_eq!(outcome.upkeep(), expected, "{outcome:?}");
+    }
+}
+
+/// All combinations of what can be known.
+fn everything() -> impl Iterator<Item = Observed> {
+    (0..1_u32 << 9).flat_map(|bits| {
+        [InPlace::Unknown, InPlace::Other, InPlace::Wanted]
+            .into_iter()
+            .flat_map(move |in_place| {
+                [None, Some(true), Some(false)].map(|is_as_recorded| {
+                    let bit = |number: u32| bits & (1 << number) != 0;
+                    Observed {
+                        is_paused: bit(0),
+                        corrects_drift: bit(1),
+                        is_unpacked: bit(2),
+                        in_place,
+                        is_installed: bit(3),
+                        is_decided: bit(4),
+                        is_active: bit(5),
+                        is_held: bit(6),
+                        is_as_recorded,
+                        is_authorization_old: bit(7),
+                        is_unfinished: bit(8),
+                        done: BTreeSet::new(),
+                    }
+                })
+            })
+    })
+}
+
+#[test]
+fn every_plan_keeps_the_order_that_security_needs() {
+    for observed in everything() {
+        let plan = observed.installation();
+        let at = |step| plan.iter().position(|found| *found == step);
+        let is_before = |first, second| match (at(first), at(second)) {
+            (Some(first), Some(second)) => first < second,
+            (None, Some(_)) => false,
+            (_, None) => true,
+        };
+        for needed in [CheckContent, Render, CheckTargets, AskApproval, Watch] {
+            assert!(is_before(needed, Apply), "{needed:?} {observed:?}");
+        }
+        assert!(is_before(Authorize, Apply), "{observed:?}");
+        if observed.is_first() {
+            for needed in [CheckSource, Verify, Authorize] {
+                assert!(is_before(needed, Apply), "{needed:?} {observed:?}");
+                assert!(is_before(needed, RecordDecision), "{needed:?} {observed:?}");
+            }
+            if at(Apply).is_some() || at(RecordDecision).is_some() {
+                assert!(is_before(Verify, Authorize), "{observed:?}");
+            }
+        }
+        // Nothing is pruned before its successor is applied, and nothing recorded before that.
+        if observed.in_place != InPlace::Wanted {
+            assert!(is_before(Apply, Prune), "{observed:?}");
+            assert!(is_before(Apply, RecordInstalled), "{observed:?}");
+        }
+        assert!(is_before(Authorize, Prune), "{observed:?}");
+        assert!(is_before(Prune, RecordInstalled), "{observed:?}");
+        let unique: BTreeSet<_> = plan.iter().collect();
+        assert_eq!(unique.len(), plan.len(), "{observed:?}");
+    }
+}
