@@ -1,4 +1,4 @@
-//! When two specs mean the same: absent, null and empty are equal, and the order of keys does not matter. Digests and hashes follow from that.
+//! When two specs mean the same: absent, null and empty are equal, `createNamespace: false` is absent, and the order of keys does not matter. Digests and hashes follow from that.
 //! Not here: what a spec means (source, deployment).
 
 use std::fmt::Write as _;
@@ -12,6 +12,10 @@ const OPAQUE: [&str; 3] = ["annotations", "config", "labels"];
 
 /// Members that say something even when they are empty: an allowlist without items allows nothing.
 const PRESENT: [&str; 3] = ["hosts", "namespaces", "types"];
+
+/// Members for which `false` says nothing. What somebody approves covers this one, so that writing out its default must not ask for another approval. Other
+/// switches are not here: the digests of specs that have them written out are recorded in stamps and names of Bundles, and stay what they are.
+const OFF: [&str; 1] = ["createNamespace"];
 
 /// Whether two specs mean the same. The parsers of Bundles, BundleDeployments, BundleApprovals and ProvisionerClasses read what is left of a spec by
 /// the same reduction, so that specs which mean the same are read as the same. SignaturePolicies are never compared in this way: their parser refuses
@@ -65,6 +69,8 @@ fn reduced(value: &Value) -> Option<Value> {
                 .filter_map(|(key, value)| {
                     let value = if OPAQUE.contains(&key.as_str()) {
                         opaque(value)
+                    } else if OFF.contains(&key.as_str()) && *value == Value::Bool(false) {
+                        None
                     } else if PRESENT.contains(&key.as_str()) && value.is_array() {
                         Some(reduced(value).unwrap_or_else(|| value.clone()))
                     } else {
@@ -167,6 +173,29 @@ mod tests {
         assert!(!same(&spec(json!({"a": null})), &spec(json!({"a": ""}))));
         let labels = |labels: Value| json!({"metadata": {"labels": labels}});
         assert!(!same(&labels(json!({"a": ""})), &labels(json!({}))));
+    }
+
+    #[test]
+    fn namespace_that_is_not_created_means_the_same_as_absent() {
+        let spec = |value: Value| json!({"targetNamespace": "a", "createNamespace": value});
+        let absent = json!({"targetNamespace": "a"});
+        assert_eq!(
+            spec_digest(&absent).hex()[..12],
+            *"1fd62eda706c",
+            "objects that exist keep their digest"
+        );
+        for nothing in [json!(false), Value::Null] {
+            assert!(same(&absent, &spec(nothing.clone())), "{nothing}");
+            assert_eq!(spec_digest(&absent), spec_digest(&spec(nothing)));
+        }
+        assert!(!same(&absent, &spec(json!(true))));
+        // Other switches, and what is the user's own, stay as they are.
+        assert!(!same(&json!({"paused": false}), &json!({})));
+        let config = |value: Value| json!({"config": value});
+        assert!(!same(
+            &config(json!({"createNamespace": false})),
+            &config(json!({}))
+        ));
     }
 
     #[test]

@@ -221,6 +221,7 @@ mod tests {
         assert!(with("targetNamespace", "web".into()).template);
         assert_eq!(with("targetNamespace", "".into()), none);
         assert!(with("createNamespace", true.into()).template);
+        assert_eq!(with("createNamespace", false.into()), none);
         assert!(with("provisionerClassName", "other".into()).class);
         let account = json!({"namespace": "a", "name": "b"});
         assert!(with("serviceAccount", account).service_account);
