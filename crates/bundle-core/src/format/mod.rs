@@ -279,6 +279,24 @@ mod tests {
     }
 
     #[test]
+    fn kustomization_among_manifests_is_told_once_and_by_its_name() {
+        let found = said(&[
+            ("manifests/a.yaml", WEB),
+            ("manifests/kustomization.yaml", "resources: [a.yaml]\n"),
+        ]);
+        assert_eq!(
+            found,
+            [
+                "manifests/kustomization.yaml:1: it is a kustomization, which kubectl builds and no cluster installs"
+            ]
+        );
+        // Flux has objects of that name.
+        let flux = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: web, namespace: a}\n";
+        let content = read(&files(&[("manifests/kustomization.yaml", flux)])).unwrap();
+        assert_eq!(content.objects.len(), 1);
+    }
+
+    #[test]
     fn unrolls_lists_and_drops_namespaces_of_cluster_scoped_objects() {
         let text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: a, namespace: b}}\n\
                     - {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: c}, spec: {group: example.com, scope: Cluster, names: {kind: Shop}}}\n\

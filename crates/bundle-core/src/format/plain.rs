@@ -8,6 +8,8 @@ use crate::{
     yaml,
 };
 
+/// The names of a kustomization's file.
+const KUSTOMIZATION: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 /// The folder of the manifests.
 pub(super) const FOLDER: &str = "manifests/";
 
@@ -59,6 +61,10 @@ pub(super) fn flat(files: &Files, findings: &mut Findings) -> Option<Vec<Manifes
         match yaml::documents_within(text, path, &mut allowance) {
             Ok(documents) => {
                 for document in documents {
+                    if KUSTOMIZATION.contains(&name) && document.value["metadata"].is_null() {
+                        findings.push(kustomization(path, document.line));
+                        continue;
+                    }
                     for document in object::unrolled(document, path, findings) {
                         objects.extend(object::read(document, path, findings));
                     }
@@ -76,6 +82,19 @@ fn no_manifests() -> Finding {
         "get objects from bundle manifests: readdir manifests: file does not exist",
     )
     .hint("make a folder `manifests` beside bundle.yaml, and put the YAML files into it")
+}
+
+/// A file that names manifests and is none. The objects of other projects in files of that name have metadata.
+fn kustomization(path: &str, line: usize) -> Finding {
+    Finding::error(
+        codes::format::MISSING_FIELD,
+        "it is a kustomization, which kubectl builds and no cluster installs",
+    )
+    .in_file(path)
+    .at_line(line)
+    .hint(format!(
+        "remove it to install the files of {FOLDER} as they are; to install what it builds: `kubectl kustomize {FOLDER}`, and keep its output instead of them"
+    ))
 }
 
 /// A file without documents stops nothing: kubectl passes over it too.
