@@ -62,6 +62,8 @@ pub(crate) struct Terms {
     pub(crate) lock: OldLock,
     /// What stands beside the content of the folder.
     pub(crate) packing: Packing,
+    /// Namespace that the content is installed into, if one was chosen.
+    pub(crate) target: Option<String>,
 }
 
 /// Reads and checks a folder of manifests, and says warnings.
@@ -71,6 +73,7 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, terms: Terms) -> Outcome<Opened> {
         allowed,
         lock,
         packing,
+        target,
     } = terms;
     let located = |findings| located(findings, path);
     let mut input = input::read(path, &known)?;
@@ -79,7 +82,7 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, terms: Terms) -> Outcome<Opened> {
         OldLock::Forget => input.files.remove(images::LOCK_FILE),
     };
     let all = packing.content(&input.files)?;
-    let content = input.content(&all).map_err(located)?;
+    let content = input.content(&all, target.as_deref()).map_err(located)?;
     let mut found = content.warnings.clone();
     for finding in &mut found.0 {
         // What is built already keeps what it has; here it can be mended.
@@ -132,7 +135,7 @@ impl Opened {
         let all = self.packing.content(&self.input.files)?;
         self.content = self
             .input
-            .content(&all)
+            .content(&all, None)
             .map_err(|findings| self.located(findings))?;
         Ok(())
     }

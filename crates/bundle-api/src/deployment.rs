@@ -65,8 +65,8 @@ pub struct BundleDeploymentSpec {
     /// Install as this ServiceAccount instead of the one that the class names. Whoever writes this needs verb `impersonate` on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountName>,
-    /// Namespace of the objects that name none. There is no default: content with such objects is refused without it. Never a namespace of bundle-webhook
-    /// itself.
+    /// Namespace of the objects that name none. There is no default: content with such objects is refused without it. An operator (registry+v1) is installed
+    /// into it as a whole, and without it into the namespace that its bundle suggests. Never a namespace of bundle-webhook itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
     pub target_namespace: Option<String>,

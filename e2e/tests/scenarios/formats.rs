@@ -22,8 +22,8 @@ kind: ConfigMap
 metadata: {name: extra-{{ . }}, namespace: default}
 {{- end }}
 "#;
-const ANNOTATIONS: &str = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n  operators.operatorframework.io.bundle.package.v1: cache\n";
-const CSV: &str = r#"apiVersion: operators.coreos.com/v1alpha1
+pub(super) const ANNOTATIONS: &str = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n  operators.operatorframework.io.bundle.package.v1: cache\n";
+pub(super) const CSV: &str = r#"apiVersion: operators.coreos.com/v1alpha1
 kind: ClusterServiceVersion
 metadata: {name: cache-operator.v0.3.0, annotations: {alm-examples: "[]"}}
 spec:
@@ -47,7 +47,7 @@ spec:
               serviceAccountName: cache
               containers: [{name: manager, image: "registry.example.com/cache-operator:0.3.0"}]
 "#;
-const CRD: &str = r"apiVersion: apiextensions.k8s.io/v1
+pub(super) const CRD: &str = r"apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: caches.cache.example.com}
 spec:
@@ -57,9 +57,9 @@ spec:
   versions:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
 ";
-const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: cache}\nspec: {selector: {app: cache}, ports: [{port: 443}]}\n";
+pub(super) const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: cache}\nspec: {selector: {app: cache}, ports: [{port: 443}]}\n";
 
-fn write(folder: &Path, files: &[(&str, &str)]) {
+pub(super) fn write(folder: &Path, files: &[(&str, &str)]) {
     for (path, text) in files {
         let place = folder.join(path);
         fs_err::create_dir_all(place.parent().unwrap()).unwrap();

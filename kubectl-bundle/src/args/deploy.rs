@@ -47,7 +47,8 @@ pub(crate) struct Write {
 ///
 /// Objects of the content that name no namespace go into that of -n (spec.targetNamespace); without one, content with such objects is
 /// refused. The namespace of the context does not count. A ServiceAccount without a namespace is in that of -n as well, as that of a Pod
-/// is in the Pod's own; write NAMESPACE/NAME for one that is elsewhere.
+/// is in the Pod's own; write NAMESPACE/NAME for one that is elsewhere. An operator bundle (registry+v1) is installed into the namespace of
+/// -n, else into the one that it suggests, which it then brings itself.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -9,7 +9,7 @@ use super::{Data, Registry};
 ///
 /// Images are pinned as the lock has them, operator bundles are converted, and charts in a folder are rendered by helm. The program reads
 /// content with the same code as the pod. The objects have the labels with which they are installed, and objects that name no namespace
-/// have that of -n.
+/// have that of -n. An operator bundle is installed into that namespace as well, else into the one that it suggests.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,7 +27,7 @@ pub(crate) struct Render {
     /// Name of the BundleDeployment, for the labels [default: the name of the package]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Namespace of the objects that name none [default: they are printed without one]
+    /// Namespace of the objects that name none, and of an operator bundle [default: none, and the one that the operator suggests]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
     /// Print as; JSON is one List [default: yaml]

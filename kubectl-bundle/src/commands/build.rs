@@ -101,6 +101,7 @@ impl Build {
             allowed: self.allowed,
             lock: old,
             packing,
+            target: None,
         };
         let mut opened = content::open(ui, &self.folder, terms)?;
         if self.lock {

@@ -30,7 +30,7 @@ pub(crate) struct Render {
     pub(crate) place: Place,
     /// Name of the BundleDeployment; that of the package where there is none.
     pub(crate) name: Option<String>,
-    /// Namespace of objects that name none.
+    /// Namespace of objects that name none, and of an operator's bundle.
     pub(crate) namespace: Option<String>,
     /// How to print.
     pub(crate) format: Option<Format>,
@@ -97,7 +97,7 @@ impl Render {
             }
         };
         if let Some(files) = located {
-            let content = format::read(&files)?;
+            let content = format::read_into(&files, self.namespace.as_deref())?;
             ui.warnings(&content.warnings);
             return Ok(content);
         }
@@ -106,6 +106,7 @@ impl Render {
             allowed: Allowed {
                 patterns: vec!["**".to_owned()],
             },
+            target: self.namespace.clone(),
             ..Terms::default()
         };
         Ok(content::open(ui, Path::new(&self.place.to_string()), terms)?.content)

@@ -34,11 +34,11 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// What `files` mean: these ones, over those of an image that they are built upon.
-    pub(crate) fn content(&self, files: &Files) -> Result<Content, Findings> {
+    /// What `files` mean, installed into the namespace `target`: these ones, over those of an image that they are built upon.
+    pub(crate) fn content(&self, files: &Files, target: Option<&str>) -> Result<Content, Findings> {
         match &self.rendered {
             Some(rendered) => format::rendered(files, rendered),
-            None => format::read(files),
+            None => format::read_into(files, target),
         }
     }
 }

@@ -125,7 +125,7 @@ impl Fetched {
                 .iter()
                 .map(|(path, place)| (path.clone(), *place));
             let files: Vec<_> = files.collect();
-            let read = parse(files, |place| self.writer.read(place));
+            let read = parse(files, None, |place| self.writer.read(place));
             (self, read)
         };
         let done = room.shared.budget.blocking(work).await;
@@ -193,9 +193,10 @@ fn weigh(
     Ok(summary)
 }
 
-/// The objects in these files. Files whose content does not matter are there by name.
+/// The objects in these files, for an installation into the namespace `target`. Files whose content does not matter are there by name.
 fn parse(
     files: Vec<(String, FilePlace)>,
+    target: Option<&str>,
     mut read: impl FnMut(&FilePlace) -> io::Result<Vec<u8>>,
 ) -> io::Result<Result<Content, bundle_core::diagnostic::Findings>> {
     let mut all = Files::new();
@@ -207,7 +208,7 @@ fn parse(
         };
         all.insert(path, bytes);
     }
-    Ok(format::read(&all))
+    Ok(format::read_into(&all, target))
 }
 
 /// What cannot be read today cannot be read tomorrow: a digest stands for the same files for ever. The disk may fail for a while.
@@ -266,6 +267,8 @@ pub(super) struct Wanted<'a> {
     pub(super) requester: &'a str,
     pub(super) reference: &'a PinnedReference,
     pub(super) pull_secret: Option<&'a KubeName>,
+    /// The namespace that it is installed into, if one was chosen.
+    pub(super) target: Option<&'a str>,
     pub(super) reason: &'static str,
 }
 
@@ -281,10 +284,11 @@ pub(super) async fn load(
     let stored = stored(room, wanted).await?;
     *share = Some(memory(room, wanted.requester, stored.summary().weight, reason).await?);
     let mut stored = stored;
+    let target = wanted.target.map(str::to_owned);
     let work = move || {
         let files = stored.files().iter();
         let files: Vec<_> = files.map(|file| (file.path.clone(), file.place)).collect();
-        parse(files, |place| stored.read(place))
+        parse(files, target.as_deref(), |place| stored.read(place))
     };
     let read = room.shared.budget.blocking(work).await;
     told(read.ok_or_else(|| panicked(reason))?, reason).inspect_err(|_| {

@@ -80,6 +80,7 @@ impl<'a> Turn<'a> {
     /// The objects of the content, ready to be applied.
     pub(super) async fn items(&mut self, placing: &Placing<'_>) -> Result<Vec<Item>, Trouble> {
         let (pinned, secret) = placing.source()?;
+        let target = self.target_namespace()?.map(str::to_owned);
         let read = reason::READING_CONTENT_FAILED;
         let wanted = content::Wanted {
             name: &self.name,
@@ -87,6 +88,7 @@ impl<'a> Turn<'a> {
             requester: &self.requester.user,
             reference: &pinned,
             pull_secret: secret.as_ref(),
+            target: target.as_deref(),
             reason: read,
         };
         let content = content::load(self.room, &wanted, &mut self.memory).await?;
@@ -105,13 +107,12 @@ impl<'a> Turn<'a> {
                 codes::review::KUBERNETES_ACCEPTED.title
             ));
         }
-        self.target_namespace()?;
         let mut objects = content.objects;
         Box::pin(self.add_created_namespace(&mut objects)).await?;
         let owner = Owner {
             name: &self.name,
             applyset: &self.applyset,
-            namespace: self.target_namespace()?,
+            namespace: target.as_deref(),
         };
         let mut items = items::items(&self.room.apis, objects, &owner, placing.reason).await?;
         items.retain(|item| !self.has_expired(placing, item));

@@ -51,15 +51,25 @@ pub struct Content {
 
 /// Reads the content of a bundle, and says everything that is wrong with it. A chart has to be rendered first.
 pub fn read(files: &Files) -> Result<Content, Findings> {
-    read_with(files, None)
+    read_with(files, None, None)
+}
+
+/// The same for an installation into the namespace `target` (`spec.targetNamespace`), which decides where an operator's bundle is installed. Without one it is the
+/// namespace that the bundle suggests.
+pub fn read_into(files: &Files, target: Option<&str>) -> Result<Content, Findings> {
+    read_with(files, target, None)
 }
 
 /// The same for a chart, with what `helm template` made of it.
 pub fn rendered(files: &Files, text: &[u8]) -> Result<Content, Findings> {
-    read_with(files, Some(text))
+    read_with(files, None, Some(text))
 }
 
-fn read_with(files: &Files, rendered: Option<&[u8]>) -> Result<Content, Findings> {
+fn read_with(
+    files: &Files,
+    target: Option<&str>,
+    rendered: Option<&[u8]>,
+) -> Result<Content, Findings> {
     let mut findings = Findings::default();
     let package = match files.get(package::FILE).map(|text| package::parse(text)) {
         Some(Ok(package)) => Some(package),
@@ -74,7 +84,7 @@ fn read_with(files: &Files, rendered: Option<&[u8]>) -> Result<Content, Findings
         .map_or_else(|| detect(files), |package| package.format);
     let mut objects = match format {
         Format::PlainV0 => plain::read(files, &mut findings),
-        Format::RegistryV1 => registry::read(files, &mut findings),
+        Format::RegistryV1 => registry::read(files, target, &mut findings),
         Format::HelmV3 => {
             match helm::read(files) {
                 // The range of bundle.yaml counts where there is one.

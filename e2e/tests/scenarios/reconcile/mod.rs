@@ -17,6 +17,7 @@ mod jobs;
 mod life;
 mod managers;
 mod older;
+mod operators;
 mod others;
 mod ownership;
 mod reinstall;

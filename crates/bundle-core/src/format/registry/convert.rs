@@ -54,9 +54,12 @@ pub(super) fn is_csv(object: &Manifest) -> bool {
 }
 
 /// All objects, in an order that can be installed. Without errors in `findings` they are complete.
+///
+/// The suggested namespace is one of the objects, as RukPak had it. A `target` is not: like that of plain manifests it exists, or `spec.createNamespace` creates it.
 pub(super) fn convert(
     operator: &Operator,
     others: Vec<Manifest>,
+    target: Option<&str>,
     findings: &mut Findings,
 ) -> Vec<Manifest> {
     let csv = &operator.csv;
@@ -65,14 +68,13 @@ pub(super) fn convert(
         findings.0.extend(refusals);
         return Vec::new();
     }
-    let namespace = csv
-        .annotations
-        .get(SUGGESTED_NAMESPACE)
-        .filter(|name| !name.is_empty())
-        .cloned()
-        .unwrap_or_else(|| format!("{}-system", operator.package));
+    let namespace = target.map_or_else(|| suggested_namespace(operator), str::to_owned);
     let mut made = Vec::new();
-    made.push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
+    if target.is_none() {
+        made.push(
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+        );
+    }
     made.extend(accounts(csv).into_iter().map(|name| {
         json!({
             "apiVersion": "v1",
@@ -91,6 +93,15 @@ pub(super) fn convert(
     }
     objects.extend(written(csv, deployments(csv, &namespace), findings));
     objects
+}
+
+/// The namespace of an operator where nobody chose one.
+fn suggested_namespace(operator: &Operator) -> String {
+    let suggested = operator.csv.annotations.get(SUGGESTED_NAMESPACE);
+    suggested
+        .filter(|name| !name.is_empty())
+        .cloned()
+        .unwrap_or_else(|| format!("{}-system", operator.package))
 }
 
 /// Everything that this cannot be installed for.

@@ -103,12 +103,12 @@ pub(super) fn is(files: &Files) -> bool {
     })
 }
 
-/// The plain objects of a registry+v1 bundle; what is wrong is added to `findings`.
-pub(super) fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
+/// The plain objects of a registry+v1 bundle that is installed into the namespace `target`, else into the suggested one; what is wrong is added to `findings`.
+pub(super) fn read(files: &Files, target: Option<&str>, findings: &mut Findings) -> Vec<Manifest> {
     let Some((operator, others)) = parts(files, findings) else {
         return Vec::new();
     };
-    convert::convert(&operator, others, findings)
+    convert::convert(&operator, others, target, findings)
 }
 
 fn parts(files: &Files, findings: &mut Findings) -> Option<(Operator, Vec<Manifest>)> {

@@ -139,6 +139,45 @@ fn the_namespace_is_the_suggested_one() {
 }
 
 #[test]
+fn target_namespace_takes_the_place_of_the_suggested_one() {
+    let csv = CSV.replace(
+        "kept: csv",
+        "operatorframework.io/suggested-namespace: caches",
+    );
+    let files = bundle(&csv, &[("manifests/service.yaml", SERVICE)]);
+    let content = format::read_into(&files, Some("team-a")).unwrap();
+    let ids: Vec<String> = content
+        .objects
+        .iter()
+        .filter(|object| !object.id.group.contains('.'))
+        .map(|object| object.id.to_string())
+        .collect();
+    assert_eq!(
+        ids,
+        [
+            "ServiceAccount/team-a/cache",
+            "Service/team-a/metrics",
+            "Deployment.apps/team-a/cache-operator",
+        ],
+        "the namespace is not of the content"
+    );
+    let bindings: Vec<&Value> = content
+        .objects
+        .iter()
+        .filter(|object| object.id.kind == "ClusterRoleBinding")
+        .map(|object| &object.value["subjects"][0]["namespace"])
+        .collect();
+    assert_eq!(bindings, ["team-a", "team-a", "team-a"]);
+    // The operator still serves all namespaces.
+    let deployment = find(&content, "Deployment.apps/team-a/cache-operator");
+    let annotations = &deployment["spec"]["template"]["metadata"]["annotations"];
+    assert_eq!(annotations["olm.targetNamespaces"], "");
+
+    let suggested = format::read_into(&files, None).unwrap();
+    assert_eq!(suggested, format::read(&files).unwrap());
+}
+
+#[test]
 fn generated_names_fit_and_differ() {
     let csv = CSV.replace(
         "cache-operator.v0.3.0",
