@@ -1,7 +1,7 @@
 //! Jobs that their TTL deletes: what was seen of a deletion, and which Jobs of a content are not created again.
 //! The rule is in `bundle_core::plan::jobs`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use bundle_api::names::reason;
@@ -14,12 +14,22 @@ use super::place::Placing;
 use super::trouble::Trouble;
 use super::{object, said};
 
+/// Reason why a Job that is gone is not healthy.
+const FAILED: &str = "the Job failed, and its TTL has deleted it; it runs again with other content";
 /// Most Jobs that are remembered.
 const MOST: usize = 10_000;
 
-/// States of Jobs when a watch last saw them, by uid.
+/// State of a Job when a watch last saw it.
+#[derive(Debug, Clone, Copy)]
+struct SeenJob {
+    end: JobEnd,
+    /// It had failed, if it had finished.
+    has_failed: bool,
+}
+
+/// States of Jobs, by uid.
 #[derive(Default)]
-pub(super) struct JobEnds(Mutex<HashMap<String, JobEnd>>);
+pub(super) struct JobEnds(Mutex<HashMap<String, SeenJob>>);
 
 impl JobEnds {
     /// Remembers how far the object `key` is, if it is a Job.
@@ -27,18 +37,25 @@ impl JobEnds {
         let Some(uid) = metadata.uid.clone().filter(|_| jobs::is_job_key(key)) else {
             return;
         };
-        let end = jobs::end_of(object::entries(metadata));
+        let seen = SeenJob {
+            end: jobs::end_of(object::entries(metadata)),
+            has_failed: jobs::has_failed(object::entries(metadata)),
+        };
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Those of Jobs that are gone are not needed any more.
         if ends.len() >= MOST {
             ends.clear();
         }
-        ends.insert(uid, end);
+        ends.insert(uid, seen);
     }
 
-    fn end(&self, uid: &str) -> JobEnd {
+    /// The last state of the Job with this uid. Nothing is claimed of an end that nobody saw.
+    fn last(&self, uid: &str) -> SeenJob {
         let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ends.get(uid).copied().unwrap_or(JobEnd::Unseen)
+        ends.get(uid).copied().unwrap_or(SeenJob {
+            end: JobEnd::Unseen,
+            has_failed: false,
+        })
     }
 }
 
@@ -96,7 +113,7 @@ impl Turn<'_> {
     ) -> Result<BTreeSet<String>, Trouble> {
         let now = said::now().as_second();
         let (room, name) = (self.room, self.name.clone());
-        let mut expired = BTreeSet::new();
+        let mut expired = BTreeMap::new();
         for item in items {
             let Some(ttl) = jobs::ttl(&item.id, &item.value) else {
                 continue;
@@ -112,23 +129,37 @@ impl Turn<'_> {
             if look.is_some() {
                 continue;
             }
+            let last = room.books.job_ends.last(uid);
             if room.watches.seen_of(&name).contains_key(&item.key) {
                 // The watch has not told of the deletion yet, nor how far the Job was; it wakes us again when it does.
                 room.books.settled(&name, &item.key);
-            } else if jobs::has_expired(ttl, room.books.job_ends.end(uid), now) {
-                tracing::info!(deployment = name, job = item.key, "has run and expired");
-                expired.insert(item.key.clone());
+            } else if jobs::has_expired(ttl, last.end, now) {
+                let failed = last.has_failed;
+                tracing::info!(deployment = name, job = item.key, failed, "has expired");
+                expired.insert(item.key.clone(), failed);
             }
         }
         if !expired.is_empty() {
             let mut inventory = (*self.inventory).clone();
-            for key in &expired {
-                inventory.job_runs.expire(key);
+            for (key, has_failed) in &expired {
+                inventory.job_runs.expire(key, *has_failed);
             }
             self.save_inventory(inventory).await?;
-            room.books.expired(&name, &expired);
         }
+        let expired = expired.into_keys().collect();
+        room.books.expired(&name, &expired);
         Ok(expired)
+    }
+
+    /// The Jobs of the installed content that had failed when they expired, and the reason why they are not healthy.
+    pub(super) fn failed_jobs(&self) -> BTreeMap<String, String> {
+        let Some(installed) = self.installed_content() else {
+            return BTreeMap::new();
+        };
+        let failed = self.inventory.job_runs.failed(&installed.digest);
+        failed
+            .map(|key| (key.to_owned(), FAILED.to_owned()))
+            .collect()
     }
 }
 
@@ -157,7 +188,10 @@ mod tests {
         };
         jobs.saw("Job.batch/x/one", &metadata("one"));
         jobs.saw("ConfigMap/x/two", &metadata("two"));
-        assert_eq!(jobs.end("one"), JobEnd::Finished(1_795_348_800));
-        assert_eq!(jobs.end("two"), JobEnd::Unseen);
+        let one = jobs.last("one");
+        assert_eq!(one.end, JobEnd::Finished(1_795_348_800));
+        assert!(!one.has_failed);
+        let two = jobs.last("two");
+        assert_eq!((two.end, two.has_failed), (JobEnd::Unseen, false));
     }
 }

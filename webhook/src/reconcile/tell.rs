@@ -139,7 +139,8 @@ impl Turn<'_> {
         };
         let missing = books.missing(&self.name);
         let fought = books.fought(&self.name);
-        let unhealthy = books.unhealthy(&self.name);
+        let mut unhealthy = books.unhealthy(&self.name);
+        unhealthy.extend(self.failed_jobs());
         let observed = Observed {
             coverage: books.coverage(&self.name, self.installed_content().is_some()),
             correction,

@@ -46,6 +46,16 @@ pub fn end_of<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> JobEnd {
         .map_or(JobEnd::Running, JobEnd::Finished)
 }
 
+/// Returns whether a Job that has finished has failed, by its metadata: the Job controller writes `completionTime` only if it completes.
+///
+/// Source: `validateJobStatus` of Kubernetes' `pkg/apis/batch/validation` ("cannot set completionTime when there is no Complete=True condition").
+pub fn has_failed<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> bool {
+    let mut entries = entries
+        .into_iter()
+        .filter(|entry| entry.subresource == "status");
+    !entries.any(|entry| entry.fields["f:status"].get("f:completionTime").is_some())
+}
+
 /// Returns whether a Job with this `status` has completed or failed.
 pub fn has_ended(status: &Value) -> bool {
     let conditions = status["conditions"].as_array().into_iter().flatten();
@@ -65,7 +75,7 @@ pub fn has_expired(ttl: i64, end: JobEnd, now: i64) -> bool {
 }
 
 /// Record of one Job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct JobRun {
     /// Digest of the content that it was last applied from.
@@ -73,6 +83,9 @@ struct JobRun {
     /// True if it has finished and was deleted by its TTL.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_expired: bool,
+    /// True if it had failed by then. False if it had completed, or nobody saw its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    has_failed: bool,
 }
 
 /// The content that each Job was last applied from, by key of the object.
@@ -92,7 +105,7 @@ impl JobRuns {
         for key in keys.into_iter().filter(|key| is_job_key(key)) {
             let run = JobRun {
                 digest: digest.to_owned(),
-                is_expired: false,
+                ..JobRun::default()
             };
             self.0.insert(key.to_owned(), run);
         }
@@ -103,11 +116,21 @@ impl JobRuns {
         self.0.get(key).is_some_and(|run| run.digest == digest)
     }
 
-    /// Records that the Job `key` has expired.
-    pub fn expire(&mut self, key: &str) {
+    /// Records that the Job `key` has expired, and whether it had failed by then.
+    pub fn expire(&mut self, key: &str, has_failed: bool) {
         if let Some(run) = self.0.get_mut(key) {
             run.is_expired = true;
+            run.has_failed = has_failed;
         }
+    }
+
+    /// Returns the Jobs of the content `digest` that had failed when they expired.
+    pub fn failed<'a>(&'a self, digest: &'a str) -> impl Iterator<Item = &'a str> {
+        let failed = self
+            .0
+            .iter()
+            .filter(move |(_, run)| run.digest == digest && run.is_expired && run.has_failed);
+        failed.map(|(key, _)| key.as_str())
     }
 
     /// Returns whether the Job `key` of the content `digest` has run and expired.
@@ -191,13 +214,56 @@ mod tests {
     }
 
     #[test]
+    fn failure_is_told_by_the_missing_time_of_completion() {
+        let complete = json!({"f:status": {"f:completionTime": {}, "f:conditions": {}}});
+        let failed = json!({"f:status": {"f:conditions": {}, "f:failed": {}}});
+        let entry = |fields, subresource| Entry {
+            manager: "kube-controller-manager",
+            operation: "Update",
+            subresource,
+            api_version: "batch/v1",
+            time: Some(100),
+            fields,
+        };
+        assert!(!has_failed([entry(&complete, "status")]));
+        assert!(has_failed([entry(&failed, "status")]));
+        assert!(has_failed([entry(&complete, ""), entry(&failed, "status")]));
+        assert!(!has_failed([
+            entry(&failed, "status"),
+            entry(&complete, "status")
+        ]));
+    }
+
+    #[test]
+    fn failure_is_remembered_after_the_job_has_expired_until_other_content_comes() {
+        let (one, two) = ("Job.batch/x/one", "Job.batch/x/two");
+        let mut runs = JobRuns::default();
+        runs.applied("sha256:a", [one, two]);
+        runs.expire(one, true);
+        runs.expire(two, false);
+        let text = serde_json::to_string(&runs).unwrap();
+        let mut runs: JobRuns = serde_json::from_str(&text).unwrap();
+        let failed = |runs: &JobRuns, digest: &str| -> Vec<String> {
+            runs.failed(digest).map(str::to_owned).collect()
+        };
+        assert_eq!(failed(&runs, "sha256:a"), [one]);
+        assert!(failed(&runs, "sha256:b").is_empty());
+        runs.applied("sha256:b", [one]);
+        assert!(failed(&runs, "sha256:b").is_empty());
+        // As earlier versions wrote it.
+        let earlier = r#"{"Job.batch/x/one":{"digest":"sha256:a","isExpired":true}}"#;
+        let earlier: JobRuns = serde_json::from_str(earlier).unwrap();
+        assert!(earlier.has_expired(one, "sha256:a") && failed(&earlier, "sha256:a").is_empty());
+    }
+
+    #[test]
     fn run_is_remembered_for_one_content() {
         let mut runs = JobRuns::default();
         runs.applied("sha256:a", ["Job.batch/x/one", "ConfigMap/x/two"]);
         assert!(runs.has_run("Job.batch/x/one", "sha256:a"));
         assert!(!runs.has_run("ConfigMap/x/two", "sha256:a"));
-        runs.expire("Job.batch/x/one");
-        runs.expire("Job.batch/x/other");
+        runs.expire("Job.batch/x/one", false);
+        runs.expire("Job.batch/x/other", true);
         assert!(runs.has_expired("Job.batch/x/one", "sha256:a"));
         assert!(!runs.has_expired("Job.batch/x/one", "sha256:b"));
         // Another object was applied again: the Job is as it was.

@@ -8,6 +8,7 @@ use super::{
     LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage, until,
 };
 
+/// Without Pods that are tried again, so that the first that fails ends the Job.
 fn content(text: &str, ttl: u32) -> String {
     format!(
         "apiVersion: v1
@@ -20,6 +21,7 @@ kind: Job
 metadata: {{name: once, namespace: once}}
 spec:
   ttlSecondsAfterFinished: {ttl}
+  backoffLimit: 0
   template:
     spec:
       restartPolicy: Never
@@ -34,11 +36,16 @@ async fn uid(cluster: &Cluster) -> String {
     uid.unwrap_or_default().to_owned()
 }
 
-/// Lets the Pod of the Job end, as a kubelet would tell, and waits until the Job is gone.
+/// Lets the Pod of the Job succeed, and waits until the Job is gone.
 async fn run(cluster: &Cluster) {
+    end(cluster, "Succeeded").await;
+}
+
+/// Lets the Pod of the Job end in this phase, as a kubelet would tell, and waits until the Job is gone.
+async fn end(cluster: &Cluster, phase: &str) {
     let before = uid(cluster).await;
     assert!(!before.is_empty(), "there is no Job");
-    let patch = json!({"status": {"phase": "Succeeded"}}).to_string();
+    let patch = json!({"status": {"phase": phase}}).to_string();
     wait::until_true(LONG, "the Job has run and is gone", || async {
         if uid(cluster).await != before {
             return Ok(true);
@@ -59,6 +66,11 @@ async fn run(cluster: &Cluster) {
 
 /// Shows that the webhook has corrected drift since, and did not create the Job.
 async fn still_gone(cluster: &Cluster) {
+    gone_with_health(cluster, "True").await;
+}
+
+/// The same, with this status of `Healthy`.
+async fn gone_with_health(cluster: &Cluster, health: &str) {
     let line = "delete configmap once -n once";
     kubectl(cluster, line).await;
     wait::until_true(LONG, "the ConfigMap is restored", || async {
@@ -71,7 +83,7 @@ async fn still_gone(cluster: &Cluster) {
             .await
             .unwrap_or_default();
         let is = |kind: &str, status: &str| condition(&found, kind)["status"] == status;
-        if is("Drifted", "False") && is("Ready", "True") {
+        if is("Drifted", "False") && is("Ready", health) && is("Healthy", health) {
             return Ok(true);
         }
         anyhow::bail!("{}", found["status"])
@@ -131,4 +143,39 @@ async fn job_that_its_ttl_deletes_runs_once_for_each_content() {
     still_gone(&cluster).await;
     let object: Value = get(&cluster, "bundledeployment once").await.unwrap();
     assert_eq!(condition(&object, "Healthy")["status"], "True", "{object}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn job_that_had_failed_when_its_ttl_deleted_it_stays_unhealthy_until_other_content_comes() {
+    let (cluster, mut webhook) = stage().await;
+    kubectl(&cluster, "create namespace once").await;
+    let one = publish(&cluster, "team/failing:1", |f| {
+        bundle_of(f, "once", &content("one", 1))
+    })
+    .await;
+    apply(&cluster, &deployment("once", &one, &json!({}))).await;
+    installed(&cluster, "once").await;
+    end(&cluster, "Failed").await;
+    gone_with_health(&cluster, "False").await;
+    let object = get(&cluster, "bundledeployment once").await.unwrap();
+    let message = condition(&object, "Healthy")["message"].to_string();
+    assert!(
+        message.contains("Job.batch/once/once: the Job failed, and its TTL has deleted it"),
+        "{message}"
+    );
+    webhook.restart().await.unwrap();
+    gone_with_health(&cluster, "False").await;
+
+    let two = publish(&cluster, "team/failing:2", |f| {
+        bundle_of(f, "once", &content("two", 0))
+    })
+    .await;
+    apply(&cluster, &deployment("once", &two, &json!({}))).await;
+    wait::until_true(LONG, "the Job of the new content is there", || async {
+        Ok(!uid(&cluster).await.is_empty())
+    })
+    .await
+    .unwrap();
+    run(&cluster).await;
+    gone_with_health(&cluster, "True").await;
 }
