@@ -8,6 +8,8 @@ use bundle_cluster::ObjectUrl;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::jobs;
 use bundle_core::plan::replace::{self, Cause, KeepReason, ReplacePolicy, Replacement};
+use bundle_core::plan::replacement_trial::{is_full_quota, is_service, leave_out_held};
+use bundle_core::rights::DryRunVerdict;
 use kube::Client;
 use kube::api::{DeleteParams, DynamicObject, Preconditions};
 use kube::core::response::Status;
@@ -183,7 +185,11 @@ impl Turn<'_> {
         for (item, trial) in trials {
             match trial {
                 Ok(()) => {}
-                Err(ApplyError::NotAllowed(refusal)) => complaints.add(item, refusal),
+                Err(error) if is_full_quota(&error.message()) => {}
+                Err(ApplyError::NotAllowed(refusal)) => match refused_by_name(&refusal) {
+                    Some(why) => complaints.refused.push(format!("{}: {why}", item.key)),
+                    None => complaints.add(item, refusal),
+                },
                 Err(error) => failed.push(format!("{}: {}", item.key, error.message())),
             }
         }
@@ -294,12 +300,17 @@ fn failed(placing: &Placing<'_>, item: &Item, error: &kube::Error) -> Trouble {
     Trouble::new(codes::install::APPLY_FAILED, placing.reason, message, retry)
 }
 
-/// Sends the creation as dry runs under another name, since the object is still there. Services are left out: their addresses and ports are taken until then.
+/// Sends the creation as dry runs under another name, since the object is still there. Node ports that it has are left out of them.
 async fn try_creation(check: &RequesterCheck<'_>, item: &Item) -> Result<(), ApplyError> {
-    if (item.id.group.as_str(), item.id.kind.as_str()) == ("", "Service") {
-        return Ok(());
-    }
     let mut item = item.clone();
+    if is_service(&item.id) {
+        let client = &check.preparer().client;
+        let namespace = item.id.namespace.as_deref();
+        let live = object::read(client, &item.kind, namespace, &item.id.name).await;
+        if let Some(live) = live.map_err(ApplyError::Api)? {
+            leave_out_held(&item.id, &mut item.value, &live.data);
+        }
+    }
     item.id.name = trial_name(&item.id.name, rand::rng().random());
     item.value["metadata"]["name"] = item.id.name.as_str().into();
     check.preparer().dry_run_creation(&item).await?;
@@ -309,6 +320,20 @@ async fn try_creation(check: &RequesterCheck<'_>, item: &Item) -> Result<(), App
         Ok(_) => Ok(()),
         Err((_, NotAllowed::Moved)) => Err(ApplyError::Moved),
         Err((_, refusal)) => Err(ApplyError::NotAllowed(refusal)),
+    }
+}
+
+/// Returns the message about a requester whom RBAC refuses the trial. The right to create the object by its name has been asked about before, and does not cover
+/// the name of the trial; without a trial the object could be deleted for a creation that admission refuses.
+fn refused_by_name(refusal: &NotAllowed) -> Option<String> {
+    match refusal {
+        NotAllowed::Verdict(DryRunVerdict::Refused {
+            message,
+            by_rbac: true,
+        }) => Some(format!(
+            "{message} (the creation is tried under another name, since the object is still there: a right without resourceNames is needed to replace it)"
+        )),
+        _ => None,
     }
 }
 
@@ -342,6 +367,18 @@ async fn delete(client: &Client, item: &Item, uid: &str, version: &str) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refusal_by_rbac_names_the_right_that_a_trial_takes() {
+        let refusal = |by_rbac| {
+            let message = "User \"ana\" cannot create resource \"jobs\"".to_owned();
+            NotAllowed::Verdict(DryRunVerdict::Refused { message, by_rbac })
+        };
+        let told = refused_by_name(&refusal(true)).unwrap();
+        assert!(told.contains("without resourceNames"), "{told}");
+        assert_eq!(refused_by_name(&refusal(false)), None);
+        assert_eq!(refused_by_name(&NotAllowed::Moved), None);
+    }
 
     #[test]
     fn trial_name_is_a_name_and_another_one() {

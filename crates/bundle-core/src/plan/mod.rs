@@ -19,6 +19,7 @@ pub mod pivot;
 pub mod rejection;
 pub mod removal;
 pub mod replace;
+pub mod replacement_trial;
 pub mod scaling;
 pub mod settle;
 pub mod steps;

@@ -269,3 +269,132 @@ async fn replacement_needs_the_rights_to_delete_and_to_create() {
     until(&cluster, "unspoilt", "Installed", "True").await;
     assert_ne!(uid(&cluster, "job done -n unspoilt").await, before);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    tenant(&cluster, "respawn", &json!([])).await;
+    let service = |name: &str, address: Option<&str>, port: u16| {
+        let mut object = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "respawn"},
+            "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]},
+        });
+        if let Some(address) = address {
+            object["spec"]["clusterIP"] = address.into();
+        }
+        [annotated(object, "Always")]
+    };
+    let look = "service web -n respawn";
+    deploy(
+        &cluster,
+        "respawn",
+        "respawn",
+        &service("web", None, 30977),
+        &json!({}),
+    )
+    .await;
+    until(&cluster, "respawn", "Installed", "True").await;
+    let before = uid(&cluster, look).await;
+
+    // Its requester may delete it and not create it.
+    let expression = "request.userInfo.username != 'respawn'";
+    let services = on("", "services", &["CREATE"]);
+    let guard = policy("respawn-create", &services, "respawn", expression);
+    put(&cluster, &guard).await;
+    let line = "create service clusterip probe --tcp=80 -n respawn";
+    until_enforced(&cluster, "respawn-create", "respawn", line).await;
+    upgrade(
+        &cluster,
+        "respawn",
+        "2",
+        &service("web", Some("10.96.0.188"), 30977),
+        &json!({}),
+    )
+    .await;
+    let words = ["Service/respawn/web", "respawn-create says no"];
+    until_told(&cluster, "respawn", &words).await;
+    assert_eq!(uid(&cluster, look).await, before);
+
+    // With the right it is replaced. Its node port, and the only place of the quota, are taken until it is gone.
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "one", "namespace": "respawn"},
+        "spec": {"hard": {"count/services": "1"}},
+    });
+    put(&cluster, &[quota]).await;
+    wait::until_true(LONG, "the quota is full", || async {
+        let found = get(&cluster, "resourcequota one -n respawn").await;
+        Ok(found.is_some_and(|quota| quota["status"]["used"]["count/services"] == "1"))
+    })
+    .await
+    .unwrap();
+    for kind in [
+        "validatingadmissionpolicybinding",
+        "validatingadmissionpolicy",
+    ] {
+        let line = format!("delete {kind} respawn-create");
+        try_kubectl(&cluster, &line).await.success().unwrap();
+    }
+    until(&cluster, "respawn", "Installed", "True").await;
+    let replaced = uid(&cluster, look).await;
+    assert_ne!(replaced, before);
+    let found = get(&cluster, look).await.unwrap();
+    assert_eq!(found["spec"]["clusterIP"], "10.96.0.188");
+    assert_eq!(found["spec"]["ports"][0]["nodePort"], 30977);
+
+    // A port that another Service has.
+    let line = "delete resourcequota one -n respawn";
+    try_kubectl(&cluster, line).await.success().unwrap();
+    put(&cluster, &service("other", None, 30978)).await;
+    upgrade(
+        &cluster,
+        "respawn",
+        "3",
+        &service("web", Some("10.96.0.189"), 30978),
+        &json!({}),
+    )
+    .await;
+    let words = ["Service/respawn/web", "already allocated"];
+    until_told(&cluster, "respawn", &words).await;
+    assert_eq!(uid(&cluster, look).await, replaced);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requester_who_may_create_only_by_name_is_told_the_right_that_a_replacement_takes() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    tenant(&cluster, "byname", &json!([])).await;
+    let line = "delete rolebinding tenant-admin -n byname";
+    try_kubectl(&cluster, line).await.success().unwrap();
+    let role = |names: Value| {
+        let mut role = cluster_role(
+            "byname-jobs",
+            &json!([{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "create", "patch", "delete"]}]),
+        );
+        if !names.is_null() {
+            role["rules"][0]["resourceNames"] = names;
+        }
+        [
+            role,
+            binding("byname-jobs", Some("byname"), "byname-jobs", "byname"),
+        ]
+    };
+    put(&cluster, &role(json!(["done"]))).await;
+    let one = [job("byname", "done", "1")];
+    deploy(&cluster, "byname", "byname", &one, &json!({})).await;
+    until(&cluster, "byname", "Installed", "True").await;
+    finish(&cluster, "byname", "done").await;
+    let before = uid(&cluster, "job done -n byname").await;
+    let two = [job("byname", "done", "2")];
+    upgrade(&cluster, "byname", "2", &two, &json!({})).await;
+    let words = [
+        "Job.batch/byname/done",
+        "tried under another name",
+        "without resourceNames",
+    ];
+    until_told(&cluster, "byname", &words).await;
+    assert_eq!(uid(&cluster, "job done -n byname").await, before);
+    put(&cluster, &role(Value::Null)).await;
+    until(&cluster, "byname", "Installed", "True").await;
+    assert_ne!(uid(&cluster, "job done -n byname").await, before);
+}

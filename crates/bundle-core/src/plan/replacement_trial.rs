@@ -1,0 +1,119 @@
+//! The creation of an object that is replaced, as it can be tried while the former object is still there.
+//! Not here: sending it, or which objects are replaced ([`super::replace`]).
+
+use serde_json::Value;
+
+use crate::object::ObjectId;
+use crate::rights::concerns_rights;
+
+/// Leaves the node ports out of a Service that the object `live` of the same name has: nobody else can have them until it is gone. Others stay, since a dry run
+/// finds out whether they are free.
+///
+/// Cluster addresses stay as well: a dry run does not look at whether they are taken. Sources: `pkg/registry/core/service/{portallocator,ipallocator}` of Kubernetes.
+pub fn leave_out_held(id: &ObjectId, value: &mut Value, live: &Value) {
+    if !is_service(id) {
+        return;
+    }
+    let held = held(&live["spec"]);
+    let Some(spec) = value["spec"].as_object_mut() else {
+        return;
+    };
+    let is_held = |port: &Value| held.contains(&port);
+    if spec.get("healthCheckNodePort").is_some_and(is_held) {
+        spec.remove("healthCheckNodePort");
+    }
+    let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten() {
+        if let Some(port) = port.as_object_mut()
+            && port.get("nodePort").is_some_and(is_held)
+        {
+            port.remove("nodePort");
+        }
+    }
+}
+
+/// Returns whether the API server refuses the trial only because a quota has no place for one more object. The former object leaves its place when it is deleted.
+///
+/// Quotas are the last that admission looks at, so everything else has passed. Source: `AllOrderedPlugins` of Kubernetes' `pkg/kubeapiserver/options`.
+pub fn is_full_quota(message: &str) -> bool {
+    message.contains("is forbidden: exceeded quota: ") && !concerns_rights(message, false)
+}
+
+/// Returns whether the creation of an object of this kind depends on what the former object holds.
+pub fn is_service(id: &ObjectId) -> bool {
+    (id.group.as_str(), id.kind.as_str()) == ("", "Service")
+}
+
+/// The node ports of a Service.
+fn held(spec: &Value) -> Vec<&Value> {
+    let ports = spec["ports"].as_array().into_iter().flatten();
+    let ports = ports.map(|port| &port["nodePort"]);
+    ports
+        .chain([&spec["healthCheckNodePort"]])
+        .filter(|port| port.is_u64())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn id(kind: &str) -> ObjectId {
+        ObjectId {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: Some("a".to_owned()),
+            name: "web".to_owned(),
+        }
+    }
+
+    fn tried(spec: &Value) -> Value {
+        let live = json!({"spec": {
+            "clusterIP": "10.96.0.7", "healthCheckNodePort": 32000,
+            "ports": [{"port": 80, "nodePort": 30080}, {"port": 443}],
+        }});
+        let mut value = json!({ "spec": spec });
+        leave_out_held(&id("Service"), &mut value, &live);
+        value["spec"].take()
+    }
+
+    #[test]
+    fn node_ports_of_the_former_service_are_left_out_one_by_one() {
+        let spec =
+            json!({"ports": [{"port": 8080, "nodePort": 30080}, {"port": 443, "nodePort": 30443}]});
+        let expected = json!({"ports": [{"port": 8080}, {"port": 443, "nodePort": 30443}]});
+        assert_eq!(tried(&spec), expected);
+        assert_eq!(tried(&json!({"healthCheckNodePort": 32000})), json!({}));
+        for others in [
+            json!({"healthCheckNodePort": 32001}),
+            json!({"clusterIP": "10.96.0.7", "ports": [{"port": 80}]}),
+            json!({"type": "ExternalName", "externalName": "example.com"}),
+        ] {
+            assert_eq!(tried(&others), others);
+        }
+    }
+
+    #[test]
+    fn only_quotas_themselves_are_left_to_the_deletion() {
+        let quota = "services \"web-0000000a\" is forbidden: exceeded quota: one, requested: services=1, used: services=1, limited: services=1";
+        assert!(is_full_quota(quota));
+        for other in [
+            "admission webhook \"a.b.c\" denied the request: is forbidden: exceeded quota: x",
+            "services \"web\" is forbidden: ValidatingAdmissionPolicy 'a' with binding 'b' denied request: exceeded quota: x",
+            "services is forbidden: User \"ana\" cannot create resource \"services\"",
+        ] {
+            assert!(!is_full_quota(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn other_kinds_stay_as_they_are() {
+        let value = json!({"spec": {"healthCheckNodePort": 32000}});
+        let mut other = value.clone();
+        leave_out_held(&id("ConfigMap"), &mut other, &value);
+        assert_eq!(other, value);
+    }
+}
