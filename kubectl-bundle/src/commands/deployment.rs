@@ -89,8 +89,9 @@ pub(super) fn split_code(message: &str) -> (&str, Option<Code>) {
     known.unwrap_or((message, None))
 }
 
-/// What stands in the way, as the conditions say it: each message once, and what is false before what is not known yet.
-pub(super) fn obstacles(item: &BundleDeployment) -> Vec<String> {
+/// What stands in the way, as the conditions say it: each message once, and what is false before what is not known yet. Health is one of them only where
+/// `health_counts`.
+pub(super) fn obstacles(item: &BundleDeployment, health_counts: bool) -> Vec<String> {
     let conditions = item.status.iter().flat_map(|status| &status.conditions);
     let mut found: Vec<&Condition> = conditions
         .filter(|condition| {
@@ -99,7 +100,9 @@ pub(super) fn obstacles(item: &BundleDeployment) -> Vec<String> {
             } else {
                 "True"
             };
+            let is_health = condition.type_ == "Healthy" || condition.reason == "Unhealthy";
             condition.type_ != "Progressing"
+                && (health_counts || !is_health)
                 && condition.status != expected
                 && !condition.message.is_empty()
         })

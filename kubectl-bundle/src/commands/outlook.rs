@@ -116,7 +116,10 @@ pub(super) fn outlook(item: &BundleDeployment, goal: Goal, code: Option<Code>) -
             message: failed.message.to_owned(),
         })
     });
-    stopped.map_or_else(|| Outlook::Waiting(obstacles(item)), Outlook::Stopped)
+    stopped.map_or_else(
+        || Outlook::Waiting(obstacles(item, goal == Goal::Healthy)),
+        Outlook::Stopped,
+    )
 }
 
 /// The code under which the failure is reported, if no time heals it.
@@ -317,6 +320,27 @@ mod tests {
         let mut old = failing("Paused", "paused");
         old.metadata.generation = Some(3);
         assert!(failed(&old).is_none());
+    }
+
+    #[test]
+    fn health_is_in_the_way_only_of_what_has_to_be_healthy() {
+        let of_old_content = item(&[
+            ("Installed", "Unknown", "Installing", "3 of 9 objects"),
+            ("Healthy", "False", "Unhealthy", "Deployment web: 0 of 1"),
+            ("Ready", "False", "Unhealthy", "Deployment web: 0 of 1"),
+        ]);
+        let obstacles = |goal| match outlook(&of_old_content, goal, None) {
+            Outlook::Waiting(obstacles) => obstacles,
+            other => panic!("{other:?}"),
+        };
+        for goal in [Goal::Installed, Goal::Gone] {
+            assert_eq!(
+                obstacles(goal),
+                ["Installed=Unknown Installing: 3 of 9 objects"]
+            );
+        }
+        let healthy = obstacles(Goal::Healthy);
+        assert_eq!(healthy, ["Healthy=False Unhealthy: Deployment web: 0 of 1"]);
     }
 
     #[test]
