@@ -1,6 +1,7 @@
 //! One program from start to end: how long it took, and the most memory that it held.
 //! What is run, and what the figures are compared with, is the benchmarks'.
 
+use std::io::{Read as _, Seek as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,21 +32,25 @@ pub(super) fn command(program: &Path, home: &Path, line: &str) -> Command {
 
 /// Runs it to its end, which has to be a good one.
 pub(super) fn cost(mut command: Command) -> Result<Cost> {
+    // Not a pipe: a program that writes more than a pipe holds would wait for a reader that waits for its end.
+    let mut messages = tempfile::tempfile().context("cannot make a file for messages")?;
     let began = Instant::now();
     let child = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+        .stderr(messages.try_clone()?)
         .spawn()
         .with_context(|| format!("cannot start {}", command.get_program().display()))?;
-    let (child, kib) = watch(child)?;
+    let (mut child, kib) = watch(child)?;
     let seconds = began.elapsed().as_secs_f64();
-    let output = child.wait_with_output().context("cannot wait for it")?;
-    if !output.status.success() {
+    let status = child.wait().context("cannot wait for it")?;
+    if !status.success() {
+        let mut text = Vec::new();
+        messages.rewind()?;
+        messages.read_to_end(&mut text)?;
         bail!(
-            "{command:?} ended with {}:\n{}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
+            "{command:?} ended with {status}:\n{}",
+            String::from_utf8_lossy(&text)
         );
     }
     Ok(Cost {
