@@ -13,6 +13,7 @@ use super::objects::{apply_as, condition, get, try_kubectl, until_condition};
 mod class_change;
 mod created_namespace;
 mod delegation;
+mod held;
 mod installed_objects;
 mod intents;
 mod mutations;

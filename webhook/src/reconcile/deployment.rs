@@ -13,6 +13,7 @@ use bundle_core::plan::conditions::State;
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::steps::{Outcome, UpkeepStep};
 use bundle_core::review::{CheckedDeploymentSpec, Class, Kind, PartRequesters, Requester};
+use futures::FutureExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 use kube::{Client, ResourceExt as _};
@@ -42,24 +43,62 @@ pub(super) async fn reconcile(
     room: Arc<Room>,
 ) -> Result<Action, ReconcileError> {
     let begun = Instant::now();
-    // What woke us may be older than our own last write, and a status made from that would undo it.
-    let result = match room.get(&room.deployments, &object.name_any()).await {
-        // On the heap: it holds a whole conversation with a registry.
-        Ok(Some(now)) => Box::pin(once(&now, &room)).await,
-        Ok(None) => Ok(Action::await_change()),
-        Err(error) => Err(error.into()),
-    };
+    let result = in_turn(&object.name_any(), &room).await;
     room.shared
         .metrics
         .reconcile(super::DEPLOYMENT, result.is_ok(), begun.elapsed());
     result
 }
 
-async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, ReconcileError> {
-    // Before anything else: nothing is done with a generation that is not sealed.
-    if seal::ensure(room, &room.deployments, object, Kind::BundleDeployment).await? {
+/// Seals the object without delay, then waits for a slot of its requester and reconciles it.
+async fn in_turn(name: &str, room: &Arc<Room>) -> Result<Action, ReconcileError> {
+    // What woke us may be older than our own last write, and a status made from that would undo it.
+    let Some((now, requester)) = sealed(name, room).await? else {
         return Ok(Action::await_change());
+    };
+    let mut now = Some(now);
+    let mut slot = std::pin::pin!(room.slots.of(&requester));
+    let at_once = (&mut slot).now_or_never();
+    let slot = if let Some(slot) = at_once {
+        slot
+    } else {
+        // It would take memory as long as it waits, and be old afterwards.
+        now = None;
+        slot.await
+    };
+    let now = match now {
+        Some(now) => now,
+        None => match sealed(name, room).await? {
+            Some((now, _)) => now,
+            None => return Ok(Action::await_change()),
+        },
+    };
+    // On the heap: it holds a whole conversation with a registry.
+    let result = Box::pin(once(&now, room)).await;
+    drop(slot);
+    result
+}
+
+/// Reads the object and makes sure that it is sealed: nothing is done with a generation that is not. Returns it with the requester whose slots it takes; none
+/// if the object is gone, or its seal has just been written and wakes us again.
+async fn sealed(
+    name: &str,
+    room: &Arc<Room>,
+) -> Result<Option<(DynamicObject, String)>, ReconcileError> {
+    // Not held while anything is waited for but the API server.
+    let _read = room.slots.read().await;
+    let Some(object) = room.get(&room.deployments, name).await? else {
+        return Ok(None);
+    };
+    if seal::ensure(room, &room.deployments, &object, Kind::BundleDeployment).await? {
+        return Ok(None);
     }
+    let vouched = seal::vouched(room, &object, Kind::BundleDeployment);
+    let requester = vouched.map_or_else(|_| String::new(), |vouched| vouched.parts.template.user);
+    Ok(Some((object, requester)))
+}
+
+async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, ReconcileError> {
     if object.metadata.deletion_timestamp.is_some() {
         return teardown::reconcile(object, room).await;
     }

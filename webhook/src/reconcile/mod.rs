@@ -4,6 +4,7 @@
 mod adoption_claims;
 mod apis;
 mod apply;
+mod apply_phases;
 mod approve;
 mod authorize;
 mod authorized;
@@ -53,6 +54,7 @@ mod said;
 mod scalers;
 mod scope;
 mod seal;
+mod slots;
 mod status;
 mod store;
 mod stored;
@@ -89,7 +91,7 @@ use crate::shared::Shared;
 
 /// The kind of the owner, in labels.
 const DEPLOYMENT: &str = "BundleDeployment";
-/// How many objects of one kind of ours are reconciled at a time: after a restart all of them come at once.
+/// Bundles that are reconciled at a time: after a restart all of them come at once. BundleDeployments wait in [`slots`].
 const CONCURRENCY: u16 = 8;
 /// How often content that nobody needs is removed from the cache.
 const SWEEP: Duration = Duration::from_secs(600);
@@ -224,8 +226,7 @@ async fn deployments(room: Arc<Room>, woken: mpsc::UnboundedReceiver<String>) {
         api(&room, &room.deployments),
         watcher::Config::default(),
         room.deployments.clone(),
-    )
-    .with_config(Config::default().concurrency(CONCURRENCY));
+    );
     let store = controller.store();
     let (classes, approvals, wakes) = (
         room.deployments.clone(),

@@ -8,9 +8,7 @@ use bundle_api::names::{self, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::names::KubeName;
 use bundle_core::plan::conditions::State;
-use bundle_core::plan::consent::Act;
 use bundle_core::plan::ignore;
-use bundle_core::plan::phases::Phase;
 use bundle_core::plan::steps::{InPlace, InstallStep, Observed};
 use bundle_core::reference::{PinnedReference, Reference};
 use kube::api::DynamicObject;
@@ -20,10 +18,9 @@ use super::authorized::AuthorizedInstall;
 use super::books::{self, Left};
 use super::child::Child;
 use super::deployment::Turn;
-use super::install::{Done, Install};
+use super::install::Install;
 use super::items::{self, Item, Owner};
 use super::object::Seen;
-use super::record::Intents;
 use super::room::Room;
 use super::trouble::{Retry, Trouble};
 use super::{bundle, content, keep};
@@ -186,6 +183,7 @@ impl<'a> Turn<'a> {
     async fn prepared_items(&mut self, placing: &Placing<'_>) -> Result<Vec<Item>, Trouble> {
         let mut items = self.items(placing).await?;
         self.expire_unseen_jobs(placing, &mut items).await?;
+        items.sort_by_key(|item| item.phase);
         let objects: Vec<_> = items.iter().map(|item| (&item.id, &item.value)).collect();
         let unused = ignore::without_effect(&self.spec.drift_ignore, &objects);
         for line in unused {
@@ -249,7 +247,8 @@ impl<'a> Turn<'a> {
                         Some(authorized) => authorized,
                         None => self.authorize_install(placing, items(), first).await?,
                     };
-                    let left = self.apply(placing, items(), is_watched, authorized).await?;
+                    let watched = (is_watched, first);
+                    let left = self.apply(placing, items(), watched, authorized).await?;
                     let seen = self.room.watches.seen_of(&self.name);
                     self.room.books.settle(&self.name, key, left, &seen);
                 }
@@ -444,108 +443,5 @@ impl<'a> Turn<'a> {
             adopt: self.spec.adopt,
             created_namespace: self.created_namespace.clone(),
         }
-    }
-
-    async fn apply<'i>(
-        &mut self,
-        placing: &Placing<'_>,
-        items: &'i [Item],
-        watched: bool,
-        mut asked: AuthorizedInstall<'_, 'i>,
-    ) -> Result<HashMap<String, Left>, Trouble> {
-        let all: Vec<&Item> = items.iter().collect();
-        self.check_namespaces(placing, &all, (Act::Install, &asked.namespaces))
-            .await?;
-        self.before_record(&all, &asked.namespaces).await?;
-        // Recorded before anything is applied: a crash never loses an object.
-        self.record_namespaces(placing, items, asked.namespaces.clone())
-            .await?;
-        let mut intents = vec![self.record_targets(asked.plan.targets()).await?];
-        self.write_applyset().await?;
-        self.room.books.begin(&self.name);
-        let mut done = Done::default();
-        let applied = self
-            .apply_phases(
-                placing,
-                items,
-                watched,
-                &mut asked,
-                (&mut done, &mut intents),
-            )
-            .await;
-        let mut recorded = Ok(());
-        for intents in &intents {
-            recorded = recorded.and(self.record_done(&done, intents).await);
-        }
-        if items.iter().any(keep::defines_kinds) {
-            self.room.apis.forget_custom().await;
-        }
-        if let Err(trouble) = recorded.and(applied) {
-            self.show_applied(placing.child, items, &done);
-            let key = self.content_key(placing);
-            let books = &self.room.books;
-            let seen = self.room.watches.seen_of(&self.name);
-            books.interrupt(&self.name, &key, done.left, &done.uncertain, &seen);
-            return Err(trouble);
-        }
-        self.warnings.extend(done.warnings);
-        Ok(done.left)
-    }
-
-    async fn apply_phases<'i>(
-        &mut self,
-        placing: &Placing<'_>,
-        items: &'i [Item],
-        mut watched: bool,
-        asked: &mut AuthorizedInstall<'_, 'i>,
-        (done, intents): (&mut Done, &mut Vec<Intents>),
-    ) -> Result<(), Trouble> {
-        let AuthorizedInstall {
-            check,
-            plan,
-            replacements,
-            namespaces,
-            ..
-        } = asked;
-        let install = self.install(placing, placing.reason);
-        let mut phases = BTreeMap::<Phase, Vec<&Item>>::new();
-        for item in items {
-            phases.entry(item.phase).or_default().push(item);
-        }
-        for (phase, items_of_phase) in phases {
-            self.before_phase(placing, phase, items, &mut watched)
-                .await?;
-            self.before_applies(&items_of_phase, namespaces).await?;
-            // From here on until it is created anew, the object has the values of neither content.
-            let replaced = items_of_phase.iter().map(|item| &item.key);
-            done.uncertain
-                .extend(replaced.filter(|key| replacements.contains(key)).cloned());
-            let replaced = (&*replacements, &mut *plan);
-            intents.extend(
-                self.replace_phase(placing, check, &items_of_phase, replaced)
-                    .await?,
-            );
-            let applies = check.before_phase(&items_of_phase, plan).await?;
-            install.phase(check, applies, done).await?;
-        }
-        if !watched {
-            self.watch(placing, items, true).await?;
-        }
-        Ok(())
-    }
-
-    /// Before the objects of a phase are applied, and after those of all earlier phases are: kinds that the content brings can be watched once they are served.
-    async fn before_phase(
-        &mut self,
-        placing: &Placing<'_>,
-        phase: Phase,
-        items: &[Item],
-        watched: &mut bool,
-    ) -> Result<(), Trouble> {
-        if phase > Phase::Crds && !*watched {
-            self.watch(placing, items, true).await?;
-            *watched = true;
-        }
-        Ok(())
     }
 }

@@ -125,6 +125,17 @@ impl Turn<'_> {
         Ok(intents)
     }
 
+    /// Records the objects that were applied so far, and the namespaces among them.
+    pub(super) async fn record_applied(&mut self, done: &Done) -> Result<(), Trouble> {
+        let is_new = |(key, uid): (&String, &String)| !self.inventory.owns(key, uid);
+        if !done.uids.iter().any(is_new) {
+            return Ok(());
+        }
+        let mut inventory = (*self.inventory).clone();
+        note_applied(&mut inventory, done);
+        self.save_inventory(inventory).await
+    }
+
     /// Records what the API server answered for each object, and the namespaces that were created on the way. Intents and adoptions
     /// of which no request can have done its work are forgotten: these objects, and what somebody else creates under these names, are theirs.
     pub(super) async fn record_done(
@@ -134,14 +145,7 @@ impl Turn<'_> {
     ) -> Result<(), Trouble> {
         let mut inventory = (*self.inventory).clone();
         intents.forget_undone(&mut inventory, done);
-        for (key, uid) in &done.uids {
-            inventory.record(key, uid);
-            if let Some((kind, None, name)) = inventory::parts(key)
-                && Phase::of(&kind.group, &kind.kind) == Phase::Namespaces
-            {
-                inventory.record_namespace(name, uid);
-            }
-        }
+        note_applied(&mut inventory, done);
         let digest = inventory.installation.split(' ').next().unwrap_or_default();
         let digest = digest.to_owned();
         let applied = done.uids.keys().map(String::as_str);
@@ -208,6 +212,17 @@ impl Turn<'_> {
             self.annotations.insert(name.to_owned(), text);
         }
         Ok(())
+    }
+}
+
+fn note_applied(inventory: &mut Inventory, done: &Done) {
+    for (key, uid) in &done.uids {
+        inventory.record(key, uid);
+        if let Some((kind, None, name)) = inventory::parts(key)
+            && Phase::of(&kind.group, &kind.kind) == Phase::Namespaces
+        {
+            inventory.record_namespace(name, uid);
+        }
     }
 }
 

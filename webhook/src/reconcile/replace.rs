@@ -16,6 +16,7 @@ use kube::core::response::Status;
 use rand::Rng as _;
 
 use super::apply::{ApplyError, ApplyPlan, NotAllowed, Target, Targets};
+use super::authorized::AuthorizedInstall;
 use super::deployment::Turn;
 use super::dry_run_complaints::DryRunComplaints;
 use super::install::COMPLAINTS;
@@ -27,8 +28,8 @@ use super::remove::Present;
 use super::requester_check::RequesterCheck;
 use super::trouble::{self, Retry, Trouble};
 
-/// Time that a deleted object may take until it is gone.
-const GONE: Duration = Duration::from_secs(20);
+/// Time that deleted objects may take until they are gone. Whoever sets finalizers decides about it.
+const GONE: Duration = Duration::from_secs(1);
 /// Most attempts at a deletion while the object changes.
 const TRIES: u32 = 5;
 /// Most characters of a name that the name of a trial object has.
@@ -104,12 +105,7 @@ impl Turn<'_> {
         }
         // Only Jobs that run are kept here, and these end by themselves.
         if !kept.is_empty() {
-            return Err(Trouble::new(
-                codes::install::REPLACEMENT_HELD,
-                placing.reason,
-                trouble::list(kept, COMPLAINTS),
-                Retry::Soon,
-            ));
+            return Err(held(placing, kept));
         }
         self.may_replace(placing, check, &replaced).await?;
         let mut replacements = Replacements::default();
@@ -205,24 +201,29 @@ impl Turn<'_> {
         ))
     }
 
-    /// Deletes those of `items` that are replaced, and puts their creation into `plan`. Returns what was recorded as intended.
+    /// Deletes those of `items` that are replaced, and puts their creation into the plan. Returns what was recorded as intended. It waits for a moment only: while
+    /// finalizers hold an object, everything is asked anew by the next attempt.
     pub(super) async fn replace_phase<'i>(
         &mut self,
         placing: &Placing<'_>,
-        check: &RequesterCheck<'_>,
+        asked: &mut AuthorizedInstall<'_, 'i>,
         items: &[&'i Item],
-        (replacements, plan): (&Replacements, &mut ApplyPlan<'i>),
     ) -> Result<Option<Intents>, Trouble> {
         let replaced: Vec<(&'i Item, &String)> = items
             .iter()
-            .filter_map(|item| Some((*item, replacements.0.get(&item.key)?)))
+            .filter_map(|item| Some((*item, asked.replacements.0.get(&item.key)?)))
             .collect();
         if replaced.is_empty() {
             return Ok(None);
         }
-        for (item, uid) in &replaced {
-            self.delete_replaced(placing, item, uid).await?;
+        let turn: &Self = self;
+        let deletions = replaced
+            .iter()
+            .map(|&(item, uid)| async move { turn.delete_replaced(placing, item, uid).await });
+        for deleted in super::parallel::all(deletions).await {
+            deleted?;
         }
+        self.until_gone(placing, &replaced).await?;
         // Only now: as long as the old object is there, its uid is what tells whose it is.
         let absent: Targets = replaced
             .iter()
@@ -231,33 +232,27 @@ impl Turn<'_> {
         let targets = absent.iter().map(|(key, target)| (key.as_str(), target));
         let intents = self.record_targets(targets).await?;
         let replaced: Vec<&'i Item> = replaced.into_iter().map(|(item, _)| item).collect();
-        let (created, _) = ApplyPlan::prepare(check.preparer(), &replaced, &absent).await;
-        plan.extend(created);
+        let (created, _) = ApplyPlan::prepare(asked.check.preparer(), &replaced, &absent).await;
+        asked.plan.extend(created);
         Ok(Some(intents))
     }
 
-    /// Deletes the object with this uid as it was when the decision was made, and waits until it is gone.
+    /// Deletes the object with this uid as it was when the decision was made.
     async fn delete_replaced(
         &self,
         placing: &Placing<'_>,
         item: &Item,
         uid: &str,
     ) -> Result<(), Trouble> {
-        let held = |why: &str| {
-            let message = format!("{}: {why}", item.key);
-            Trouble::new(
-                codes::install::REPLACEMENT_HELD,
-                placing.reason,
-                message,
-                Retry::Soon,
-            )
-        };
         let mut tries = 0;
         loop {
             let version = match self.decide(placing, item, uid).await? {
                 None => return Ok(()),
                 Some((Replacement::Replace, version)) => version,
-                Some((Replacement::Keep(reason), _)) => return Err(held(&reason.next_step())),
+                Some((Replacement::Keep(reason), _)) => {
+                    let kept = format!("{}: {}", item.key, reason.next_step());
+                    return Err(held(placing, vec![kept]));
+                }
             };
             tries += 1;
             match delete(placing.client, item, uid, &version).await {
@@ -271,23 +266,51 @@ impl Turn<'_> {
             object = item.key,
             "deleted to be replaced"
         );
+        Ok(())
+    }
+
+    /// Waits until the objects with these uids are gone, together for no longer than [`GONE`].
+    async fn until_gone(
+        &self,
+        placing: &Placing<'_>,
+        replaced: &[(&Item, &String)],
+    ) -> Result<(), Trouble> {
         let end = Instant::now() + GONE;
         let mut pause = Duration::from_millis(20);
+        let mut left = replaced.to_vec();
         loop {
-            let look = object::look(placing.client, &item.kind, &item.id).await;
-            match look.map_err(|error| failed(placing, item, &error))? {
-                Some(live) if live.uid == uid && Instant::now() > end => {
-                    return Err(held(
-                        "it was deleted to be replaced, and finalizers hold it",
-                    ));
+            let looks = left.into_iter().map(|(item, uid)| async move {
+                let look = object::look(placing.client, &item.kind, &item.id).await;
+                let is_there = look.map(|look| look.is_some_and(|live| live.uid == *uid));
+                (item, uid, is_there)
+            });
+            left = Vec::new();
+            for (item, uid, is_there) in super::parallel::all(looks).await {
+                if is_there.map_err(|error| failed(placing, item, &error))? {
+                    left.push((item, uid));
                 }
-                Some(live) if live.uid == uid => {}
-                _ => return Ok(()),
+            }
+            if left.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                let why = "it was deleted to be replaced, and finalizers hold it";
+                let left = left.iter().map(|(item, _)| format!("{}: {why}", item.key));
+                return Err(held(placing, left.collect()));
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(500));
+            pause = (pause * 2).min(Duration::from_millis(200));
         }
     }
+}
+
+fn held(placing: &Placing<'_>, messages: Vec<String>) -> Trouble {
+    Trouble::new(
+        codes::install::REPLACEMENT_HELD,
+        placing.reason,
+        trouble::list(messages, COMPLAINTS),
+        Retry::Soon,
+    )
 }
 
 fn failed(placing: &Placing<'_>, item: &Item, error: &kube::Error) -> Trouble {

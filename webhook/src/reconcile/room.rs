@@ -25,6 +25,7 @@ use super::inventory::Inventories;
 use super::object;
 use super::rights_schedule::RightsSchedule;
 use super::scope::Scopes;
+use super::slots::Slots;
 use super::status::Teller;
 use super::store::Store;
 use super::trouble::{Retry, Trouble};
@@ -59,6 +60,7 @@ pub(super) struct Room {
     pub(super) refetching: Fetches<Result<(), Trouble>>,
     pub(super) allowed_dry_runs: AllowedDryRuns,
     pub(super) rights_schedule: RightsSchedule,
+    pub(super) slots: Slots,
     /// All Bundles, as the watch of their controller shows them.
     pub(super) bundle_cache: OnceLock<reflector::Store<DynamicObject>>,
     pub(super) bundle_teller: Teller,
@@ -137,6 +139,7 @@ impl Room {
             deployment_teller: Teller::new(own.clone(), deployments.clone()),
             allowed_dry_runs: AllowedDryRuns::default(),
             rights_schedule: RightsSchedule::default(),
+            slots: Slots::default(),
             classes: resource("ProvisionerClass", "provisionerclasses"),
             approvals: resource("BundleApproval", "bundleapprovals"),
             bundles,
