@@ -6,6 +6,7 @@ mod events;
 mod impersonation;
 mod readable;
 mod reduce;
+mod weight;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,6 +29,7 @@ pub(crate) use self::answers::KeepFields;
 pub(crate) use self::events::watch_events;
 pub(crate) use self::impersonation::{missing_right, with_missing_right};
 pub(crate) use self::reduce::TOO_LARGE;
+pub(crate) use self::weight::{WEIGHT_LIMITS, weigh};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Until the head of an answer; also of a watch, whose body may go on. Above the minute that API servers give a request.

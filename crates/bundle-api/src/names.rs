@@ -59,6 +59,8 @@ pub const ANNOTATION_APPLYSET_NAMESPACES: &str = "applyset.kubernetes.io/additio
 
 /// Who writes `status.admission` of our own kinds.
 pub const SEAL_MANAGER: &str = "bundle-webhook-seal";
+/// Who writes the conditions of an object of ours that is too large to be read.
+pub const UNREADABLE_MANAGER: &str = "bundle-webhook-unreadable";
 
 /// Annotation with the admission stamp: who asked for this spec, under a MAC with a key that only the pod has. It lives until the object is sealed.
 pub const ANNOTATION_STAMP: &str = "core.rukpak.io/stamp";
@@ -147,6 +149,8 @@ pub mod reason {
     pub const NOT_ADMITTED: &str = "NotAdmitted";
     /// Authorized, Ready: whoever asked for what is installed has lost rights that it needs. It stays, and nothing is changed any more.
     pub const RIGHTS_WITHDRAWN: &str = "RightsWithdrawn";
+    /// Any: the object is larger than the webhook reads, so nothing is done for it.
+    pub const TOO_LARGE_TO_READ: &str = "TooLargeToRead";
     /// SourceMoved: the source names other content now.
     pub const SOURCE_MOVED: &str = "SourceMoved";
     /// SourceMoved: the source names what was unpacked.

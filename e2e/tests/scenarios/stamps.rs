@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::objects::{apply_with, get, kubectl, try_kubectl, until};
 
+mod bounds;
 mod deletions;
 
 const CLASS: &str = "core-rukpak-io-plain";

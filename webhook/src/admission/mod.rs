@@ -10,6 +10,7 @@ mod memory;
 mod permits;
 mod received;
 mod review;
+mod size;
 mod stamping;
 mod writes;
 

@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 
 use bundle_core::footprint::Footprint;
 use bundle_core::review::Requester;
+use bundle_core::review::size::ObjectWeight;
 use bundle_core::review::text::Refusal;
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use super::size;
+use crate::cluster;
 
 /// What is asked.
 #[derive(Debug, Clone, Deserialize)]
@@ -26,6 +30,9 @@ pub(super) struct Request {
     pub(super) object: Value,
     #[serde(default)]
     pub(super) old_object: Value,
+    /// Weights of the old and the new object, of our own kinds.
+    #[serde(skip)]
+    pub(super) weights: Option<(ObjectWeight, ObjectWeight)>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -114,10 +121,17 @@ pub(super) fn read(body: &[u8]) -> Result<Request, String> {
             review.kind, review.api_version
         ));
     }
-    let request = review.request.ok_or("the AdmissionReview has no request")?;
+    let mut request = review.request.ok_or("the AdmissionReview has no request")?;
     // What is deleted is the old object.
     if request.object.is_null() && request.old_object.is_null() {
         return Err("the request of the AdmissionReview has no object".to_owned());
+    }
+    if size::is_limited(&request) {
+        let weights = (
+            cluster::weigh(&request.old_object),
+            cluster::weigh(&request.object),
+        );
+        request.weights = Some(weights);
     }
     Ok(request)
 }

@@ -41,6 +41,9 @@ impl<L: Lookups> Admission<L> {
         if let Some(kind) = deletions::kind(request) {
             return self.deletion(request, kind).await;
         }
+        if let Some(refused) = self.too_large(request).await {
+            return refused;
+        }
         let Some(kind) = kind(request) else {
             return unjudged(request);
         };

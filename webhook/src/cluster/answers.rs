@@ -25,9 +25,9 @@ use crate::BoxError;
 type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// The most that the metadata of one object may take once parsed, in bytes: what an object of ours has of 1.5 MiB, the most that API servers store.
-const METADATA_LIMIT: usize = 8 << 20;
+pub(super) const METADATA_LIMIT: usize = 8 << 20;
 /// The most that a whole object of a list or watch may take once parsed, in bytes.
-const WHOLE_LIMIT: usize = 16 << 20;
+pub(super) const WHOLE_LIMIT: usize = 16 << 20;
 /// The longest answer that is neither metadata nor a list or watch, in bytes. The readers of whole objects have limits of their own.
 const ANSWER_LIMIT: u64 = 8 << 20;
 /// The longest answer that reports a failure, in bytes.
@@ -38,8 +38,6 @@ const ENVELOPE_LIMIT: usize = 1 << 20;
 const SMALL: usize = 1 << 20;
 /// Time that an answer of metadata or a list may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(65);
-/// The plural names of our kinds that tenants write.
-const TENANT_KINDS: [&str; 3] = ["/bundles", "/bundledeployments", "/bundleapprovals"];
 /// Lists of which a page size is remembered.
 const REMEMBERED: usize = 256;
 /// A page that does not fit is read again with so many times fewer objects.
@@ -275,7 +273,7 @@ fn too_large(path: &str) -> BoxError {
     })))
 }
 
-/// The kind of answers that are reduced: lists, watches, and metadata of one object. `None` for all others.
+/// The kind of answers that are reduced: lists, watches, metadata of one object, and whole objects of ours. `None` for all others.
 fn kind_of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<AnswerKind> {
     let is_metadata = is_metadata(headers);
     if method == Method::GET {
@@ -285,6 +283,9 @@ fn kind_of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<AnswerKind
         }
         if is_collection(uri.path()) {
             return Some(AnswerKind::List);
+        }
+        if is_own_object(uri.path()) {
+            return Some(AnswerKind::Object);
         }
     }
     is_metadata.then_some(AnswerKind::Object)
@@ -302,9 +303,6 @@ impl AnswerRules {
     fn of(path: &str, kind: AnswerKind, headers: &HeaderMap) -> Self {
         let is_metadata = is_metadata(headers);
         let is_own = path.starts_with(&format!("/apis/{GROUP}/"));
-        // Anybody with rights on our kinds writes these, and without its contents nothing is done for one. All others fail closed: a class or policy without
-        // its contents is unusable.
-        let is_of_tenants = is_own && TENANT_KINDS.iter().any(|plural| path.ends_with(plural));
         Self {
             objects: ObjectRules {
                 limit: if is_metadata {
@@ -315,10 +313,10 @@ impl AnswerRules {
                 // The history of our registrations compares all entries, and the entry of the Job controller tells how far a Job is.
                 keeps_fields: path.starts_with("/apis/admissionregistration.k8s.io/")
                     || (path.starts_with("/apis/batch/") && path.ends_with("/jobs")),
-                keeps_identity: is_metadata || !is_of_tenants,
                 is_checked: true,
             },
-            is_complete: kind == AnswerKind::List && !is_metadata && !is_own,
+            is_complete: !is_metadata
+                && (kind == AnswerKind::Object || kind == AnswerKind::List && !is_own),
         }
     }
 }
@@ -347,6 +345,12 @@ fn is_collection(path: &str) -> bool {
     };
     let rest: Vec<&str> = segments.skip(skipped).collect();
     matches!(rest[..], [_] | ["namespaces", _, _])
+}
+
+/// Returns whether the path is that of an object of ours.
+fn is_own_object(path: &str) -> bool {
+    let mut segments = path.trim_matches('/').split('/');
+    segments.next() == Some("apis") && segments.next() == Some(GROUP) && segments.count() == 3
 }
 
 fn query<'a>(uri: &'a Uri, key: &str) -> Option<&'a str> {

@@ -1,5 +1,5 @@
 //! Reduces the JSON of an answer while it arrives: fields of other managers in `managedFields` are dropped, and an object that is still too large is replaced
-//! by its identity, or left out; so is one that does not parse. Times of metadata that do not parse become null. Memory is bounded by the limit of one object,
+//! by its identity; so is one that does not parse. Times of metadata that do not parse become null. Memory is bounded by the limit of one object,
 //! whatever arrives.
 //! Not here: which answers are reduced (answers).
 
@@ -80,6 +80,8 @@ pub(super) struct Reducer {
     open: Vec<Container>,
     /// Containers below the deepest nesting that is read.
     below: usize,
+    /// There was one.
+    is_too_deep: bool,
     text: Option<Text>,
     out: Vec<u8>,
     /// Estimate of the bytes that `out` would take as text and as a tree.
@@ -87,10 +89,6 @@ pub(super) struct Reducer {
     /// Start and weight in `out` where the present object begins.
     object: Option<(usize, usize)>,
     is_too_large: bool,
-    /// The present line of a watch is left out.
-    omits_line: bool,
-    /// The first object of a list was left out, and the next comma is.
-    omits_comma: bool,
     identity: Vec<(&'static str, Vec<u8>)>,
     /// The key of a value to be dropped was read, and its value begins at this depth.
     dropped: Option<usize>,
@@ -105,13 +103,12 @@ impl Reducer {
             rules,
             open: Vec::new(),
             below: 0,
+            is_too_deep: false,
             text: None,
             out: Vec::new(),
             weight: 0,
             object: None,
             is_too_large: false,
-            omits_line: false,
-            omits_comma: false,
             identity: Vec::new(),
             dropped: None,
             too_large: Vec::new(),
@@ -134,6 +131,11 @@ impl Reducer {
     /// Returns an estimate of the bytes that what was read and not taken yet would take, as text and as a tree.
     pub(super) fn weight(&self) -> usize {
         self.weight
+    }
+
+    /// Returns whether values were nested deeper than is read.
+    pub(super) fn is_too_deep(&self) -> bool {
+        self.is_too_deep
     }
 
     /// Takes what can be passed on: of a watch the lines that are complete, else everything but a time that has begun.
@@ -260,9 +262,7 @@ impl Reducer {
             }
             b',' => {
                 self.expect_key(true);
-                if !mem::take(&mut self.omits_comma) {
-                    self.emit(byte);
-                }
+                self.emit(byte);
             }
             _ => self.emit(byte),
         }
@@ -278,6 +278,7 @@ impl Reducer {
     fn begin(&mut self, byte: u8) -> Result<(), Malformed> {
         if self.open.len() >= DEPTH_LIMIT {
             self.below += 1;
+            self.is_too_deep = true;
             if !self.rules.is_checked {
                 self.emit(byte);
                 return Ok(());
@@ -313,7 +314,6 @@ impl Reducer {
         if container.is_map != (byte == b'}') {
             return Err(Malformed::Json);
         }
-        self.omits_comma = false;
         self.emit(byte);
         if self.open.len() == self.kind.depth()
             && let Some((start, _)) = self.object
@@ -328,14 +328,10 @@ impl Reducer {
             }
             self.identity.clear();
         }
-        if self.open.is_empty() && mem::take(&mut self.omits_line) {
-            self.out.clear();
-            self.weight = 0;
-        }
         Ok(())
     }
 
-    /// Writes the identity of an object in its place, or leaves it out.
+    /// Writes the identity of an object in its place.
     fn replace(&mut self) {
         let mut metadata = vec![format!(r#""annotations":{{"{TOO_LARGE}":"true"}}"#)];
         let mut name = String::new();
@@ -351,17 +347,6 @@ impl Reducer {
             metadata.push(format!(r#""{field}":"{text}""#));
         }
         self.too_large.push(name);
-        if !self.rules.keeps_identity {
-            match (self.kind, self.out.last()) {
-                (AnswerKind::List, Some(b',')) => {
-                    self.out.pop();
-                }
-                (AnswerKind::List, _) => self.omits_comma = true,
-                (AnswerKind::Watch, _) => self.omits_line = true,
-                (AnswerKind::Object, _) => {}
-            }
-            return;
-        }
         for byte in format!(r#"{{"metadata":{{{}}}}}"#, metadata.join(",")).bytes() {
             self.emit(byte);
         }

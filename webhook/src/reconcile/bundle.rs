@@ -20,11 +20,12 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use serde_json::{Value, json};
 
+use super::failures::Work;
 use super::room::{ClassFound, Room};
 use super::said::{self, Said};
 use super::trouble::{Retry, Trouble, tell};
 use super::unpack::{Unpack, Unpacked};
-use super::{ReconcileError, content, seal, status};
+use super::{ReconcileError, content, seal, status, unreadable};
 
 /// Reconciles one Bundle.
 pub(super) async fn reconcile(
@@ -35,10 +36,18 @@ pub(super) async fn reconcile(
     // What woke us may be older than our own last write, and a status made from that would undo it.
     let result = match room.get(&room.bundles, &object.name_any()).await {
         // On the heap: it holds a whole conversation with a registry.
-        Ok(Some(now)) => Box::pin(once(&now, &room)).await,
+        Ok(Some(now)) => {
+            room.unreadable.remove(&now);
+            Box::pin(once(&now, &room)).await
+        }
         Ok(None) => {
             room.unpacking.cancel(&object.name_any());
             Ok(Action::await_change())
+        }
+        Err(error) if unreadable::is_too_large(&error) => {
+            let (resource, teller) = (&room.bundles, &room.bundle_teller);
+            let reported = room.unreadable.report(&room.own, resource, teller, &object);
+            Ok(reported.await)
         }
         Err(error) => Err(error.into()),
     };
@@ -95,12 +104,12 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
         // It wakes us, and what it failed at before still counts.
         Ok(wait) if turn.is_pending => (None, wait),
         Ok(wait) => {
-            room.went_well(&turn.key());
+            room.failures.reset(Work::Unpack, object);
             (None, wait)
         }
         Err(trouble) => {
             turn.fail(&trouble);
-            let wait = room.again(&turn.key(), trouble.retry);
+            let wait = room.failures.next(Work::Unpack, object, trouble.retry);
             (Some(trouble), wait)
         }
     };
@@ -182,10 +191,6 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    fn key(&self) -> String {
-        format!("Bundle/{}", self.object.name_any())
-    }
-
     /// What is said when it could not go on. Content that was unpacked stays unpacked.
     fn fail(&mut self, trouble: &Trouble) {
         let keeps = self.status.content.is_some()
@@ -231,7 +236,8 @@ impl Turn<'_> {
             ));
         };
         if let Some(recorded) = self.recorded(&spec)? {
-            return self.moved(reference, pull_secret.as_ref(), &recorded).await;
+            let source = (reference, pull_secret.as_ref(), requester);
+            return self.moved(source, &recorded).await;
         }
         if let Some(finding) = self.class.takes(&spec.source, "spec.source") {
             return Err(Trouble::findings(
@@ -383,8 +389,7 @@ impl Turn<'_> {
     /// Asks what the tag of an unpacked Bundle names now. Whatever the answer is, only the condition changes.
     async fn moved(
         &mut self,
-        reference: &Reference,
-        pull_secret: Option<&KubeName>,
+        (reference, pull_secret, requester): (&Reference, Option<&KubeName>, String),
         recorded: &Digest,
     ) -> Result<Option<Duration>, Trouble> {
         // A status that somebody emptied in part is made whole again.
@@ -408,7 +413,8 @@ impl Turn<'_> {
             let pull_secret = pull_secret.cloned();
             let asking = async move {
                 let secret = pull_secret.as_ref();
-                let registry = content::registry(&room, secret, reason::UNPACK_FAILED).await;
+                let failed = reason::UNPACK_FAILED;
+                let registry = content::registry(&room, secret, &requester, failed).await;
                 let registry = registry.map_err(|trouble| trouble.message)?;
                 let named = registry.resolve(&reference).await;
                 named.map_err(|error| error.to_string())

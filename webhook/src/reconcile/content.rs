@@ -18,6 +18,7 @@ use super::room::Room;
 use super::store::Origin;
 use super::stored::{ContentWriter, FilePlace, StoredContent, StoredFile, Summary};
 use super::trouble::{Retry, Trouble};
+use crate::budget::looks::LookMemory;
 use crate::budget::{self, Budget, Share};
 
 /// What an object takes beside its tree once it is ready to be applied, in bytes: its names, labels, and what is known of its kind.
@@ -25,23 +26,25 @@ const PER_OBJECT: u64 = 3 << 10;
 /// How long a reconcile waits for memory before it gives its worker to others.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The registry client for one source, with its pull secret if it names one.
+/// The registry client for one source, with its pull secret if it names one. What it reads beside layers is held in the name of `requester`, in the same memory
+/// as the looks of reviews, until the client is dropped.
 pub(super) async fn registry(
     room: &Room,
     pull_secret: Option<&KubeName>,
+    requester: &str,
     reason: &'static str,
 ) -> Result<Client, Trouble> {
-    room.shared
-        .registry_for(pull_secret)
-        .await
-        .map_err(|error| {
-            Trouble::new(
-                codes::install::CONTENT_LOST,
-                reason,
-                crate::chain(&error),
-                Retry::Soon,
-            )
-        })
+    let client = room.shared.registry_for(pull_secret).await;
+    let client = client.map_err(|error| {
+        Trouble::new(
+            codes::install::CONTENT_LOST,
+            reason,
+            crate::chain(&error),
+            Retry::Soon,
+        )
+    })?;
+    let memory = LookMemory::new(&room.shared.budget.trees, requester, PATIENCE);
+    Ok(client.with_memory(Arc::new(memory)))
 }
 
 /// A registry's failure, as a trouble.
@@ -315,7 +318,7 @@ async fn stored(room: &Arc<Room>, wanted: &Wanted<'_>) -> Result<StoredContent, 
         let requester = wanted.requester.to_owned();
         async move {
             let _place = place(&room, &requester, reference.reference().registry(), reason).await?;
-            let registry = registry(&room, secret.as_ref(), reason).await?;
+            let registry = registry(&room, secret.as_ref(), &requester, reason).await?;
             let fetched = fetch(&room, &registry, &reference, reason).await?;
             fetched.keep(&room, &origin, &requester, reason)
         }

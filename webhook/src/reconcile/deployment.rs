@@ -2,6 +2,7 @@
 //! Not here: the steps (child, place, keep, teardown), or single objects (object).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,13 +20,14 @@ use kube::runtime::controller::Action;
 use kube::{Client, ResourceExt as _};
 
 use super::child::{self, Child};
+use super::failures::Work;
 use super::place::Placing;
 use super::restored::{Restored, Scope};
 use super::room::{ClassFound, Room};
 use super::said::{self, Said};
 use super::scalers::Scalers;
 use super::trouble::{Retry, Trouble};
-use super::{ReconcileError, keep, seal, status, teardown};
+use super::{ReconcileError, keep, seal, status, teardown, unreadable};
 use crate::budget::Share;
 use crate::cluster::ServiceAccount;
 
@@ -43,7 +45,7 @@ pub(super) async fn reconcile(
     room: Arc<Room>,
 ) -> Result<Action, ReconcileError> {
     let begun = Instant::now();
-    let result = in_turn(&object.name_any(), &room).await;
+    let result = in_turn(&object, &room).await;
     room.shared
         .metrics
         .reconcile(super::DEPLOYMENT, result.is_ok(), begun.elapsed());
@@ -51,10 +53,10 @@ pub(super) async fn reconcile(
 }
 
 /// Seals the object without delay, then waits for a slot of its requester and reconciles it.
-async fn in_turn(name: &str, room: &Arc<Room>) -> Result<Action, ReconcileError> {
-    // What woke us may be older than our own last write, and a status made from that would undo it.
-    let Some((now, requester)) = sealed(name, room).await? else {
-        return Ok(Action::await_change());
+async fn in_turn(woken: &DynamicObject, room: &Arc<Room>) -> Result<Action, ReconcileError> {
+    let (now, requester) = match sealed(woken, room).await? {
+        ControlFlow::Continue(found) => found,
+        ControlFlow::Break(action) => return Ok(action),
     };
     let mut now = Some(now);
     let mut slot = std::pin::pin!(room.slots.of(&requester));
@@ -68,9 +70,9 @@ async fn in_turn(name: &str, room: &Arc<Room>) -> Result<Action, ReconcileError>
     };
     let now = match now {
         Some(now) => now,
-        None => match sealed(name, room).await? {
-            Some((now, _)) => now,
-            None => return Ok(Action::await_change()),
+        None => match sealed(woken, room).await? {
+            ControlFlow::Continue((now, _)) => now,
+            ControlFlow::Break(action) => return Ok(action),
         },
     };
     // On the heap: it holds a whole conversation with a registry.
@@ -79,23 +81,32 @@ async fn in_turn(name: &str, room: &Arc<Room>) -> Result<Action, ReconcileError>
     result
 }
 
-/// Reads the object and makes sure that it is sealed: nothing is done with a generation that is not. Returns it with the requester whose slots it takes; none
-/// if the object is gone, or its seal has just been written and wakes us again.
+/// Reads the object and makes sure that it is sealed: nothing is done with a generation that is not. What woke us may be older than our own last write, and a
+/// status made from that would undo it. Returns the object with the requester whose slots it takes; or when to look again, if it is gone or cannot be read, or
+/// its seal has just been written and wakes us.
 async fn sealed(
-    name: &str,
+    woken: &DynamicObject,
     room: &Arc<Room>,
-) -> Result<Option<(DynamicObject, String)>, ReconcileError> {
+) -> Result<ControlFlow<Action, (DynamicObject, String)>, ReconcileError> {
     // Not held while anything is waited for but the API server.
     let _read = room.slots.read().await;
-    let Some(object) = room.get(&room.deployments, name).await? else {
-        return Ok(None);
+    let object = match room.get(&room.deployments, &woken.name_any()).await {
+        Ok(Some(object)) => object,
+        Ok(None) => return Ok(ControlFlow::Break(Action::await_change())),
+        Err(error) if unreadable::is_too_large(&error) => {
+            let (resource, teller) = (&room.deployments, &room.deployment_teller);
+            let reported = room.unreadable.report(&room.own, resource, teller, woken);
+            return Ok(ControlFlow::Break(reported.await));
+        }
+        Err(error) => return Err(error.into()),
     };
+    room.unreadable.remove(&object);
     if seal::ensure(room, &room.deployments, &object, Kind::BundleDeployment).await? {
-        return Ok(None);
+        return Ok(ControlFlow::Break(Action::await_change()));
     }
     let vouched = seal::vouched(room, &object, Kind::BundleDeployment);
     let requester = vouched.map_or_else(|_| String::new(), |vouched| vouched.parts.template.user);
-    Ok(Some((object, requester)))
+    Ok(ControlFlow::Continue((object, requester)))
 }
 
 async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, ReconcileError> {
@@ -482,16 +493,17 @@ impl Turn<'_> {
         mut self,
         result: Result<Option<Duration>, Trouble>,
     ) -> Result<Action, ReconcileError> {
-        let key = format!("{}/{}", super::DEPLOYMENT, self.name);
         let (wait, trouble) = match result {
             Ok(wait) => {
-                self.room.went_well(&key);
+                self.room.failures.reset(Work::Install, self.object);
                 (wait, None)
             }
             Err(trouble) => {
                 self.tell_trouble(&trouble);
                 self.set_rights_condition(&trouble);
-                (self.room.again(&key, trouble.retry), Some(trouble))
+                let failures = &self.room.failures;
+                let wait = failures.next(Work::Install, self.object, trouble.retry);
+                (wait, Some(trouble))
             }
         };
         let wait = self.with_next_restore(wait);

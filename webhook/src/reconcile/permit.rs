@@ -115,7 +115,13 @@ impl Turn<'_> {
     /// Verifies the content once more before it is first installed: policies may have changed since it was unpacked.
     pub(super) async fn verify(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
         let (pinned, secret) = placing.source()?;
-        let registry = content::registry(self.room, secret.as_ref(), placing.reason).await?;
+        let registry = content::registry(
+            self.room,
+            secret.as_ref(),
+            &self.requester.user,
+            placing.reason,
+        )
+        .await?;
         let bundle = &placing.child.object;
         let decided = verify::verify(self.room, self.class, &registry, bundle, pinned)
             .await

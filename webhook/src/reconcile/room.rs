@@ -2,8 +2,7 @@
 //! Not here: what is done with them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use bundle_api::names;
 use bundle_cluster::ByName;
@@ -20,6 +19,7 @@ use tokio::sync::mpsc;
 use super::apis::Apis;
 use super::books::Books;
 use super::dry_run_memory::AllowedDryRuns;
+use super::failures::FailureCounts;
 use super::fetches::Fetches;
 use super::inventory::Inventories;
 use super::object;
@@ -30,11 +30,10 @@ use super::status::Teller;
 use super::store::Store;
 use super::trouble::{Retry, Trouble};
 use super::unpack::{UnpackFailed, Unpacked};
+use super::unreadable::ReportedObjects;
 use super::watch::Watches;
 use crate::shared::Shared;
 
-/// Failures that are counted; beyond that all start again, which costs requests and nothing else.
-const REMEMBERED: usize = 10_000;
 /// Objects of our own kinds of one page of a list: whoever writes one can give it a mebibyte.
 const PAGE: u32 = 10;
 
@@ -65,7 +64,10 @@ pub(super) struct Room {
     pub(super) bundle_cache: OnceLock<reflector::Store<DynamicObject>>,
     pub(super) bundle_teller: Teller,
     pub(super) deployment_teller: Teller,
-    failures: Mutex<HashMap<String, u32>>,
+    pub(super) approval_teller: Teller,
+    /// Objects of ours that are too large to be read.
+    pub(super) unreadable: ReportedObjects,
+    pub(super) failures: FailureCounts,
 }
 
 /// One of our own kinds.
@@ -121,6 +123,7 @@ impl Room {
         let own = shared.client();
         let bundles = resource("Bundle", "bundles");
         let deployments = resource(super::DEPLOYMENT, "bundledeployments");
+        let approvals = resource("BundleApproval", "bundleapprovals");
         Self {
             apis: Apis::new(own.clone()),
             scopes: Scopes::default(),
@@ -140,13 +143,15 @@ impl Room {
             allowed_dry_runs: AllowedDryRuns::default(),
             rights_schedule: RightsSchedule::default(),
             slots: Slots::default(),
+            approval_teller: Teller::new(own.clone(), approvals.clone()),
+            unreadable: ReportedObjects::default(),
             classes: resource("ProvisionerClass", "provisionerclasses"),
-            approvals: resource("BundleApproval", "bundleapprovals"),
+            approvals,
             bundles,
             deployments,
             own,
             shared,
-            failures: Mutex::default(),
+            failures: FailureCounts::default(),
         }
     }
 
@@ -218,25 +223,5 @@ impl Room {
                 None => return Ok(found),
             }
         }
-    }
-
-    /// When to try `what` again, counting this failure.
-    pub(super) fn again(&self, what: &str, retry: Retry) -> Option<Duration> {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of objects that have gone since are never told again.
-        if failures.len() >= REMEMBERED {
-            failures.clear();
-        }
-        let count = failures.entry(what.to_owned()).or_default();
-        *count = count.saturating_add(1);
-        retry.after(*count)
-    }
-
-    /// `what` went well: the next failure is the first again.
-    pub(super) fn went_well(&self, what: &str) {
-        self.failures
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(what);
     }
 }

@@ -20,8 +20,8 @@ use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::watcher;
 use serde_json::json;
 
-use super::ReconcileError;
 use super::room::Room;
+use super::{ReconcileError, unreadable};
 
 /// What vouches for `object`: its seal, or a stamp that is fresh. Otherwise why nothing does, and how somebody can.
 pub(super) fn vouched(room: &Room, object: &DynamicObject, kind: Kind) -> Result<Vouched, String> {
@@ -134,6 +134,12 @@ pub(super) async fn approvals(room: Arc<Room>) {
 }
 
 async fn approval(object: Arc<DynamicObject>, room: Arc<Room>) -> Result<Action, ReconcileError> {
+    if unreadable::is_identity(&object) {
+        let (resource, teller) = (&room.approvals, &room.approval_teller);
+        let reported = room.unreadable.report(&room.own, resource, teller, &object);
+        return Ok(reported.await);
+    }
+    room.unreadable.remove(&object);
     ensure(&room, &room.approvals, &object, Kind::BundleApproval).await?;
     Ok(Action::await_change())
 }

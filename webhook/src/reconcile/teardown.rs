@@ -16,6 +16,7 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 
+use super::failures::Work;
 use super::removal_rights::named_account;
 use super::removal_steps::Removal;
 use super::remove::Remover;
@@ -42,10 +43,9 @@ pub(super) async fn reconcile(
     if !deployment::has_finalizer(object) {
         return Ok(Action::await_change());
     }
-    let key = format!("{}/{name}", super::DEPLOYMENT);
     match remove(object, room).await {
         Ok(()) => {
-            room.went_well(&key);
+            room.failures.reset(Work::Remove, object);
             let finalizers = object
                 .finalizers()
                 .iter()
@@ -66,7 +66,7 @@ pub(super) async fn reconcile(
         }
         Err(trouble) => {
             tell(object, room, &trouble).await?;
-            let wait = room.again(&key, trouble.retry);
+            let wait = room.failures.next(Work::Remove, object, trouble.retry);
             Ok(wait.map_or_else(Action::await_change, Action::requeue))
         }
     }

@@ -66,7 +66,7 @@ impl Unpack {
         let secret = self.pull_secret.as_ref();
         let place =
             content::place(room, &self.requester, self.reference.registry(), FAILED).await?;
-        let registry = content::registry(room, secret, FAILED).await?;
+        let registry = content::registry(room, secret, &self.requester, FAILED).await?;
         let pinned = if let Some(pinned) = self.reference.pinned() {
             pinned
         } else {
@@ -88,8 +88,8 @@ impl Unpack {
         })?;
         let pinned = decided.content.get().clone();
         let fetched = content::fetch(room, &registry, &pinned, FAILED).await?;
-        // Whoever waits for memory holds no place that others could use.
-        drop(place);
+        // Whoever waits for memory holds no place, and no other memory, that others could use.
+        drop((place, registry));
         let summary = fetched.summary;
         let memory = content::memory(room, &self.requester, summary.weight, FAILED).await?;
         let (fetched, read) = fetched.parse(room, FAILED).await?;

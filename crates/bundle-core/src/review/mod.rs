@@ -14,6 +14,7 @@ pub mod owners;
 pub mod parts;
 mod rights;
 pub mod seal;
+pub mod size;
 pub mod source;
 pub mod stamp;
 pub mod target;

@@ -2,7 +2,7 @@ use bundle_cluster::ByName;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -192,4 +192,35 @@ async fn whole_object_whose_times_do_not_parse_is_read() {
     let found = ByName(&api).get("map-1").await.unwrap();
     assert_eq!(found.metadata.managed_fields.unwrap()[0].time, None);
     assert_eq!(found.data.unwrap()["time"], "9999-12-31T23:59:59Z");
+}
+
+/// An API of Bundles over the same server.
+fn bundles(api: &Api<ConfigMap>) -> Api<DynamicObject> {
+    let resource = ApiResource::erase::<bundle_api::Bundle>(&());
+    Api::all_with(api.clone().into_client(), &resource)
+}
+
+#[tokio::test]
+async fn own_object_that_is_too_large_fails_with_413_and_is_an_identity_in_lists() {
+    let (api, _answering) = server(|uri| {
+        let lists = vec![json!([]); 200_000];
+        let bundle = json!({"metadata": {"name": "web", "uid": "u-1", "generation": 3}, "spec": {"a": lists}});
+        let list = json!({"metadata": {}, "items": [bundle]});
+        let answer = if uri.path().ends_with("/web") {
+            bundle
+        } else {
+            list
+        };
+        (200, answer.to_string())
+    });
+    let bundles = bundles(&api);
+    let error = ByName(&bundles).get_opt("web").await.unwrap_err();
+    assert!(
+        matches!(&error, kube::Error::Api(status) if status.code == 413),
+        "{error}"
+    );
+    let found = bundles.list(&ListParams::default()).await.unwrap();
+    let metadata = &found.items[0].metadata;
+    assert_eq!(metadata.uid.as_deref(), Some("u-1"));
+    assert_eq!(metadata.generation, None);
 }

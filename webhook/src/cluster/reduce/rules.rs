@@ -29,8 +29,6 @@ pub(in super::super) struct ObjectRules {
     pub(in super::super) limit: usize,
     /// True if `fieldsV1` of other managers is kept.
     pub(in super::super) keeps_fields: bool,
-    /// True if an object that is too large is replaced by its identity. Else it is left out.
-    pub(in super::super) keeps_identity: bool,
     /// True if an object that does not parse counts as too large. The answer is then taken only once its objects have ended.
     pub(in super::super) is_checked: bool,
 }
@@ -40,7 +38,6 @@ impl ObjectRules {
     pub(in super::super) const TIMES_ONLY: Self = Self {
         limit: usize::MAX,
         keeps_fields: true,
-        keeps_identity: true,
         is_checked: false,
     };
 }

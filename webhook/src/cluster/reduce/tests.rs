@@ -7,12 +7,7 @@ mod unreadable;
 const METADATA: ObjectRules = ObjectRules {
     limit: 10_000,
     keeps_fields: false,
-    keeps_identity: true,
     is_checked: true,
-};
-const WHOLE: ObjectRules = ObjectRules {
-    keeps_identity: false,
-    ..METADATA
 };
 
 /// Reduces `text` in pieces of every small size, and returns the lines of the result, which is the same for all.
@@ -75,9 +70,7 @@ fn answers_of_ordinary_objects_stay_as_they_are() {
         (AnswerKind::List, json!({"items": []})),
         (AnswerKind::Watch, event),
     ] {
-        for rules in [METADATA, WHOLE] {
-            assert_eq!(reduced(kind, rules, &text(&value)), vec![value.clone()]);
-        }
+        assert_eq!(reduced(kind, METADATA, &text(&value)), vec![value.clone()]);
     }
 }
 
@@ -142,33 +135,8 @@ fn metadata_that_is_too_large_is_replaced_by_its_identity() {
 }
 
 #[test]
-fn whole_objects_that_are_too_large_are_left_out() {
-    let (large, small) = (object("large", 200), object("small", 1));
-    for (items, left) in [
-        (vec![&large], 0),
-        (vec![&large, &small], 1),
-        (vec![&small, &large], 1),
-        (vec![&large, &large, &small, &large, &small, &large], 2),
-    ] {
-        let list = json!({"items": items, "metadata": {"continue": "c"}});
-        assert_eq!(
-            reduced(AnswerKind::List, WHOLE, &text(&list)),
-            [json!({"items": vec![&small; left], "metadata": {"continue": "c"}})]
-        );
-        let events = items
-            .iter()
-            .map(|object| json!({"object": object, "type": "ADDED"}));
-        let events: Vec<String> = events.map(|event| event.to_string()).collect();
-        let events = events.join("\n");
-        assert_eq!(
-            reduced(AnswerKind::Watch, WHOLE, &events),
-            vec![json!({"type": "ADDED", "object": small}); left]
-        );
-    }
-}
-
-#[test]
 fn objects_that_are_nested_too_deep_count_as_too_large() {
+    let identity = |name| json!({"metadata": {"name": name, "annotations": {TOO_LARGE: "true"}}});
     let deep = format!(
         r#"{{"metadata":{{"name":"deep"}},"spec":{}{}}}"#,
         "[".repeat(5000),
@@ -176,17 +144,17 @@ fn objects_that_are_nested_too_deep_count_as_too_large() {
     );
     let list = format!(r#"{{"items":[{deep},{{"metadata":{{"name":"b"}}}}]}}"#);
     assert_eq!(
-        reduced(AnswerKind::List, WHOLE, &list),
-        [json!({"items": [{"metadata": {"name": "b"}}]})]
+        reduced(AnswerKind::List, METADATA, &list),
+        [json!({"items": [identity("deep"), {"metadata": {"name": "b"}}]})]
     );
     let maps = json!({"metadata": {"name": "maps"}, "spec": vec![json!({"a": 0}); 15]});
     assert_eq!(
         reduced(
             AnswerKind::List,
-            WHOLE,
+            METADATA,
             &json!({"items": [maps]}).to_string()
         ),
-        [json!({"items": []})],
+        [json!({"items": [identity("maps")]})],
         "15 maps take more than 10,000 bytes"
     );
 }

@@ -1,0 +1,226 @@
+//! Bounds on the size of our own objects: what a write may store, so that the webhook can read the object afterwards.
+//! Not here: measuring weights (bundle-webhook, `cluster`).
+
+use serde_json::Value;
+
+use crate::diagnostic::{Finding, Findings, codes};
+
+/// The most finalizers of one object.
+pub const FINALIZERS_LIMIT: usize = 32;
+/// The most owner references of one object.
+pub const OWNERS_LIMIT: usize = 64;
+/// The most that keys and values of labels and annotations take together, in bytes. API servers allow 256 KiB of annotations, and any number of labels.
+pub const TEXT_LIMIT: usize = 320 << 10;
+/// The weight that a write may add to an object that is too large, in bytes: an entry of `managedFields`, and the stamp.
+const GROWTH: usize = 16 << 10;
+/// The annotation that the webhook adds to a write.
+const STAMP: &str = "core.rukpak.io/stamp";
+
+/// Weights of the parts of an object, in bytes, by the estimate that the webhook limits answers of the API server with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ObjectWeight {
+    /// `metadata`.
+    pub metadata: usize,
+    /// Everything but `metadata` and `status`.
+    pub content: usize,
+    /// True if values are nested deeper than the webhook reads.
+    pub is_too_deep: bool,
+}
+
+/// The most that a write may store, in bytes. Less than what is read: the status comes on top.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WeightLimits {
+    /// Weight of `metadata`.
+    pub metadata: usize,
+    /// Weight of everything but `status`.
+    pub whole: usize,
+}
+
+/// An object and its weight.
+#[derive(Debug, Clone, Copy)]
+pub struct MeasuredObject<'a> {
+    /// The object.
+    pub object: &'a Value,
+    /// Its weight.
+    pub weight: ObjectWeight,
+}
+
+/// Returns a finding for each bound that a write exceeds. An update of an object that exceeds it already may leave it as large as it is, or make it smaller.
+pub fn judge_size(
+    old: Option<MeasuredObject<'_>>,
+    new: MeasuredObject<'_>,
+    limits: WeightLimits,
+) -> Findings {
+    let mut findings = Findings::default();
+    let mut refuse = |field: &str, message: String, hint: &str| {
+        let finding = Finding::error(codes::review::TOO_LARGE_TO_READ, message);
+        findings.0.push(finding.hint(hint).at_field(field));
+    };
+    for (field, limit) in [
+        ("finalizers", FINALIZERS_LIMIT),
+        ("ownerReferences", OWNERS_LIMIT),
+    ] {
+        let count = entries(new.object, field);
+        let before = old.map_or(0, |old| entries(old.object, field));
+        if count > limit && count > before {
+            refuse(
+                &format!("metadata.{field}"),
+                format!(
+                    "the object has {count} entries in metadata.{field}, and {limit} are allowed"
+                ),
+                "remove entries; an update that removes some is admitted",
+            );
+        }
+    }
+    let text = text(new.object);
+    if text > TEXT_LIMIT && text > old.map_or(0, |old| self::text(old.object)) {
+        refuse(
+            "metadata",
+            format!(
+                "labels and annotations take {} KiB, and {} KiB are allowed",
+                text.div_ceil(1 << 10),
+                TEXT_LIMIT >> 10
+            ),
+            "remove labels and annotations; an update that removes some is admitted",
+        );
+    }
+    let weight = new.weight;
+    let is_shrinking = old.is_some_and(|old| {
+        !old.weight.fits(limits) && weight.sum() <= old.weight.sum().saturating_add(GROWTH)
+    });
+    if !weight.fits(limits) && !is_shrinking {
+        let message = if weight.is_too_deep {
+            "values of the object are nested too deep, and the webhook could not read it".to_owned()
+        } else {
+            format!(
+                "the object would take {} MiB of memory, of which {} MiB are metadata, and the webhook could not read it: {} MiB are allowed, of which {} MiB may be metadata",
+                weight.sum().div_ceil(1 << 20),
+                weight.metadata.div_ceil(1 << 20),
+                limits.whole >> 20,
+                limits.metadata >> 20
+            )
+        };
+        refuse(
+            "",
+            message,
+            "use fewer and longer values; very many tiny ones take the most memory",
+        );
+    }
+    findings
+}
+
+impl ObjectWeight {
+    fn sum(self) -> usize {
+        self.metadata.saturating_add(self.content)
+    }
+
+    fn fits(self, limits: WeightLimits) -> bool {
+        !self.is_too_deep && self.metadata <= limits.metadata && self.sum() <= limits.whole
+    }
+}
+
+fn entries(object: &Value, field: &str) -> usize {
+    object["metadata"][field].as_array().map_or(0, Vec::len)
+}
+
+/// The bytes of labels and annotations, without the stamp, which a write gets.
+fn text(object: &Value) -> usize {
+    ["labels", "annotations"]
+        .iter()
+        .filter_map(|field| object["metadata"][field].as_object())
+        .flatten()
+        .filter(|(key, _)| *key != STAMP)
+        .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    const LIMITS: WeightLimits = WeightLimits {
+        metadata: 100_000,
+        whole: 200_000,
+    };
+
+    fn object(finalizers: usize, owners: usize, label_bytes: usize) -> Value {
+        let finalizers: Vec<_> = (0..finalizers).map(|n| format!("a/{n}")).collect();
+        let owners: Vec<_> = (0..owners).map(|n| json!({"uid": n})).collect();
+        json!({"metadata": {
+            "finalizers": finalizers, "ownerReferences": owners, "labels": {"a": "x".repeat(label_bytes)},
+            "annotations": {STAMP: "x".repeat(1000)},
+        }})
+    }
+
+    fn fields(old: Option<&Value>, new: &Value) -> Vec<String> {
+        let measured = |object| MeasuredObject {
+            object,
+            weight: ObjectWeight::default(),
+        };
+        let findings = judge_size(old.map(measured), measured(new), LIMITS);
+        let findings = findings.0.into_iter();
+        findings.filter_map(|finding| finding.place.field).collect()
+    }
+
+    #[test]
+    fn each_list_of_metadata_has_a_bound_that_updates_may_come_closer_to() {
+        let most = object(FINALIZERS_LIMIT, OWNERS_LIMIT, TEXT_LIMIT - 1);
+        assert_eq!(fields(None, &most), [""; 0]);
+        let more = object(FINALIZERS_LIMIT + 1, OWNERS_LIMIT + 1, TEXT_LIMIT);
+        let expected = [
+            "metadata.finalizers",
+            "metadata.ownerReferences",
+            "metadata",
+        ];
+        assert_eq!(fields(None, &more), expected);
+        assert_eq!(fields(Some(&most), &more), expected);
+        let most_of_all = object(FINALIZERS_LIMIT + 2, OWNERS_LIMIT + 2, TEXT_LIMIT + 1);
+        for old in [&more, &most_of_all] {
+            assert_eq!(fields(Some(old), &more), [""; 0]);
+        }
+        assert_eq!(fields(Some(&more), &most_of_all), expected);
+        // The stamp of a write counts for nothing.
+        let mut without_stamp = more.clone();
+        without_stamp["metadata"]["annotations"] = Value::Object(Map::new());
+        assert_eq!(fields(Some(&without_stamp), &more), [""; 0]);
+    }
+
+    #[test]
+    fn weight_has_a_bound_that_updates_may_come_closer_to() {
+        let weight = |metadata, content, is_too_deep| ObjectWeight {
+            metadata,
+            content,
+            is_too_deep,
+        };
+        let value = json!({});
+        let admitted = |old: Option<ObjectWeight>, new| {
+            let measured = |weight| MeasuredObject {
+                object: &value,
+                weight,
+            };
+            judge_size(old.map(measured), measured(new), LIMITS)
+                .0
+                .is_empty()
+        };
+        let (fits, at) = (weight(1, 1, false), weight(100_000, 100_000, false));
+        let (large, larger) = (weight(100_001, 1, false), weight(150_000, 100_000, false));
+        let deep = weight(1, 1, true);
+        for (old, new, expected) in [
+            (None, at, true),
+            (None, large, false),
+            (None, weight(1, 200_000, false), false),
+            (None, deep, false),
+            (Some(at), large, false),
+            (Some(fits), deep, false),
+            (Some(larger), large, true),
+            (Some(larger), weight(150_001, 100_000, false), true),
+            (Some(large), larger, false),
+            (Some(deep), fits, true),
+            (Some(deep), deep, true),
+        ] {
+            assert_eq!(admitted(old, new), expected, "{old:?} {new:?}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Objects of ours that are too large to be read: admission refuses them, and one that was written while the registrations were missing says so and can be removed.
+
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+
+use super::*;
+
+const FINALIZER: &str = "core.rukpak.io/delete-installed-objects";
+/// The text that a finalizer takes in an object, and as a field of its manager, in bytes.
+const FINALIZER_BYTES: usize = 8;
+const FIELD_BYTES: usize = 18;
+/// Below the 1.5 MiB that API servers store.
+const OBJECT_BYTES: usize = 1_380_000;
+/// More than the webhook reads of one object.
+const FINALIZERS: usize = 158_000;
+
+async fn deployments(cluster: &Cluster) -> Api<DynamicObject> {
+    let resource = ApiResource {
+        group: "core.rukpak.io".to_owned(),
+        version: "v1alpha1".to_owned(),
+        api_version: "core.rukpak.io/v1alpha1".to_owned(),
+        kind: "BundleDeployment".to_owned(),
+        plural: "bundledeployments".to_owned(),
+    };
+    Api::all_with(cluster.client().await.unwrap(), &resource)
+}
+
+async fn patched(cluster: &Cluster, name: &str, patch: &Value) -> Result<(), kube::Error> {
+    let patch = Patch::Merge(patch);
+    let parameters = PatchParams::default();
+    let deployments = deployments(cluster).await;
+    let done = deployments.patch_metadata(name, &parameters, &patch);
+    done.await.map(drop)
+}
+
+async fn installed(cluster: &Cluster, name: &str) {
+    let (_, one) = publish(cluster, name, "1.0.0").await;
+    apply(cluster, &deployment(name, &one, &json!({}))).await;
+    let what = format!("bundledeployment {name}");
+    until(cluster, &what, "Installed", "True").await;
+}
+
+/// Our finalizer and `count - 1` short ones.
+fn finalizers(count: usize) -> Vec<String> {
+    let digit = |number: usize| char::from(b"0123456789abcdefghijklmnopqrstuvwxyz"[number % 36]);
+    let short = (1..count).map(|n| {
+        let (a, b, c, d) = (n / 46_656, n / 1296, n / 36, n);
+        format!("{}/{}{}{}", digit(a), digit(b), digit(c), digit(d))
+    });
+    std::iter::once(FINALIZER.to_owned()).chain(short).collect()
+}
+
+/// Gives the deployment more finalizers than are read, in several writes: the API server stores each new one as a field of its manager as well.
+async fn add_finalizers(cluster: &Cluster, name: &str) {
+    let mut count = 1;
+    while count < FINALIZERS {
+        let room = OBJECT_BYTES - count * FINALIZER_BYTES;
+        count = FINALIZERS.min(count + room / (FINALIZER_BYTES + FIELD_BYTES));
+        let metadata = json!({"finalizers": finalizers(count), "managedFields": [{}]});
+        let done = patched(cluster, name, &json!({"metadata": metadata})).await;
+        done.unwrap_or_else(|error| panic!("{count} finalizers: {error}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_of_objects_that_could_not_be_read_are_rejected() {
+    let (cluster, _webhook) = stage().await;
+    let name = "bounds-rejected";
+    installed(&cluster, name).await;
+    let labels: serde_json::Map<String, Value> = (0..20_000)
+        .map(|n| (format!("label-{n:05}"), json!("valued")))
+        .collect();
+    let owner = |n: usize| json!({"apiVersion": "v1", "kind": "Namespace", "name": "team-a", "uid": format!("u-{n}")});
+    let owners: Vec<Value> = (0..65).map(owner).collect();
+    let config = json!({"lists": vec![json!([]); 180_000]});
+    for patch in [
+        json!({"metadata": {"finalizers": finalizers(33)}}),
+        json!({"metadata": {"ownerReferences": owners}}),
+        json!({"metadata": {"labels": labels}}),
+        json!({"spec": {"config": config}}),
+    ] {
+        let refused = patched(&cluster, name, &patch).await.unwrap_err();
+        assert!(
+            refused.to_string().contains("BUNDLE-REVIEW-063"),
+            "{refused}"
+        );
+    }
+    let most = json!({"metadata": {"finalizers": finalizers(32)}});
+    patched(&cluster, name, &most).await.unwrap();
+    let one = json!({"metadata": {"finalizers": [FINALIZER]}});
+    patched(&cluster, name, &one).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployment_that_is_too_large_to_be_read_is_reported_and_removed_once_it_is_smaller() {
+    let (cluster, webhook) = stage().await;
+    let name = "bounds-reported";
+    let what = format!("bundledeployment {name}");
+    installed(&cluster, name).await;
+    admission_off(&cluster).await;
+    add_finalizers(&cluster, name).await;
+    for kind in ["Ready", "Progressing"] {
+        let why = until(&cluster, &what, kind, "False").await;
+        assert!(why.contains("BUNDLE-REVIEW-063"), "{why}");
+    }
+    let installed = until(&cluster, &what, "Installed", "True").await;
+    assert!(installed.contains("Instantiated"), "{installed}");
+    let events = format!(
+        "get events -n default --field-selector involvedObject.name={name} -o jsonpath={{.items[*].reason}}"
+    );
+    wait::until_true(LONG, "an Event names the reason", || async {
+        Ok(kubectl(&cluster, &events)
+            .await
+            .contains("BUNDLE-REVIEW-063"))
+    })
+    .await
+    .unwrap();
+    admission_on(&webhook).await;
+
+    kubectl(&cluster, &format!("delete {what} --wait=false")).await;
+    let note = format!("configmap {name} -n team-a");
+    assert!(get(&cluster, &note).await.is_some());
+    let half = json!({"metadata": {"finalizers": finalizers(FINALIZERS / 2)}});
+    patched(&cluster, name, &half).await.unwrap();
+    let more = json!({"metadata": {"labels": {"a": "x".repeat(60)}, "finalizers": finalizers(FINALIZERS / 2 - 1)}});
+    patched(&cluster, name, &more).await.unwrap();
+    let one = json!({"metadata": {"finalizers": finalizers(1)}});
+    patched(&cluster, name, &one).await.unwrap();
+    wait::until_true(LONG, "it is removed", || async {
+        Ok(get(&cluster, &what).await.is_none())
+    })
+    .await
+    .unwrap();
+    assert_eq!(get(&cluster, &note).await, None);
+}
