@@ -37,6 +37,7 @@ const CONNECTIONS: Limits = Limits {
     strangers: 128,
     patience: Duration::from_secs(5),
     known: 512,
+    waiting: 4,
 };
 /// Requests of one connection at a time.
 const STREAMS: u32 = 100;

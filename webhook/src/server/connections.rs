@@ -15,6 +15,7 @@ use axum::middleware::AddExtension;
 use axum_server::accept::Accept;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tower::Layer as _;
@@ -35,6 +36,8 @@ pub struct Limits {
     pub patience: Duration,
     /// Connections at a time whose client is known. Beyond that, clients are answered, and stay strangers.
     pub known: usize,
+    /// Requests of a stranger's connection that may wait at a time until it is known who sends them.
+    pub waiting: usize,
 }
 
 #[derive(Debug, Default)]
@@ -102,6 +105,7 @@ impl Connections {
             number,
             limits: self.limits,
             state: self.state.clone(),
+            waiting: Semaphore::new(self.limits.waiting),
         };
         Connection {
             stream,
@@ -119,9 +123,26 @@ pub struct Client {
     number: u64,
     limits: Limits,
     state: Arc<Mutex<State>>,
+    waiting: Semaphore,
+}
+
+/// A request that may wait, until this is dropped.
+#[derive(Debug)]
+pub struct Waiting<'a> {
+    _place: Option<SemaphorePermit<'a>>,
 }
 
 impl Client {
+    /// Lets a request wait until it is known who sends it. Returns `None` if as many of this stranger's requests wait already: they are to be refused at once.
+    pub fn wait(&self) -> Option<Waiting<'_>> {
+        let place = match self.waiting.try_acquire() {
+            Ok(place) => Some(place),
+            Err(_) if self.is_stranger() => return None,
+            Err(_) => None,
+        };
+        Some(Waiting { _place: place })
+    }
+
     /// Marks it as known: its connection is not closed for its age or for others any more.
     pub fn welcome(&self) {
         let mut state = lock(&self.state);
@@ -239,6 +260,7 @@ mod tests {
         strangers: 3,
         patience: Duration::from_secs(5),
         known: 1,
+        waiting: 2,
     };
 
     struct Peer {
@@ -273,6 +295,23 @@ mod tests {
         peers.push(Peer::from(&connections, 3));
         let open: Vec<_> = peers.iter_mut().map(Peer::is_open).collect();
         assert_eq!(open, [true, false, false, true, true]);
+    }
+
+    #[tokio::test]
+    async fn few_requests_of_a_stranger_wait_at_a_time_and_any_number_of_a_known_client() {
+        let connections = Connections::new(LIMITS);
+        let peer = Peer::from(&connections, 1);
+        let client = peer.connection.client();
+        let waiting = [client.wait(), client.wait()];
+        assert!(waiting.iter().all(Option::is_some) && client.wait().is_none());
+        // Those of others do not count.
+        let other = Peer::from(&connections, 1);
+        assert!(other.connection.client().wait().is_some());
+        drop(waiting);
+        let waiting = [client.wait(), client.wait()];
+        assert!(waiting.iter().all(Option::is_some));
+        client.welcome();
+        assert!(client.wait().is_some());
     }
 
     #[tokio::test]

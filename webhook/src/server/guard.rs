@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router};
 use bundle_core::diagnostic::codes;
@@ -56,24 +56,38 @@ fn called(request: &Request) -> Option<(&'static str, Token)> {
     (request.method() == Method::POST).then_some((route, token))
 }
 
+/// Leaves of a head what admission reads: the route, and length and kind of the body.
+fn strip(request: &mut Request, route: &'static str) {
+    *request.uri_mut() = Uri::from_static(route);
+    let headers = std::mem::take(request.headers_mut());
+    for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE] {
+        if let Some(value) = headers.get(&name) {
+            // A copy: the value may be a part of all that arrived.
+            if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
+                request.headers_mut().insert(name, value);
+            }
+        }
+    }
+}
+
 impl Guard {
     async fn answer(&self, mut request: Request) -> Response {
         let shared = &self.shared;
-        let known = match called(&request) {
-            Some((route, token)) if self.knows(&token).await => Some(route),
-            _ => None,
+        let Some((route, token)) = called(&request) else {
+            return self.unknown();
         };
-        let Some(route) = known else {
-            shared.metrics.unknown_caller();
-            return StatusCode::NOT_FOUND.into_response();
-        };
-        if let Some(client) = request.extensions().get::<Arc<Client>>() {
+        // The rest of the head is a stranger's, and may have to wait.
+        strip(&mut request, route);
+        let client = request.extensions().get::<Arc<Client>>();
+        if !self.knows(&token, client.map(Arc::as_ref)).await {
+            return self.unknown();
+        }
+        if let Some(client) = client {
             client.welcome();
         }
         let Some(since) = shared.registrations.intact_since() else {
             return self.refused();
         };
-        *request.uri_mut() = Uri::from_static(route);
         let Ok(response) = self.admission.clone().oneshot(request).await;
         // A gap that began meanwhile: nothing that was stamped in it leaves this process.
         if shared.registrations.intact_since() == Some(since) {
@@ -83,11 +97,16 @@ impl Guard {
         }
     }
 
-    async fn knows(&self, token: &Token) -> bool {
+    /// Returns whether the token is one of ours. One that is not known yet makes the request wait, if `client` has not too many that wait.
+    async fn knows(&self, token: &Token, client: Option<&Client>) -> bool {
         let paths = &self.shared.paths;
         let arrived = Instant::now();
         if paths.accepts(token, arrived) {
             return true;
+        }
+        let waiting = client.map(Client::wait);
+        if matches!(waiting, Some(None)) {
+            return false;
         }
         let mut refreshed = self.refreshed.lock().await;
         // Whoever waited for somebody else's read shares it.
@@ -105,6 +124,11 @@ impl Guard {
         }
         drop(refreshed);
         paths.accepts(token, Instant::now())
+    }
+
+    fn unknown(&self) -> Response {
+        self.shared.metrics.unknown_caller();
+        StatusCode::NOT_FOUND.into_response()
     }
 
     /// A `Status`, which API servers repeat to the requester.
@@ -138,6 +162,23 @@ mod tests {
     fn request(method: Method, path: &str) -> Request {
         let request = axum::http::Request::builder().method(method).uri(path);
         request.body(Body::empty()).unwrap()
+    }
+
+    #[test]
+    fn nothing_of_a_head_is_kept_but_what_admission_reads() {
+        let mut request = request(Method::POST, &format!("/validate/x?{}", "a".repeat(9000)));
+        for (name, value) in [
+            ("content-length", "5"),
+            ("content-type", "application/json"),
+            ("authorization", "Bearer x"),
+            ("x", "y"),
+        ] {
+            request.headers_mut().insert(name, value.parse().unwrap());
+        }
+        strip(&mut request, "/validate");
+        assert_eq!(request.uri(), "/validate");
+        let kept: Vec<_> = request.headers().keys().map(|name| name.as_str()).collect();
+        assert_eq!(kept, ["content-length", "content-type"]);
     }
 
     #[test]

@@ -33,6 +33,7 @@ const CONNECTIONS: Limits = Limits {
     strangers: 32,
     patience: Duration::from_secs(10),
     known: 0,
+    waiting: 0,
 };
 /// Time to wait where no connection can be accepted: the process may have too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
