@@ -31,6 +31,8 @@ impl Turn<'_> {
         let unwanted = self.inventory.unwanted(&wanted);
         let mut left = (*self.inventory).clone();
         if !unwanted.is_empty() {
+            // A prune that failed is tried again for as long as it takes, and the rights for the installation were asked before.
+            self.ask_for_prune(placing).await?;
             self.prune_objects(placing, items, &unwanted, &mut left)
                 .await?;
         }

@@ -129,6 +129,14 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// Checks that the requesters may still use class and ServiceAccount, right before objects that the content does not have any more are deleted. Who has to
+    /// agree to each of them is asked by [`Self::undeletable`].
+    pub(super) async fn ask_for_prune(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
+        self.ask_terms(placing)
+            .await
+            .map_err(withdrawn_from_installed)
+    }
+
     async fn ask_again(&mut self, placing: &Placing<'_>) -> Result<(), Trouble> {
         self.ask_terms(placing).await?;
         let items = self.items(placing).await?;

@@ -1,6 +1,7 @@
 //! Objects that an upgrade removes, and those that stay because somebody may not delete them.
 //! Policies about single objects are in `policies`, finalizers in `reconcile::removal`.
 
+use super::super::objects::kubectl;
 use super::policies::{on, policy, until_enforced};
 use super::*;
 
@@ -148,6 +149,62 @@ async fn policy_that_stops_the_removal_is_told_in_its_own_words() {
     wait::until_true(LONG, "the removal goes on", || async {
         let found = get(&cluster, "bundledeployment stuck").await;
         Ok(found.is_none())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_that_a_failed_prune_left_stay_after_use_of_the_class_was_withdrawn() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    let name = "late-prune";
+    let old = "late-prune-old";
+    let verbs = ["get", "create", "patch", "update", "delete"];
+    let rules =
+        json!([{"apiGroups": [""], "resources": ["namespaces", "configmaps"], "verbs": verbs}]);
+    tenant(&cluster, name, &rules).await;
+    let stays = note(name, "stays");
+    let objects = [namespace(old), note(old, "one"), stays.clone()];
+    deploy(&cluster, name, name, &objects, &json!({})).await;
+    until(&cluster, name, "Installed", "True").await;
+    let hold = |finalizers: &str| {
+        let patch = format!(r#"{{"metadata":{{"finalizers":{finalizers}}}}}"#);
+        format!("patch configmap one -n {old} --type=merge --patch={patch}")
+    };
+    kubectl(&cluster, &hold(r#"["example.com/hold"]"#)).await;
+    let fewer = publish(&cluster, "late-prune-fewer", &[stays]).await;
+    let upgraded = deployment(name, &fewer, &json!({}));
+    let upgraded = apply_as(&cluster, &upgraded, Some(name)).await;
+    upgraded.success().unwrap();
+    wait::until_true(
+        LONG,
+        "the prune waits for the object that is held",
+        || async {
+            let found = get(&cluster, &format!("bundledeployment {name}")).await;
+            let status = found.unwrap_or_default()["status"].to_string();
+            anyhow::ensure!(status.contains("waiting for these to go"), "{status}");
+            Ok(true)
+        },
+    )
+    .await
+    .unwrap();
+
+    kubectl(&cluster, &format!("delete clusterrolebinding {name}-user")).await;
+    kubectl(&cluster, &hold("null")).await;
+    let why = until_withdrawn(&cluster, name).await;
+    assert!(why.contains("use") && why.contains(CLASS), "{why}");
+    let kept = get(&cluster, &format!("namespace {old}")).await.unwrap();
+    assert_eq!(kept["metadata"]["deletionTimestamp"], Value::Null);
+
+    put(
+        &cluster,
+        &[binding("late-prune-user", None, "bundle-user", name)],
+    )
+    .await;
+    wait::until_true(LONG, "the rest is pruned", || async {
+        let namespace = get(&cluster, &format!("namespace {old}")).await;
+        Ok(namespace.is_none_or(|found| found["metadata"]["deletionTimestamp"].is_string()))
     })
     .await
     .unwrap();

@@ -17,7 +17,7 @@ use super::super::authorized::RECENT;
 use super::super::dry_run_memory::{AllowedDryRuns, DryRunKey};
 use super::super::items::Item;
 use super::super::object;
-use super::{Applied, PreparedApply, Target, request};
+use super::{Applied, ApplyError, PreparedApply, Target, request};
 use crate::cluster::ServiceAccount;
 use crate::dry_run::{Detail, RequesterDryRun, unread};
 use crate::reconcile::whole::ObjectText;
@@ -99,19 +99,35 @@ impl NotAllowed {
         }
     }
 
+    /// Returns the refusal of an apply that got `verdict` for lists that others have items in, and that could not be made ours because of `error`.
+    pub(super) fn lists_not_taken(verdict: &DryRunVerdict, error: ApplyError) -> Self {
+        let words = format!(
+            "{}; the lists cannot be taken over from their field managers: {}",
+            words(verdict),
+            error.message()
+        );
+        match error {
+            ApplyError::Moved => Self::Moved,
+            error if error.is_passing() => Self::Verdict(DryRunVerdict::Unknown(words)),
+            ApplyError::NotAllowed(Self::Verdict(verdict)) => Self::Verdict(match verdict {
+                DryRunVerdict::Refused { by_rbac, .. } => DryRunVerdict::Refused {
+                    message: words,
+                    by_rbac,
+                },
+                DryRunVerdict::Unsupported(_) => DryRunVerdict::Unsupported(words),
+                DryRunVerdict::NotImpersonated(_) => DryRunVerdict::NotImpersonated(words),
+                _ => DryRunVerdict::Invalid(words),
+            }),
+            ApplyError::NotAllowed(refusal @ Self::Differs(_)) => refusal,
+            ApplyError::NotAllowed(_) | ApplyError::Api(_) => Self::Installer(words),
+        }
+    }
+
     /// The reason in one line, with names of fields and without values.
     pub(in super::super) fn message(&self) -> String {
         match self {
             Self::Verdict(verdict) | Self::Conflict(verdict) | Self::Contested(verdict, _) => {
-                match verdict {
-                    DryRunVerdict::Allowed => String::new(),
-                    DryRunVerdict::Refused { message, .. } => message.clone(),
-                    DryRunVerdict::Missing(words)
-                    | DryRunVerdict::Invalid(words)
-                    | DryRunVerdict::Unsupported(words)
-                    | DryRunVerdict::NotImpersonated(words)
-                    | DryRunVerdict::Unknown(words) => words.clone(),
-                }
+                words(verdict).to_owned()
             }
             Self::Differs(fields) => {
                 let named = bundle_core::plan::conditions::some_of(fields, FIELDS);
@@ -122,6 +138,19 @@ impl NotAllowed {
             Self::Installer(words) => words.clone(),
             Self::Moved => "somebody deleted or created it at the same time".to_owned(),
         }
+    }
+}
+
+/// The text of an answer of the API server; empty for one that allows.
+fn words(verdict: &DryRunVerdict) -> &str {
+    match verdict {
+        DryRunVerdict::Allowed => "",
+        DryRunVerdict::Refused { message, .. } => message,
+        DryRunVerdict::Missing(words)
+        | DryRunVerdict::Invalid(words)
+        | DryRunVerdict::Unsupported(words)
+        | DryRunVerdict::NotImpersonated(words)
+        | DryRunVerdict::Unknown(words) => words,
     }
 }
 

@@ -76,12 +76,18 @@ impl ApplyChecker<'_> {
                     return Err((prepared, NotAllowed::Conflict(verdict.clone())));
                 }
                 let client = &self.preparer.client;
-                if is_due
-                    && !prepared.has_new_fields()
-                    && let Ok(true) = self.take_fields(client, &prepared, &change).await
-                {
-                    prepared = prepared.with_new_fields();
-                    continue;
+                if is_due && !prepared.has_new_fields() {
+                    match self.take_fields(client, &prepared, &change).await {
+                        Ok(true) => {
+                            prepared = prepared.with_new_fields();
+                            continue;
+                        }
+                        Ok(false) => {}
+                        Err(error) => {
+                            let refusal = NotAllowed::lists_not_taken(verdict, error);
+                            return Err((prepared, refusal));
+                        }
+                    }
                 }
             }
             if matches!(refusal, NotAllowed::Conflict(_)) {

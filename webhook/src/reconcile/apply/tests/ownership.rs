@@ -144,3 +144,36 @@ async fn list_that_cannot_be_merged_becomes_ours_before_it_is_checked_again() {
     assert!(matches!(result, Err(ApplyError::NotAllowed(_))));
     assert!(sent.iter().all(|sent| sent.body[1]["path"].is_null()));
 }
+
+#[tokio::test]
+async fn refusal_to_take_over_a_list_is_reported() {
+    let fields = json!({"f:spec": {"f:ports": {"k:{}": {}}}});
+    let edited = updated_by("kubectl-edit", &fields);
+    let mut invalid = failure(422);
+    invalid.1["message"] = "spec.ports[1].name: Duplicate value".into();
+    invalid.1["details"] =
+        json!({"causes": [{"reason": "FieldValueDuplicate", "field": "spec.ports[1].name"}]});
+    let mut refused = failure(403);
+    refused.1["message"] = "the policy keep-entries says no".into();
+    // As the requester, and as the installer.
+    for answers in [
+        vec![invalid.clone(), (200, edited.clone()), refused.clone()],
+        vec![
+            invalid.clone(),
+            (200, edited.clone()),
+            (200, json!({})),
+            refused.clone(),
+        ],
+    ] {
+        let count = answers.len();
+        let (result, sent) = adopted(answers).await;
+        let Err(ApplyError::NotAllowed(refusal)) = result else {
+            panic!("{result:?}")
+        };
+        let message = refusal.message();
+        for part in ["Duplicate value", "the policy keep-entries says no"] {
+            assert!(message.contains(part), "{message}");
+        }
+        assert_eq!(sent.len(), count);
+    }
+}
