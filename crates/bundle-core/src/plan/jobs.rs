@@ -30,16 +30,18 @@ pub fn ttl(id: &ObjectId, value: &Value) -> Option<i64> {
     value.pointer("/spec/ttlSecondsAfterFinished")?.as_i64()
 }
 
-/// Returns the state of a Job by its metadata: the Job controller writes `completionTime` and `conditions` as it ends.
+/// Returns the state of a Job by its metadata: the Job controller writes `completionTime` as it completes, and `conditions` as it fails.
+///
+/// `conditions` is one field, whatever is in it, so that of a suspended Job looks the same. But a suspended Job has no `startTime`, and one that runs again has
+/// `active` Pods (`syncJob` of the Job controller).
 pub fn end_of<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> JobEnd {
     entries
         .into_iter()
         .filter(|entry| entry.subresource == "status")
         .filter(|entry| {
-            let status = &entry.fields["f:status"];
-            ["f:completionTime", "f:conditions"]
-                .iter()
-                .any(|field| status.get(field).is_some())
+            let has = |field: &str| entry.fields["f:status"].get(field).is_some();
+            has("f:completionTime")
+                || has("f:conditions") && has("f:startTime") && !has("f:active") && !has("f:ready")
         })
         .filter_map(|entry| entry.time)
         .max()
@@ -176,7 +178,9 @@ mod tests {
     fn end_is_read_from_the_entry_of_the_status() {
         let started = json!({"f:status": {"f:active": {}, "f:startTime": {}}});
         let complete = json!({"f:status": {"f:completionTime": {}, "f:conditions": {}}});
-        let failed = json!({"f:status": {"f:conditions": {}, "f:failed": {}}});
+        let failed = json!({"f:status": {"f:conditions": {}, "f:failed": {}, "f:startTime": {}}});
+        let suspended = json!({"f:status": {"f:conditions": {}, "f:failed": {}}});
+        let resumed = json!({"f:status": {"f:active": {}, "f:conditions": {}, "f:startTime": {}}});
         let spec = json!({"f:spec": {"f:conditions": {}}});
         let entry = |fields, subresource| Entry {
             manager: "kube-controller-manager",
@@ -190,6 +194,8 @@ mod tests {
             (&started, "status", JobEnd::Running),
             (&complete, "status", JobEnd::Finished(100)),
             (&failed, "status", JobEnd::Finished(100)),
+            (&suspended, "status", JobEnd::Running),
+            (&resumed, "status", JobEnd::Running),
             (&complete, "", JobEnd::Running),
             (&spec, "", JobEnd::Running),
         ] {
