@@ -191,9 +191,18 @@ async fn objects_that_a_failed_prune_left_stay_after_use_of_the_class_was_withdr
     .unwrap();
 
     kubectl(&cluster, &format!("delete clusterrolebinding {name}-user")).await;
-    kubectl(&cluster, &hold("null")).await;
     let why = until_withdrawn(&cluster, name).await;
     assert!(why.contains("use") && why.contains(CLASS), "{why}");
+    kubectl(&cluster, &hold("null")).await;
+    let held = format!("configmap one -n {old}");
+    wait::until_true(LONG, "the object that was held is gone", || async {
+        Ok(get(&cluster, &held).await.is_none())
+    })
+    .await
+    .unwrap();
+    let wake = |value: &str| format!("annotate --overwrite bundledeployment {name} woken={value}");
+    kubectl(&cluster, &wake("without-use")).await;
+    until_withdrawn(&cluster, name).await;
     let kept = get(&cluster, &format!("namespace {old}")).await.unwrap();
     assert_eq!(kept["metadata"]["deletionTimestamp"], Value::Null);
 
@@ -202,6 +211,7 @@ async fn objects_that_a_failed_prune_left_stay_after_use_of_the_class_was_withdr
         &[binding("late-prune-user", None, "bundle-user", name)],
     )
     .await;
+    kubectl(&cluster, &wake("with-use")).await;
     wait::until_true(LONG, "the rest is pruned", || async {
         let namespace = get(&cluster, &format!("namespace {old}")).await;
         Ok(namespace.is_none_or(|found| found["metadata"]["deletionTimestamp"].is_string()))

@@ -117,7 +117,13 @@ async fn deployment_that_is_too_large_to_be_read_is_reported_and_removed_once_it
     .unwrap();
     admission_on(&webhook).await;
 
-    kubectl(&cluster, &format!("delete {what} --wait=false")).await;
+    // Right after a gap a deletion is refused.
+    wait::until_true(LONG, "it is being deleted", || async {
+        let line = format!("delete {what} --wait=false");
+        Ok(try_kubectl(&cluster, &line).await.is_success())
+    })
+    .await
+    .unwrap();
     let note = format!("configmap {name} -n team-a");
     assert!(get(&cluster, &note).await.is_some());
     let half = json!({"metadata": {"finalizers": finalizers(FINALIZERS / 2)}});
