@@ -270,6 +270,16 @@ async fn replacement_needs_the_rights_to_delete_and_to_create() {
     assert_ne!(uid(&cluster, "job done -n unspoilt").await, before);
 }
 
+/// Writes the usage of the quota `respawn/one`, as its controller does in its own time.
+async fn use_quota(cluster: &Cluster, used: &str) {
+    let status =
+        json!({"status": {"hard": {"count/services": "1"}, "used": {"count/services": used}}});
+    let status = status.to_string();
+    let line = "patch resourcequota one -n respawn --subresource=status --type=merge -p";
+    let line = line.split(' ').chain([status.as_str()]);
+    cluster.kubectl(line).await.unwrap().success().unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
     let cluster = shared().await.unwrap();
@@ -322,12 +332,7 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
         "spec": {"hard": {"count/services": "1"}},
     });
     put(&cluster, &[quota]).await;
-    wait::until_true(LONG, "the quota is full", || async {
-        let found = get(&cluster, "resourcequota one -n respawn").await;
-        Ok(found.is_some_and(|quota| quota["status"]["used"]["count/services"] == "1"))
-    })
-    .await
-    .unwrap();
+    use_quota(&cluster, "1").await;
     for kind in [
         "validatingadmissionpolicybinding",
         "validatingadmissionpolicy",
@@ -335,9 +340,21 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
         let line = format!("delete {kind} respawn-create");
         try_kubectl(&cluster, &line).await.success().unwrap();
     }
+    // It is tried anew at once after a write of the spec.
+    let settings = json!({"drift": {"mode": "Correct"}});
+    let same = service("web", Some("10.96.0.188"), 30977);
+    upgrade(&cluster, "respawn", "2", &same, &settings).await;
+    wait::until_true(LONG, "the Service is replaced", || async {
+        let now = uid(&cluster, look).await;
+        if now.is_empty() {
+            use_quota(&cluster, "0").await;
+        }
+        Ok(!now.is_empty() && now != before)
+    })
+    .await
+    .unwrap();
     until(&cluster, "respawn", "Installed", "True").await;
     let replaced = uid(&cluster, look).await;
-    assert_ne!(replaced, before);
     let found = get(&cluster, look).await.unwrap();
     assert_eq!(found["spec"]["clusterIP"], "10.96.0.188");
     assert_eq!(found["spec"]["ports"][0]["nodePort"], 30977);
