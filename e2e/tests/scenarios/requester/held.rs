@@ -34,8 +34,8 @@ async fn object_is_not_created_in_a_namespace_that_was_replaced_while_a_replacem
             "patch rolebinding held -n {user} --type=merge --as={user} --patch={{\"metadata\":{{\"finalizers\":{list}}}}}"
         )
     };
-    let hold = try_kubectl(&cluster, &finalizers(r#"["example.com/hold"]"#)).await;
-    hold.success().unwrap();
+    let patched = try_kubectl(&cluster, &finalizers(r#"["example.com/hold"]"#)).await;
+    patched.success().unwrap();
     let two = [
         role_binding(user, "held", "edit", user),
         binding("taken", Some("holdup-other"), "admin", user),

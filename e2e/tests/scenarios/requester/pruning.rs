@@ -168,11 +168,11 @@ async fn objects_that_a_failed_prune_left_stay_after_use_of_the_class_was_withdr
     let objects = [namespace(old), note(old, "one"), stays.clone()];
     deploy(&cluster, name, name, &objects, &json!({})).await;
     until(&cluster, name, "Installed", "True").await;
-    let hold = |finalizers: &str| {
+    let set_finalizers = |finalizers: &str| {
         let patch = format!(r#"{{"metadata":{{"finalizers":{finalizers}}}}}"#);
         format!("patch configmap one -n {old} --type=merge --patch={patch}")
     };
-    kubectl(&cluster, &hold(r#"["example.com/hold"]"#)).await;
+    kubectl(&cluster, &set_finalizers(r#"["example.com/hold"]"#)).await;
     let fewer = publish(&cluster, "late-prune-fewer", &[stays]).await;
     let upgraded = deployment(name, &fewer, &json!({}));
     let upgraded = apply_as(&cluster, &upgraded, Some(name)).await;
@@ -193,7 +193,7 @@ async fn objects_that_a_failed_prune_left_stay_after_use_of_the_class_was_withdr
     kubectl(&cluster, &format!("delete clusterrolebinding {name}-user")).await;
     let why = until_withdrawn(&cluster, name).await;
     assert!(why.contains("use") && why.contains(CLASS), "{why}");
-    kubectl(&cluster, &hold("null")).await;
+    kubectl(&cluster, &set_finalizers("null")).await;
     let held = format!("configmap one -n {old}");
     wait::until_true(LONG, "the object that was held is gone", || async {
         Ok(get(&cluster, &held).await.is_none())

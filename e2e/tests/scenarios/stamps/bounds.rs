@@ -25,6 +25,10 @@ async fn deployments(cluster: &Cluster) -> Api<DynamicObject> {
     Api::all_with(cluster.client().await.unwrap(), &resource)
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the names are those of the scenario"
+)]
 async fn patched(cluster: &Cluster, name: &str, patch: &Value) -> Result<(), kube::Error> {
     let patch = Patch::Merge(patch);
     let parameters = PatchParams::default();
