@@ -12,6 +12,7 @@ mod received;
 mod review;
 mod size;
 mod stamping;
+mod write_time;
 mod writes;
 
 use std::sync::Arc;

@@ -58,7 +58,8 @@ fn milliseconds(time: &Value) -> Option<i64> {
     Some(time.as_millisecond())
 }
 
-fn written(metadata: &Value, now: i64) -> Option<i64> {
+/// When anything but the status was last written, by the entries of `managedFields`, in milliseconds since 1970.
+pub(super) fn written(metadata: &Value, now: i64) -> Option<i64> {
     let entries = metadata["managedFields"].as_array()?.iter();
     let times = entries
         .filter(|entry| entry["subresource"] != "status")

@@ -18,7 +18,7 @@ use super::lookups::Content;
 use super::memory::{self, ImageKey};
 use super::review::{Request, UserInfo};
 use super::stamping::{self, Inherited, MadeFor, StampInput, WantedStamp};
-use super::{Admission, Lookups, carried, configuration, deletions, lookups};
+use super::{Admission, Lookups, carried, configuration, deletions, lookups, write_time};
 use crate::budget::looks::LookMemory;
 
 /// A request of one of the three kinds that are judged, with what its stamps say.
@@ -98,6 +98,9 @@ impl<L: Lookups> Admission<L> {
             Verdict::Refuse(_) | Verdict::CannotTell(_) => &Stamping::None,
         };
         let wanted = Self::wanted(stamping, &standings);
+        if let WantedStamp::Stamp(stamp) = &wanted {
+            patch.extend(write_time::patch(&request.object, stamp));
+        }
         let wanted = self
             .lookups
             .with_stamp_key(|key| wanted.into_annotation(key));

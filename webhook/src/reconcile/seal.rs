@@ -33,7 +33,9 @@ pub(super) fn vouched(room: &Room, object: &DynamicObject, kind: Kind) -> Result
 
 /// Returns the warning about owner references of `object` that nobody was asked about: admission refuses a deletion that follows from them.
 pub(super) fn owner_warning(object: &DynamicObject, vouched: &Vouched) -> Option<String> {
-    let owners = json!({"metadata": {"ownerReferences": object.metadata.owner_references}});
+    let metadata = &object.metadata;
+    let owners =
+        json!({"metadata": {"name": metadata.name, "ownerReferences": metadata.owner_references}});
     (!vouched.covers_owners(&owners)).then(|| {
         format!(
             "the owner references were not reviewed, and the deletion of an owner does not delete this BundleDeployment: remove them, and set them again if they are wanted ({})",

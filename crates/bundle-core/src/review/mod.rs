@@ -30,8 +30,8 @@ pub use judge::{Stamping, Verdict, judge, may_look};
 pub use needs::{CheckedApprovalSpec, Image, Needs, needs};
 pub use parts::{ChangedParts, PartRequesters};
 pub use seal::{
-    SealMoment, SealedContent, StoredObject, VouchState, Vouched, content_seal, last_written, seal,
-    sealed_content, vouch_state,
+    SealMoment, SealedContent, StoredObject, VouchState, Vouched, content_seal, is_written_with,
+    last_written, seal, sealed_content, vouch_state,
 };
 pub use source::{CheckedBundleSpec, Source};
 pub use stamp::{GeneratedFor, Requester, Stamp, StampError, StampTarget};

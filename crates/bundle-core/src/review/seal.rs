@@ -3,6 +3,8 @@
 
 mod content;
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -26,6 +28,8 @@ pub const LATER: i64 = 15_000;
 pub const SEALED_WITHIN: i64 = 300_000;
 
 const SEAL: &str = "core.rukpak.io/seal";
+/// `apiVersion` of the owner of a generated Bundle.
+const API_VERSION: &str = "core.rukpak.io/v1alpha1";
 
 /// An object of ours as it is stored.
 #[derive(Debug, Clone, Copy)]
@@ -88,22 +92,38 @@ impl Vouched {
         self.time
     }
 
-    /// Returns whether the owner references of `object` are those that were reviewed. For a generated Bundle, that its one owner is the BundleDeployment that
-    /// it was made for counts too: seals of earlier versions say no more.
+    /// Returns whether the owner references of `object` are those that were reviewed. Seals of earlier versions say nothing about owners: for those of a generated
+    /// Bundle, its one owner is the BundleDeployment that it was made for, and that it is named after.
     pub fn covers_owners(&self, object: &Value) -> bool {
         let found = owners_digest(object);
-        let is_generated_owner = || {
-            let owners = object["metadata"]["ownerReferences"].as_array();
-            let generated_for = self.generated_for.as_ref();
-            owners.zip(generated_for).is_some_and(|(owners, of)| {
-                owners.iter().all(|owner| {
-                    owner["kind"] == Kind::BundleDeployment.as_str()
-                        && owner["uid"] == of.uid.as_str()
-                })
-            })
-        };
-        found.is_none() || found == self.owners || is_generated_owner()
+        found.is_none()
+            || found == self.owners
+            || (self.owners.is_none() && self.is_generated_owner(object))
     }
+
+    /// The garbage collector looks for an owner by apiVersion, kind and name before it compares the uid.
+    fn is_generated_owner(&self, bundle: &Value) -> bool {
+        let metadata = &bundle["metadata"];
+        let name = metadata["name"].as_str().and_then(deployment_of);
+        let owners = metadata["ownerReferences"].as_array();
+        let generated_for = self.generated_for.as_ref();
+        let (Some(name), Some(owners), Some(of)) = (name, owners, generated_for) else {
+            return false;
+        };
+        owners.iter().all(|owner| {
+            owner["apiVersion"] == API_VERSION
+                && owner["kind"] == Kind::BundleDeployment.as_str()
+                && owner["name"] == name
+                && owner["uid"] == of.uid.as_str()
+        })
+    }
+}
+
+/// Returns the name of the BundleDeployment in the name of a Bundle that was generated for it: all but the dash and six hexadecimal digits at the end.
+fn deployment_of(bundle: &str) -> Option<&str> {
+    let (name, hash) = bundle.rsplit_once('-')?;
+    let is_hash = hash.len() == 6 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash.then_some(name)
 }
 
 /// What stamp and seal of an object are worth.
@@ -174,7 +194,9 @@ pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -
         },
         (_, Ok(stamp)) => VouchState::Unsealed(stamp),
         // The generation moved although the spec is written as before, and that went through admission, which saw nothing to stamp.
-        (Some((seal, _)), Err(_)) if is_intact(object.written, moment) => {
+        (Some((seal, _)), Err(_))
+            if is_intact(object.written, moment) || is_intact(Some(seal.time), moment) =>
+        {
             VouchState::Unsealed(seal)
         }
         (_, Err(why)) => VouchState::NotVouched(why),
@@ -227,9 +249,9 @@ fn read_fresh(
     moment: &SealMoment,
 ) -> Result<Vouched, StampError> {
     let (stamp, written) = stamp_of(key, object, 0)?;
-    let window = stamp.time.saturating_sub(EARLIER)..=stamp.time.saturating_add(LATER);
-    let in_time = written.is_some_and(|written| window.contains(&written));
-    if !in_time || stamp.time > moment.now.saturating_add(EARLIER) {
+    let is_in_time = written.is_some_and(|written| is_written_with(&stamp, written))
+        || is_observed_with(&stamp, object, moment);
+    if !is_in_time || stamp.time > moment.now.saturating_add(EARLIER) {
         return Err(StampError::OutOfTime);
     }
     if moment.now > stamp.time.saturating_add(SEALED_WITHIN) {
@@ -245,6 +267,25 @@ fn read_fresh(
         owners: stamp.owners,
         time: stamp.time,
     })
+}
+
+/// The times, in milliseconds since 1970, at which the write can have been made that `stamp` was made for.
+fn window(stamp: &Stamp) -> RangeInclusive<i64> {
+    stamp.time.saturating_sub(EARLIER)..=stamp.time.saturating_add(LATER)
+}
+
+/// Returns whether a write at the time `written`, in milliseconds since 1970, can be the one that `stamp` was made for.
+pub fn is_written_with(stamp: &Stamp, written: i64) -> bool {
+    window(stamp).contains(&written)
+}
+
+/// Returns whether the object is looked at so soon that the update with `stamp` can only have been made in its window: after the stamp, which it carries, and
+/// before now. That is the proof where no entry in `managedFields` tells the time of the update. Kubernetes keeps none for a manager that owns no field any
+/// more, and tracks no updates after somebody has emptied the list. A later entry is of a later write, for which the stamp is not.
+fn is_observed_with(stamp: &Stamp, object: &StoredObject<'_>, moment: &SealMoment) -> bool {
+    let window = window(stamp);
+    let is_later = |written: i64| written > *window.end();
+    stamp.target.is_some() && window.contains(&moment.now) && !object.written.is_some_and(is_later)
 }
 
 /// The stamp, if it was made for just this spec of this object, `behind` generations ago; and when the write was that it is for. Its age is not looked at.

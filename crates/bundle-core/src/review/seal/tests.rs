@@ -188,13 +188,6 @@ fn stamp_counts_only_for_the_write_that_it_was_made_for() {
             },
             StampError::OutOfTime,
         ),
-        (
-            StoredObject {
-                written: None,
-                ..updated
-            },
-            StampError::OutOfTime,
-        ),
     ];
     for (object, why) in cases {
         assert_eq!(refusal(&object, &moment), why, "{object:?}");
@@ -290,12 +283,20 @@ fn seal_moves_on_with_a_generation_that_admission_saw_no_change_in() {
         vouch_state(KEY, &again, &at(NOON + 31_000)),
         VouchState::Unsealed(vouched)
     );
+    // Also if nobody noted when, and the registrations have been intact since the seal.
+    let unnoted = StoredObject {
+        written: None,
+        ..again
+    };
+    let found = vouch_state(KEY, &unnoted, &at(NOON + 31_000));
+    assert!(matches!(found, VouchState::Unsealed(_)), "{found:?}");
     // Not across a gap, and not two at once.
     let gap = SealMoment {
         now: NOON + 31_000,
         intact_since: Some(NOON + 30_000),
     };
     assert_eq!(refusal(&again, &gap), StampError::Missing);
+    assert_eq!(refusal(&unnoted, &gap), StampError::Missing);
     let twice = StoredObject {
         generation: 3,
         ..again
@@ -376,6 +377,42 @@ fn times_in_the_future_are_not_when_an_object_was_written() {
 }
 
 #[test]
+fn update_whose_time_nobody_noted_is_sealed_only_while_its_stamp_is_new() {
+    let spec = json!({"a": 1});
+    let text = stamp(&spec, Some(4)).text(KEY);
+    let update = StoredObject {
+        generation: 4,
+        created: Some(NOON - 86_400_000),
+        ..object(&spec, Some(&text), None)
+    };
+    // No entry at all, or only those of earlier writes.
+    for written in [None, Some(NOON - 86_400_000), Some(NOON - EARLIER - 1)] {
+        let update = StoredObject { written, ..update };
+        for now in [NOON, NOON + LATER] {
+            let found = vouch_state(KEY, &update, &at(now));
+            assert!(matches!(found, VouchState::Unsealed(_)), "{found:?}");
+        }
+        let late = at(NOON + LATER + 1);
+        assert_eq!(refusal(&update, &late), StampError::OutOfTime);
+        for intact_since in [None, Some(NOON), Some(NOON + 500)] {
+            let gap = SealMoment {
+                now: NOON + 1_000,
+                intact_since,
+            };
+            assert_eq!(refusal(&update, &gap), StampError::Gap);
+        }
+    }
+    // The time of a create is always there.
+    let text = stamp(&spec, None).text(KEY);
+    let created = StoredObject {
+        created: Some(NOON - EARLIER - 1),
+        written: None,
+        ..object(&spec, Some(&text), None)
+    };
+    assert_eq!(refusal(&created, &at(NOON + 1_000)), StampError::OutOfTime);
+}
+
+#[test]
 fn seal_covers_only_the_owners_that_were_reviewed() {
     let spec = json!({"a": 1});
     let owner =
@@ -408,8 +445,39 @@ fn seal_covers_only_the_owners_that_were_reviewed() {
         }),
         ..stamp(&spec, None)
     });
-    let of_template = owner("BundleDeployment", "d");
-    assert!(generated.covers_owners(&with_owners(json!([of_template]))));
-    assert!(!generated.covers_owners(&with_owners(json!([owner("BundleDeployment", "e")]))));
-    assert!(!generated.covers_owners(&with_owners(json!([of_template, owner("Bundle", "d")]))));
+    let of_template = json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "name": "web", "uid": "d"});
+    let bundle =
+        |name: &str, owners: Value| json!({"metadata": {"name": name, "ownerReferences": owners}});
+    let named = |owners: Value| bundle("web-4f2a9c", owners);
+    assert!(generated.covers_owners(&named(json!([of_template]))));
+    for (field, value) in [
+        ("apiVersion", "v1"),
+        ("kind", "Bundle"),
+        ("name", "other"),
+        ("uid", "e"),
+    ] {
+        let mut other = of_template.clone();
+        other[field] = value.into();
+        assert!(!generated.covers_owners(&named(json!([other]))), "{field}");
+        let both = named(json!([of_template, other]));
+        assert!(!generated.covers_owners(&both), "{field}");
+    }
+    for name in [
+        "web",
+        "web-4f2a9",
+        "web-4f2a9x",
+        "web-4f2a9c-4f2a9c",
+        "other-4f2a9c",
+    ] {
+        assert!(
+            !generated.covers_owners(&bundle(name, json!([of_template]))),
+            "{name}"
+        );
+    }
+    // Where the owners are sealed, only those count.
+    let sealed = Vouched {
+        owners: owners_digest(&reviewed),
+        ..generated
+    };
+    assert!(!sealed.covers_owners(&named(json!([of_template]))));
 }
