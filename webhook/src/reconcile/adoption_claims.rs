@@ -99,9 +99,26 @@ mod tests {
         let claimed = matches!(second, Err(InventoryStoreError::Claimed { object }) if object == "ConfigMap/x/web");
         assert!(claimed);
         let again = adopt(&inventories, "second", "ConfigMap/x/web").await;
-        let owned =
-            matches!(again, Err(InventoryStoreError::Owned { owner, .. }) if owner == "first");
-        assert!(owned);
+        assert_eq!(
+            again.unwrap_err().to_string(),
+            "ConfigMap/x/web belongs to BundleDeployment first"
+        );
+    }
+
+    #[tokio::test]
+    async fn object_that_another_deployment_is_about_to_create_is_not_adopted() {
+        let inventories = Inventories::new(server(), "state");
+        let mut first = Inventory::new("first");
+        first.intend("ConfigMap/x/web", 100);
+        inventories.save("uid-of-first", first).await.unwrap();
+        let refused = adopt(&inventories, "second", "ConfigMap/x/web").await;
+        assert_eq!(
+            refused.unwrap_err().to_string(),
+            "ConfigMap/x/web is being installed by BundleDeployment first"
+        );
+        adopt(&inventories, "second", "ConfigMap/x/other")
+            .await
+            .unwrap();
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl Install<'_> {
         let mut of_nobody = Collisions::default();
         for key in foreign.keys() {
             match owners.get(key) {
-                Some(owner) => of_others.push(format!("{key} belongs to BundleDeployment {owner}")),
+                Some(owner) => of_others.push(format!("{key} {owner}")),
                 None if self.adopt => {}
                 None if replaced.contains(key.as_str()) => of_nobody.replaced.push(key),
                 None => of_nobody.unmanaged.push(key),

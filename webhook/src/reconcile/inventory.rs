@@ -2,11 +2,14 @@
 //! Not here: what an inventory says and decides (bundle_core::plan::inventory), or when it is written (record).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bundle_cluster::ByName;
-use bundle_core::plan::inventory::{Inventory, InventoryError, MAX_BYTES, RememberedSeals};
+use bundle_core::plan::inventory::{
+    Inventory, InventoryError, MAX_BYTES, RememberedSeals, Reservation,
+};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -39,12 +42,29 @@ pub(super) enum InventoryStoreError {
     Conflict,
     #[error("{object} is being taken over by another BundleDeployment")]
     Claimed { object: String },
-    #[error("{object} belongs to BundleDeployment {owner}")]
-    Owned { object: String, owner: String },
+    #[error("{object} {owner}")]
+    Owned { object: String, owner: Owner },
     #[error(transparent)]
     Inventory(#[from] InventoryError),
     #[error("ConfigMap {name} is not an inventory: {why}")]
     Damaged { name: String, why: String },
+}
+
+/// The BundleDeployment that has an object. In text: `belongs to BundleDeployment web`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Owner {
+    deployment: String,
+    reservation: Reservation,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = match self.reservation {
+            Reservation::Owned => "belongs to",
+            Reservation::Installing => "is being installed by",
+        };
+        write!(f, "{verb} BundleDeployment {}", self.deployment)
+    }
 }
 
 #[derive(Clone)]
@@ -241,14 +261,14 @@ impl Inventories {
         }
     }
 
-    /// The BundleDeployments, other than the one with uid `except`, that record one of `objects`, or are about to (by key, with the uid): their names by key.
+    /// The BundleDeployments, other than the one with uid `except`, that record one of `objects`, or are about to (by key, with the uid), by key.
     ///
     /// It reads all inventories, which is for the rare case that an object is in the way. One that cannot be read may record anything, so it is an error.
     pub(super) async fn owners(
         &self,
         objects: &BTreeMap<String, String>,
         except: &str,
-    ) -> Result<BTreeMap<String, String>, InventoryStoreError> {
+    ) -> Result<BTreeMap<String, Owner>, InventoryStoreError> {
         let own = format!("{PREFIX}{except}");
         let mut owners = BTreeMap::new();
         let mut parameters = ListParams::default().limit(PAGE);
@@ -264,8 +284,13 @@ impl Inventories {
                 }
                 let inventory = read(map)?;
                 for (key, uid) in objects {
-                    if inventory.reserves(key, uid) {
-                        owners.insert(key.clone(), inventory.deployment.clone());
+                    if let Some(reservation) = inventory.reserves(key, uid) {
+                        let deployment = inventory.deployment.clone();
+                        let owner = Owner {
+                            deployment,
+                            reservation,
+                        };
+                        owners.insert(key.clone(), owner);
                     }
                 }
             }

@@ -117,6 +117,15 @@ pub enum Claim {
     Unrecorded,
 }
 
+/// How an inventory keeps an object from other BundleDeployments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reservation {
+    /// It records the object, or takes it over at this moment.
+    Owned,
+    /// It is about to create an object of this name: whatever exists under it may be the work of a request that is not recorded yet.
+    Installing,
+}
+
 /// Why an inventory cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InventoryError {
@@ -261,11 +270,15 @@ impl Inventory {
         }
     }
 
-    /// Returns whether exactly this object is recorded, or about to be taken over: no other deployment may have it.
-    pub fn reserves(&self, key: &str, uid: &str) -> bool {
-        let adopts =
-            matches!(self.objects.get(key), Some(Record::Adoption(adopted)) if adopted == uid);
-        !uid.is_empty() && (adopts || self.owns(key, uid))
+    /// Returns how the object `key` with this uid is reserved: no other deployment may have it. Until an installation is recorded, each of its objects is an
+    /// intent, whose uid nobody knows.
+    pub fn reserves(&self, key: &str, uid: &str) -> Option<Reservation> {
+        match self.objects.get(key)? {
+            Record::Uid(recorded) | Record::Adoption(recorded) => {
+                (!uid.is_empty() && recorded == uid).then_some(Reservation::Owned)
+            }
+            Record::Intent(_) => Some(Reservation::Installing),
+        }
     }
 
     /// Whether exactly this object is recorded.

@@ -126,14 +126,30 @@ fn an_adoption_makes_nothing_ours_before_an_apply_has_reached_the_object() {
     };
     assert_eq!(inventory.claim(KEY, untouched), Claim::Unrecorded);
     assert!(!inventory.owns(KEY, "a") && inventory.uid(KEY).is_none());
-    assert!(inventory.reserves(KEY, "a") && !inventory.reserves(KEY, "b"));
+    assert_eq!(inventory.reserves(KEY, "a"), Some(Reservation::Owned));
+    assert_eq!(inventory.reserves(KEY, "b"), None);
     // Older than we are, and we crashed before the answer was recorded.
     assert_eq!(inventory.claim(KEY, live("a", 1, true)), Claim::Ours);
     assert_eq!(inventory.claim(KEY, live("a", 1, false)), Claim::Unrecorded);
     assert_eq!(inventory.claim(KEY, live("b", 1, true)), Claim::Unrecorded);
     inventory.record(KEY, "a");
-    assert!(inventory.owns(KEY, "a") && inventory.reserves(KEY, "a"));
+    assert!(inventory.owns(KEY, "a"));
+    assert_eq!(inventory.reserves(KEY, "a"), Some(Reservation::Owned));
     assert_eq!(inventory.adopt(KEY, "a"), None);
+}
+
+#[test]
+fn intent_reserves_whatever_exists_under_its_key_until_it_is_recorded_or_forgotten() {
+    let mut inventory = inventory();
+    assert_eq!(inventory.reserves(KEY, "a"), None);
+    inventory.intend(KEY, 100);
+    assert_eq!(inventory.reserves(KEY, "a"), Some(Reservation::Installing));
+    let mut recorded = inventory.clone();
+    recorded.record(KEY, "a");
+    assert_eq!(recorded.reserves(KEY, "a"), Some(Reservation::Owned));
+    assert_eq!(recorded.reserves(KEY, "b"), None);
+    inventory.forget_intent(KEY, 100);
+    assert_eq!(inventory.reserves(KEY, "a"), None);
 }
 
 #[test]
