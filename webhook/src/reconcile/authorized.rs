@@ -65,17 +65,21 @@ impl<'a> Turn<'a> {
         self.unless_changed(changed.map(String::as_str).collect())
     }
 
-    /// Before the objects of a phase are applied: the same of their namespaces. Those that an earlier phase created count from now on.
+    /// Before the objects of a phase are applied: the same of their namespaces, which have to exist. Those that an earlier phase created count from now on, and
+    /// are recorded.
     pub(super) async fn before_applies(
-        &self,
+        &mut self,
         items: &[&Item],
         asked: &mut Uids,
     ) -> Result<(), Trouble> {
-        let live = self.namespaces_of(items).await?;
+        let live = self.existing_namespaces_of(items).await?;
         let replaced = live
             .iter()
             .filter(|(name, uid)| asked.get(*name).is_some_and(|before| before != *uid));
         self.unless_changed(replaced.map(|(name, _)| name.as_str()).collect())?;
+        if live.keys().any(|name| !asked.contains_key(name)) {
+            self.record_live(&live).await?;
+        }
         asked.extend(live);
         Ok(())
     }

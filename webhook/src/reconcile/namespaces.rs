@@ -21,14 +21,43 @@ use super::trouble::{Retry, Trouble};
 /// The uids of namespaces that exist, by name.
 pub(super) type Uids = BTreeMap<String, String>;
 
-/// The uids of those of `names` that exist, read as the pod itself: an installing identity need not be allowed to.
+/// A namespace that exists.
+struct LiveNamespace {
+    uid: String,
+    is_terminating: bool,
+}
+
+/// The uids of those of `names` that exist.
 pub(super) async fn uids(own: &Client, names: BTreeSet<&str>) -> Result<Uids, kube::Error> {
+    let live = look(own, names).await?.into_iter();
+    Ok(live.map(|(name, found)| (name, found.uid)).collect())
+}
+
+/// The uids of those of `names` that objects can be created in. One that is being deleted is as good as gone: when a creation reaches the API server, another
+/// namespace may have its name.
+async fn active(own: &Client, names: BTreeSet<&str>) -> Result<Uids, kube::Error> {
+    let live = look(own, names).await?.into_iter();
+    let active = live.filter(|(_, found)| !found.is_terminating);
+    Ok(active.map(|(name, found)| (name, found.uid)).collect())
+}
+
+/// Those of `names` that exist, read as the pod itself: an installing identity need not be allowed to.
+async fn look(
+    own: &Client,
+    names: BTreeSet<&str>,
+) -> Result<BTreeMap<String, LiveNamespace>, kube::Error> {
     let api: Api<Namespace> = Api::all(own.clone());
     let looks = super::parallel::all(names.into_iter().map(|name| {
         let api = api.clone();
         async move {
             match ByName(&api).get_metadata_opt(name).await {
-                Ok(found) => Ok(found.and_then(|found| Some((name.to_owned(), found.uid()?)))),
+                Ok(found) => Ok(found.and_then(|found| {
+                    let live = LiveNamespace {
+                        uid: found.uid()?,
+                        is_terminating: found.metadata.deletion_timestamp.is_some(),
+                    };
+                    Some((name.to_owned(), live))
+                })),
                 Err(error) if object::is_not_found(&error) => Ok(None),
                 Err(error) => Err(error),
             }
@@ -38,13 +67,44 @@ pub(super) async fn uids(own: &Client, names: BTreeSet<&str>) -> Result<Uids, ku
     looks.into_iter().filter_map(Result::transpose).collect()
 }
 
+fn names_of<'i>(items: &[&'i Item]) -> BTreeSet<&'i str> {
+    let names = items.iter().filter_map(|item| item.id.namespace.as_deref());
+    names.collect()
+}
+
+/// Those of `names` that are not in `live`, in the words of the API server.
+fn missing(names: BTreeSet<&str>, live: &Uids) -> Vec<String> {
+    let missing = names.into_iter().filter(|name| !live.contains_key(*name));
+    missing
+        .map(|name| format!("namespaces \"{name}\" not found"))
+        .collect()
+}
+
 impl Turn<'_> {
-    /// The namespaces that `items` live in, as far as they exist.
+    /// The namespaces that `items` live in, as far as they exist and are not being deleted.
     pub(super) async fn namespaces_of(&self, items: &[&Item]) -> Result<Uids, Trouble> {
-        let names = items.iter().filter_map(|item| item.id.namespace.as_deref());
-        uids(&self.room.own, names.collect())
+        active(&self.room.own, names_of(items))
             .await
             .map_err(|error| Trouble::api("read the namespaces", self.install_reason(), &error))
+    }
+
+    /// The same right before objects are created. Fails if one of the namespaces does not exist or is being deleted: the API server would refuse the creation,
+    /// or carry it out in another namespace that got the name meanwhile.
+    pub(super) async fn existing_namespaces_of(&self, items: &[&Item]) -> Result<Uids, Trouble> {
+        let live = self.namespaces_of(items).await?;
+        let missing = missing(names_of(items), &live);
+        if missing.is_empty() {
+            return Ok(live);
+        }
+        Err(Trouble::new(
+            codes::install::APPLY_FAILED,
+            self.install_reason(),
+            format!(
+                "{}: it does not exist, or is being deleted, and nothing is created in it",
+                some_of(&missing, LISTED)
+            ),
+            Retry::Soon,
+        ))
     }
 
     /// Before anything is created: where a namespace is another one than the content was installed into, somebody has to answer for it once more.
@@ -120,9 +180,14 @@ impl Turn<'_> {
         placing: &Placing<'_>,
         items: &[&Item],
     ) -> Result<(), Trouble> {
-        let live = self.namespaces_of(items).await?;
+        let live = self.existing_namespaces_of(items).await?;
         self.check_namespaces(placing, items, (Act::Restore, &live))
             .await?;
+        self.record_live(&live).await
+    }
+
+    /// Records that objects are installed into these namespaces.
+    pub(super) async fn record_live(&mut self, live: &Uids) -> Result<(), Trouble> {
         let mut inventory = (*self.inventory).clone();
         for (name, uid) in live {
             inventory.record_namespace(name, uid);
@@ -151,5 +216,57 @@ impl Turn<'_> {
             inventory.set_created_namespace(&item.key, is_created);
         }
         self.save_inventory(inventory).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A client of a server with the namespaces `old`, which is being deleted, and `new`.
+    fn server() -> Client {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        tokio::spawn(async move {
+            while let Some((request, reply)) = server.next_request().await {
+                let name = request.uri().path().rsplit('/').next().unwrap_or_default();
+                let deleted = (name == "old").then_some("2026-01-01T00:00:00Z");
+                let metadata = json!({"name": name, "uid": format!("uid-of-{name}"), "deletionTimestamp": deleted});
+                let (code, answer) = if ["old", "new"].contains(&name) {
+                    (
+                        200,
+                        json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata}),
+                    )
+                } else {
+                    (
+                        404,
+                        json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}),
+                    )
+                };
+                let body = Body::from(answer.to_string().into_bytes());
+                let response = Response::builder().status(code).body(body);
+                reply.send_response(response.unwrap());
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn namespace_that_is_being_deleted_gets_no_objects_and_still_exists() {
+        let names = BTreeSet::from(["gone", "new", "old"]);
+        let found = active(&server(), names.clone()).await.unwrap();
+        assert_eq!(found, Uids::from([("new".into(), "uid-of-new".into())]));
+        assert_eq!(
+            missing(names.clone(), &found),
+            [
+                "namespaces \"gone\" not found",
+                "namespaces \"old\" not found"
+            ]
+        );
+        let found = uids(&server(), names).await.unwrap();
+        assert_eq!(found.into_keys().collect::<Vec<_>>(), ["new", "old"]);
     }
 }
