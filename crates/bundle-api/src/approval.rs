@@ -59,6 +59,11 @@ pub struct DeploymentRef {
     pub name: String,
     /// Its uid: a later BundleDeployment of the same name needs its own approval.
     pub uid: String,
+    /// Its `metadata.generation` that the author of the approval has read. The approval is refused if it has another one when the approval is created. Required
+    /// if the BundleDeployment sets ServiceAccount, target namespace, config, `collision`, `drift.ignore`, `deletion` or `rollout.replace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub generation: Option<i64>,
 }
 
 /// Whether an approval counts.

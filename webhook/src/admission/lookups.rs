@@ -9,9 +9,9 @@ use bundle_core::names::KubeName;
 use bundle_core::package;
 use bundle_core::policy::Policy;
 use bundle_core::review::deployment::ServiceAccount;
-use bundle_core::review::stamp::approval_terms;
 use bundle_core::review::{
     Answer, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts, Image, Needs, Requester,
+    approval_terms, has_default_terms,
 };
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::Looked;
@@ -299,6 +299,8 @@ async fn deployment<L: Lookups>(lookups: &L, name: &KubeName) -> DeploymentFact 
             uid: text(&found["metadata"]["uid"]),
             class: text(&found["spec"]["provisionerClassName"]),
             terms: approval_terms(&found["spec"]),
+            generation: found["metadata"]["generation"].as_i64().unwrap_or_default(),
+            has_default_terms: has_default_terms(&found["spec"]),
         },
         Ok(None) => DeploymentFact::Missing,
         Err(why) => DeploymentFact::Unavailable(why),

@@ -6,8 +6,9 @@ use bundle_api::names::{self, condition, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::State;
 use bundle_core::review::class::Approval;
-use bundle_core::review::stamp::approval_terms;
-use bundle_core::review::{Class, Kind, PartRequesters, Requester};
+use bundle_core::review::{
+    Class, Kind, PartRequesters, Requester, approval_terms, has_default_terms,
+};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
@@ -33,6 +34,8 @@ pub(super) async fn approved(
         return Ok(None);
     }
     let name = deployment.name_any();
+    let present_terms = approval_terms(&deployment.data["spec"]);
+    let has_default_terms = has_default_terms(&deployment.data["spec"]);
     let mut approvals = Vec::new();
     room.each(&room.approvals, None, |approval| {
         let spec = &approval.data["spec"];
@@ -54,13 +57,16 @@ pub(super) async fn approved(
             .as_ref()
             .ok()
             .and_then(|vouched| vouched.approves.as_ref());
-        let same_terms = terms == Some(&approval_terms(&deployment.data["spec"]));
+        let same_terms = terms == Some(&present_terms);
+        // Admission compared it with that of the deployment.
+        let is_read =
+            has_default_terms || approval.data["spec"]["bundleDeployment"]["generation"].is_i64();
         let by = match vouched.map(|vouched| vouched.parts.template) {
             Err(why) => Err((reason::NOT_ADMITTED, why)),
             Ok(by) if mode == Approval::ByAnotherPerson && asked(requesters, &by) => Err((
                 reason::SELF_APPROVAL,
                 format!(
-                    "{} asked for the content, and the class wants another person",
+                    "{} asked for the content or its settings, and the class wants another person",
                     by.user
                 ),
             )),
@@ -71,7 +77,14 @@ pub(super) async fn approved(
             Ok(_) if !same_terms => Err((
                 reason::SUPERSEDED,
                 format!(
-                    "class, ServiceAccount, target namespace, config, collision, drift.ignore or deletion of BundleDeployment {name} changed after this approval: approve again"
+                    "class, ServiceAccount, target namespace, config, collision, drift.ignore, deletion or rollout.replace of BundleDeployment {name} changed after this approval: approve again"
+                ),
+            )),
+            // Of an earlier version: what its author had read is not known.
+            Ok(_) if !is_read => Err((
+                reason::SUPERSEDED,
+                format!(
+                    "BundleDeployment {name} has settings beside class and template, and this approval does not name the generation that was read: approve again with spec.bundleDeployment.generation"
                 ),
             )),
             Ok(by) => Ok(by),
@@ -83,8 +96,9 @@ pub(super) async fn approved(
         }
     }
     let mut message = format!(
-        "waiting for approval of {digest} for BundleDeployment {name} (uid {})",
-        deployment.metadata.uid.as_deref().unwrap_or_default()
+        "waiting for approval of {digest} for BundleDeployment {name} (uid {}, generation {})",
+        deployment.metadata.uid.as_deref().unwrap_or_default(),
+        deployment.metadata.generation.unwrap_or_default()
     );
     if !turned_down.is_empty() {
         turned_down.sort();
@@ -98,9 +112,9 @@ pub(super) async fn approved(
     ))
 }
 
-/// Whether `by` asked for any part of what is approved.
+/// Whether `by` asked for any part of what is approved, settings included.
 fn asked(requesters: &PartRequesters, by: &Requester) -> bool {
-    let mut all = requesters.content().into_iter();
+    let mut all = requesters.everybody().into_iter();
     all.any(|requester| requester.user == by.user)
 }
 

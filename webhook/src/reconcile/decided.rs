@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 
 use bundle_core::plan::decision::{DecidedObjects, Decider};
 use bundle_core::plan::inventory::{InstallationRecord, Inventory};
-use bundle_core::review::Class;
-use bundle_core::review::stamp::approval_terms;
+use bundle_core::review::{Class, approval_terms};
 use kube::api::DynamicObject;
 
 use super::deployment::Turn;

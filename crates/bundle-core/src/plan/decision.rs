@@ -22,7 +22,7 @@ pub struct Decider {
     uid: String,
     /// Digest of the fields of the class that decide what is let in and for whom.
     terms: Digest,
-    /// [`approval_terms`](crate::review::stamp::approval_terms) of the BundleDeployment, where the class asks for approval.
+    /// [`approval_terms`](crate::review::approval_terms) of the BundleDeployment, where the class asks for approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     approved: Option<Digest>,
 }

@@ -133,6 +133,7 @@ impl<'a> Subject<'a> {
                 template: true,
                 config: true,
                 service_account: true,
+                settings: true,
             },
         }
     }
@@ -215,8 +216,12 @@ pub enum DeploymentFact {
         uid: String,
         /// Its class.
         class: String,
-        /// What an approval of its content takes for granted ([`approval_terms`](super::stamp::approval_terms)).
+        /// What an approval of its content takes for granted ([`approval_terms`](super::approval_terms)).
         terms: Digest,
+        /// Its generation.
+        generation: i64,
+        /// Whether an approval can leave the generation out ([`has_default_terms`](super::has_default_terms)).
+        has_default_terms: bool,
     },
     /// It does not.
     Missing,

@@ -125,6 +125,15 @@ impl<'v> Field<'v> {
         }
     }
 
+    /// A generation of an object.
+    pub(super) fn generation(&self, findings: &mut Findings) -> Option<i64> {
+        let generation = self.value?.as_i64().filter(|generation| *generation >= 1);
+        if generation.is_none() {
+            self.bad(findings, "must be a whole number, at least 1");
+        }
+        generation
+    }
+
     /// One of several words; the first where nothing is said.
     pub(super) fn choice<T: Copy>(
         &self,

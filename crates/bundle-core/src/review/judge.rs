@@ -218,7 +218,7 @@ fn check(spec: &Spec, subject: &Subject<'_>, facts: &Facts<'_>, findings: &mut F
                 classes.push(&bundle.class);
             }
             target_namespace(deployment, facts, findings);
-            let asks = subject.changed_parts().any();
+            let asks = subject.changed_parts().any_of_content();
             rights::act_as(deployment, asks, facts, findings);
             let source = content::Sourced {
                 bundle,

@@ -18,6 +18,7 @@ pub mod size;
 pub mod source;
 pub mod stamp;
 pub mod target;
+mod terms;
 pub mod text;
 
 pub use canonical::{same, spec_digest, template_hash, written_digest};
@@ -35,3 +36,4 @@ pub use seal::{
 };
 pub use source::{CheckedBundleSpec, Source};
 pub use stamp::{GeneratedFor, Requester, Stamp, StampError, StampTarget};
+pub use terms::{approval_terms, has_default_terms};

@@ -11,9 +11,9 @@ use super::{
     source::{CheckedBundleSpec, Source},
 };
 use crate::{
-    diagnostic::Findings,
+    diagnostic::{Finding, Findings},
     names::{KubeName, NameKind},
-    reference::Reference,
+    reference::{Digest, Reference},
 };
 
 /// What has to be found out.
@@ -55,8 +55,10 @@ pub struct CheckedApprovalSpec {
     pub deployment: KubeName,
     /// Its uid.
     pub uid: String,
+    /// Its generation that the author of the approval has read.
+    pub generation: Option<i64>,
     /// The content.
-    pub digest: crate::reference::Digest,
+    pub digest: Digest,
     /// Why.
     pub reason: Option<String>,
 }
@@ -72,11 +74,12 @@ impl CheckedApprovalSpec {
             .get("name")
             .required_name(NameKind::Subdomain, &mut findings);
         let uid = deployment.get("uid").required(&mut findings);
+        let generation = deployment.get("generation").generation(&mut findings);
         let reason = field.get("reason").text(&mut findings);
         let digest = field.get("digest");
         let digest = digest.required(&mut findings).and_then(|text| {
             text.parse()
-                .map_err(|finding: crate::diagnostic::Finding| {
+                .map_err(|finding: Finding| {
                     findings.push(finding.at_field(digest.path.clone()));
                 })
                 .ok()
@@ -85,6 +88,7 @@ impl CheckedApprovalSpec {
             (Some(name), Some(uid), Some(digest)) if !findings.has_errors() => Ok(Self {
                 deployment: name,
                 uid: uid.to_owned(),
+                generation,
                 digest,
                 reason: reason.map(str::to_owned),
             }),
@@ -150,7 +154,7 @@ pub fn needs(subject: &Subject<'_>) -> Needs {
         Spec::Bundle(bundle) => bundle,
         Spec::Deployment(deployment) => {
             needs.classes.insert(deployment.class.clone());
-            if subject.changed_parts().any() {
+            if subject.changed_parts().any_of_content() {
                 needs.impersonate.clone_from(&deployment.service_account);
             }
             &deployment.template.bundle

@@ -4,7 +4,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{canonical, deployment::CheckedDeploymentSpec, stamp::Requester};
+use super::{
+    canonical,
+    deployment::CheckedDeploymentSpec,
+    stamp::Requester,
+    terms::{same_settings, settings},
+};
 
 /// Who asked for each part of a spec. A part keeps its requester until it changes, whoever edits the rest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +23,8 @@ pub struct PartRequesters {
     pub config: Requester,
     /// Of `serviceAccount`.
     pub service_account: Requester,
+    /// Of `collision`, `drift.ignore`, `deletion` and `rollout.replace`. The content needs no rights of theirs, and nobody approves their own settings.
+    pub settings: Requester,
 }
 
 impl PartRequesters {
@@ -28,7 +35,17 @@ impl PartRequesters {
             template: requester.clone(),
             config: requester.clone(),
             service_account: requester.clone(),
+            settings: requester.clone(),
         }
+    }
+
+    /// The distinct requesters of what somebody else approves: those of the content and of the settings.
+    pub fn everybody(&self) -> Vec<&Requester> {
+        let mut distinct = self.content();
+        if !distinct.contains(&&self.settings) {
+            distinct.push(&self.settings);
+        }
+        distinct
     }
 
     /// The distinct requesters whose rights the content needs: of template, config, ServiceAccount and class, in that order.
@@ -56,6 +73,7 @@ impl PartRequesters {
             template: of(changed.template, &self.template),
             config: of(changed.config, &self.config),
             service_account: of(changed.service_account, &self.service_account),
+            settings: of(changed.settings, &self.settings),
         }
     }
 }
@@ -75,6 +93,8 @@ pub struct ChangedParts {
     pub config: bool,
     /// `serviceAccount`.
     pub service_account: bool,
+    /// `collision`, `drift.ignore`, `deletion` or `rollout.replace`.
+    pub settings: bool,
 }
 
 impl ChangedParts {
@@ -108,11 +128,17 @@ impl ChangedParts {
             service_account: changed("serviceAccount", |old, new| {
                 old.service_account == new.service_account
             }),
+            settings: {
+                let (before, after) = (settings(old), settings(new));
+                let read_the_same =
+                    matches!(&read, (Some(old), Some(new)) if same_settings(old, new));
+                before != after && !(read_the_same && canonical::same(&before, &after))
+            },
         }
     }
 
-    /// Whether any part changes.
-    pub fn any(self) -> bool {
+    /// Returns `true` if a part changes that decides about the content. Settings do not.
+    pub fn any_of_content(self) -> bool {
         self.class || self.template || self.config || self.service_account
     }
 }
@@ -126,11 +152,14 @@ struct PartRequestersText {
     template: usize,
     config: usize,
     service_account: usize,
+    /// Stamps and seals of earlier versions have none: then the requester of the template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    settings: Option<usize>,
 }
 
 impl From<PartRequesters> for PartRequestersText {
     fn from(parts: PartRequesters) -> Self {
-        let requesters: Vec<Requester> = parts.content().into_iter().cloned().collect();
+        let requesters: Vec<Requester> = parts.everybody().into_iter().cloned().collect();
         let index = |requester: &Requester| {
             let found = requesters.iter().position(|known| known == requester);
             found.unwrap_or(usize::MAX)
@@ -140,6 +169,7 @@ impl From<PartRequesters> for PartRequestersText {
             template: index(&parts.template),
             config: index(&parts.config),
             service_account: index(&parts.service_account),
+            settings: Some(index(&parts.settings)),
             requesters,
         }
     }
@@ -158,6 +188,7 @@ impl TryFrom<PartRequestersText> for PartRequesters {
             template: at(text.template)?,
             config: at(text.config)?,
             service_account: at(text.service_account)?,
+            settings: at(text.settings.unwrap_or(text.template))?,
         })
     }
 }
@@ -206,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_no_part_and_each_part_is_told_apart() {
+    fn each_part_is_told_apart_and_some_settings_are_no_part() {
         let old = spec();
         let with = |pointer: &str, value: Value| {
             let mut new = spec();
@@ -225,6 +256,21 @@ mod tests {
         assert!(with("provisionerClassName", "other".into()).class);
         let account = json!({"namespace": "a", "name": "b"});
         assert!(with("serviceAccount", account).service_account);
+        for (member, value) in [
+            ("collision", json!("Adopt")),
+            ("drift", json!({"ignore": [{"manager": "keda"}]})),
+            ("deletion", json!({"objects": "Orphan"})),
+            ("rollout", json!({"replace": "Always"})),
+        ] {
+            let only_settings = ChangedParts {
+                settings: true,
+                ..none
+            };
+            assert_eq!(with(member, value), only_settings, "{member}");
+            assert!(!only_settings.any_of_content());
+        }
+        assert_eq!(with("rollout", json!({"history": 3})), none);
+        assert_eq!(with("deletion", json!({})), none);
         let mut new = spec();
         new["template"]["metadata"] = json!({"labels": {}});
         assert_eq!(ChangedParts::between(&old, &new), none);
@@ -233,11 +279,28 @@ mod tests {
     }
 
     #[test]
+    fn requester_of_settings_is_recorded_and_is_the_one_of_the_template_in_earlier_texts() {
+        let changed = ChangedParts {
+            settings: true,
+            ..ChangedParts::default()
+        };
+        let parts = PartRequesters::all(&person("ana")).changed_by(&person("cora"), changed);
+        assert_eq!(parts.content(), [&person("ana")]);
+        assert_eq!(parts.everybody(), [&person("ana"), &person("cora")]);
+        let mut text = serde_json::to_value(&parts).unwrap();
+        let read: PartRequesters = serde_json::from_value(text.clone()).unwrap();
+        assert_eq!(read, parts);
+        text.as_object_mut().unwrap().remove("settings");
+        let earlier: PartRequesters = serde_json::from_value(text).unwrap();
+        assert_eq!(earlier, PartRequesters::all(&person("ana")));
+    }
+
+    #[test]
     fn part_that_cannot_be_read_is_unchanged_only_as_written() {
         let mut old = spec();
         old["template"]["spec"]["source"]["type"] = "unknown".into();
         let mut new = old.clone();
-        assert!(!ChangedParts::between(&old, &new).any());
+        assert!(!ChangedParts::between(&old, &new).any_of_content());
         new["template"]["metadata"] = json!({});
         assert!(ChangedParts::between(&old, &new).template);
     }

@@ -109,7 +109,17 @@ pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &
             ))
     };
     let class = match &facts.deployment {
-        Some(DeploymentFact::Found { uid, class, .. }) if *uid == spec.uid => class,
+        Some(DeploymentFact::Found {
+            uid,
+            class,
+            generation,
+            has_default_terms,
+            ..
+        }) if *uid == spec.uid => {
+            let unread = unread_generation(spec, *generation, *has_default_terms);
+            findings.0.extend(unread);
+            class
+        }
         Some(DeploymentFact::Found { uid, .. }) => {
             findings.push(gone(format!(
                 "BundleDeployment {name} has uid {uid} and not {}: it was created again since",
@@ -144,6 +154,30 @@ pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &
         field,
     }
     .put(facts, findings);
+}
+
+/// Returns the reason against an approval of another generation of the BundleDeployment than the present one: its author has read other settings, or none.
+fn unread_generation(
+    spec: &CheckedApprovalSpec,
+    present: i64,
+    has_default_terms: bool,
+) -> Option<Finding> {
+    let name = &spec.deployment;
+    let message = match spec.generation {
+        Some(generation) if generation == present => return None,
+        None if has_default_terms => return None,
+        Some(generation) => format!(
+            "BundleDeployment {name} has generation {present} and not {generation}: its spec was changed since it was read"
+        ),
+        None => format!(
+            "BundleDeployment {name} has settings beside class and template, and the approval does not name the generation that was read"
+        ),
+    };
+    let finding = Finding::error(codes::review::APPROVAL_GENERATION, message);
+    Some(finding.at_field("spec.bundleDeployment.generation").hint(format!(
+        "read `kubectl get bundledeployment {} -o yaml`, and set the field to its metadata.generation if you approve its spec",
+        quoted(name)
+    )))
 }
 
 /// Whether the requester may do something, with what was answered.

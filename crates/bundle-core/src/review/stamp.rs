@@ -70,7 +70,7 @@ pub struct Stamp {
     pub spec: Digest,
     /// Who asked for which part of it.
     pub parts: PartRequesters,
-    /// For an approval: the terms of the BundleDeployment that were approved ([`approval_terms`]).
+    /// For an approval: the terms of the BundleDeployment that were approved ([`super::approval_terms`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approves: Option<Digest>,
     /// For a Bundle that the pod made from a template: of which BundleDeployment.
@@ -131,21 +131,6 @@ impl Stamp {
     pub fn read(key: &[u8], annotation: Option<&str>) -> Result<Self, StampError> {
         verify(key, STAMP, annotation.ok_or(StampError::Missing)?)
     }
-}
-
-/// Digest of what a person who approves content takes for granted beside the content itself: class, ServiceAccount, target namespace (and its creation),
-/// configuration, and the settings about objects of others (`collision`, `drift.ignore`, `deletion`) in the `spec` of a BundleDeployment.
-pub fn approval_terms(spec: &Value) -> Digest {
-    canonical::spec_digest(&serde_json::json!({
-        "provisionerClassName": spec["provisionerClassName"],
-        "serviceAccount": spec["serviceAccount"],
-        "targetNamespace": spec["targetNamespace"],
-        "createNamespace": spec["createNamespace"],
-        "config": spec["config"],
-        "collision": spec["collision"],
-        "drift": {"ignore": spec["drift"]["ignore"]},
-        "deletion": spec["deletion"],
-    }))
 }
 
 /// The value of annotation `core.rukpak.io/admit` with which somebody vouches for exactly this spec of this object. Only the pod can make it, so nobody
@@ -243,7 +228,7 @@ mod tests {
                 uid: "u".into(),
                 generation: 3,
             }),
-            approves: Some(approval_terms(&json!({}))),
+            approves: Some(Digest::of(b"terms")),
             generated_for: Some(GeneratedFor {
                 uid: "d".into(),
                 hash: "abcdef".into(),
@@ -253,25 +238,6 @@ mod tests {
         };
         for stamp in [stamp(), updated] {
             assert_eq!(Stamp::read(KEY, Some(&stamp.text(KEY))), Ok(stamp));
-        }
-    }
-
-    #[test]
-    fn approval_covers_every_setting_that_reaches_objects_of_others() {
-        let without = approval_terms(&json!({}));
-        for settings in [
-            json!({"collision": "Adopt"}),
-            json!({"drift": {"ignore": [{"fields": ["/spec/replicas"]}]}}),
-            json!({"deletion": {"customResources": "Delete"}}),
-        ] {
-            assert_ne!(approval_terms(&settings), without, "{settings}");
-        }
-        for settings in [
-            json!({"drift": {"mode": "Report"}}),
-            json!({"drift": {}, "deletion": {}}),
-            json!({"paused": true}),
-        ] {
-            assert_eq!(approval_terms(&settings), without, "{settings}");
         }
     }
 

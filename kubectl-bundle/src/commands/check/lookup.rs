@@ -5,10 +5,10 @@ use bundle_api::{BundleDeployment, ProvisionerClass, SignaturePolicy};
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::{Code, Finding, codes};
 use bundle_core::policy::Policy;
-use bundle_core::review::stamp::approval_terms;
 use bundle_core::review::{
     Class, ClassFact, ConfigMapFact, DeploymentFact, Image, Kind, Needs, Requester,
 };
+use bundle_core::review::{approval_terms, has_default_terms};
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::{Client, Looked};
 use jiff::Timestamp;
@@ -183,11 +183,16 @@ impl Lookup {
     async fn deployment(&self, name: &str) -> DeploymentFact {
         let api: Api<BundleDeployment> = Api::all(self.cluster.client.clone());
         match self.cluster.ask(ByName(&api).get(name)).await {
-            Ok(object) => DeploymentFact::Found {
-                uid: object.metadata.uid.clone().unwrap_or_default(),
-                terms: approval_terms(&serde_json::to_value(&object.spec).unwrap_or_default()),
-                class: object.spec.provisioner_class_name,
-            },
+            Ok(object) => {
+                let spec = serde_json::to_value(&object.spec).unwrap_or_default();
+                DeploymentFact::Found {
+                    uid: object.metadata.uid.clone().unwrap_or_default(),
+                    class: object.spec.provisioner_class_name,
+                    terms: approval_terms(&spec),
+                    generation: object.metadata.generation.unwrap_or_default(),
+                    has_default_terms: has_default_terms(&spec),
+                }
+            }
             Err(failure) if is_missing(&failure) => DeploymentFact::Missing,
             Err(failure) => DeploymentFact::Unavailable(unavailable(
                 codes::review::RIGHTS_UNKNOWN,

@@ -1,7 +1,7 @@
 use serde_json::Value;
 
 use super::*;
-use crate::review::stamp::approval_terms;
+use crate::review::approval_terms;
 
 fn decider(uid: &str, more: &Value, spec: &Value) -> Decider {
     let mut class = json!({"provisioner": "core.rukpak.io/plain"});

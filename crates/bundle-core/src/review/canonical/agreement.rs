@@ -59,7 +59,7 @@ fn deployment() -> Value {
 }
 
 fn approval() -> Value {
-    json!({"bundleDeployment": {"name": "web", "uid": "u"}, "digest": DIGEST, "reason": "change 7"})
+    json!({"bundleDeployment": {"name": "web", "uid": "u", "generation": 3}, "digest": DIGEST, "reason": "change 7"})
 }
 
 fn class() -> Value {

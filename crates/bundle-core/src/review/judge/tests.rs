@@ -251,7 +251,7 @@ fn only_those_who_change_what_is_installed_need_the_service_account() {
     assert_eq!(needs(&subject).impersonate, None);
     assert_eq!(needs(&subject).image, None);
     assert_eq!(stamp_of(&subject, &fine()), Stamping::Carry);
-    assert!(!subject.changed_parts().any());
+    assert!(!subject.changed_parts().any_of_content());
     let mut facts = fine();
     facts.may_use.insert("plain".into(), Answer::No);
     assert!(matches!(judge(&subject, &facts), Verdict::Refuse(_)));
@@ -646,6 +646,8 @@ fn approvals_are_for_one_object_by_those_who_may() {
         uid: uid.into(),
         class: "plain".into(),
         terms: Digest::of(b"terms"),
+        generation: 3,
+        has_default_terms: true,
     };
     let admitted = ask(there("u1"), Answer::Yes);
     assert!(
@@ -667,6 +669,42 @@ fn approvals_are_for_one_object_by_those_who_may() {
         &Facts::default(),
     );
     assert_eq!(message(&verdict), "bundleapproval.spec is immutable");
+}
+
+#[test]
+fn approval_names_the_generation_of_a_deployment_with_settings() {
+    let ask = |read: Option<i64>, has_default_terms: bool| {
+        let mut new =
+            json!({"spec": {"bundleDeployment": {"name": "web", "uid": "u1"}, "digest": DIGEST}});
+        if let Some(read) = read {
+            new["spec"]["bundleDeployment"]["generation"] = read.into();
+        }
+        let facts = Facts {
+            deployment: Some(DeploymentFact::Found {
+                uid: "u1".into(),
+                class: "plain".into(),
+                terms: Digest::of(b"terms"),
+                generation: 3,
+                has_default_terms,
+            }),
+            may_approve: Some(Answer::Yes),
+            ..fine()
+        };
+        judge(&create(Kind::BundleApproval, &new), &facts)
+    };
+    for (read, has_default_terms) in [(None, true), (Some(3), true), (Some(3), false)] {
+        let verdict = ask(read, has_default_terms);
+        assert!(matches!(verdict, Verdict::Admit { .. }), "{verdict:?}");
+    }
+    for (read, has_default_terms, expected) in [
+        (None, false, "does not name the generation"),
+        (Some(2), false, "has generation 3 and not 2"),
+        (Some(2), true, "has generation 3 and not 2"),
+        (Some(0), true, "must be a whole number"),
+    ] {
+        let message = message(&ask(read, has_default_terms));
+        assert!(message.contains(expected), "{message}");
+    }
 }
 
 #[test]

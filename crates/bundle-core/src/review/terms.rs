@@ -1,0 +1,125 @@
+//! The settings of a BundleDeployment that reach objects or data beside its content, and what an approval takes for granted of a spec.
+//! Who asked for them is in `parts`, and the rules about approvals are in `rights`.
+
+use serde_json::{Value, json};
+
+use super::{
+    canonical,
+    deployment::{CheckedDeploymentSpec, CustomResources},
+};
+use crate::{plan::replace::ReplacePolicy, reference::Digest};
+
+/// The settings in `spec` about objects of others and about data: `collision`, `drift.ignore`, `deletion` and `rollout.replace`.
+pub(super) fn settings(spec: &Value) -> Value {
+    json!({
+        "collision": spec["collision"],
+        "drift": {"ignore": spec["drift"]["ignore"]},
+        "deletion": spec["deletion"],
+        "rollout": {"replace": spec["rollout"]["replace"]},
+    })
+}
+
+/// Returns `true` if both specs have the same [`settings`], by what they mean and by how they are read.
+pub(super) fn same_settings(left: &CheckedDeploymentSpec, right: &CheckedDeploymentSpec) -> bool {
+    left.adopt == right.adopt
+        && left.drift_ignore == right.drift_ignore
+        && left.deletion == right.deletion
+        && left.rollout.replace == right.rollout.replace
+}
+
+/// Digest of what a person who approves content takes for granted beside the content itself: class, ServiceAccount, target namespace (and its creation),
+/// configuration, and the settings about objects of others (`collision`, `drift.ignore`, `deletion`, `rollout.replace`) in the `spec` of a
+/// BundleDeployment. The digest of a spec without `rollout.replace` is that of earlier versions, which approvals and inventories have recorded.
+pub fn approval_terms(spec: &Value) -> Digest {
+    let mut terms = settings(spec);
+    for member in [
+        "provisionerClassName",
+        "serviceAccount",
+        "targetNamespace",
+        "createNamespace",
+        "config",
+    ] {
+        terms[member] = spec[member].clone();
+    }
+    canonical::spec_digest(&terms)
+}
+
+/// Returns `true` if `spec` has class and template alone, or the defaults of everything else that [`approval_terms`] covers. Only then can an approval
+/// leave out the generation that was read: there is nothing that its author could have overlooked. A spec that cannot be read has other terms.
+pub fn has_default_terms(spec: &Value) -> bool {
+    let Ok(spec) = CheckedDeploymentSpec::parse(spec) else {
+        return false;
+    };
+    let has_default_settings = !spec.adopt
+        && spec.drift_ignore.is_empty()
+        && !spec.deletion.orphan
+        && spec.deletion.custom_resources == CustomResources::Refuse
+        && spec.rollout.replace == ReplacePolicy::default();
+    has_default_settings
+        && spec.service_account.is_none()
+        && spec.target_namespace.is_none()
+        && !spec.create_namespace
+        && spec.config.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(more: &Value) -> Value {
+        let mut spec = json!({
+            "provisionerClassName": "plain",
+            "template": {"spec": {"provisionerClassName": "plain", "source": {"type": "image", "image": {"ref": "registry.example.com/web:1"}}}},
+        });
+        for (key, value) in more.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        spec
+    }
+
+    #[test]
+    fn approval_covers_every_setting_that_reaches_objects_of_others() {
+        let plain = with(&json!({}));
+        assert!(has_default_terms(&plain));
+        let account = json!({"namespace": "a", "name": "b"});
+        for settings in [
+            json!({"collision": "Adopt"}),
+            json!({"drift": {"ignore": [{"fields": ["/spec/replicas"]}]}}),
+            json!({"deletion": {"customResources": "Delete"}}),
+            json!({"deletion": {"objects": "Orphan"}}),
+            json!({"rollout": {"replace": "Always"}}),
+            json!({"rollout": {"replace": "Never"}}),
+            json!({"config": {"a": 1}}),
+            json!({"serviceAccount": account}),
+            json!({"targetNamespace": "web"}),
+        ] {
+            let spec = with(&settings);
+            assert_ne!(approval_terms(&spec), approval_terms(&plain), "{settings}");
+            assert!(!has_default_terms(&spec), "{settings}");
+        }
+        for settings in [
+            json!({"drift": {"mode": "Report"}}),
+            json!({"drift": {}, "deletion": {}, "config": {}}),
+            json!({"paused": true, "createNamespace": false}),
+            json!({"rollout": {"history": 3}}),
+        ] {
+            let spec = with(&settings);
+            assert_eq!(approval_terms(&spec), approval_terms(&plain), "{settings}");
+            assert!(has_default_terms(&spec), "{settings}");
+        }
+        let written_out = json!({"collision": "Prevent", "rollout": {"replace": "IfCompleted"}});
+        assert!(has_default_terms(&with(&written_out)));
+        assert!(!has_default_terms(&json!({})));
+    }
+
+    #[test]
+    fn terms_without_replacement_are_those_of_earlier_versions() {
+        let spec = with(&json!({"collision": "Adopt", "config": {"a": 1}}));
+        let earlier = canonical::spec_digest(&json!({
+            "provisionerClassName": "plain",
+            "config": {"a": 1},
+            "collision": "Adopt",
+        }));
+        assert_eq!(approval_terms(&spec), earlier);
+    }
+}
