@@ -19,6 +19,7 @@ mod intents;
 mod mutations;
 mod policies;
 mod pruning;
+mod records;
 mod rejected;
 mod removal;
 mod replacing;
