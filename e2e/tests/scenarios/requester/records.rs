@@ -211,3 +211,51 @@ async fn approval_is_for_the_settings_that_its_author_has_read() {
     by_ben.success().unwrap();
     until(&cluster, user, "Installed", "True").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_restored_in_a_namespace_that_is_being_deleted_or_was_made_anew() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    let (user, home) = ("records-remade", "records-remade-home");
+    tenant(&cluster, user, &json!([])).await;
+    let targets = json!({"targets": {"namespaces": [home]}});
+    delegate_with(&cluster, user, user, &targets).await;
+    // Something holds the deletion of the namespace up.
+    let mut held = note(home, "held");
+    held["metadata"]["finalizers"] = json!(["records.example.com/held"]);
+    put(&cluster, &[namespace(home), held]).await;
+    let reference = publish(&cluster, user, &[note(home, "one")]).await;
+    let object = under(user, deployment(user, &reference, &json!({})));
+    apply_as(&cluster, &object, Some(user))
+        .await
+        .success()
+        .unwrap();
+    until(&cluster, user, "Installed", "True").await;
+    let line = format!("delete namespace {home} --wait=false");
+    try_kubectl(&cluster, &line).await.success().unwrap();
+    let until_told = async |text: &str| {
+        wait::until_true(LONG, text, || async {
+            let found = get(&cluster, &format!("bundledeployment {user}")).await;
+            let conditions = found.unwrap_or_default()["status"]["conditions"].to_string();
+            anyhow::ensure!(conditions.contains(text), "{conditions}");
+            Ok(true)
+        })
+        .await
+        .unwrap();
+    };
+    until_told("it does not exist, or is being deleted").await;
+
+    let line = format!(
+        "patch configmap held -n {home} --type=merge --patch={{\"metadata\":{{\"finalizers\":null}}}}"
+    );
+    try_kubectl(&cluster, &line).await.success().unwrap();
+    let line = format!("create namespace {home}");
+    wait::until_true(LONG, "the namespace is made anew", || async {
+        Ok(try_kubectl(&cluster, &line).await.is_success())
+    })
+    .await
+    .unwrap();
+    until_told("was deleted and made anew").await;
+    let one = get(&cluster, &format!("configmap one -n {home}")).await;
+    assert_eq!(one, None);
+}
