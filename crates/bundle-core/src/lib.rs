@@ -2,6 +2,7 @@
 //! Not here: files, clocks, networks, randomness, Kubernetes clients. What a rule needs of them it gets as an argument.
 
 pub mod check;
+pub mod content;
 pub mod diagnostic;
 pub mod footprint;
 pub mod format;

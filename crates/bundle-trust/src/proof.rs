@@ -6,12 +6,15 @@ mod memory;
 use std::{collections::BTreeMap, sync::Arc};
 
 use bundle_core::{
+    content::ContentId,
     diagnostic::{Finding, Findings},
+    names::KubeName,
     policy::{
         self, ClassSignatures, KeyId, Material, Policy, PolicyDecision, RawSignature, ReadyPolicy,
         RootId, SignatureFound, SignedBy, Unavailable,
     },
     reference::PinnedReference,
+    review::Source,
 };
 use jiff::Timestamp;
 
@@ -172,14 +175,36 @@ impl Material for Loader {
     }
 }
 
-/// Decides on content that has no reference and so cannot carry signatures. `source` is the type of its source.
-pub fn decide_unsignable<T>(
-    content: T,
-    source: &str,
+/// Decides on content that cannot carry signatures because it does not come from an image. Images are refused here: [`decide`] is for them.
+pub fn decide_unsignable(
+    content: ContentId,
     class: ClassSignatures,
-) -> Result<Decided<T>, Refusal> {
-    let decision = policy::decide_unsignable(source, class);
+) -> Result<Decided<ContentId>, Refusal> {
+    let class = if content.image().is_some() {
+        ClassSignatures::Required
+    } else {
+        class
+    };
+    let decision = policy::decide_unsignable(content.source().kind(), class);
     conclude(content, decision)
+}
+
+impl Decided<PinnedReference> {
+    /// Returns the same decision on the image as a source of content.
+    pub fn with_pull_secret(self, pull_secret: Option<KubeName>) -> Decided<ContentId> {
+        let pinned = self.content.into_inner();
+        let source = Source::Image {
+            reference: pinned.reference().clone(),
+            pull_secret,
+        };
+        Decided {
+            content: Verified(ContentId::new(&source, pinned.digest().clone())),
+            signed_by: self.signed_by,
+            warnings: self.warnings,
+            rememberable: self.rememberable,
+            no_downgrade: self.no_downgrade,
+        }
+    }
 }
 
 /// When a policy may next become ready or cease to be, because a trust root of it begins to count or ends; `None` if time alone changes nothing.

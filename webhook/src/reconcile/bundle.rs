@@ -8,11 +8,10 @@ use bundle_api::bundle::{BundleContent, BundleStatus};
 use bundle_api::names::{self, condition, reason};
 use bundle_api::source::BundleSource;
 use bundle_cluster::ByName;
+use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
 use bundle_core::format::Content;
-use bundle_core::names::KubeName;
 use bundle_core::plan::conditions::State;
-use bundle_core::reference::{Digest, Reference};
 use bundle_core::review::{CheckedBundleSpec, Class, Kind, SealedContent, Source};
 use bundle_core::version::fits_named;
 use kube::ResourceExt as _;
@@ -26,6 +25,7 @@ use super::said::{self, Said};
 use super::trouble::{Retry, Trouble, tell};
 use super::unpack::{Unpack, Unpacked};
 use super::{ReconcileError, content, seal, status, unreadable};
+use crate::sources::{self, ContentSource as _};
 
 /// Reconciles one Bundle.
 pub(super) async fn reconcile(
@@ -223,21 +223,10 @@ impl Turn<'_> {
     async fn run(&mut self) -> Result<Option<Duration>, Trouble> {
         let (spec, requester) = self.checked()?;
         super::room::is_built(self.class)?;
-        let Source::Image {
-            reference,
-            pull_secret,
-        } = &spec.source
-        else {
-            return Err(Trouble::new(
-                codes::install::SOURCE_UNSUPPORTED,
-                reason::UNPACK_FAILED,
-                format!("source type {:?} not supported", spec.source.kind()),
-                Retry::OnChange,
-            ));
-        };
+        sources::is_supported(&spec.source)
+            .map_err(|error| content::trouble(error, reason::UNPACK_FAILED))?;
         if let Some(recorded) = self.recorded(&spec)? {
-            let source = (reference, pull_secret.as_ref(), requester);
-            return self.moved(source, &recorded).await;
+            return self.moved(&spec.source, recorded, requester).await;
         }
         if let Some(finding) = self.class.takes(&spec.source, "spec.source") {
             return Err(Trouble::findings(
@@ -250,13 +239,14 @@ impl Turn<'_> {
             room: self.room.clone(),
             class: self.class.clone(),
             bundle: self.object.clone(),
-            reference: reference.clone(),
-            pull_secret: pull_secret.clone(),
+            source: spec.source.clone(),
             requester,
         };
         let name = self.object.name_any();
         let version = self.version();
-        match self.room.unpacking.run(&name, &version, unpack.run()).await {
+        // On the heap: it holds a whole conversation with a registry.
+        let unpacking = Box::pin(unpack.run());
+        match self.room.unpacking.run(&name, &version, unpacking).await {
             None => {
                 self.pending();
                 Ok(None)
@@ -270,7 +260,7 @@ impl Turn<'_> {
             }
             Some(Ok(unpacked)) => {
                 self.record(&spec, unpacked);
-                Ok(self.next_look(reference))
+                Ok(self.next_look(&spec.source))
             }
         }
     }
@@ -320,8 +310,8 @@ impl Turn<'_> {
             })
     }
 
-    /// The digest of what was first unpacked under this name, if anything was.
-    fn recorded(&self, spec: &CheckedBundleSpec) -> Result<Option<Digest>, Trouble> {
+    /// What was first unpacked under this name, if anything was.
+    fn recorded(&self, spec: &CheckedBundleSpec) -> Result<Option<ContentId>, Trouble> {
         match &self.sealed {
             Some(content) if content.spec != spec.digest => Err(Trouble::new(
                 codes::install::CONTENT_CHANGED,
@@ -332,13 +322,15 @@ impl Turn<'_> {
                 ),
                 Retry::OnChange,
             )),
-            content => Ok(content.as_ref().map(|content| content.digest.clone())),
+            content => Ok(content
+                .as_ref()
+                .map(|content| ContentId::new(&spec.source, content.digest.clone()))),
         }
     }
 
     fn record(&mut self, spec: &CheckedBundleSpec, unpacked: Unpacked) {
         let Unpacked {
-            pinned,
+            id,
             verified: (found, signers),
             signed_by,
             compatible: (state, fits, range),
@@ -349,17 +341,12 @@ impl Turn<'_> {
             .set(condition::VERIFIED, State::True, found, &signers);
         // An unsupported server does not stop the unpacking: a BundleDeployment may accept it.
         self.said.set(condition::COMPATIBLE, state, fits, &range);
-        let mut source: BundleSource =
-            serde_json::from_value(self.object.data["spec"]["source"].clone()).unwrap_or_default();
-        if let Some(image) = &mut source.image {
-            image.reference = pinned.to_string();
-        }
         self.status.phase = Some(names::PHASE_UNPACKED.to_owned());
-        self.status.resolved_source = Some(source);
+        self.status.resolved_source = Some(self.resolved_source(&id));
         self.status.signed_by = signed_by;
         let sealed = SealedContent {
             spec: spec.digest.clone(),
-            digest: pinned.digest().clone(),
+            digest: id.digest().clone(),
             version: content.version.clone(),
         };
         self.status.content = Some(content_status(
@@ -382,64 +369,71 @@ impl Turn<'_> {
             condition::SOURCE_MOVED,
             State::False,
             reason::SOURCE_UNCHANGED,
-            &format!("the source names {}", pinned.digest()),
+            &format!("the source names {}", id.digest()),
         );
     }
 
-    /// Asks what the tag of an unpacked Bundle names now. Whatever the answer is, only the condition changes.
+    /// The source as the spec has it, pinned to what it was resolved to.
+    fn resolved_source(&self, id: &ContentId) -> BundleSource {
+        let mut source: BundleSource =
+            serde_json::from_value(self.object.data["spec"]["source"].clone()).unwrap_or_default();
+        if let (Some(image), Some(resolved)) = (&mut source.image, id.image()) {
+            image.reference = resolved.pinned().to_string();
+        }
+        source
+    }
+
+    /// Asks what the source of an unpacked Bundle names now. Whatever the answer is, only the condition changes.
     async fn moved(
         &mut self,
-        (reference, pull_secret, requester): (&Reference, Option<&KubeName>, String),
-        recorded: &Digest,
+        source: &Source,
+        recorded: ContentId,
+        requester: String,
     ) -> Result<Option<Duration>, Trouble> {
         // A status that somebody emptied in part is made whole again.
         self.status.phase = Some(names::PHASE_UNPACKED.to_owned());
-        let mut source: BundleSource =
-            serde_json::from_value(self.object.data["spec"]["source"].clone()).unwrap_or_default();
-        if let Some(image) = &mut source.image {
-            image.reference = reference.pin(recorded.clone()).to_string();
-        }
-        self.status.resolved_source = Some(source);
+        self.status.resolved_source = Some(self.resolved_source(&recorded));
         self.said.set_if_new(
             condition::UNPACKED,
             State::True,
             reason::UNPACK_SUCCESSFUL,
             "Successfully unpacked the bundle",
         );
-        let now_named = if let Some(digest) = reference.digest() {
-            Some(Ok(digest.clone()))
+        let digest = recorded.digest().clone();
+        let changed = if source.is_fixed() {
+            Some(Ok(None))
         } else {
-            let (room, reference) = (self.room.clone(), reference.clone());
-            let pull_secret = pull_secret.cloned();
+            let (room, source) = (self.room.clone(), source.clone());
             let asking = async move {
-                let secret = pull_secret.as_ref();
                 let failed = reason::UNPACK_FAILED;
-                let registry = content::registry(&room, secret, &requester, failed).await;
-                let registry = registry.map_err(|trouble| trouble.message)?;
-                let named = registry.resolve(&reference).await;
-                named.map_err(|error| error.to_string())
+                let source = content::open(&room, &source, &requester, failed).await;
+                let source = source.map_err(|trouble| trouble.message)?;
+                let changed = source.changed(&recorded).await;
+                changed.map_err(|error| error.to_string())
             };
             let (name, version) = (self.object.name_any(), self.version());
             self.room.resolving.run(&name, &version, asking).await
         };
-        match now_named {
+        match changed {
             // We are woken with the answer.
             None => return Ok(None),
-            Some(Ok(digest)) if digest == *recorded => self.said.set(
+            Some(Ok(None)) => self.said.set(
                 condition::SOURCE_MOVED,
                 State::False,
                 reason::SOURCE_UNCHANGED,
-                &format!("the source names {recorded}"),
+                &format!("the source names {digest}"),
             ),
-            Some(Ok(digest)) => self.said.set(
+            Some(Ok(Some(now))) => self.said.set(
                 condition::SOURCE_MOVED,
                 State::True,
                 reason::SOURCE_MOVED,
                 &format!(
-                    "{reference} names {digest} now; {recorded} was unpacked and stays what this Bundle is"
+                    "{} names {} now; {digest} was unpacked and stays what this Bundle is",
+                    source.name(),
+                    now.digest()
                 ),
             ),
-            // That a registry is out of reach for a while changes nothing that runs.
+            // That a source is out of reach for a while changes nothing that runs.
             Some(Err(error)) => self.said.set(
                 condition::SOURCE_MOVED,
                 State::Unknown,
@@ -447,16 +441,13 @@ impl Turn<'_> {
                 &error,
             ),
         }
-        Ok(self.next_look(reference))
+        Ok(self.next_look(source))
     }
 
     /// When to look again whether the source moved: never where it names a digest.
-    fn next_look(&self, reference: &Reference) -> Option<Duration> {
+    fn next_look(&self, source: &Source) -> Option<Duration> {
         let interval = self.room.shared.settings.source_check_interval?;
-        reference
-            .digest()
-            .is_none()
-            .then(|| super::spread(interval))
+        (!source.is_fixed()).then(|| super::spread(interval))
     }
 }
 

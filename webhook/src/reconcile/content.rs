@@ -1,4 +1,4 @@
-//! The content of a digest: from the copy on disk, else from its registry, verified again in either case. Memory is taken before anything is parsed, and no more than
+//! Content: from the copy on disk, else from its source, verified again in either case. Memory is taken before anything is parsed, and no more than
 //! one file of a content is read at a time before it is known what all of it takes.
 //! Not here: which digest it has to be (bundle), or who signed it (verify).
 
@@ -7,48 +7,58 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bundle_core::content::ContentId;
 use bundle_core::diagnostic::{Finding, Outcome, codes};
 use bundle_core::format::{self, Content, Files};
-use bundle_core::names::KubeName;
-use bundle_core::reference::PinnedReference;
+use bundle_core::review::Source;
 use bundle_core::yaml;
-use bundle_oci::registry::{Client, RegistryError};
+use bundle_oci::registry::RegistryError;
 
 use super::room::Room;
-use super::store::Origin;
 use super::stored::{ContentWriter, FilePlace, StoredContent, StoredFile, Summary};
 use super::trouble::{Retry, Trouble};
 use crate::budget::looks::LookMemory;
 use crate::budget::{self, Budget, Share};
+use crate::sources::{self, ContentSource as _, OpenSource, SourceError};
 
 /// What an object takes beside its tree once it is ready to be applied, in bytes: its names, labels, and what is known of its kind.
 const PER_OBJECT: u64 = 3 << 10;
 /// How long a reconcile waits for memory before it gives its worker to others.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The registry client for one source, with its pull secret if it names one. What it reads beside layers is held in the name of `requester`, in the same memory
-/// as the looks of reviews, until the client is dropped.
-pub(super) async fn registry(
+/// Opens a source, and reads the credentials that it names. What a registry returns beside layers is held in the name of `requester`, in the same memory as the
+/// looks of reviews, until the source is dropped.
+pub(super) async fn open(
     room: &Room,
-    pull_secret: Option<&KubeName>,
+    source: &Source,
     requester: &str,
     reason: &'static str,
-) -> Result<Client, Trouble> {
-    let client = room.shared.registry_for(pull_secret).await;
-    let client = client.map_err(|error| {
-        Trouble::new(
+) -> Result<OpenSource, Trouble> {
+    let memory = LookMemory::new(&room.shared.budget.trees, requester, PATIENCE);
+    let opened = sources::open(&room.shared, source, Arc::new(memory)).await;
+    opened.map_err(|error| trouble(error, reason))
+}
+
+/// A source's failure, as a trouble.
+pub(super) fn trouble(error: SourceError, reason: &'static str) -> Trouble {
+    match error {
+        SourceError::Unsupported(_) => Trouble::new(
+            codes::install::SOURCE_UNSUPPORTED,
+            reason,
+            error.to_string(),
+            Retry::OnChange,
+        ),
+        SourceError::PullSecret(error) => Trouble::new(
             codes::install::CONTENT_LOST,
             reason,
             crate::chain(&error),
             Retry::Soon,
-        )
-    })?;
-    let memory = LookMemory::new(&room.shared.budget.trees, requester, PATIENCE);
-    Ok(client.with_memory(Arc::new(memory)))
+        ),
+        SourceError::Registry(error) => registry_trouble(error, reason),
+    }
 }
 
-/// A registry's failure, as a trouble.
-pub(super) fn trouble(error: RegistryError, reason: &'static str) -> Trouble {
+fn registry_trouble(error: RegistryError, reason: &'static str) -> Trouble {
     let finding = Finding::from(error);
     // Bundles are unpacked into the cache and nowhere else.
     if finding.code == codes::usage::FILE_UNWRITABLE {
@@ -84,18 +94,17 @@ pub(super) struct Fetched {
     pub(super) summary: Summary,
 }
 
-/// Fetches `reference` onto the disk, and finds out what it takes. The caller holds a place for the transfer.
+/// Fetches `content` onto the disk, and finds out what it takes. The caller holds a place for the transfer.
 pub(super) async fn fetch(
     room: &Room,
-    registry: &Client,
-    reference: &PinnedReference,
+    source: &OpenSource,
+    content: &ContentId,
     reason: &'static str,
 ) -> Result<Fetched, Trouble> {
     let writer = room.store.begin();
     let writer = writer.map_err(|error| unstorable(&error, reason))?;
-    let limits = bundle_oci::Limits::default();
-    let pulled = registry.pull_onto(reference, &limits, writer).await;
-    let (files, mut writer) = pulled.map_err(|error| trouble(error, reason))?;
+    let fetched = source.fetch(content, writer).await;
+    let (files, mut writer) = fetched.map_err(|error| trouble(error, reason))?;
     let weigh = move || {
         let weighed = weigh(&files, |place| writer.read(place));
         (writer, files, weighed)
@@ -140,7 +149,7 @@ impl Fetched {
     pub(super) fn keep(
         self,
         room: &Room,
-        origin: &Origin,
+        content: &ContentId,
         owner: &str,
         reason: &'static str,
     ) -> Result<(), Trouble> {
@@ -152,7 +161,7 @@ impl Fetched {
                 self.writer,
                 files.collect(),
                 self.summary,
-                origin,
+                content,
                 key.bytes(),
                 owner,
             )
@@ -268,8 +277,7 @@ pub(super) struct Wanted<'a> {
     pub(super) version: &'a str,
     /// Who counts as user of memory, transfers and disk.
     pub(super) requester: &'a str,
-    pub(super) reference: &'a PinnedReference,
-    pub(super) pull_secret: Option<&'a KubeName>,
+    pub(super) content: &'a ContentId,
     /// The namespace that it is installed into, if one was chosen.
     pub(super) target: Option<&'a str>,
     pub(super) reason: &'static str,
@@ -296,31 +304,28 @@ pub(super) async fn load(
     let read = room.shared.budget.blocking(work).await;
     told(read.ok_or_else(|| panicked(reason))?, reason).inspect_err(|_| {
         // A copy that cannot be read is fetched again.
-        room.store.remove(wanted.reference.digest());
+        room.store.remove(wanted.content.digest());
     })
 }
 
 /// The copy on disk, fetched again if it is not there.
 async fn stored(room: &Arc<Room>, wanted: &Wanted<'_>) -> Result<StoredContent, Trouble> {
     let reason = wanted.reason;
-    let origin = Origin::new(wanted.reference, wanted.pull_secret.map(KubeName::as_str));
-    let open = || {
+    let copy = || {
         let key = room.shared.stamp_key();
-        room.store.open(&origin, key.bytes())
+        room.store.open(wanted.content, key.bytes())
     };
-    if let Some(stored) = open() {
+    if let Some(stored) = copy() {
         return Ok(stored);
     }
     let work = {
-        let (room, origin) = (room.clone(), origin.clone());
-        let reference = wanted.reference.clone();
-        let secret = wanted.pull_secret.cloned();
+        let (room, content) = (room.clone(), wanted.content.clone());
         let requester = wanted.requester.to_owned();
         async move {
-            let _place = place(&room, &requester, reference.reference().registry(), reason).await?;
-            let registry = registry(&room, secret.as_ref(), &requester, reason).await?;
-            let fetched = fetch(&room, &registry, &reference, reason).await?;
-            fetched.keep(&room, &origin, &requester, reason)
+            let _place = place(&room, &requester, content.source(), reason).await?;
+            let source = open(&room, content.source(), &requester, reason).await?;
+            let fetched = fetch(&room, &source, &content, reason).await?;
+            fetched.keep(&room, &content, &requester, reason)
         }
     };
     match room.refetching.run(wanted.name, wanted.version, work).await {
@@ -334,7 +339,7 @@ async fn stored(room: &Arc<Room>, wanted: &Wanted<'_>) -> Result<StoredContent, 
             ));
         }
     }
-    open().ok_or_else(|| {
+    copy().ok_or_else(|| {
         Trouble::new(
             codes::install::CONTENT_LOST,
             reason,
@@ -344,15 +349,15 @@ async fn stored(room: &Arc<Room>, wanted: &Wanted<'_>) -> Result<StoredContent, 
     })
 }
 
-/// A place among the transfers, when it is its turn.
+/// A place among the transfers, when it is its turn. Sources without a host share the places of one.
 pub(super) async fn place(
     room: &Room,
     requester: &str,
-    registry: &str,
+    source: &Source,
     reason: &'static str,
 ) -> Result<Share, Trouble> {
     let budget = &room.shared.budget;
-    let caps = budget.transfer_caps(requester, registry);
+    let caps = budget.transfer_caps(requester, source.host().unwrap_or(source.kind()));
     budget.transfers.take(1, caps).await.map_err(|error| {
         Trouble::new(
             codes::install::CONTENT_LOST,

@@ -114,16 +114,11 @@ impl Turn<'_> {
 
     /// Verifies the content once more before it is first installed: policies may have changed since it was unpacked.
     pub(super) async fn verify(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
-        let (pinned, secret) = placing.source()?;
-        let registry = content::registry(
-            self.room,
-            secret.as_ref(),
-            &self.requester.user,
-            placing.reason,
-        )
-        .await?;
+        let id = placing.source()?;
+        let user = &self.requester.user;
+        let source = content::open(self.room, id.source(), user, placing.reason).await?;
         let bundle = &placing.child.object;
-        let decided = verify::verify(self.room, self.class, &registry, bundle, pinned)
+        let decided = verify::verify(self.room, self.class, &source, bundle, id)
             .await
             .map_err(|trouble| Trouble {
                 reason: placing.reason,

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::OnceLock;
 
 use bundle_api::names::{self, reason};
+use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
-use bundle_core::names::KubeName;
 use bundle_core::plan::conditions::State;
 use bundle_core::plan::ignore;
 use bundle_core::plan::steps::{InPlace, InstallStep, Observed};
-use bundle_core::reference::{PinnedReference, Reference};
+use bundle_core::review::CheckedBundleSpec;
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt as _};
 
@@ -43,8 +43,8 @@ impl Placing<'_> {
             .map_or("", |content| content.digest.as_str())
     }
 
-    /// The pinned reference of the content, and the Secret to pull it with.
-    pub(super) fn source(&self) -> Result<(PinnedReference, Option<KubeName>), Trouble> {
+    /// The content, and what its source was resolved to.
+    pub(super) fn source(&self) -> Result<ContentId, Trouble> {
         let lost = |why: &str| {
             Trouble::new(
                 codes::install::CONTENT_LOST,
@@ -53,38 +53,27 @@ impl Placing<'_> {
                 Retry::OnChange,
             )
         };
-        let image = &self.child.object.data["spec"]["source"]["image"];
-        let reference: Reference = image["ref"]
-            .as_str()
-            .ok_or_else(|| lost("it has no image source"))?
-            .parse()
-            .map_err(|_| lost("its reference cannot be read"))?;
+        let spec = CheckedBundleSpec::parse(&self.child.object.data["spec"])
+            .map_err(|_| lost("its source cannot be read"))?;
         let content = self.child.content.as_ref();
         let digest = content
             .map(|content| content.digest.clone())
             .ok_or_else(|| lost("its content is not known"))?;
-        let secret = image["pullSecret"]
-            .as_str()
-            .filter(|name| !name.is_empty())
-            .map(str::parse::<KubeName>)
-            .transpose()
-            .map_err(|_| lost("its pull secret has no name that can be used"))?;
-        Ok((reference.pin(digest), secret))
+        Ok(ContentId::new(&spec.source, digest))
     }
 }
 
 impl<'a> Turn<'a> {
     /// The objects of the content, ready to be applied.
     pub(super) async fn items(&mut self, placing: &Placing<'_>) -> Result<Vec<Item>, Trouble> {
-        let (pinned, secret) = placing.source()?;
+        let id = placing.source()?;
         let target = self.target_namespace()?.map(str::to_owned);
         let read = reason::READING_CONTENT_FAILED;
         let wanted = content::Wanted {
             name: &self.name,
             version: &self.version(),
             requester: &self.requester.user,
-            reference: &pinned,
-            pull_secret: secret.as_ref(),
+            content: &id,
             target: target.as_deref(),
             reason: read,
         };

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use bundle_api::names;
 use bundle_cluster::ByName;
+use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
-use bundle_core::reference::Digest;
 use bundle_core::review::Class;
 use bundle_core::review::class::Provisioner;
 use kube::Client;
@@ -53,8 +53,8 @@ pub(super) struct Room {
     pub(super) store: Store,
     /// Bundles that are being unpacked.
     pub(super) unpacking: Fetches<Result<Unpacked, UnpackFailed>>,
-    /// Tags of Bundles that are being looked at.
-    pub(super) resolving: Fetches<Result<Digest, String>>,
+    /// Sources of Bundles that are being looked at: the content that one names now, if that is other content than was unpacked.
+    pub(super) resolving: Fetches<Result<Option<ContentId>, String>>,
     /// Content of BundleDeployments that is fetched again.
     pub(super) refetching: Fetches<Result<(), Trouble>>,
     pub(super) allowed_dry_runs: AllowedDryRuns,

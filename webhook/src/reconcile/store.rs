@@ -1,4 +1,4 @@
-//! Unpacked content on disk, by digest and by where it came from: who knows a digest alone gets nothing that others pulled. A copy that is damaged or not ours
+//! Unpacked content on disk, by its identity: a digest alone gives no access to what others fetched. A copy that is damaged or not ours
 //! counts as none; losing all of them loses time only.
 //! Not here: where content comes from (content), how one copy is written and read (stored), or what it means (bundle_core::format).
 
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use bundle_core::reference::{Digest, PinnedReference};
+use bundle_core::content::ContentId;
+use bundle_core::reference::Digest;
 
 use super::stored::{ContentWriter, StoredContent, StoredFile, Summary};
 
@@ -17,31 +18,9 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 /// The part of the cache that the copies of one requester may take, if others need the rest.
 const SHARE: u64 = 2;
 
-/// A content, and the repository and pull secret that it was or would be pulled with. What a registry would not give under another name, or to somebody else, is
-/// not given from here either.
-#[derive(Debug, Clone)]
-pub(super) struct Origin {
-    digest: Digest,
-    place: Digest,
-}
-
-impl Origin {
-    pub(super) fn new(reference: &PinnedReference, pull_secret: Option<&str>) -> Self {
-        let place = format!(
-            "{} {}",
-            reference.without_tag(),
-            pull_secret.unwrap_or_default()
-        );
-        Self {
-            digest: reference.digest().clone(),
-            place: Digest::of(place.as_bytes()),
-        }
-    }
-
-    /// What a seal of this content is over, beside its index.
-    pub(super) fn name(&self) -> String {
-        format!("{} {}", self.digest, self.place)
-    }
+/// What the seal of a copy is over, beside its index. What a source would not give under another name, or to somebody else, is not given from here either.
+fn seal_name(content: &ContentId) -> String {
+    format!("{} {}", content.digest(), content.scope())
 }
 
 /// The folder with the copies.
@@ -75,27 +54,27 @@ impl Store {
         store
     }
 
-    fn path(&self, origin: &Origin) -> PathBuf {
-        let hex = origin.digest.hex();
+    fn path(&self, content: &ContentId) -> PathBuf {
+        let (hex, scope) = (content.digest().hex(), content.scope());
         self.folder
-            .join(format!("{hex}-{}.content", &origin.place.hex()[..16]))
+            .join(format!("{hex}-{}.content", &scope.hex()[..16]))
     }
 
-    /// The copy that was kept of `origin`, if its seal is by this key. Each file is checked when it is read.
-    pub(super) fn open(&self, origin: &Origin, key: &[u8]) -> Option<StoredContent> {
-        let path = self.path(origin);
-        let content = match StoredContent::open(&path, &origin.name(), key) {
-            Ok(content) => content,
+    /// The copy that was kept of `content`, if its seal is by this key. Each file is checked when it is read.
+    pub(super) fn open(&self, content: &ContentId, key: &[u8]) -> Option<StoredContent> {
+        let path = self.path(content);
+        let stored = match StoredContent::open(&path, &seal_name(content), key) {
+            Ok(stored) => stored,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                let digest = &origin.digest;
+                let digest = content.digest();
                 tracing::warn!(%digest, %error, "a copy in the cache is damaged and not used");
                 return None;
             }
         };
         // A copy whose time of use cannot be told is the first to go, and nothing else.
-        content.touch().ok();
-        Some(content)
+        stored.touch().ok();
+        Some(stored)
     }
 
     /// Begins a copy. It is not there before [`Store::keep`].
@@ -111,12 +90,12 @@ impl Store {
         writer: ContentWriter,
         files: Vec<StoredFile>,
         summary: Summary,
-        origin: &Origin,
+        content: &ContentId,
         key: &[u8],
         owner: &str,
     ) -> io::Result<()> {
-        let path = self.path(origin);
-        let finished = writer.finish(files, summary, &origin.name(), key)?;
+        let path = self.path(content);
+        let finished = writer.finish(files, summary, &seal_name(content), key)?;
         self.make_room(finished.bytes()?, owner, &path)?;
         finished.rename(&path)?;
         lock(&self.owners).insert(path, owner.to_owned());

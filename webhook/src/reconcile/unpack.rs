@@ -6,17 +6,16 @@ use std::sync::Arc;
 
 use bundle_api::bundle::{BundleContent, SignedBy};
 use bundle_api::names::reason;
+use bundle_core::content::ContentId;
 use bundle_core::format::Content;
-use bundle_core::names::KubeName;
 use bundle_core::plan::conditions::State;
-use bundle_core::reference::{PinnedReference, Reference};
-use bundle_core::review::Class;
+use bundle_core::review::{Class, Source};
 use kube::api::DynamicObject;
 
 use super::room::Room;
-use super::store::Origin;
 use super::trouble::{Retry, Trouble, tell};
 use super::{bundle, content, verify};
+use crate::sources::ContentSource as _;
 
 const FAILED: &str = reason::UNPACK_FAILED;
 
@@ -25,14 +24,13 @@ pub(super) struct Unpack {
     pub(super) room: Arc<Room>,
     pub(super) class: Class,
     pub(super) bundle: DynamicObject,
-    pub(super) reference: Reference,
-    pub(super) pull_secret: Option<KubeName>,
+    pub(super) source: Source,
     pub(super) requester: String,
 }
 
 /// What was unpacked.
 pub(super) struct Unpacked {
-    pub(super) pinned: PinnedReference,
+    pub(super) id: ContentId,
     /// Reason and message of the condition `Verified`.
     pub(super) verified: (&'static str, String),
     pub(super) signed_by: Vec<SignedBy>,
@@ -63,18 +61,11 @@ impl Unpack {
     /// Unpacks it into the cache. Content that fails a check is not kept.
     pub(super) async fn run(self) -> Result<Unpacked, UnpackFailed> {
         let room = &*self.room;
-        let secret = self.pull_secret.as_ref();
-        let place =
-            content::place(room, &self.requester, self.reference.registry(), FAILED).await?;
-        let registry = content::registry(room, secret, &self.requester, FAILED).await?;
-        let pinned = if let Some(pinned) = self.reference.pinned() {
-            pinned
-        } else {
-            let digest = registry.resolve(&self.reference).await;
-            let digest = digest.map_err(|error| content::trouble(error, FAILED))?;
-            self.reference.pin(digest)
-        };
-        let verified = verify::verify(room, &self.class, &registry, &self.bundle, pinned);
+        let place = content::place(room, &self.requester, &self.source, FAILED).await?;
+        let source = content::open(room, &self.source, &self.requester, FAILED).await?;
+        let resolved = source.resolve().await;
+        let resolved = resolved.map_err(|error| content::trouble(error, FAILED))?;
+        let verified = verify::verify(room, &self.class, &source, &self.bundle, resolved);
         let decided = Box::pin(verified).await.map_err(|trouble| {
             let state = if trouble.cannot_tell() {
                 State::Unknown
@@ -86,10 +77,10 @@ impl Unpack {
                 trouble,
             }
         })?;
-        let pinned = decided.content.get().clone();
-        let fetched = content::fetch(room, &registry, &pinned, FAILED).await?;
+        let id = decided.content.get().clone();
+        let fetched = content::fetch(room, &source, &id, FAILED).await?;
         // Whoever waits for memory holds no place, and no other memory, that others could use.
-        drop((place, registry));
+        drop((place, source));
         let summary = fetched.summary;
         let memory = content::memory(room, &self.requester, summary.weight, FAILED).await?;
         let (fetched, read) = fetched.parse(room, FAILED).await?;
@@ -97,8 +88,7 @@ impl Unpack {
             .reads(read.format)
             .map_err(|finding| Trouble::findings(FAILED, &finding.into(), Retry::OnChange))?;
         let compatible = bundle::compatibility(room, &read)?;
-        let origin = Origin::new(&pinned, secret.map(KubeName::as_str));
-        fetched.keep(room, &origin, &self.requester, FAILED)?;
+        fetched.keep(room, &id, &self.requester, FAILED)?;
         let warnings: Vec<_> = decided.warnings.0.iter().map(tell).collect();
         let found = if decided.signed_by.is_empty() {
             "NotRequired"
@@ -109,9 +99,9 @@ impl Unpack {
             verified: (found, verify::describe(&decided.signed_by, &warnings)),
             signed_by: verify::signed_by(&decided.signed_by),
             compatible,
-            content: describe(&pinned, &read, summary.bytes),
+            content: describe(&id, &read, summary.bytes),
             warnings: read.warnings.0.iter().map(tell).collect(),
-            pinned,
+            id,
         };
         drop(read);
         drop(memory);
@@ -119,10 +109,10 @@ impl Unpack {
     }
 }
 
-fn describe(pinned: &PinnedReference, content: &Content, bytes: u64) -> BundleContent {
+fn describe(id: &ContentId, content: &Content, bytes: u64) -> BundleContent {
     let package = content.package.as_ref();
     BundleContent {
-        digest: pinned.digest().to_string(),
+        digest: id.digest().to_string(),
         spec_digest: String::new(),
         format: Some(content.format.to_string()),
         name: package.map(|package| package.name.clone()),

@@ -3,12 +3,12 @@
 
 use bundle_api::bundle::SignedBy as ApiSignedBy;
 use bundle_api::names::{self, reason};
+use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
-use bundle_core::policy::{self, RawSignature, SignedBy, Signer, Unavailable};
+use bundle_core::policy::{self, RawSignature, SignedBy, Signer};
 use bundle_core::reference::PinnedReference;
 use bundle_core::review::Class;
-use bundle_oci::registry::Client;
-use bundle_trust::proof::Decided;
+use bundle_trust::proof::{self, Decided, Refusal};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -17,15 +17,21 @@ use super::room::Room;
 use super::said;
 use super::trouble::{Retry, Trouble};
 use crate::heavy;
+use crate::sources::{ContentSource as _, OpenSource};
 
-/// Decides on `pinned` under the policies and class as they are now. `bundle` may carry a proof; where that is not enough, the registry is asked.
+/// Decides on `content` under the policies and class as they are now. `bundle` may carry a proof; where that is not enough, the registry is asked.
 pub(super) async fn verify(
     room: &Room,
     class: &Class,
-    registry: &Client,
+    source: &OpenSource,
     bundle: &DynamicObject,
-    pinned: PinnedReference,
-) -> Result<Decided<PinnedReference>, Trouble> {
+    content: ContentId,
+) -> Result<Decided<ContentId>, Trouble> {
+    let Some(image) = content.image() else {
+        return proof::decide_unsignable(content, class.signatures)
+            .map_err(|refusal| refused(&refusal));
+    };
+    let (pinned, pull_secret) = (image.pinned(), image.pull_secret.cloned());
     if !room.shared.policies.is_synced() {
         return Err(Trouble::new(
             codes::trust::CANNOT_TELL,
@@ -45,30 +51,32 @@ pub(super) async fn verify(
             examinations.decide(pinned, &carried, policies(), class.signatures, now)
         })
     {
-        return Ok(decided);
+        return Ok(decided.with_pull_secret(pull_secret));
     }
     let signatures = if needed {
-        registry
-            .signatures(&pinned)
-            .await
-            .map_err(Unavailable::from)
+        source.signatures(&content).await
     } else {
         Ok(Vec::new())
     };
     let decided =
         heavy::run(|| examinations.decide(pinned, &signatures, policies(), class.signatures, now));
-    decided.map_err(|refusal| {
-        // A signature may be pushed later, and a policy may change: neither tells us by itself.
-        Trouble::findings(
-            reason::UNPACK_FAILED,
-            &refusal.findings,
-            if refusal.cannot_tell {
-                Retry::Soon
-            } else {
-                Retry::Slowly
-            },
-        )
-    })
+    match decided {
+        Ok(decided) => Ok(decided.with_pull_secret(pull_secret)),
+        Err(refusal) => Err(refused(&refusal)),
+    }
+}
+
+/// A signature may be pushed later, and a policy may change: neither tells us by itself.
+fn refused(refusal: &Refusal) -> Trouble {
+    Trouble::findings(
+        reason::UNPACK_FAILED,
+        &refusal.findings,
+        if refusal.cannot_tell {
+            Retry::Soon
+        } else {
+            Retry::Slowly
+        },
+    )
 }
 
 /// The signatures that the Bundle brought along, if they are for this content.

@@ -1,6 +1,124 @@
-//! Where content comes from: the ways to each kind of source.
+//! Sources of content: resolve a source to exact content, fetch that content, and compare it with what the source names now. One file for each kind.
 //! Not here: what is done with content (reconcile), and whether it may be used (admission).
 
+mod image;
 mod registries;
 
-pub use registries::{PullSecretError, Registries};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bundle_core::content::ContentId;
+use bundle_core::policy::{RawSignature, Unavailable};
+use bundle_core::review::Source;
+use bundle_oci::registry::RegistryError;
+use bundle_oci::unpack::FileSink;
+
+use self::image::ImageSource;
+pub use self::registries::{PullSecretError, Registries};
+use crate::budget::looks::LookMemory;
+use crate::shared::Shared;
+
+/// Why a source could not be resolved or fetched.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SourceError {
+    /// No provisioner of this version fetches this kind of source.
+    #[error("source type {0:?} not supported")]
+    Unsupported(&'static str),
+    /// The pull secret cannot be used.
+    #[error(transparent)]
+    PullSecret(#[from] PullSecretError),
+    /// The registry failed, or what it sent is not what was asked for.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+}
+
+/// The files of fetched content by path, as the sink keeps them, and the sink.
+pub(crate) type FetchedFiles<S> = (BTreeMap<String, <S as FileSink>::File>, S);
+
+/// One source that is open: its credentials are read, and nothing is fetched yet.
+pub(crate) trait ContentSource: Send + Sync {
+    /// Resolves the source to the content that it names now.
+    fn resolve(&self) -> impl Future<Output = Result<ContentId, SourceError>> + Send;
+
+    /// Returns what the source names now if that is other content than `recorded`; `None` if it is the same.
+    fn changed(
+        &self,
+        recorded: &ContentId,
+    ) -> impl Future<Output = Result<Option<ContentId>, SourceError>> + Send {
+        async {
+            let now = self.resolve().await?;
+            Ok((now.digest() != recorded.digest()).then_some(now))
+        }
+    }
+
+    /// Fetches exactly `content` into `sink` while it is received, within the limits of a bundle. Fails if the source has other content now.
+    fn fetch<S>(
+        &self,
+        content: &ContentId,
+        sink: S,
+    ) -> impl Future<Output = Result<FetchedFiles<S>, SourceError>> + Send
+    where
+        S: FileSink<File: Send> + Send + 'static;
+
+    /// Returns the signatures of `content`. Only images have any.
+    fn signatures(
+        &self,
+        content: &ContentId,
+    ) -> impl Future<Output = Result<Vec<RawSignature>, Unavailable>> + Send;
+}
+
+/// An open source of any kind.
+pub(crate) enum OpenSource {
+    Image(ImageSource),
+}
+
+/// Fails if no provisioner of this version fetches this kind of source.
+pub(crate) fn is_supported(source: &Source) -> Result<(), SourceError> {
+    match source {
+        Source::Image { .. } => Ok(()),
+        other => Err(SourceError::Unsupported(other.kind())),
+    }
+}
+
+/// Opens `source`, and reads the credentials that it names. What a registry returns beside layers is held in `memory`.
+pub(crate) async fn open(
+    shared: &Shared,
+    source: &Source,
+    memory: Arc<LookMemory>,
+) -> Result<OpenSource, SourceError> {
+    match source {
+        Source::Image {
+            reference,
+            pull_secret,
+        } => {
+            let registry = shared.registry_for(pull_secret.as_ref()).await?;
+            let registry = registry.with_memory(memory);
+            let image = ImageSource::new(registry, reference, pull_secret.as_ref());
+            Ok(OpenSource::Image(image))
+        }
+        other => Err(SourceError::Unsupported(other.kind())),
+    }
+}
+
+impl ContentSource for OpenSource {
+    async fn resolve(&self) -> Result<ContentId, SourceError> {
+        match self {
+            Self::Image(image) => image.resolve().await,
+        }
+    }
+
+    async fn fetch<S>(&self, content: &ContentId, sink: S) -> Result<FetchedFiles<S>, SourceError>
+    where
+        S: FileSink<File: Send> + Send + 'static,
+    {
+        match self {
+            Self::Image(image) => image.fetch(content, sink).await,
+        }
+    }
+
+    async fn signatures(&self, content: &ContentId) -> Result<Vec<RawSignature>, Unavailable> {
+        match self {
+            Self::Image(image) => image.signatures(content).await,
+        }
+    }
+}

@@ -7,8 +7,12 @@ use super::{canonical, fields::Field};
 use crate::{
     diagnostic::{Code, Finding, Findings, codes},
     names::{KubeName, NameKind},
+    plan::conditions::some_of,
     reference::{Digest, Reference},
 };
+
+/// Names that a message lists.
+const LISTED: usize = 3;
 
 /// A Bundle's spec that can be acted on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,6 +107,29 @@ impl Source {
             Self::Git { repository, .. } => url_host(repository),
             Self::Http { url, .. } => url_host(url),
             Self::ConfigMaps(_) | Self::Upload => None,
+        }
+    }
+
+    /// Returns the name that messages use: the reference or URL, as the spec has it, or what takes its place.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Image { reference, .. } => reference.to_string(),
+            Self::Git { repository, .. } => repository.clone(),
+            Self::ConfigMaps(files) => {
+                let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();
+                format!("the source of ConfigMaps {}", some_of(&names, LISTED))
+            }
+            Self::Http { url, .. } => url.clone(),
+            Self::Upload => "the upload".to_owned(),
+        }
+    }
+
+    /// Returns true if the source names its content by digest or commit, so that it can never name other content.
+    pub fn is_fixed(&self) -> bool {
+        match self {
+            Self::Image { reference, .. } => reference.digest().is_some(),
+            Self::Git { checkout, .. } => matches!(checkout, GitRef::Commit(_)),
+            Self::ConfigMaps(_) | Self::Http { .. } | Self::Upload => false,
         }
     }
 }

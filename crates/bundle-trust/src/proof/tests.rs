@@ -205,8 +205,21 @@ fn a_registry_that_does_not_answer_is_neither_yes_nor_no() {
 
 #[test]
 fn content_without_a_reference_cannot_pass_where_signatures_are_required() {
-    let refusal = decide_unsignable((), "git", ClassSignatures::Required).unwrap_err();
+    let files = bundle_core::reference::Digest::of(b"files");
+    let content = ContentId::new(&Source::Upload, files);
+    let refusal = decide_unsignable(content.clone(), ClassSignatures::Required).unwrap_err();
     assert_eq!(refusal.findings.0[0].code, codes::trust::UNSIGNABLE);
-    let decided = decide_unsignable((), "git", ClassSignatures::IfPolicy).unwrap();
+    let decided = decide_unsignable(content, ClassSignatures::IfPolicy).unwrap();
     assert_eq!(decided.warnings.0[0].code, codes::trust::UNCHECKED);
+}
+
+#[test]
+fn image_never_passes_as_content_that_cannot_be_signed() {
+    let source = Source::Image {
+        reference: reference().reference().clone(),
+        pull_secret: None,
+    };
+    let content = ContentId::new(&source, reference().digest().clone());
+    let refusal = decide_unsignable(content, ClassSignatures::IfPolicy).unwrap_err();
+    assert_eq!(refusal.findings.0[0].code, codes::trust::UNSIGNABLE);
 }

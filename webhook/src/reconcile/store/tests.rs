@@ -1,17 +1,22 @@
 use std::io::Write as _;
 
 use bundle_core::reference::Reference;
+use bundle_core::review::Source;
 use bundle_oci::unpack::FileSink as _;
 
 use super::*;
 
 const LARGE: u64 = 1 << 20;
 
-fn pinned(repository: &str, content: &[u8]) -> PinnedReference {
+fn image(repository: &str, content: &[u8], pull_secret: Option<&str>) -> ContentId {
     let reference: Reference = format!("registry.example.com/{repository}")
         .parse()
         .unwrap();
-    reference.pin(Digest::of(content))
+    let source = Source::Image {
+        reference,
+        pull_secret: pull_secret.map(|name| name.parse().unwrap()),
+    };
+    ContentId::new(&source, Digest::of(content))
 }
 
 fn summary() -> Summary {
@@ -22,7 +27,7 @@ fn summary() -> Summary {
 }
 
 /// Keeps two files, the second of so many bytes.
-fn keep(store: &Store, origin: &Origin, key: &[u8], owner: &str, size: usize) -> io::Result<()> {
+fn keep(store: &Store, origin: &ContentId, key: &[u8], owner: &str, size: usize) -> io::Result<()> {
     let mut writer = store.begin().unwrap();
     let mut files = Vec::new();
     for (path, bytes) in [
@@ -42,7 +47,7 @@ fn keep(store: &Store, origin: &Origin, key: &[u8], owner: &str, size: usize) ->
 }
 
 /// The first file, if the copy is whole.
-fn first(store: &Store, origin: &Origin, key: &[u8]) -> Option<Vec<u8>> {
+fn first(store: &Store, origin: &ContentId, key: &[u8]) -> Option<Vec<u8>> {
     let mut content = store.open(origin, key)?;
     assert_eq!(content.summary(), summary());
     let place = content.files().first()?.place;
@@ -57,8 +62,8 @@ fn names(folder: &Path) -> usize {
 fn what_was_kept_is_read_again_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().join("content"), LARGE);
-    let origin = Origin::new(&pinned("a:1", b"1"), None);
-    let other = Origin::new(&pinned("a:1", b"2"), None);
+    let origin = image("a:1", b"1", None);
+    let other = image("a:1", b"2", None);
     assert_eq!(first(&store, &origin, b"key"), None);
     keep(&store, &origin, b"key", "ana", 0).unwrap();
     assert_eq!(first(&store, &origin, b"key").unwrap(), b"a: 1");
@@ -66,7 +71,7 @@ fn what_was_kept_is_read_again_and_nothing_else() {
     // A copy under another digest is not that content.
     fs_err::copy(store.path(&origin), store.path(&other)).unwrap();
     assert_eq!(first(&store, &other, b"key"), None);
-    store.remove(&origin.digest);
+    store.remove(origin.digest());
     assert_eq!(first(&store, &origin, b"key"), None);
 }
 
@@ -74,16 +79,12 @@ fn what_was_kept_is_read_again_and_nothing_else() {
 fn cached_content_is_scoped_to_repository_and_pull_secret() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().to_owned(), LARGE);
-    let private = pinned("team/private:1", b"1");
-    let origin = Origin::new(&private, Some("robot"));
+    let origin = image("team/private:1", b"1", Some("robot"));
     keep(&store, &origin, b"key", "ana", 0).unwrap();
-    let same = Origin::new(&pinned("team/private:2", b"1"), Some("robot"));
+    let same = image("team/private:2", b"1", Some("robot"));
     assert!(first(&store, &same, b"key").is_some());
-    for (reference, secret) in [
-        (private, None),
-        (pinned("elsewhere:1", b"1"), Some("robot")),
-    ] {
-        let other = Origin::new(&reference, secret);
+    for (repository, secret) in [("team/private:1", None), ("elsewhere:1", Some("robot"))] {
+        let other = image(repository, b"1", secret);
         assert_eq!(first(&store, &other, b"key"), None);
         fs_err::copy(store.path(&origin), store.path(&other)).unwrap();
         assert_eq!(first(&store, &other, b"key"), None);
@@ -94,7 +95,7 @@ fn cached_content_is_scoped_to_repository_and_pull_secret() {
 fn damaged_copies_count_as_none() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().to_owned(), LARGE);
-    let origin = Origin::new(&pinned("a:1", b"1"), None);
+    let origin = image("a:1", b"1", None);
     keep(&store, &origin, b"key", "ana", 10).unwrap();
     let good = fs_err::read(store.path(&origin)).unwrap();
     for at in 0..4 {
@@ -129,12 +130,12 @@ fn copies_that_are_not_finished_leave_nothing_behind() {
 fn a_sweep_leaves_what_is_needed() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().to_owned(), LARGE);
-    let needed = Origin::new(&pinned("a:1", b"1"), None);
-    let other = Origin::new(&pinned("a:1", b"2"), None);
+    let needed = image("a:1", b"1", None);
+    let other = image("a:1", b"2", None);
     for origin in [&needed, &other] {
         keep(&store, origin, b"key", "ana", 0).unwrap();
     }
-    store.sweep([needed.digest.to_string()].into());
+    store.sweep([needed.digest().to_string()].into());
     assert!(first(&store, &needed, b"key").is_some());
     assert_eq!(names(folder.path()), 1);
     Store::new(folder.path().join("not there"), LARGE).sweep(BTreeSet::new());
@@ -144,9 +145,7 @@ fn a_sweep_leaves_what_is_needed() {
 fn what_is_needed_least_makes_room_and_a_greedy_requester_first() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path().to_owned(), 10_000);
-    let origins: Vec<Origin> = (0..5)
-        .map(|number| Origin::new(&pinned("a:1", &[number]), None))
-        .collect();
+    let origins: Vec<ContentId> = (0..5).map(|number| image("a:1", &[number], None)).collect();
     let there = |index: usize| first(&store, &origins[index], b"key").is_some();
     keep(&store, &origins[0], b"key", "ana", 3_000).unwrap();
     keep(&store, &origins[1], b"key", "ben", 2_000).unwrap();

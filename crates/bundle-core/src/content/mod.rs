@@ -1,0 +1,162 @@
+//! The identity of content: the kind of its source, what the source was resolved to, and the digest of the content.
+//! Not here: resolving and fetching (webhook), and what the files mean (format).
+
+mod files;
+
+use serde_json::json;
+
+pub use files::FileIndex;
+
+use crate::{
+    names::KubeName,
+    reference::{Digest, PinnedReference, Reference},
+    review::Source,
+};
+
+/// Content of one source. Two that are equal stand for the same files, fetched from the same place with the same credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContentId {
+    source: Source,
+    digest: Digest,
+}
+
+/// An image as the source of content.
+#[derive(Debug, Clone, Copy)]
+pub struct ImageContent<'a> {
+    reference: &'a Reference,
+    digest: &'a Digest,
+    /// Secret with credentials, in the system namespace.
+    pub pull_secret: Option<&'a KubeName>,
+}
+
+impl ImageContent<'_> {
+    /// Returns the reference, pinned to the digest of the content.
+    pub fn pinned(&self) -> PinnedReference {
+        self.reference.pin(self.digest.clone())
+    }
+}
+
+impl ContentId {
+    /// Returns the content with `digest` of `source`. For an image the digest is that of its manifest; it replaces the digest in the reference.
+    pub fn new(source: &Source, digest: Digest) -> Self {
+        let source = match source {
+            Source::Image {
+                reference,
+                pull_secret,
+            } => Source::Image {
+                reference: reference.pin(digest.clone()).reference().clone(),
+                pull_secret: pull_secret.clone(),
+            },
+            other => other.clone(),
+        };
+        Self { source, digest }
+    }
+
+    /// Returns what the source was resolved to.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Returns the digest: of the OCI manifest for an image, else of the files ([`FileIndex::digest`]).
+    pub fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// Returns the image that the content comes from, or `None` for any other kind of source.
+    pub fn image(&self) -> Option<ImageContent<'_>> {
+        match &self.source {
+            Source::Image {
+                reference,
+                pull_secret,
+            } => Some(ImageContent {
+                reference,
+                digest: &self.digest,
+                pull_secret: pull_secret.as_ref(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Returns a digest of the place and the credentials that the content was or would be fetched with. A cached copy counts only for the same scope: a digest
+    /// alone does not give access to content that somebody else fetched.
+    pub fn scope(&self) -> Digest {
+        let text = match (&self.source, self.image()) {
+            (_, Some(image)) => {
+                let secret = image.pull_secret.map(KubeName::as_str).unwrap_or_default();
+                format!("{} {secret}", image.pinned())
+            }
+            (Source::ConfigMaps(parts), _) => {
+                let parts = parts
+                    .iter()
+                    .map(|part| json!([part.name.as_str(), part.path]));
+                json!(["configMaps", parts.collect::<Vec<_>>()]).to_string()
+            }
+            // Two other sources of the same kind and digest cannot be fetched: nothing of them is ever cached.
+            (other, _) => json!([other.kind(), self.digest.as_str()]).to_string(),
+        };
+        Digest::of(text.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::review::source::ConfigMapFiles;
+
+    fn image(reference: &str, secret: Option<&str>) -> Source {
+        Source::Image {
+            reference: reference.parse().unwrap(),
+            pull_secret: secret.map(|name| name.parse().unwrap()),
+        }
+    }
+
+    fn config_maps(parts: &[(&str, &str)]) -> Source {
+        let parts = parts.iter().map(|(name, path)| ConfigMapFiles {
+            name: name.parse().unwrap(),
+            path: (*path).to_owned(),
+        });
+        Source::ConfigMaps(parts.collect())
+    }
+
+    #[test]
+    fn image_content_is_pinned_to_its_digest_whatever_the_reference_names() {
+        let digest = Digest::of(b"1");
+        for reference in [
+            "registry.example.com/web:1".to_owned(),
+            format!("registry.example.com/web@{}", Digest::of(b"2")),
+        ] {
+            let id = ContentId::new(&image(&reference, Some("robot")), digest.clone());
+            let found = id.image().unwrap();
+            assert_eq!(found.pinned().digest(), &digest);
+            assert_eq!(found.pull_secret.unwrap().as_str(), "robot");
+            let Source::Image { reference, .. } = id.source() else {
+                panic!("{id:?}");
+            };
+            assert_eq!(reference.digest(), Some(&digest));
+        }
+        assert!(
+            ContentId::new(&config_maps(&[("a", "")]), digest)
+                .image()
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn scopes_differ_by_place_credentials_and_kind() {
+        let id = |source: &Source| ContentId::new(source, Digest::of(b"1")).scope();
+        let one = id(&image("registry.example.com/web:1", None));
+        assert_eq!(one, id(&image("registry.example.com/web:2", None)));
+        let all = [
+            one,
+            id(&image("registry.example.com/other:1", None)),
+            id(&image("registry.example.com/web:1", Some("robot"))),
+            id(&config_maps(&[("a", "b")])),
+            id(&config_maps(&[("a", "")])),
+            id(&config_maps(&[("a", "b"), ("c", "d")])),
+            id(&config_maps(&[("a", "b\",\"c"), ("d", "")])),
+            id(&Source::Upload),
+        ];
+        let distinct: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(distinct.len(), all.len());
+    }
+}
