@@ -30,6 +30,7 @@ use super::review::UserInfo;
 use crate::budget::looks::LookMemory;
 use crate::chain;
 use crate::shared::Shared;
+use crate::sources::HeldConfigMap;
 
 /// Lookups against the cluster that the pod serves.
 pub struct Live {
@@ -192,9 +193,9 @@ impl Lookups for Live {
     async fn immutable(&self, name: &KubeName) -> Result<Option<bool>, Finding> {
         let api: Api<ConfigMap> = Api::namespaced(self.shared.client(), self.system_namespace());
         let found = self
-            .patient("read the ConfigMap", ByName(&api).get_opt(name))
+            .patient("read the ConfigMap", HeldConfigMap::read(&api, name))
             .await?;
-        Ok(found.map(|found| found.immutable == Some(true)))
+        Ok(found.map(|found| found.is_immutable()))
     }
 
     fn now(&self) -> Timestamp {

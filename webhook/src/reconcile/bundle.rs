@@ -409,7 +409,7 @@ impl Turn<'_> {
                 let source = content::open(&room, &source, &requester, failed).await;
                 let source = source.map_err(|trouble| trouble.message)?;
                 let changed = source.changed(&recorded).await;
-                changed.map_err(|error| error.to_string())
+                changed.map_err(|error| crate::chain(&error))
             };
             let (name, version) = (self.object.name_any(), self.version());
             self.room.resolving.run(&name, &version, asking).await

@@ -55,6 +55,16 @@ pub(super) fn trouble(error: SourceError, reason: &'static str) -> Trouble {
             Retry::Soon,
         ),
         SourceError::Registry(error) => registry_trouble(error, reason),
+        SourceError::ConfigMaps(error) => {
+            let finding = error.finding();
+            // ConfigMaps are not watched: somebody may have made them meanwhile.
+            let retry = if finding.code.outcome == Outcome::CannotTell {
+                Retry::Soon
+            } else {
+                Retry::Slowly
+            };
+            Trouble::findings(reason, &finding.into(), retry)
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sources of content: resolve a source to exact content, fetch that content, and compare it with what the source names now. One file for each kind.
 //! Not here: what is done with content (reconcile), and whether it may be used (admission).
 
+mod config_maps;
 mod image;
 mod registries;
 
@@ -13,6 +14,8 @@ use bundle_core::review::Source;
 use bundle_oci::registry::RegistryError;
 use bundle_oci::unpack::FileSink;
 
+use self::config_maps::ConfigMapsSource;
+pub(crate) use self::config_maps::{ConfigMapsError, HeldConfigMap};
 use self::image::ImageSource;
 pub use self::registries::{PullSecretError, Registries};
 use crate::budget::looks::LookMemory;
@@ -30,6 +33,9 @@ pub(crate) enum SourceError {
     /// The registry failed, or what it sent is not what was asked for.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// The ConfigMaps are missing, can change, or are no content.
+    #[error(transparent)]
+    ConfigMaps(#[from] ConfigMapsError),
 }
 
 /// The files of fetched content by path, as the sink keeps them, and the sink.
@@ -70,12 +76,13 @@ pub(crate) trait ContentSource: Send + Sync {
 /// An open source of any kind.
 pub(crate) enum OpenSource {
     Image(ImageSource),
+    ConfigMaps(ConfigMapsSource),
 }
 
 /// Fails if no provisioner of this version fetches this kind of source.
 pub(crate) fn is_supported(source: &Source) -> Result<(), SourceError> {
     match source {
-        Source::Image { .. } => Ok(()),
+        Source::Image { .. } | Source::ConfigMaps(_) => Ok(()),
         other => Err(SourceError::Unsupported(other.kind())),
     }
 }
@@ -96,6 +103,10 @@ pub(crate) async fn open(
             let image = ImageSource::new(registry, reference, pull_secret.as_ref());
             Ok(OpenSource::Image(image))
         }
+        Source::ConfigMaps(parts) => {
+            let config_maps = ConfigMapsSource::open(shared, parts);
+            Ok(OpenSource::ConfigMaps(config_maps))
+        }
         other => Err(SourceError::Unsupported(other.kind())),
     }
 }
@@ -104,6 +115,7 @@ impl ContentSource for OpenSource {
     async fn resolve(&self) -> Result<ContentId, SourceError> {
         match self {
             Self::Image(image) => image.resolve().await,
+            Self::ConfigMaps(config_maps) => config_maps.resolve().await,
         }
     }
 
@@ -113,12 +125,14 @@ impl ContentSource for OpenSource {
     {
         match self {
             Self::Image(image) => image.fetch(content, sink).await,
+            Self::ConfigMaps(config_maps) => config_maps.fetch(content, sink).await,
         }
     }
 
     async fn signatures(&self, content: &ContentId) -> Result<Vec<RawSignature>, Unavailable> {
         match self {
             Self::Image(image) => image.signatures(content).await,
+            Self::ConfigMaps(config_maps) => config_maps.signatures(content).await,
         }
     }
 }

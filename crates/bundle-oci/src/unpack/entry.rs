@@ -172,8 +172,9 @@ pub(super) fn normalise(name: &str, folder: bool, rules: Rules) -> Result<String
     Ok(rest.to_owned())
 }
 
-/// The rule for paths in a bundle: relative, plain components, nothing that another system would read as something else.
-pub(crate) fn check(path: &str) -> Result<(), &'static str> {
+/// The rule for paths in a bundle: relative, plain components, nothing that another system would read as something else. The error is the end of a sentence
+/// that begins with the path.
+pub fn check(path: &str) -> Result<(), &'static str> {
     within(path, BUNDLE)
 }
 

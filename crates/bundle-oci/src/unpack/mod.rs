@@ -18,7 +18,7 @@ use bundle_core::reference::Digest;
 use crate::limits::{self, Limits, human};
 use crate::manifest::{Descriptor, ImageConfig};
 use crate::media;
-pub(crate) use entry::check as check_path;
+pub use entry::check as check_path;
 use entry::{Kind, Taken};
 pub use sink::{FileSink, InMemory};
 use stream::Entries;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::objects::{apply, condition, get, kubectl, try_kubectl, until};
 
+mod config_maps;
 mod content;
 mod fights;
 mod half_upgrades;

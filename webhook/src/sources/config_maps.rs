@@ -1,0 +1,206 @@
+//! Content from ConfigMaps of the system namespace: each entry is a file. ConfigMaps have no digest, so they are read to resolve them, and again to fetch them.
+//! Not here: the rule that they are immutable when a Bundle is written (bundle_core::review).
+
+mod files;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use bundle_cluster::ByName;
+use bundle_core::content::ContentId;
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::names::KubeName;
+use bundle_core::policy::{RawSignature, Unavailable};
+use bundle_core::reference::Digest;
+use bundle_core::review::Source;
+use bundle_core::review::source::ConfigMapFiles;
+use bundle_oci::Limits;
+use bundle_oci::unpack::FileSink;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use self::files::{Collected, Discarded};
+use super::{ContentSource, FetchedFiles, SourceError};
+use crate::heavy;
+use crate::shared::Shared;
+
+/// ConfigMaps that the process holds at a time: each may have a mebibyte, and one spec may name hundreds.
+static TURNS: Semaphore = Semaphore::const_new(2);
+
+/// Why ConfigMaps are no content. The texts begin as those of RukPak.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigMapsError {
+    /// There is no such ConfigMap.
+    #[error(
+        "source bundle content: get configmap {namespace}/{name}: ConfigMap {name:?} not found"
+    )]
+    Missing { namespace: String, name: String },
+    /// The API server did not return it.
+    #[error("source bundle content: get configmap {namespace}/{name}")]
+    Unreadable {
+        namespace: String,
+        name: String,
+        source: kube::Error,
+    },
+    /// Its data can change.
+    #[error("source bundle content: configmap {name:?} is not immutable")]
+    Mutable { namespace: String, name: String },
+    /// Several ConfigMaps have a file of the same path.
+    #[error("source bundle content: {0}")]
+    Duplicates(String),
+    /// A path that no bundle has.
+    #[error("source bundle content: the file {path:?} of configmap {name:?} {why}")]
+    UnsafePath {
+        name: String,
+        path: String,
+        why: &'static str,
+    },
+    /// More than a bundle may have.
+    #[error("source bundle content: the configmaps have {0}")]
+    TooLarge(String),
+    /// The data is not what was resolved.
+    #[error(
+        "source bundle content: the configmaps have {found} now, and {expected} was recorded: only that content is accepted under this name"
+    )]
+    Changed { expected: Digest, found: Digest },
+    /// The sink failed.
+    #[error("the content cannot be stored in the cache")]
+    Unstorable(#[source] io::Error),
+}
+
+impl ConfigMapsError {
+    /// Returns the finding for whoever asked for the content.
+    pub(crate) fn finding(&self) -> Finding {
+        let (code, hint) = match self {
+            Self::Missing { namespace, .. } => (
+                codes::install::CONFIGMAP_MISSING,
+                format!("create it in namespace {namespace}, with immutable: true"),
+            ),
+            Self::Unreadable { .. } => (
+                codes::cluster::UNREACHABLE,
+                "it is tried again by itself".to_owned(),
+            ),
+            Self::Mutable { namespace, name } => (
+                codes::review::CONFIGMAP_MUTABLE,
+                format!("kubectl patch configmap -n {namespace} {name} -p '{{\"immutable\":true}}'"),
+            ),
+            Self::Duplicates(_) | Self::UnsafePath { .. } | Self::TooLarge(_) => (
+                codes::install::SOURCE_FILES,
+                "create other ConfigMaps, and a Bundle that names them".to_owned(),
+            ),
+            Self::Changed { .. } => (
+                codes::install::CONTENT_CHANGED,
+                "create another Bundle, or change the template of the BundleDeployment, to install what the ConfigMaps have now".to_owned(),
+            ),
+            Self::Unstorable(_) => (
+                codes::install::CACHE_FULL,
+                "it is tried again by itself".to_owned(),
+            ),
+        };
+        Finding::error(code, crate::chain(self)).hint(hint)
+    }
+}
+
+/// A ConfigMap, and one of the few turns to hold one.
+pub(crate) struct HeldConfigMap {
+    map: ConfigMap,
+    _turn: SemaphorePermit<'static>,
+}
+
+impl HeldConfigMap {
+    /// Reads a ConfigMap of the system namespace when it is its turn; `None` if there is none.
+    pub(crate) async fn read(
+        api: &Api<ConfigMap>,
+        name: &KubeName,
+    ) -> Result<Option<Self>, kube::Error> {
+        let turn = TURNS.acquire().await;
+        let turn = turn.map_err(|closed| kube::Error::Service(closed.into()))?;
+        let map = ByName(api).get_opt(name).await?;
+        Ok(map.map(|map| Self { map, _turn: turn }))
+    }
+
+    /// Returns true if its data can never change.
+    pub(crate) fn is_immutable(&self) -> bool {
+        self.map.immutable == Some(true)
+    }
+}
+
+/// The ConfigMaps of one source.
+pub(crate) struct ConfigMapsSource {
+    api: Api<ConfigMap>,
+    namespace: String,
+    parts: Vec<ConfigMapFiles>,
+}
+
+impl ConfigMapsSource {
+    pub(super) fn open(shared: &Shared, parts: &[ConfigMapFiles]) -> Self {
+        let namespace = shared.settings.namespace.clone();
+        Self {
+            api: Api::namespaced(shared.client(), &namespace),
+            namespace,
+            parts: parts.to_vec(),
+        }
+    }
+
+    /// Reads each ConfigMap once, one after another, and writes its files into `sink`.
+    async fn read<S: FileSink + Send>(&self, sink: S) -> Result<Collected<S>, ConfigMapsError>
+    where
+        S::File: Send,
+    {
+        let mut folders = BTreeMap::<&KubeName, BTreeSet<&str>>::new();
+        for part in &self.parts {
+            folders.entry(&part.name).or_default().insert(&part.path);
+        }
+        let mut collected = Collected::new(sink, Limits::default());
+        for (name, folders) in folders {
+            let namespace = self.namespace.clone();
+            let held = HeldConfigMap::read(&self.api, name).await;
+            let held = held.map_err(|error| ConfigMapsError::Unreadable {
+                namespace: namespace.clone(),
+                name: name.to_string(),
+                source: error,
+            })?;
+            let name = name.to_string();
+            let Some(held) = held else {
+                return Err(ConfigMapsError::Missing { namespace, name });
+            };
+            if !held.is_immutable() {
+                return Err(ConfigMapsError::Mutable { namespace, name });
+            }
+            heavy::run(|| collected.add(&name, &folders, &held.map))?;
+        }
+        collected.check()?;
+        Ok(collected)
+    }
+}
+
+impl ContentSource for ConfigMapsSource {
+    async fn resolve(&self) -> Result<ContentId, SourceError> {
+        let digest = self.read(Discarded).await?.index.digest();
+        Ok(ContentId::new(
+            &Source::ConfigMaps(self.parts.clone()),
+            digest,
+        ))
+    }
+
+    async fn fetch<S>(&self, content: &ContentId, sink: S) -> Result<FetchedFiles<S>, SourceError>
+    where
+        S: FileSink<File: Send> + Send + 'static,
+    {
+        let collected = self.read(sink).await?;
+        let found = collected.index.digest();
+        if found != *content.digest() {
+            let expected = content.digest().clone();
+            return Err(ConfigMapsError::Changed { expected, found }.into());
+        }
+        Ok((collected.files, collected.sink))
+    }
+
+    async fn signatures(&self, _: &ContentId) -> Result<Vec<RawSignature>, Unavailable> {
+        Ok(Vec::new())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! The entries of ConfigMaps as files: which paths they get, how many there may be, and the digest over them.
+//! Not here: reading ConfigMaps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use bundle_core::content::FileIndex;
+use bundle_oci::Limits;
+use bundle_oci::limits::NAMES;
+use bundle_oci::unpack::{self, FileSink};
+use k8s_openapi::api::core::v1::ConfigMap;
+use sha2::{Digest as _, Sha256};
+
+use super::ConfigMapsError;
+
+/// Duplicate paths that a message names.
+const LISTED: usize = 3;
+
+/// Keeps nothing.
+pub(super) struct Discarded;
+
+impl io::Write for Discarded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl FileSink for Discarded {
+    type File = ();
+
+    fn end_file(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The files of the ConfigMaps that were read so far.
+pub(super) struct Collected<S: FileSink> {
+    pub(super) sink: S,
+    pub(super) files: BTreeMap<String, S::File>,
+    pub(super) index: FileIndex,
+    /// The ConfigMaps that have a file of this path.
+    origins: BTreeMap<String, BTreeSet<String>>,
+    limits: Limits,
+    bytes: u64,
+    names: usize,
+}
+
+impl<S: FileSink> Collected<S> {
+    pub(super) fn new(sink: S, limits: Limits) -> Self {
+        Self {
+            sink,
+            files: BTreeMap::new(),
+            index: FileIndex::default(),
+            origins: BTreeMap::new(),
+            limits,
+            bytes: 0,
+            names: 0,
+        }
+    }
+
+    /// Adds the entries of the ConfigMap `name` as files in each of `folders`.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        folders: &BTreeSet<&str>,
+        map: &ConfigMap,
+    ) -> Result<(), ConfigMapsError> {
+        let text = map.data.iter().flatten();
+        let text = text.map(|(key, text)| (key, text.as_bytes()));
+        let binary = map.binary_data.iter().flatten();
+        let binary = binary.map(|(key, bytes)| (key, bytes.0.as_slice()));
+        for (key, bytes) in text.chain(binary) {
+            for folder in folders {
+                self.add_file(name, folder, key, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_file(
+        &mut self,
+        name: &str,
+        folder: &str,
+        key: &str,
+        bytes: &[u8],
+    ) -> Result<(), ConfigMapsError> {
+        let path = if folder.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{folder}/{key}")
+        };
+        let safe = match key {
+            // The API server accepts no such keys.
+            _ if key.contains('/') => Err("is not named by a plain key"),
+            _ => unpack::check_path(&path),
+        };
+        safe.map_err(|why| ConfigMapsError::UnsafePath {
+            name: name.to_owned(),
+            path: path.clone(),
+            why,
+        })?;
+        let origins = self.origins.entry(path.clone()).or_default();
+        origins.insert(name.to_owned());
+        if origins.len() > 1 {
+            return Ok(());
+        }
+        self.within_limits(&path, bytes.len() as u64)?;
+        let written = self.sink.write_all(bytes);
+        let file = written.and_then(|()| self.sink.end_file());
+        let file = file.map_err(ConfigMapsError::Unstorable)?;
+        self.files.insert(path.clone(), file);
+        self.index.insert(path, Sha256::digest(bytes).into());
+        Ok(())
+    }
+
+    fn within_limits(&mut self, path: &str, bytes: u64) -> Result<(), ConfigMapsError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.names = self.names.saturating_add(path.len());
+        let limits = &self.limits;
+        let what = if bytes > limits.file {
+            format!("a file {path:?} of more than {} MiB", limits.file >> 20)
+        } else if self.bytes > limits.total {
+            format!("files of more than {} MiB", limits.total >> 20)
+        } else if self.files.len() >= limits.entries {
+            format!("more than {} files", limits.entries)
+        } else if self.names > NAMES {
+            format!("paths of more than {} KiB", NAMES >> 10)
+        } else {
+            return Ok(());
+        };
+        Err(ConfigMapsError::TooLarge(what))
+    }
+
+    /// Fails if several ConfigMaps have a file of the same path, or a path is a file and a folder.
+    pub(super) fn check(&self) -> Result<(), ConfigMapsError> {
+        let duplicates: Vec<String> = self
+            .origins
+            .iter()
+            .filter(|(_, names)| names.len() > 1)
+            .take(LISTED)
+            .map(|(path, names)| {
+                let names: Vec<_> = names.iter().map(String::as_str).collect();
+                format!(
+                    "duplicate path {path:?} found in configmaps [{}]",
+                    names.join(" ")
+                )
+            })
+            .collect();
+        if !duplicates.is_empty() {
+            return Err(ConfigMapsError::Duplicates(duplicates.join(", ")));
+        }
+        for (path, names) in &self.origins {
+            let mut inner = path.as_str();
+            while let Some((folder, _)) = inner.rsplit_once('/') {
+                if self.origins.contains_key(folder) {
+                    return Err(ConfigMapsError::UnsafePath {
+                        name: names.first().cloned().unwrap_or_default(),
+                        path: path.clone(),
+                        why: "lies inside of a path that is a file",
+                    });
+                }
+                inner = folder;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,261 @@
+//! ConfigMaps as files: which are accepted, the digest over them, and what the API server returns meanwhile.
+
+use bundle_oci::unpack::InMemory;
+use http::{Request, Response, StatusCode};
+use k8s_openapi::ByteString;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn map(entries: &[(&str, &str)]) -> ConfigMap {
+    let entries = entries.iter();
+    ConfigMap {
+        data: Some(
+            entries
+                .map(|(key, text)| ((*key).to_owned(), (*text).to_owned()))
+                .collect(),
+        ),
+        ..ConfigMap::default()
+    }
+}
+
+/// Collects ConfigMaps, each with its folders.
+fn collect(
+    maps: &[(&str, &[&str], ConfigMap)],
+    limits: Limits,
+) -> Result<Collected<InMemory>, ConfigMapsError> {
+    let mut collected = Collected::new(InMemory::default(), limits);
+    for (name, folders, map) in maps {
+        let folders = folders.iter().copied().collect();
+        collected.add(name, &folders, map)?;
+    }
+    collected.check()?;
+    Ok(collected)
+}
+
+fn refused(maps: &[(&str, &[&str], ConfigMap)]) -> String {
+    let error = collect(maps, Limits::default()).err().unwrap();
+    assert_eq!(error.finding().code, codes::install::SOURCE_FILES);
+    error.to_string()
+}
+
+#[test]
+fn entries_of_both_kinds_become_files_in_their_folders() {
+    let mut one = map(&[("a.yaml", "a: 1")]);
+    one.binary_data = Some([("b.bin".to_owned(), ByteString(vec![0, 255]))].into());
+    let other = map(&[("bundle.yaml", "b: 2")]);
+    let maps = [
+        ("one", &["manifests"][..], one),
+        ("other", &[""][..], other),
+    ];
+    let found = collect(&maps, Limits::default()).unwrap();
+    let expected: BTreeMap<String, Vec<u8>> = [
+        ("bundle.yaml", b"b: 2".to_vec()),
+        ("manifests/a.yaml", b"a: 1".to_vec()),
+        ("manifests/b.bin", vec![0, 255]),
+    ]
+    .map(|(path, bytes)| (path.to_owned(), bytes))
+    .into();
+    assert_eq!(found.files, expected);
+}
+
+#[test]
+fn digest_depends_on_files_and_not_on_the_config_maps_that_they_come_from() {
+    let digest = |maps: &[(&str, &[&str], ConfigMap)]| {
+        let collected = collect(maps, Limits::default()).unwrap();
+        collected.index.digest()
+    };
+    let together = map(&[("a", "1"), ("b", "2")]);
+    let one = digest(&[("x", &["m"], together.clone())]);
+    let split = [
+        ("y", &["m"][..], map(&[("b", "2")])),
+        ("z", &["m"][..], map(&[("a", "1")])),
+    ];
+    assert_eq!(one, digest(&split));
+    assert_ne!(one, digest(&[("x", &["n"], together)]));
+    assert_ne!(
+        one,
+        digest(&[("x", &["m"], map(&[("a", "1"), ("b", "3")]))])
+    );
+}
+
+#[test]
+fn rejects_paths_that_several_config_maps_have() {
+    let maps = [
+        ("b", &["manifests"][..], map(&[("x.yaml", "1")])),
+        ("a", &["manifests"][..], map(&[("x.yaml", "1")])),
+    ];
+    assert_eq!(
+        refused(&maps),
+        r#"source bundle content: duplicate path "manifests/x.yaml" found in configmaps [a b]"#
+    );
+}
+
+#[test]
+fn rejects_paths_that_no_bundle_has() {
+    let deep = ["a"; 40].join("/");
+    for (folder, key, part) in [
+        ("manifests", "..", "`..`"),
+        ("manifests", "../x", "plain key"),
+        ("", "/etc/passwd", "plain key"),
+        ("", "a/b", "plain key"),
+        ("manifests", ".", "`.`"),
+        ("manifests", "", "empty component"),
+        ("a\\b", "x", "backslash"),
+        ("a\nb", "x", "control character"),
+        ("../a", "x", "`..`"),
+        ("/a", "x", "absolute"),
+        ("c:", "x", "absolute"),
+        (&deep, "x", "too many folders"),
+    ] {
+        let told = refused(&[("one", &[folder], map(&[(key, "1")]))]);
+        assert!(told.contains(part), "{folder:?} {key:?}: {told}");
+    }
+    let both = [
+        ("one", &[""][..], map(&[("manifests", "1")])),
+        ("two", &["manifests"][..], map(&[("x.yaml", "1")])),
+    ];
+    assert!(refused(&both).contains("inside of a path that is a file"));
+}
+
+#[test]
+fn rejects_more_than_a_bundle_may_have() {
+    let limits = Limits {
+        file: 4,
+        total: 8,
+        entries: 3,
+        ..Limits::default()
+    };
+    let many = ["a", "b", "c", "d"].map(|key| (key, ""));
+    for (entries, part) in [
+        (&[("a", "12345")][..], "a file \"a\" of more than"),
+        (
+            &[("a", "1234"), ("b", "1234"), ("c", "1")],
+            "files of more than",
+        ),
+        (&many, "more than 3 files"),
+    ] {
+        let error = collect(&[("one", &[""], map(entries))], limits)
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains(part), "{error}");
+        assert_eq!(error.finding().code, codes::install::SOURCE_FILES);
+    }
+    let folder = "f".repeat(1000);
+    let keys: Vec<String> = (0..600).map(|number| format!("k{number}")).collect();
+    let entries: Vec<_> = keys.iter().map(|key| (key.as_str(), "")).collect();
+    let error = collect(&[("one", &[&folder], map(&entries))], Limits::default());
+    assert!(error.err().unwrap().to_string().contains("512 KiB"));
+}
+
+/// A source with `parts`, and an API server that answers these requests in this order.
+async fn served<T>(
+    parts: &[(&str, &str)],
+    answers: Vec<(&'static str, StatusCode, Value)>,
+    work: impl AsyncFnOnce(ConfigMapsSource) -> T,
+) -> T {
+    let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+    let serving = tokio::spawn(async move {
+        for (name, status, body) in answers {
+            let (request, reply) = server.next_request().await.unwrap();
+            let path = format!("/api/v1/namespaces/sys/configmaps/{name}");
+            assert_eq!(
+                (request.uri().path(), request.uri().query()),
+                (path.as_str(), None)
+            );
+            let body = Body::from(serde_json::to_vec(&body).unwrap());
+            reply.send_response(Response::builder().status(status).body(body).unwrap());
+        }
+    });
+    let parts = parts.iter().map(|(name, path)| ConfigMapFiles {
+        name: name.parse().unwrap(),
+        path: (*path).to_owned(),
+    });
+    let source = ConfigMapsSource {
+        api: Api::namespaced(kube::Client::new(service, "sys"), "sys"),
+        namespace: "sys".to_owned(),
+        parts: parts.collect(),
+    };
+    let done = work(source).await;
+    serving.await.unwrap();
+    done
+}
+
+fn stored(name: &str, immutable: Option<bool>, text: &str) -> (StatusCode, Value) {
+    let body =
+        json!({"metadata": {"name": name}, "immutable": immutable, "data": {"a.yaml": text}});
+    (StatusCode::OK, body)
+}
+
+fn with(
+    name: &'static str,
+    (status, body): (StatusCode, Value),
+) -> (&'static str, StatusCode, Value) {
+    (name, status, body)
+}
+
+#[tokio::test]
+async fn each_config_map_is_read_once_however_often_it_is_named() {
+    let answers = vec![with("one", stored("one", Some(true), "1"))];
+    let parts = [("one", "manifests"), ("one", "manifests"), ("one", "more")];
+    let read = async |source: ConfigMapsSource| source.read(InMemory::default()).await;
+    let collected = served(&parts, answers, read).await.unwrap();
+    let paths: Vec<_> = collected.files.keys().map(String::as_str).collect();
+    assert_eq!(paths, ["manifests/a.yaml", "more/a.yaml"]);
+}
+
+#[tokio::test]
+async fn config_maps_that_are_missing_or_can_change_are_no_content() {
+    let failure = |code: u16, reason: &str| json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "not allowed"});
+    for (answer, code, told) in [
+        (
+            (StatusCode::NOT_FOUND, failure(404, "NotFound")),
+            codes::install::CONFIGMAP_MISSING,
+            r#"source bundle content: get configmap sys/one: ConfigMap "one" not found"#,
+        ),
+        (
+            stored("one", None, "1"),
+            codes::review::CONFIGMAP_MUTABLE,
+            r#"source bundle content: configmap "one" is not immutable"#,
+        ),
+        (
+            stored("one", Some(false), "1"),
+            codes::review::CONFIGMAP_MUTABLE,
+            r#"source bundle content: configmap "one" is not immutable"#,
+        ),
+        (
+            (StatusCode::FORBIDDEN, failure(403, "Forbidden")),
+            codes::cluster::UNREACHABLE,
+            "source bundle content: get configmap sys/one: not allowed",
+        ),
+    ] {
+        let resolve = async |source: ConfigMapsSource| source.resolve().await;
+        let result = served(&[("one", "")], vec![with("one", answer)], resolve).await;
+        let Err(SourceError::ConfigMaps(error)) = result else {
+            panic!("{told}");
+        };
+        let finding = error.finding();
+        assert_eq!((finding.code, finding.message.as_str()), (code, told));
+    }
+}
+
+#[tokio::test]
+async fn config_maps_made_anew_with_other_data_are_not_the_content_that_was_resolved() {
+    let answers = ["1", "1", "2", "2"];
+    let answers = answers.map(|text| with("one", stored("one", Some(true), text)));
+    let check = async |source: ConfigMapsSource| {
+        let id = source.resolve().await.unwrap();
+        source.fetch(&id, InMemory::default()).await.unwrap();
+        let changed = source.fetch(&id, InMemory::default()).await.err().unwrap();
+        let now = source.changed(&id).await.unwrap().unwrap();
+        (id, changed, now)
+    };
+    let (id, changed, now) = served(&[("one", "")], answers.into(), check).await;
+    let SourceError::ConfigMaps(error) = changed else {
+        panic!("{changed}");
+    };
+    assert_eq!(error.finding().code, codes::install::CONTENT_CHANGED);
+    let told = error.to_string();
+    assert!(told.contains(id.digest().as_str()) && told.contains(now.digest().as_str()));
+}
