@@ -17,6 +17,7 @@ use bundle_core::version::ServerVersion;
 use bundle_oci::registry::Looked;
 use bundle_trust::proof;
 use futures::future::{OptionFuture, join_all};
+use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -24,6 +25,9 @@ use tokio::time::Instant;
 use super::review::UserInfo;
 use crate::budget::looks::LookMemory;
 use crate::heavy;
+
+/// ConfigMaps that one review asks about at a time: a spec may name hundreds.
+const QUESTIONS: usize = 8;
 
 /// A right, as RBAC has it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -101,6 +105,7 @@ pub(super) struct Gathered {
     may_impersonate: Option<Answer>,
     deployment: Option<DeploymentFact>,
     may_approve: Option<Answer>,
+    may_read: BTreeMap<String, Answer>,
     config_maps: BTreeMap<String, ConfigMapFact>,
     server: Option<ServerVersion>,
     system_namespace: String,
@@ -162,15 +167,26 @@ pub(super) async fn gather<L: Lookups>(lookups: &L, user: &UserInfo, needs: &Nee
         };
         Some((fact, allowed))
     };
-    let config_maps = join_all(needs.config_maps.iter().map(|name| async {
-        let fact = match lookups.immutable(name).await {
-            Ok(Some(true)) => ConfigMapFact::Immutable,
-            Ok(Some(false)) => ConfigMapFact::Mutable,
-            Ok(None) => ConfigMapFact::Missing,
-            Err(why) => ConfigMapFact::Unavailable(why),
+    let questions = needs.config_maps.iter().cloned();
+    let config_maps = stream::iter(questions.map(|name| {
+        let right = Right {
+            verb: "get",
+            group: "",
+            resource: "configmaps",
+            namespace: system.clone(),
+            name: name.to_string(),
         };
-        (name.clone(), fact)
+        let allowed = may(right);
+        async move {
+            let allowed = allowed.await;
+            let fact = match allowed {
+                Answer::Yes => Some(config_map(lookups, &name).await),
+                _ => None,
+            };
+            (name.to_string(), allowed, fact)
+        }
     }));
+    let config_maps = config_maps.buffered(QUESTIONS).collect::<Vec<_>>();
     let (classes, may_impersonate, approve, config_maps) = futures::join!(
         classes,
         OptionFuture::from(impersonate),
@@ -185,10 +201,8 @@ pub(super) async fn gather<L: Lookups>(lookups: &L, user: &UserInfo, needs: &Nee
         may_impersonate,
         deployment,
         may_approve,
-        config_maps: config_maps
-            .into_iter()
-            .map(|(name, fact)| (name.into(), fact))
-            .collect(),
+        may_read: BTreeMap::new(),
+        config_maps: BTreeMap::new(),
         server: lookups.server(),
         system_namespace: system,
         state_namespace: lookups.state_namespace().to_owned(),
@@ -196,6 +210,11 @@ pub(super) async fn gather<L: Lookups>(lookups: &L, user: &UserInfo, needs: &Nee
     for (name, class, allowed) in classes {
         gathered.classes.insert(name.to_string(), class);
         gathered.may_use.insert(name.into(), allowed);
+    }
+    for (name, allowed, fact) in config_maps {
+        let fact = fact.map(|fact| (name.clone(), fact));
+        gathered.config_maps.extend(fact);
+        gathered.may_read.insert(name, allowed);
     }
     gathered
 }
@@ -210,6 +229,7 @@ impl Gathered {
             may_impersonate: self.may_impersonate.clone(),
             may_approve: self.may_approve.clone(),
             deployment: self.deployment.clone(),
+            may_read: self.may_read.clone(),
             config_maps: self.config_maps.clone(),
             content: ContentFact::NotAsked,
             policies: Vec::new(),
@@ -290,6 +310,15 @@ pub(super) fn answer(result: Result<bool, Finding>, user: &UserInfo, right: &Rig
                     .hint("try again; nothing was decided"),
             )
         }
+    }
+}
+
+async fn config_map<L: Lookups>(lookups: &L, name: &KubeName) -> ConfigMapFact {
+    match lookups.immutable(name).await {
+        Ok(Some(true)) => ConfigMapFact::Immutable,
+        Ok(Some(false)) => ConfigMapFact::Mutable,
+        Ok(None) => ConfigMapFact::Missing,
+        Err(why) => ConfigMapFact::Unavailable(why),
     }
 }
 

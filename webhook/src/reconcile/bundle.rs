@@ -12,7 +12,7 @@ use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
 use bundle_core::format::Content;
 use bundle_core::plan::conditions::State;
-use bundle_core::review::{CheckedBundleSpec, Class, Kind, SealedContent, Source};
+use bundle_core::review::{CheckedBundleSpec, Class, Kind, Requester, SealedContent, Source};
 use bundle_core::version::fits_named;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -226,7 +226,7 @@ impl Turn<'_> {
         sources::is_supported(&spec.source)
             .map_err(|error| content::trouble(error, reason::UNPACK_FAILED))?;
         if let Some(recorded) = self.recorded(&spec)? {
-            return self.moved(&spec.source, recorded, requester).await;
+            return self.moved(&spec.source, recorded, requester.user).await;
         }
         if let Some(finding) = self.class.takes(&spec.source, "spec.source") {
             return Err(Trouble::findings(
@@ -292,8 +292,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The spec, if it is one that was admitted, and the user who asked for it.
-    fn checked(&self) -> Result<(CheckedBundleSpec, String), Trouble> {
+    /// The spec, if it is one that was admitted, and who asked for it.
+    fn checked(&self) -> Result<(CheckedBundleSpec, Requester), Trouble> {
         let spec = &self.object.data["spec"];
         let vouched = seal::vouched(self.room, self.object, Kind::Bundle).map_err(|message| {
             Trouble::new(
@@ -304,7 +304,7 @@ impl Turn<'_> {
             )
         })?;
         CheckedBundleSpec::parse(spec)
-            .map(|spec| (spec, vouched.parts.template.user))
+            .map(|spec| (spec, vouched.parts.template))
             .map_err(|findings| {
                 Trouble::findings(reason::UNPACK_FAILED, &findings, Retry::OnChange)
             })

@@ -56,6 +56,7 @@ mod scalers;
 mod scope;
 mod seal;
 mod slots;
+mod source_rights;
 mod status;
 mod store;
 mod stored;

@@ -9,12 +9,12 @@ use bundle_api::names::reason;
 use bundle_core::content::ContentId;
 use bundle_core::format::Content;
 use bundle_core::plan::conditions::State;
-use bundle_core::review::{Class, Source};
+use bundle_core::review::{Class, Requester, Source};
 use kube::api::DynamicObject;
 
 use super::room::Room;
 use super::trouble::{Retry, Trouble, tell};
-use super::{bundle, content, verify};
+use super::{bundle, content, source_rights, verify};
 use crate::sources::ContentSource as _;
 
 const FAILED: &str = reason::UNPACK_FAILED;
@@ -25,7 +25,7 @@ pub(super) struct Unpack {
     pub(super) class: Class,
     pub(super) bundle: DynamicObject,
     pub(super) source: Source,
-    pub(super) requester: String,
+    pub(super) requester: Requester,
 }
 
 /// What was unpacked.
@@ -61,8 +61,10 @@ impl Unpack {
     /// Unpacks it into the cache. Content that fails a check is not kept.
     pub(super) async fn run(self) -> Result<Unpacked, UnpackFailed> {
         let room = &*self.room;
-        let place = content::place(room, &self.requester, &self.source, FAILED).await?;
-        let source = content::open(room, &self.source, &self.requester, FAILED).await?;
+        let user = &self.requester.user;
+        source_rights::check(room, &self.requester, &self.source).await?;
+        let place = content::place(room, user, &self.source, FAILED).await?;
+        let source = content::open(room, &self.source, user, FAILED).await?;
         let resolved = source.resolve().await;
         let resolved = resolved.map_err(|error| content::trouble(error, FAILED))?;
         let verified = verify::verify(room, &self.class, &source, &self.bundle, resolved);
@@ -82,13 +84,13 @@ impl Unpack {
         // Whoever waits for memory holds no place, and no other memory, that others could use.
         drop((place, source));
         let summary = fetched.summary;
-        let memory = content::memory(room, &self.requester, summary.weight, FAILED).await?;
+        let memory = content::memory(room, user, summary.weight, FAILED).await?;
         let (fetched, read) = fetched.parse(room, FAILED).await?;
         self.class
             .reads(read.format)
             .map_err(|finding| Trouble::findings(FAILED, &finding.into(), Retry::OnChange))?;
         let compatible = bundle::compatibility(room, &read)?;
-        fetched.keep(room, &id, &self.requester, FAILED)?;
+        fetched.keep(room, &id, user, FAILED)?;
         let warnings: Vec<_> = decided.warnings.0.iter().map(tell).collect();
         let found = if decided.signed_by.is_empty() {
             "NotRequired"

@@ -3,8 +3,8 @@
 
 use super::{
     class::Class,
-    facts::{ClassFact, ConfigMapFact, ContentFact, Facts, Subject},
-    needs,
+    facts::{Answer, ClassFact, ConfigMapFact, ContentFact, Facts, Subject},
+    needs, rights,
     source::{CheckedBundleSpec, Source},
 };
 use crate::{
@@ -93,6 +93,11 @@ fn config_map(
     findings: &mut Findings,
 ) {
     let field = format!("{}.configMaps", sourced.field);
+    if facts.may_read.get(name) != Some(&Answer::Yes) {
+        // Whoever may not read it does not learn whether it is there.
+        rights::read_config_map(name, &field, facts, findings);
+        return;
+    }
     match facts.config_maps.get(name) {
         Some(ConfigMapFact::Mutable) => findings.push(
             Finding::error(
@@ -109,8 +114,16 @@ fn config_map(
             )),
         ),
         Some(ConfigMapFact::Unavailable(why)) => findings.push(why.clone().at_field(field)),
-        // One that is missing may still come, and an immutable one is fine.
-        _ => {}
+        None => findings.push(
+            Finding::error(
+                codes::review::RIGHTS_UNKNOWN,
+                format!("ConfigMap {name:?} was not looked up"),
+            )
+            .at_field(field)
+            .hint("try again"),
+        ),
+        // One that is missing may still come.
+        Some(ConfigMapFact::Missing | ConfigMapFact::Immutable) => {}
     }
 }
 

@@ -245,6 +245,8 @@ pub struct Facts<'a> {
     pub may_approve: Option<Answer>,
     /// The BundleDeployment of an approval.
     pub deployment: Option<DeploymentFact>,
+    /// Whether the requester has verb `get` on each ConfigMap.
+    pub may_read: BTreeMap<String, Answer>,
     /// The ConfigMaps, by name.
     pub config_maps: BTreeMap<String, ConfigMapFact>,
     /// The image.

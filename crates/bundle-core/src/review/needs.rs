@@ -27,7 +27,7 @@ pub struct Needs {
     pub deployment: Option<KubeName>,
     /// What the registry holds for this image: its manifest's annotations, and its signatures where a policy matches it.
     pub image: Option<Image>,
-    /// Whether each of these ConfigMaps of the system namespace is immutable.
+    /// Whether the requester has verb `get` on each of these ConfigMaps of the system namespace, and whether it is immutable.
     pub config_maps: BTreeSet<KubeName>,
 }
 

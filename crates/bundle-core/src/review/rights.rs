@@ -180,6 +180,24 @@ fn unread_generation(
     )))
 }
 
+/// A ConfigMap of the system namespace that a source names: its data reaches the requester through the content.
+pub(super) fn read_config_map(name: &str, field: &str, facts: &Facts<'_>, findings: &mut Findings) {
+    Question {
+        answer: facts.may_read.get(name),
+        code: codes::review::CONFIGMAP_NOT_ALLOWED,
+        act: format!("read ConfigMap {name:?}"),
+        right: Right {
+            verb: "get",
+            group: "",
+            resource: "configmaps",
+            name,
+            namespace: Some(&facts.system_namespace),
+        },
+        field,
+    }
+    .put(facts, findings);
+}
+
 /// Whether the requester may do something, with what was answered.
 struct Question<'a> {
     /// `None`: nobody was asked.
@@ -191,7 +209,7 @@ struct Question<'a> {
     /// What it takes.
     right: Right<'a>,
     /// What in the object asks for it.
-    field: &'static str,
+    field: &'a str,
 }
 
 impl Question<'_> {

@@ -251,3 +251,75 @@ async fn config_maps_are_refused_where_they_can_change_or_signatures_are_require
     )
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn config_map_that_the_requester_may_not_read_is_no_source() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    let name = "cmsource-secret";
+    let user = "cmsource-mallory";
+    for role in ["bundle-editor", "bundle-user"] {
+        let line =
+            format!("create clusterrolebinding {user}-{role} --clusterrole={role} --user={user}");
+        kubectl(&cluster, &line).await;
+    }
+    let object = bundle(name, CLASS, &[(name, "manifests")]);
+    // The answer does not tell whether the ConfigMap is there.
+    let refusal = async || {
+        wait::until(LONG, "the Bundle is refused", || async {
+            let written = apply_as(&cluster, &object, Some(user)).await;
+            let told = written.failure(1)?;
+            Ok(told.contains("BUNDLE-REVIEW-070").then_some(told))
+        })
+        .await
+        .unwrap()
+    };
+    let missing = refusal().await;
+    apply(
+        &cluster,
+        &config_map(name, false, &manifests(name, "hello")),
+    )
+    .await;
+    assert_eq!(refusal().await, missing);
+    kubectl(&cluster, &format!("delete configmap {name} -n {NAMESPACE}")).await;
+
+    // Rights that were withdrawn between the review and the unpacking count for nothing.
+    let grant = [
+        format!(
+            "create role {name} -n {NAMESPACE} --verb=get --resource=configmaps --resource-name={name}"
+        ),
+        format!("create rolebinding {name} -n {NAMESPACE} --role={name} --user={user}"),
+    ];
+    for line in &grant {
+        kubectl(&cluster, line).await;
+    }
+    wait::until_true(LONG, "the Bundle is admitted", || async {
+        Ok(apply_as(&cluster, &object, Some(user)).await.is_success())
+    })
+    .await
+    .unwrap();
+    let told = until_failing(&cluster, name).await;
+    assert!(told.contains("not found"), "{told}");
+    kubectl(
+        &cluster,
+        &format!("delete rolebinding {name} -n {NAMESPACE}"),
+    )
+    .await;
+    let line = format!("auth can-i get configmaps/{name} -n {NAMESPACE} --as={user}");
+    wait::until_true(LONG, "the right is withdrawn", || async {
+        Ok(!try_kubectl(&cluster, &line).await.is_success())
+    })
+    .await
+    .unwrap();
+    apply(&cluster, &config_map(name, true, &manifests(name, "hello"))).await;
+    wait::until_true(LONG, "the missing right is told", || async {
+        let found = get(&cluster, &format!("bundle {name}")).await;
+        let told = condition(&found.unwrap_or_default(), "Unpacked").to_string();
+        Ok(told.contains("may not read what the source names"))
+    })
+    .await
+    .unwrap();
+    kubectl(&cluster, &grant[1]).await;
+    until(&cluster, &format!("bundle {name}"), "Unpacked", "True").await;
+    kubectl(&cluster, &format!("delete bundle {name}")).await;
+}

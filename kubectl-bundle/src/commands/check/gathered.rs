@@ -20,6 +20,7 @@ pub(super) struct Gathered {
     pub(super) may_impersonate: Option<Answer>,
     pub(super) may_approve: Option<Answer>,
     pub(super) deployment: Option<DeploymentFact>,
+    pub(super) may_read: BTreeMap<String, Answer>,
     pub(super) config_maps: BTreeMap<String, ConfigMapFact>,
 }
 
@@ -37,6 +38,7 @@ impl Gathered {
             may_impersonate: self.may_impersonate.clone(),
             may_approve: self.may_approve.clone(),
             deployment: self.deployment.clone(),
+            may_read: self.may_read.clone(),
             config_maps: self.config_maps.clone(),
             server: lookup.server.clone(),
             system_namespace: lookup.system_namespace.clone(),

@@ -47,6 +47,17 @@ impl Question {
         })
     }
 
+    /// Reading a ConfigMap.
+    pub(super) fn read_config_map(namespace: &str, name: &str) -> Self {
+        Self(ResourceAttributes {
+            verb: Some("get".to_owned()),
+            resource: Some("configmaps".to_owned()),
+            namespace: Some(namespace.to_owned()),
+            name: Some(name.to_owned()),
+            ..ResourceAttributes::default()
+        })
+    }
+
     /// Acting as a ServiceAccount.
     pub(super) fn impersonate(namespace: &str, name: &str) -> Self {
         Self(ResourceAttributes {

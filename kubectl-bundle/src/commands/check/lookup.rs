@@ -157,6 +157,10 @@ impl Lookup {
             gathered.deployment = Some(deployment);
         }
         for name in &needs.config_maps {
+            let question = Question::read_config_map(&self.system_namespace, name);
+            gathered
+                .may_read
+                .insert(name.to_string(), may(&self.cluster, question).await);
             gathered
                 .config_maps
                 .insert(name.to_string(), self.config_map(name).await);

@@ -194,7 +194,9 @@ fn offline(found: &Found, subject: &Subject<'_>) -> Report {
         ));
     }
     for name in &wanted.config_maps {
-        unchecked.push(format!("whether ConfigMap {name} is immutable"));
+        unchecked.push(format!(
+            "whether ConfigMap {name} is immutable, and whether you may read it"
+        ));
     }
     let answer = if findings.has_errors() {
         Answer::Refused

@@ -621,12 +621,57 @@ fn config_maps_must_not_change() {
     let mut facts = fine();
     facts.config_maps.insert("a".into(), ConfigMapFact::Missing);
     facts.config_maps.insert("b".into(), ConfigMapFact::Mutable);
+    for name in ["a", "b"] {
+        facts.may_read.insert(name.into(), Answer::Yes);
+    }
     let refusal = text::refusal(&judge(&subject, &facts)).unwrap();
     assert_eq!(
         refusal.message,
         "bundle.spec.source.configmaps[1].configmap.name is invalid: configmap \"b\" is not immutable"
     );
     assert_eq!(refusal.reason, refusal.message);
+}
+
+#[test]
+fn config_map_that_the_requester_may_not_read_is_refused_whatever_it_is() {
+    let new = json!({"spec": {"provisionerClassName": "plain", "source": {"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}}]}}});
+    let subject = create(Kind::Bundle, &new);
+    let judged = |answer: Option<Answer>, fact: Option<ConfigMapFact>| {
+        let mut facts = fine();
+        facts
+            .may_read
+            .extend(answer.map(|answer| ("a".into(), answer)));
+        facts
+            .config_maps
+            .extend(fact.map(|fact| ("a".into(), fact)));
+        judge(&subject, &facts)
+    };
+    let refusals = [
+        ConfigMapFact::Missing,
+        ConfigMapFact::Immutable,
+        ConfigMapFact::Mutable,
+    ]
+    .map(|fact| judged(Some(Answer::No), Some(fact)));
+    assert!(refusals.iter().all(|refusal| *refusal == refusals[0]));
+    let Verdict::Refuse(findings) = &refusals[0] else {
+        panic!("{refusals:?}");
+    };
+    let finding = findings.errors().next().unwrap();
+    assert_eq!(finding.code, codes::review::CONFIGMAP_NOT_ALLOWED);
+    assert!(
+        finding.message.contains("verb get on configmaps/a"),
+        "{finding}"
+    );
+    // What nobody asked is not known.
+    for (answer, fact) in [
+        (None, Some(ConfigMapFact::Immutable)),
+        (Some(Answer::Yes), None),
+    ] {
+        let verdict = judged(answer, fact);
+        assert!(matches!(verdict, Verdict::CannotTell(_)), "{verdict:?}");
+    }
+    let verdict = judged(Some(Answer::Yes), Some(ConfigMapFact::Immutable));
+    assert!(matches!(verdict, Verdict::Admit { .. }), "{verdict:?}");
 }
 
 #[test]
