@@ -19,7 +19,7 @@ pub struct BundleSource {
     /// A directory of a git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<GitSource>,
-    /// ConfigMaps of the system namespace whose entries are the files. Each must have `immutable: true`.
+    /// ConfigMaps of the system namespace whose entries are the files. Each must have `immutable: true`, and whoever asks for the content needs verb `get` on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub config_maps: Option<Vec<ConfigMapSource>>,
