@@ -63,6 +63,18 @@ async fn until_text(cluster: &Cluster, name: &str, text: &str) {
     .unwrap();
 }
 
+/// A class for plain manifests with these fields as well.
+fn class(name: &str, more: &Value) -> Value {
+    let mut spec = json!({
+        "provisioner": "core.rukpak.io/plain",
+        "serviceAccount": {"namespace": NAMESPACE, "name": "installer"},
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "ProvisionerClass", "metadata": {"name": name}, "spec": spec})
+}
+
 /// Waits until the Bundle fails, and returns the message of its condition.
 async fn until_failing(cluster: &Cluster, name: &str) -> String {
     let what = format!("bundle {name}");
@@ -214,21 +226,11 @@ async fn config_maps_are_refused_where_they_can_change_or_signatures_are_require
         &config_map(name, false, &manifests(name, "hello")),
     )
     .await;
-    let class = |name: &str, more: Value| {
-        let mut spec = json!({
-            "provisioner": "core.rukpak.io/plain",
-            "serviceAccount": {"namespace": NAMESPACE, "name": "installer"},
-        });
-        for (key, value) in more.as_object().into_iter().flatten() {
-            spec[key] = value.clone();
-        }
-        json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "ProvisionerClass", "metadata": {"name": name}, "spec": spec})
-    };
     for (name, more) in [
         ("cmsource-signed", json!({"signatures": "Required"})),
         ("cmsource-images", json!({"sources": {"types": ["image"]}})),
     ] {
-        apply(&cluster, &class(name, more)).await;
+        apply(&cluster, &class(name, &more)).await;
     }
     for (class, code) in [
         (CLASS, "is not immutable"),
@@ -322,4 +324,37 @@ async fn config_map_that_the_requester_may_not_read_is_no_source() {
     kubectl(&cluster, &grant[1]).await;
     until(&cluster, &format!("bundle {name}"), "Unpacked", "True").await;
     kubectl(&cluster, &format!("delete bundle {name}")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn class_that_requires_signatures_later_refuses_config_maps_that_were_admitted() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    let name = "cmsource-stricter";
+    apply(&cluster, &class(name, &json!({}))).await;
+    let object = bundle(name, name, &[(name, "manifests")]);
+    wait::until_true(LONG, "the Bundle is admitted", || async {
+        Ok(apply_as(&cluster, &object, None).await.is_success())
+    })
+    .await
+    .unwrap();
+    until_failing(&cluster, name).await;
+    apply(&cluster, &class(name, &json!({"signatures": "Required"}))).await;
+    apply(&cluster, &config_map(name, true, &manifests(name, "hello"))).await;
+    let what = format!("bundle {name}");
+    wait::until_true(LONG, "the Bundle is refused", || async {
+        let found = get(&cluster, &what).await.unwrap_or_default();
+        let told = condition(&found, "Unpacked").to_string();
+        Ok(told.contains("cannot be signed") && condition(&found, "Verified")["status"] == "False")
+    })
+    .await
+    .unwrap();
+    assert_eq!(
+        get(&cluster, &what).await.unwrap()["status"]["content"],
+        Value::Null
+    );
+    apply(&cluster, &class(name, &json!({"signatures": "IfPolicy"}))).await;
+    until(&cluster, &what, "Unpacked", "True").await;
+    kubectl(&cluster, &format!("delete {what}")).await;
+    kubectl(&cluster, &format!("delete provisionerclass {name}")).await;
 }
