@@ -1,5 +1,5 @@
 //! Server-side dry runs as a requester. This is the only module that impersonates people, and it can send nothing else.
-//! `reconcile::requester_check` decides what to send, `bundle_core::rights` what an answer means.
+//! `reconcile::rights::requester_check` decides what to send, `bundle_core::rights` what an answer means.
 
 mod guard;
 mod headers;
@@ -20,8 +20,8 @@ use kube::core::response::Status;
 use serde_json::json;
 
 use crate::cluster::{ServiceAccount, missing_right};
-use crate::reconcile::replace;
-use crate::reconcile::whole::ObjectText;
+use crate::reconcile::api::whole::ObjectText;
+use crate::reconcile::install::replace;
 
 pub use guard::guarded;
 pub use headers::IdentityError;

@@ -1,74 +1,17 @@
 //! The reconciler: from what is asked for in Bundles and BundleDeployments to what is on the cluster.
 //! Not here: rules (bundle_core::plan, rights, review), admission, and who may reconcile (lease).
 
-mod adoption_claims;
-mod apis;
-mod apply;
-mod apply_phases;
-mod approve;
-mod authorize;
-mod authorized;
-mod books;
+pub(crate) mod api;
 mod bundle;
-mod child;
-mod collisions;
 mod content;
-mod created_namespace;
-mod decided;
-mod deletion;
-mod departed;
+mod context;
 mod deployment;
-mod dry_run_complaints;
-mod dry_run_memory;
-mod failures;
-mod fetches;
-mod install;
-mod installation_record;
-mod inventory;
-mod items;
-mod jobs;
-mod keep;
-mod mutators;
-mod namespaces;
-mod object;
-mod occupants;
-mod parallel;
-mod partial;
-mod permit;
-mod place;
-mod prune;
-mod ready;
-mod record;
-mod recorders;
-mod removal_rights;
-mod removal_steps;
-mod remove;
-pub(crate) mod replace;
-mod requester_check;
-mod requester_rights;
-mod rest;
-mod restored;
-mod revisions;
-mod rights_schedule;
-mod room;
-mod said;
-mod scalers;
-mod scope;
-mod seal;
-mod slots;
-mod source_rights;
+mod drift;
+mod error;
+pub(crate) mod install;
+mod removal;
+mod rights;
 mod status;
-mod store;
-mod stored;
-mod teardown;
-mod tell;
-mod trouble;
-mod unpack;
-mod unreadable;
-mod upgrade;
-mod verify;
-mod watch;
-pub(crate) mod whole;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -87,8 +30,8 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::books::Books;
-use self::room::Room;
+use self::context::Room;
+use self::drift::books::Books;
 use crate::BoxError;
 use crate::shared::Shared;
 
@@ -122,9 +65,9 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
             .set_inventory(&inventory.deployment, inventory.clone());
     }
     let sweeping = sweep(room.clone());
-    let departing = departed::watch(room.clone());
+    let departing = self::removal::departed::watch(room.clone());
     let bundles = bundles(room.clone(), woken_bundles);
-    let approvals = seal::approvals(room.clone());
+    let approvals = self::status::seal::approvals(room.clone());
     let deployments = deployments(room, woken);
     tokio::select! {
         () = stop.cancelled() => Ok(()),
@@ -161,7 +104,7 @@ async fn sweep(room: Arc<Room>) {
         }
         let mut needed = BTreeSet::new();
         let listed = room.each(&room.bundles, None, |bundle| {
-            let content = seal::content(&room, &bundle);
+            let content = self::status::seal::content(&room, &bundle);
             needed.extend(content.map(|content| content.digest.to_string()));
         });
         // Without a list nothing is known to be needless.
@@ -219,7 +162,7 @@ async fn bundles(room: Arc<Room>, woken: mpsc::UnboundedReceiver<String>) {
             watcher::Config::default(),
             move |class| of_class(&store.state(), &class, &resource),
         )
-        .run(bundle::reconcile, policy, room)
+        .run(self::bundle::controller::reconcile, policy, room)
         .for_each(told)
         .await;
 }
@@ -260,7 +203,7 @@ async fn deployments(room: Arc<Room>, woken: mpsc::UnboundedReceiver<String>) {
             },
         )
         .reconcile_on(woken.map(move |name| ObjectRef::new_with(&name, wakes.clone())))
-        .run(deployment::reconcile, policy, room)
+        .run(self::deployment::controller::reconcile, policy, room)
         .for_each(told)
         .await;
 }
@@ -309,7 +252,7 @@ async fn set_finalizers(
         .await
     {
         Ok(_) => Ok(()),
-        Err(error) if object::is_not_found(&error) => Ok(()),
+        Err(error) if self::api::object::is_not_found(&error) => Ok(()),
         Err(error) => Err(error),
     }
 }

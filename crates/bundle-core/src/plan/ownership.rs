@@ -1,6 +1,6 @@
 //! Changes to `metadata.managedFields` before an apply, so that the apply also removes what the content does not have: server-side apply removes a field only if
 //! nobody but its manager owns it.
-//! Not here: sending them (webhook::reconcile::apply).
+//! Not here: sending them (webhook::reconcile::install::apply).
 
 use serde_json::{Map, Value, json};
 

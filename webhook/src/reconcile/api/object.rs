@@ -1,0 +1,318 @@
+//! One object on the cluster, as the installing identity reaches it: look, list, delete. The answers are metadata, never the whole object.
+//! Not here: applies (install::apply), or what an error means for the installation.
+
+use std::collections::BTreeMap;
+
+use bundle_api::names;
+use bundle_cluster::{ByName, ObjectUrl, namespaced};
+use bundle_core::object::ObjectId;
+use bundle_core::plan::drift::{self, Entry, Fingerprint, ObjectState, Revision, RevisionParts};
+use bundle_core::plan::inventory::{CreationMark, LiveObject};
+use bundle_core::plan::rejection::{self, Rejection};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use kube::Client;
+use kube::api::{
+    Api, DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams, Preconditions,
+};
+use kube::client::Body;
+use kube::core::DynamicResourceScope;
+use kube::core::discovery::ApiResource;
+use kube::core::metadata::PartialObjectMeta;
+use serde_json::json;
+
+use crate::reconcile::api::discovery::Kind;
+use crate::reconcile::api::whole;
+
+/// The labels of ours that an installed object carries.
+pub(in crate::reconcile) const LABELS: [&str; 3] = [
+    names::LABEL_OWNER_KIND,
+    names::LABEL_OWNER_NAME,
+    names::LABEL_APPLYSET_PART_OF,
+];
+
+/// Objects of one page of a list. The client reads a page that takes too much memory again with fewer.
+pub(in crate::reconcile) const PAGE: u32 = 100;
+
+/// What is known of an object from its metadata.
+#[derive(Debug, Clone)]
+pub(in crate::reconcile) struct Seen {
+    /// Its uid.
+    pub(in crate::reconcile) uid: String,
+    /// Its resource version, if it is a number as the API server's own storage has it.
+    pub(in crate::reconcile) version: u64,
+    /// Its state, to compare with what our last apply left.
+    pub(in crate::reconcile) state: ObjectState,
+    /// When it was created, in seconds since 1970.
+    pub(in crate::reconcile) created: Option<i64>,
+    /// The mark of whoever created it.
+    pub(in crate::reconcile) mark: Option<CreationMark>,
+    /// The field manager that wrote it last, if that was another one and is known.
+    pub(in crate::reconcile) writer: Option<Box<str>>,
+}
+
+impl Seen {
+    pub(in crate::reconcile) fn of(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> Self {
+        let meta = &object.metadata;
+        let none = BTreeMap::new();
+        let labels = meta.labels.as_ref().unwrap_or(&none);
+        let entries = entries(meta);
+        let resource_version = meta.resource_version.as_deref().unwrap_or_default();
+        let rest = serde_json::to_string(&(
+            labels,
+            meta.annotations.as_ref(),
+            meta.finalizers.as_ref(),
+            meta.owner_references.as_ref(),
+        ))
+        .unwrap_or_else(|_| resource_version.to_owned());
+        Self {
+            uid: meta.uid.clone().unwrap_or_default(),
+            version: resource_version.parse().unwrap_or(0),
+            state: ObjectState {
+                fingerprint: Fingerprint::of(
+                    names::FIELD_MANAGER,
+                    entries.clone(),
+                    labels,
+                    &LABELS,
+                ),
+                revision: Revision::of(RevisionParts {
+                    group: &kind.resource.group,
+                    kind: &kind.resource.kind,
+                    generation: meta.generation,
+                    resource_version,
+                    rest: &rest,
+                }),
+            },
+            created: meta
+                .creation_timestamp
+                .as_ref()
+                .map(|time| time.0.as_second()),
+            mark: meta
+                .annotations
+                .as_ref()
+                .and_then(|all| CreationMark::parse(all.get(names::ANNOTATION_CREATION_MARK)?)),
+            writer: drift::last_writer(names::FIELD_MANAGER, entries).map(Box::from),
+        }
+    }
+
+    /// What decides whose it is.
+    pub(in crate::reconcile) fn live(&self) -> LiveObject<'_> {
+        LiveObject {
+            uid: &self.uid,
+            created: self.created,
+            applied_by_us: self.state.fingerprint.is_some(),
+            mark: self.mark,
+        }
+    }
+}
+
+/// The entries of `managedFields`, for the rules about them, without those that lack what each has.
+pub(in crate::reconcile) fn entries(
+    metadata: &ObjectMeta,
+) -> impl Iterator<Item = Entry<'_>> + Clone {
+    metadata.managed_fields.iter().flatten().filter_map(entry)
+}
+
+fn entry(entry: &ManagedFieldsEntry) -> Option<Entry<'_>> {
+    Some(Entry {
+        manager: entry.manager.as_deref()?,
+        operation: entry.operation.as_deref().unwrap_or_default(),
+        subresource: entry.subresource.as_deref().unwrap_or_default(),
+        api_version: entry.api_version.as_deref().unwrap_or_default(),
+        time: entry.time.as_ref().map(|time| time.0.as_second()),
+        fields: &entry.fields_v1.as_ref()?.0,
+    })
+}
+
+/// The API of `kind`, in `namespace` if its objects live in one; of whole objects or, as `K`, of their metadata.
+pub(in crate::reconcile) fn api<K>(
+    client: &Client,
+    kind: &Kind,
+    namespace: Option<&str>,
+) -> Result<Api<K>, kube::Error>
+where
+    K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+{
+    namespaced(
+        client,
+        &kind.resource,
+        namespace.filter(|_| kind.namespaced),
+    )
+}
+
+/// The metadata of one object, if it is there. A kind that the server does not have has no objects.
+pub(in crate::reconcile) async fn look(
+    client: &Client,
+    kind: &Kind,
+    id: &ObjectId,
+) -> Result<Option<Seen>, kube::Error> {
+    let api: Api<DynamicObject> = api(client, kind, id.namespace.as_deref())?;
+    match ByName(&api).get_metadata_opt(&id.name).await {
+        Ok(found) => Ok(found.map(|object| Seen::of(kind, &object))),
+        Err(error) if is_not_found(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// One whole object, if it is there and not too large. A kind that the server does not have has no objects.
+pub(in crate::reconcile) async fn read(
+    client: &Client,
+    kind: &Kind,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<Option<DynamicObject>, kube::Error> {
+    let namespace = namespace.filter(|_| kind.namespaced);
+    let request = ObjectUrl::parse(&kind.resource, namespace, name)
+        .and_then(|url| url.requests().get(url.name(), &GetParams::default()))
+        .map_err(kube::Error::BuildRequest)?;
+    let answer = client.send(request.map(Body::from)).await?;
+    whole::receive(answer).await
+}
+
+/// Passes the id and uid of every object of a kind to `each`, page by page: how many there are is for others to say.
+pub(in crate::reconcile) async fn list(
+    client: &Client,
+    kind: &Kind,
+    mut each: impl FnMut(ObjectId, &str) + Send,
+) -> Result<(), kube::Error> {
+    let api: Api<DynamicObject> = api(client, kind, None)?;
+    let mut parameters = ListParams::default().limit(PAGE);
+    loop {
+        let page = api.list_metadata(&parameters).await?;
+        for object in &page.items {
+            let uid = object.metadata.uid.as_deref().unwrap_or_default();
+            each(id_of(kind, object), uid);
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters.continue_token = Some(token),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// What names an object of `kind`.
+pub(in crate::reconcile) fn id_of(
+    kind: &Kind,
+    object: &PartialObjectMeta<DynamicObject>,
+) -> ObjectId {
+    ObjectId {
+        group: kind.resource.group.clone(),
+        version: kind.resource.version.clone(),
+        kind: kind.resource.kind.clone(),
+        namespace: object.metadata.namespace.clone(),
+        name: object.metadata.name.clone().unwrap_or_default(),
+    }
+}
+
+/// Deletes just the object with this uid. Says whether it is gone: it had gone already, was replaced, or nothing holds it up.
+pub(in crate::reconcile) async fn delete(
+    client: &Client,
+    kind: &Kind,
+    id: &ObjectId,
+    uid: &str,
+) -> Result<bool, kube::Error> {
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        }),
+        ..DeleteParams::background()
+    };
+    let namespace = id.namespace.as_deref().filter(|_| kind.namespaced);
+    let request = ObjectUrl::parse(&kind.resource, namespace, &id.name)
+        .and_then(|url| url.requests().delete(url.name(), &parameters))
+        .map_err(kube::Error::BuildRequest)?;
+    match client.request_status::<DynamicObject>(request).await {
+        // The server answers with the object while something holds it up, and for some kinds in any case.
+        Ok(answer) => Ok(answer.is_right()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(true),
+        // Not 422: that is how admission policies refuse.
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            let now = look(client, kind, id).await?;
+            Ok(now.is_none_or(|now| now.uid != uid))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes our labels and our mark off the object with this uid. One that has gone, or was replaced, is no error.
+pub(in crate::reconcile) async fn release(
+    client: &Client,
+    kind: &Kind,
+    id: &ObjectId,
+    uid: &str,
+) -> Result<(), kube::Error> {
+    let labels: BTreeMap<&str, Option<&str>> = LABELS.iter().map(|label| (*label, None)).collect();
+    let annotations = json!({ names::ANNOTATION_CREATION_MARK: null });
+    let patch = json!({ "metadata": { "uid": uid, "labels": labels, "annotations": annotations } });
+    let parameters = PatchParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let api: Api<DynamicObject> = api(client, kind, id.namespace.as_deref())?;
+    let done = ByName(&api)
+        .patch_metadata(&id.name, &parameters, &Patch::Merge(&patch))
+        .await;
+    match done {
+        Ok(_) => Ok(()),
+        Err(error) if is_not_found(&error) => Ok(()),
+        Err(error) if is_conflict(&error) => match look(client, kind, id).await? {
+            Some(now) if now.uid == uid => Err(error),
+            _ => Ok(()),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the API server may have refused because the object is not the one that was meant: gone, replaced, or there where it should not be.
+pub(in crate::reconcile) fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 409 | 422))
+}
+
+/// Whether the API server said that there is no such thing.
+pub(in crate::reconcile) fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+/// Whether the API server refused for want of rights.
+pub(in crate::reconcile) fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
+}
+
+/// Whether the same request may succeed a little later: the server is busy, starting, or out of reach.
+pub(in crate::reconcile) fn is_passing(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => {
+            matches!(status.code, 409 | 429)
+                || status.code >= 500
+                    && rejection::not_typed(status.code, &status.message).is_none()
+        }
+        kube::Error::Service(_) | kube::Error::HyperError(_) => true,
+        _ => false,
+    }
+}
+
+/// Returns the reason for which the API server cannot store an object with these values; none if the same request may succeed another time.
+pub(in crate::reconcile) fn invalid(error: &kube::Error) -> Option<String> {
+    let kube::Error::Api(status) = error else {
+        return None;
+    };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let fields: Vec<&str> = causes.map(|cause| cause.field.as_str()).collect();
+    rejection::invalid(Rejection {
+        code: status.code,
+        reason: &status.reason,
+        message: &status.message,
+        fields: &fields,
+    })
+}
+
+/// What an error of the API server says, in one line.
+pub(in crate::reconcile) fn told(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => crate::chain(other),
+    }
+}
+
+#[cfg(test)]
+mod tests;

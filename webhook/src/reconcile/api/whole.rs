@@ -1,0 +1,214 @@
+//! Whole objects from the API server, with bounded memory: whoever writes an object decides how large it is, and a text of one mebibyte can take a hundred
+//! as a tree. Larger objects are received, weighed and parsed one at a time.
+//! Not here: metadata, which is most of what is read (api::object).
+
+use bundle_core::footprint::Footprint;
+use bundle_core::rights::DryRunObject;
+use http::Response;
+use http_body_util::BodyExt as _;
+use kube::api::DynamicObject;
+use kube::client::Body;
+use kube::core::response::Status;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::heavy;
+
+/// Objects up to this size wait for no turn, in bytes.
+const SMALL: usize = 64 << 10;
+/// The largest object, in bytes: the API server stores 1.5 MiB, and takes requests of 3 MiB.
+const MOST_BYTES: usize = 3 << 20;
+/// The most that an object may take once it is parsed, in bytes.
+const MOST_MEMORY: u64 = 16 << 20;
+
+/// Taken for an object that is not small, until it is parsed. What its reader keeps of it afterwards is a sentence.
+static TURN: Semaphore = Semaphore::const_new(1);
+
+/// The object in an answer to a GET; `None` if it is not there.
+pub(in crate::reconcile) async fn receive(
+    answer: Response<Body>,
+) -> Result<Option<DynamicObject>, kube::Error> {
+    let code = answer.status();
+    // The server answers in plain text where it does not even know the kind.
+    if code == http::StatusCode::NOT_FOUND {
+        return Ok(None);
+    }
+    let (bytes, turn) = read(answer.into_body()).await?;
+    if !code.is_success() {
+        let status = serde_json::from_slice::<Status>(&bytes).unwrap_or_else(|_| Status {
+            code: code.as_u16(),
+            message: String::from_utf8_lossy(&bytes[..bytes.len().min(512)]).into_owned(),
+            ..Status::default()
+        });
+        return Err(kube::Error::Api(Box::new(status)));
+    }
+    if turn.is_none() {
+        return parse(&bytes).map(Some);
+    }
+    let object = heavy::run(|| parse(&bytes));
+    drop(turn);
+    object.map(Some)
+}
+
+/// Reads an answer. Returns the turn that was taken if it is not small.
+async fn read(mut body: Body) -> Result<(Vec<u8>, Option<SemaphorePermit<'static>>), kube::Error> {
+    let mut bytes = Vec::new();
+    let mut turn = None;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else {
+            continue;
+        };
+        let length = bytes.len() + data.len();
+        if length > SMALL && turn.is_none() {
+            turn = TURN.acquire().await.ok();
+        }
+        if length > MOST_BYTES {
+            return Err(too_large(&format!(
+                "has more than {} MiB",
+                MOST_BYTES >> 20
+            )));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok((bytes, turn))
+}
+
+/// The text of an object that may be parsed as [`DryRunObject`], by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ObjectText(Vec<u8>);
+
+impl ObjectText {
+    /// Reads the answer to a dry run that was allowed. Fails with [`kube::Error::Api`] if the object is too large.
+    pub(crate) async fn receive(body: Body) -> Result<Self, kube::Error> {
+        let (bytes, turn) = read(body).await?;
+        let weigh = || DryRunObject::footprint(&bytes).map_err(kube::Error::SerdeError);
+        let weight = if turn.is_some() {
+            heavy::run(weigh)?
+        } else {
+            weigh()?
+        };
+        allow(weight)?;
+        Ok(Self(bytes))
+    }
+
+    /// Parses all of `texts` for `work`, while no other large object is parsed.
+    pub(crate) async fn with_parsed<T>(
+        texts: &[&Self],
+        work: impl FnOnce(&[DryRunObject]) -> T,
+    ) -> Result<T, kube::Error> {
+        let parsed = || {
+            let objects = texts.iter().map(|text| DryRunObject::parse(&text.0));
+            let objects: Result<Vec<_>, _> = objects.collect();
+            objects.map(|objects| work(&objects))
+        };
+        let result = if texts.iter().all(|text| text.0.len() <= SMALL) {
+            parsed()
+        } else {
+            let _turn = TURN.acquire().await.ok();
+            heavy::run(parsed)
+        };
+        result.map_err(kube::Error::SerdeError)
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<DynamicObject, kube::Error> {
+    allow(serde_json::from_slice(bytes).map_err(kube::Error::SerdeError)?)?;
+    serde_json::from_slice(bytes).map_err(kube::Error::SerdeError)
+}
+
+fn allow(Footprint(weight): Footprint) -> Result<(), kube::Error> {
+    if weight > MOST_MEMORY {
+        return Err(too_large(&format!(
+            "would take {} MiB of memory, and at most {} MiB are used for one object",
+            weight.div_ceil(1 << 20),
+            MOST_MEMORY >> 20
+        )));
+    }
+    Ok(())
+}
+
+fn too_large(why: &str) -> kube::Error {
+    kube::Error::Api(Box::new(Status {
+        code: http::StatusCode::PAYLOAD_TOO_LARGE.as_u16(),
+        message: format!("the object is too large to be looked at: it {why}"),
+        ..Status::default()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    async fn receive_text(code: u16, text: String) -> Result<Option<DynamicObject>, kube::Error> {
+        let answer = Response::builder().status(code);
+        receive(answer.body(Body::from(text.into_bytes())).unwrap()).await
+    }
+
+    fn object(data: &serde_json::Value) -> String {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}, "data": data})
+            .to_string()
+    }
+
+    #[tokio::test]
+    async fn reads_objects_that_are_large_as_text_alone() {
+        for size in [10, SMALL, 1 << 20] {
+            let text = object(&json!({"a": "x".repeat(size)}));
+            let read = receive_text(200, text).await.unwrap().unwrap();
+            assert_eq!(read.data["data"]["a"].as_str().map(str::len), Some(size));
+        }
+        assert_eq!(TURN.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn refuses_objects_that_are_too_large_as_text_or_as_a_tree() {
+        let maps = vec![json!({"a": 0}); 100_000];
+        for (text, told) in [
+            (object(&json!(maps)), "MiB of memory"),
+            (
+                object(&json!({"a": "x".repeat(MOST_BYTES)})),
+                "more than 3 MiB",
+            ),
+        ] {
+            let error = receive_text(200, text).await.unwrap_err();
+            assert!(crate::chain(&error).contains(told), "{error}");
+        }
+        assert_eq!(TURN.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn tells_what_is_not_there_from_other_answers() {
+        let missing = receive_text(404, "404 page not found".to_owned()).await;
+        assert!(missing.unwrap().is_none());
+        let refused = json!({"kind": "Status", "code": 403, "message": "no", "reason": "Forbidden", "status": "Failure"});
+        let refused = receive_text(403, refused.to_string()).await.unwrap_err();
+        assert!(crate::reconcile::api::object::is_forbidden(&refused));
+        let broken = receive_text(502, "bad gateway".to_owned()).await;
+        assert!(crate::reconcile::api::object::is_passing(
+            &broken.unwrap_err()
+        ));
+    }
+
+    #[tokio::test]
+    async fn texts_are_parsed_if_each_is_small_enough_as_a_tree() {
+        let text = |data: serde_json::Value| Body::from(object(&data).into_bytes());
+        let large = "x".repeat(1 << 20);
+        let one = ObjectText::receive(text(json!({"a": large})))
+            .await
+            .unwrap();
+        let other = ObjectText::receive(text(json!({"a": 1}))).await.unwrap();
+        let texts = [&one, &other, &one];
+        let same = ObjectText::with_parsed(&texts, |objects| {
+            objects[0] == objects[2] && objects[0] != objects[1]
+        });
+        assert!(same.await.unwrap());
+        for (data, told) in [
+            (json!(vec![json!({"a": 0}); 100_000]), "MiB of memory"),
+            (json!({"a": "x".repeat(MOST_BYTES)}), "more than 3 MiB"),
+        ] {
+            let error = ObjectText::receive(text(data)).await.unwrap_err();
+            assert!(crate::chain(&error).contains(told), "{error}");
+        }
+        assert_eq!(TURN.available_permits(), 1);
+    }
+}

@@ -1,0 +1,296 @@
+//! The Bundle of a template: found or made, and those of earlier templates cleared away.
+//! Not here: what becomes of the Bundle (bundle::controller), or which ones are kept (bundle_core::plan::pivot).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bundle_api::bundle::BundleStatus;
+use bundle_api::names::{self, reason};
+use bundle_cluster::ByName;
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::pivot::{Owned, Revision, to_delete};
+use bundle_core::review::deployment::Template;
+use bundle_core::review::stamp::alternative_hash;
+use bundle_core::review::{Kind, SealedContent, same, spec_digest};
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, DynamicObject, PostParams, Preconditions};
+use serde_json::json;
+
+use crate::reconcile::context::Room;
+use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::status::seal;
+
+/// A Bundle and what became of it.
+#[derive(Debug, Clone)]
+pub(in crate::reconcile) struct Child {
+    pub(in crate::reconcile) name: String,
+    pub(in crate::reconcile) object: DynamicObject,
+    /// For people alone: others may have written it.
+    pub(in crate::reconcile) status: BundleStatus,
+    /// What it was unpacked to, if it was.
+    pub(in crate::reconcile) content: Option<SealedContent>,
+}
+
+impl Child {
+    pub(in crate::reconcile) fn of(room: &Room, object: DynamicObject) -> Self {
+        Self {
+            name: object.name_any(),
+            content: seal::content(room, &object)
+                .filter(|content| content.spec == spec_digest(&object.data["spec"])),
+            status: serde_json::from_value(object.data["status"].clone()).unwrap_or_default(),
+            object,
+        }
+    }
+
+    /// The message of its `Unpacked` condition.
+    pub(in crate::reconcile) fn message(&self) -> &str {
+        self.status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == names::condition::UNPACKED)
+            .map_or("", |condition| condition.message.as_str())
+    }
+}
+
+/// How many other names are tried where somebody else has a Bundle of the usual one.
+const ALTERNATIVES: u8 = 3;
+
+/// The hash of the template that `bundle` was made from by the pod for `deployment`, as its seal says. Labels and owner references are not asked: whoever
+/// may create Bundles writes them.
+pub(in crate::reconcile) fn generated_hash(
+    room: &Room,
+    deployment: &DynamicObject,
+    bundle: &DynamicObject,
+) -> Option<String> {
+    let vouched = seal::vouched(room, bundle, Kind::Bundle).ok()?;
+    let made_for = vouched.generated_for?;
+    (Some(&made_for.uid) == deployment.metadata.uid.as_ref()).then_some(made_for.hash)
+}
+
+/// The Bundle of `template` for `deployment`; made if it is not there.
+pub(in crate::reconcile) async fn of_template(
+    room: &Room,
+    deployment: &DynamicObject,
+    template: &Template,
+    revisions: &[Revision],
+) -> Result<Child, Trouble> {
+    let mut taken = Vec::new();
+    for name in candidates(room, deployment, &template.hash, revisions) {
+        let found = room
+            .get(&room.bundles, &name)
+            .await
+            .map_err(|error| failed(&error))?;
+        let found = match found {
+            Some(found) => found,
+            None => make(room, deployment, template, &name).await?,
+        };
+        let found = with_seal(room, deployment, found).await?;
+        if generated_hash(room, deployment, &found).as_ref() != Some(&template.hash) {
+            taken.push(name);
+            continue;
+        }
+        if !same(&found.data["spec"], &template.spec) {
+            return Err(Trouble::new(
+                codes::install::CONTENT_CHANGED,
+                reason::BUNDLE_LOAD_FAILED,
+                format!(
+                    "the spec of Bundle {name} is not that of the template: delete it, and it is made again"
+                ),
+                Retry::Slowly,
+            ));
+        }
+        return Ok(Child::of(room, found));
+    }
+    Err(Trouble::new(
+        codes::install::CHILD_TAKEN,
+        reason::BUNDLE_LOAD_FAILED,
+        format!(
+            "these Bundles exist and were not made for this BundleDeployment: delete one of them, or change the template: {}",
+            taken.join(", ")
+        ),
+        Retry::Slowly,
+    ))
+}
+
+/// The names that the Bundle of a template may have: the usual one, then some that nobody else can tell beforehand. Those in the history come first, so
+/// that a name that becomes free changes nothing.
+pub(in crate::reconcile) fn candidates(
+    room: &Room,
+    deployment: &DynamicObject,
+    hash: &str,
+    revisions: &[Revision],
+) -> Vec<String> {
+    let owner = deployment.name_any();
+    let uid = deployment.metadata.uid.as_deref().unwrap_or_default();
+    let key = room.shared.stamp_key();
+    let mut names = vec![format!("{owner}-{hash}")];
+    names.extend((1..=ALTERNATIVES).map(|attempt| {
+        let hash = alternative_hash(key.bytes(), uid, hash, attempt);
+        format!("{owner}-{hash}")
+    }));
+    names.sort_by_key(|name| !revisions.iter().any(|revision| revision.bundle == *name));
+    names
+}
+
+/// `bundle` with its seal, where somebody removed it from the status and it is remembered: another Bundle of the template would be other content if a tag moved.
+async fn with_seal(
+    room: &Room,
+    deployment: &DynamicObject,
+    bundle: DynamicObject,
+) -> Result<DynamicObject, Trouble> {
+    if generated_hash(room, deployment, &bundle).is_some()
+        || !seal::ensure(room, &room.bundles, &bundle, Kind::Bundle)
+            .await
+            .map_err(|error| failed(&error))?
+    {
+        return Ok(bundle);
+    }
+    let stored = room.get(&room.bundles, &bundle.name_any()).await;
+    Ok(stored.map_err(|error| failed(&error))?.unwrap_or(bundle))
+}
+
+fn failed(error: &kube::Error) -> Trouble {
+    Trouble::api("make the Bundle", reason::BUNDLE_LOAD_FAILED, error)
+}
+
+/// Creates the Bundle. Its stamp comes from admission, which looks the BundleDeployment up.
+async fn make(
+    room: &Room,
+    deployment: &DynamicObject,
+    template: &Template,
+    name: &str,
+) -> Result<DynamicObject, Trouble> {
+    let unstamped = |why: &str| {
+        Trouble::new(
+            codes::review::NOT_ADMITTED,
+            reason::BUNDLE_LOAD_FAILED,
+            format!("Bundle {name} cannot be made: {why}"),
+            Retry::Soon,
+        )
+    };
+    if room.shared.registrations.intact_since().is_none() {
+        return Err(unstamped(
+            "the webhook registrations are missing or altered",
+        ));
+    }
+    let api: Api<DynamicObject> = Api::all_with(room.own.clone(), &room.bundles);
+    let made = child(room, deployment, template, name);
+    match api.create(&PostParams::default(), &made).await {
+        Ok(made) if generated_hash(room, deployment, &made).is_some() => Ok(made),
+        Ok(made) => {
+            delete(&api, name, made.metadata.uid)
+                .await
+                .map_err(|error| failed(&error))?;
+            Err(unstamped("it came back without an admission stamp"))
+        }
+        // Made by another replica, or by ourselves before a restart.
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            ByName(&api).get(name).await.map_err(|error| failed(&error))
+        }
+        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Err(Trouble::new(
+            codes::install::APPLY_FAILED,
+            reason::BUNDLE_LOAD_FAILED,
+            format!("cannot make Bundle {name}: {}", status.message),
+            Retry::Slowly,
+        )),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+fn child(
+    room: &Room,
+    deployment: &DynamicObject,
+    template: &Template,
+    name: &str,
+) -> DynamicObject {
+    let mut labels = template.labels.clone();
+    for (label, text) in [
+        (names::LABEL_OWNER_KIND, crate::reconcile::DEPLOYMENT),
+        (names::LABEL_OWNER_NAME, &deployment.name_any()),
+        (names::LABEL_TEMPLATE_HASH, &template.hash),
+    ] {
+        labels.insert(label.to_owned(), text.to_owned());
+    }
+    let mut annotations: BTreeMap<String, String> = template.annotations.clone();
+    // Its proof is of the same content, and spares the registry a question here as well.
+    if let Some(proof) = deployment.annotations().get(names::ANNOTATION_PROOF) {
+        annotations.insert(names::ANNOTATION_PROOF.to_owned(), proof.clone());
+    }
+    let mut object = DynamicObject::new(name, &room.bundles);
+    object.metadata.labels = Some(labels);
+    object.metadata.annotations = Some(annotations);
+    object.metadata.owner_references = Some(vec![
+        k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference {
+            api_version: names::API_VERSION.to_owned(),
+            kind: crate::reconcile::DEPLOYMENT.to_owned(),
+            name: deployment.name_any(),
+            uid: deployment.metadata.uid.clone().unwrap_or_default(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        },
+    ]);
+    object.data = json!({ "spec": template.spec });
+    object
+}
+
+/// Deletes the Bundles of earlier templates that nobody needs any more. Their seals say which ones were made for `deployment`, and not their labels, which
+/// others can write.
+pub(in crate::reconcile) async fn clear(
+    room: &Room,
+    deployment: &DynamicObject,
+    wanted: &str,
+    active: Option<&str>,
+    revisions: &[Revision],
+    wanted_is_installed: bool,
+) -> Result<(), kube::Error> {
+    let api: Api<DynamicObject> = Api::all_with(room.own.clone(), &room.bundles);
+    let all = match room.bundle_cache.get() {
+        Some(cache) => cache.state(),
+        None => Vec::new(),
+    };
+    // A name cannot be rewritten, and is compared before a MAC is computed.
+    let prefix = format!("{}-", deployment.name_any());
+    let ours: Vec<&Arc<DynamicObject>> = all
+        .iter()
+        .filter(|bundle| bundle.name_any().starts_with(&prefix))
+        .filter(|bundle| generated_hash(room, deployment, bundle).is_some())
+        .collect();
+    let owned: Vec<Owned> = ours
+        .iter()
+        .map(|bundle| Owned {
+            name: bundle.name_any(),
+            created: bundle
+                .creation_timestamp()
+                .map(|time| time.0.to_string())
+                .unwrap_or_default(),
+        })
+        .collect();
+    for name in to_delete(&owned, wanted, active, revisions, wanted_is_installed) {
+        let uid = ours
+            .iter()
+            .find(|bundle| bundle.name_any() == name)
+            .and_then(|bundle| bundle.metadata.uid.clone());
+        delete(&api, name, uid).await?;
+    }
+    Ok(())
+}
+
+/// Deletes the Bundle with this uid. One that has gone, or was made anew, is no error.
+async fn delete(
+    api: &Api<DynamicObject>,
+    name: &str,
+    uid: Option<String>,
+) -> Result<(), kube::Error> {
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid,
+            resource_version: None,
+        }),
+        ..DeleteParams::background()
+    };
+    match ByName(api).delete(name, &parameters).await {
+        Ok(()) => Ok(()),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,7 @@
+//! Bundles: unpacking them, verifying their signatures, and the Bundle that a BundleDeployment generates.
+
+pub(super) mod controller;
+pub(super) mod fetches;
+pub(super) mod generated;
+pub(super) mod unpack;
+pub(super) mod verify;

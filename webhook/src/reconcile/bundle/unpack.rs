@@ -1,0 +1,129 @@
+//! Unpacking a Bundle for the first time: resolve, verify, pull, check, keep. It runs beside the reconciles, with a place among the transfers while it asks a
+//! registry and with memory while it parses.
+//! Not here: what is recorded of it (bundle::controller), and its single steps (content::reader, bundle::verify).
+
+use std::sync::Arc;
+
+use bundle_api::bundle::{BundleContent, SignedBy};
+use bundle_api::names::reason;
+use bundle_core::content::ContentId;
+use bundle_core::format::Content;
+use bundle_core::plan::conditions::State;
+use bundle_core::review::{Class, Requester, Source};
+use kube::api::DynamicObject;
+
+use crate::reconcile::bundle::controller;
+use crate::reconcile::bundle::verify;
+use crate::reconcile::content::reader;
+use crate::reconcile::context::Room;
+use crate::reconcile::error::{Retry, Trouble, tell};
+use crate::reconcile::rights::source;
+use crate::sources::ContentSource as _;
+
+const FAILED: &str = reason::UNPACK_FAILED;
+
+/// What is unpacked, and in whose name.
+pub(in crate::reconcile) struct Unpack {
+    pub(in crate::reconcile) room: Arc<Room>,
+    pub(in crate::reconcile) class: Class,
+    pub(in crate::reconcile) bundle: DynamicObject,
+    pub(in crate::reconcile) source: Source,
+    pub(in crate::reconcile) requester: Requester,
+}
+
+/// What was unpacked.
+pub(in crate::reconcile) struct Unpacked {
+    pub(in crate::reconcile) id: ContentId,
+    /// Reason and message of the condition `Verified`.
+    pub(in crate::reconcile) verified: (&'static str, String),
+    pub(in crate::reconcile) signed_by: Vec<SignedBy>,
+    /// Status, reason and message of the condition `Compatible`.
+    pub(in crate::reconcile) compatible: (State, &'static str, String),
+    /// For the status, without the digest of the spec and the seal.
+    pub(in crate::reconcile) content: BundleContent,
+    pub(in crate::reconcile) warnings: Vec<String>,
+}
+
+/// Why nothing was unpacked.
+pub(in crate::reconcile) struct UnpackFailed {
+    pub(in crate::reconcile) trouble: Trouble,
+    /// The condition `Verified`, if it failed there.
+    pub(in crate::reconcile) verified: Option<(State, String)>,
+}
+
+impl From<Trouble> for UnpackFailed {
+    fn from(trouble: Trouble) -> Self {
+        Self {
+            trouble,
+            verified: None,
+        }
+    }
+}
+
+impl Unpack {
+    /// Unpacks it into the cache. Content that fails a check is not kept.
+    pub(in crate::reconcile) async fn run(self) -> Result<Unpacked, UnpackFailed> {
+        let room = &*self.room;
+        let user = &self.requester.user;
+        source::check(room, &self.requester, &self.source).await?;
+        let place = reader::place(room, user, &self.source, FAILED).await?;
+        let source = reader::open(room, &self.source, user, FAILED).await?;
+        let resolved = source.resolve().await;
+        let resolved = resolved.map_err(|error| reader::trouble(error, FAILED))?;
+        let verified = verify::verify(room, &self.class, &source, &self.bundle, resolved);
+        let decided = Box::pin(verified).await.map_err(|trouble| {
+            let state = if trouble.cannot_tell() {
+                State::Unknown
+            } else {
+                State::False
+            };
+            UnpackFailed {
+                verified: Some((state, trouble.message.clone())),
+                trouble,
+            }
+        })?;
+        let id = decided.content.get().clone();
+        let fetched = reader::fetch(room, &source, &id, FAILED).await?;
+        // Whoever waits for memory holds no place, and no other memory, that others could use.
+        drop((place, source));
+        let summary = fetched.summary;
+        let memory = reader::memory(room, user, summary.weight, FAILED).await?;
+        let (fetched, read) = fetched.parse(room, FAILED).await?;
+        self.class
+            .reads(read.format)
+            .map_err(|finding| Trouble::findings(FAILED, &finding.into(), Retry::OnChange))?;
+        let compatible = controller::compatibility(room, &read)?;
+        fetched.keep(room, &id, user, FAILED)?;
+        let warnings: Vec<_> = decided.warnings.0.iter().map(tell).collect();
+        let found = if decided.signed_by.is_empty() {
+            "NotRequired"
+        } else {
+            "Signed"
+        };
+        let unpacked = Unpacked {
+            verified: (found, verify::describe(&decided.signed_by, &warnings)),
+            signed_by: verify::signed_by(&decided.signed_by),
+            compatible,
+            content: describe(&id, &read, summary.bytes),
+            warnings: read.warnings.0.iter().map(tell).collect(),
+            id,
+        };
+        drop(read);
+        drop(memory);
+        Ok(unpacked)
+    }
+}
+
+fn describe(id: &ContentId, content: &Content, bytes: u64) -> BundleContent {
+    let package = content.package.as_ref();
+    BundleContent {
+        digest: id.digest().to_string(),
+        spec_digest: String::new(),
+        format: Some(content.format.to_string()),
+        name: package.map(|package| package.name.clone()),
+        version: package.map(|package| package.version.to_string()),
+        objects: Some(content.objects.len() as u64),
+        bytes: Some(bytes),
+        seal: None,
+    }
+}

@@ -1,0 +1,274 @@
+//! The objects of a content as they will be applied: kind looked up, namespace settled, our labels on.
+//! Not here: applying them (install::executor).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bundle_api::names;
+use bundle_core::diagnostic::codes;
+use bundle_core::object::{Manifest, ObjectId};
+use bundle_core::plan::conditions::some_of;
+use bundle_core::plan::phases::{CustomKind, Phase};
+use bundle_core::plan::settle::settle;
+use kube::core::discovery::ApiResource;
+use serde_json::Value;
+
+use crate::reconcile::api::discovery::{Apis, Kind};
+use crate::reconcile::deployment::controller::LISTED;
+use crate::reconcile::error::{self, Retry, Trouble};
+
+/// One object, ready to be applied.
+#[derive(Debug, Clone)]
+pub(in crate::reconcile) struct Item {
+    pub(in crate::reconcile) id: ObjectId,
+    /// The id in text: its key everywhere else.
+    pub(in crate::reconcile) key: String,
+    pub(in crate::reconcile) kind: Kind,
+    pub(in crate::reconcile) phase: Phase,
+    pub(in crate::reconcile) value: Value,
+    /// Whether its kind is brought by this same content, and not served yet.
+    pub(in crate::reconcile) custom: bool,
+}
+
+/// Whose objects they are.
+pub(in crate::reconcile) struct Owner<'a> {
+    /// Name of the BundleDeployment.
+    pub(in crate::reconcile) name: &'a str,
+    /// Id of its ApplySet.
+    pub(in crate::reconcile) applyset: &'a str,
+    /// Namespace of the objects that name none; without it they are refused.
+    pub(in crate::reconcile) namespace: Option<&'a str>,
+}
+
+/// Prepares `objects`; says which kinds the cluster lacks, all of them.
+pub(in crate::reconcile) async fn items(
+    apis: &Apis,
+    objects: Vec<Manifest>,
+    owner: &Owner<'_>,
+    reason: &'static str,
+) -> Result<Vec<Item>, Trouble> {
+    let defined = CustomKind::all(&objects);
+    let mut kinds = BTreeMap::<(String, String, String), Option<(Kind, bool)>>::new();
+    let mut items = Vec::with_capacity(objects.len());
+    let mut missing = Vec::new();
+    let mut unplaced = Vec::new();
+    for object in objects {
+        let (group, version, kind) = object.gvk();
+        let gvk = (group.to_owned(), version.to_owned(), kind.to_owned());
+        if !kinds.contains_key(&gvk) {
+            // A kind that the content defines comes and goes with it.
+            let is_own = defined
+                .iter()
+                .any(|own| own.group == group && own.kind == kind);
+            let served = if is_own {
+                apis.find_now(group, version, kind).await
+            } else {
+                apis.find(group, version, kind).await
+            };
+            let served = served.map_err(|error| {
+                Trouble::api("ask the API server for its kinds", reason, &error)
+            })?;
+            // What the server has counts: content cannot say that a kind is something else.
+            let found = served
+                .map(|kind| (kind, false))
+                .or_else(|| own_kind(&defined, &object.id).map(|kind| (kind, true)));
+            kinds.insert(gvk.clone(), found);
+        }
+        let found = kinds.get(&gvk).cloned().flatten();
+        match found {
+            Some((kind, custom)) => match item(object, kind, custom, owner) {
+                Ok(item) => items.push(item),
+                Err(id) => unplaced.push(id),
+            },
+            None => missing.push(format!(
+                "no matches for kind {:?} in version {:?}",
+                object.id.kind,
+                object.id.api_version()
+            )),
+        }
+    }
+    if !missing.is_empty() {
+        return Err(Trouble::new(
+            codes::install::MISSING_KIND,
+            reason,
+            format!("required resource not found: {}", error::list(missing, 20)),
+            Retry::Soon,
+        ));
+    }
+    if !unplaced.is_empty() {
+        return Err(Trouble::new(
+            codes::install::NO_NAMESPACE,
+            reason,
+            format!(
+                "{} of the content name no namespace: {}; set spec.targetNamespace, and spec.createNamespace: true if it does not exist (deploy -n NAMESPACE --create-namespace)",
+                count(unplaced.len()),
+                some_of(&unplaced, LISTED)
+            ),
+            Retry::OnChange,
+        ));
+    }
+    let twice = duplicates(&items);
+    if !twice.is_empty() {
+        return Err(Trouble::new(
+            codes::format::DUPLICATE_OBJECT,
+            reason,
+            format!(
+                "the content has more than once, with their namespaces settled: {} (remove or rename one of each)",
+                some_of(&twice, LISTED)
+            ),
+            Retry::OnChange,
+        ));
+    }
+    Ok(items)
+}
+
+/// The keys that more than one of `items` has, once each. The check of the format cannot know them: the namespace comes from the kind and from the spec.
+fn duplicates(items: &[Item]) -> Vec<&str> {
+    let mut seen = BTreeSet::new();
+    let twice: BTreeSet<&str> = items
+        .iter()
+        .map(|item| item.key.as_str())
+        .filter(|key| !seen.insert(*key))
+        .collect();
+    twice.into_iter().collect()
+}
+
+fn count(objects: usize) -> String {
+    match objects {
+        1 => "1 object".to_owned(),
+        more => format!("{more} objects"),
+    }
+}
+
+/// The kind of `id`, if this content brings it.
+fn own_kind(defined: &[CustomKind], id: &ObjectId) -> Option<Kind> {
+    let kind = defined.iter().find(|kind| {
+        kind.group == id.group && kind.kind == id.kind && kind.versions.contains(&id.version)
+    })?;
+    Some(Kind {
+        resource: ApiResource {
+            group: kind.group.clone(),
+            version: id.version.clone(),
+            api_version: id.api_version(),
+            kind: kind.kind.clone(),
+            plural: kind.plural.clone(),
+        },
+        namespaced: kind.namespaced,
+    })
+}
+
+/// The object with its namespace and labels; its id where it needs a namespace and there is none.
+fn item(object: Manifest, kind: Kind, custom: bool, owner: &Owner<'_>) -> Result<Item, ObjectId> {
+    let Manifest {
+        mut id, mut value, ..
+    } = object;
+    let named = id
+        .namespace
+        .take()
+        .filter(|namespace| !namespace.is_empty());
+    if kind.namespaced {
+        id.namespace = named.or_else(|| owner.namespace.map(str::to_owned));
+        if id.namespace.is_none() {
+            return Err(id);
+        }
+    }
+    let labels = [
+        (names::LABEL_OWNER_KIND, crate::reconcile::DEPLOYMENT),
+        (names::LABEL_OWNER_NAME, owner.name),
+        (names::LABEL_APPLYSET_PART_OF, owner.applyset),
+    ];
+    settle(&mut value, id.namespace.as_deref(), &labels);
+    Ok(Item {
+        phase: Phase::of(&id.group, &id.kind),
+        key: id.to_string(),
+        id,
+        kind,
+        value,
+        custom,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn kind(namespaced: bool) -> Kind {
+        Kind {
+            resource: ApiResource {
+                group: String::new(),
+                version: "v1".to_owned(),
+                api_version: "v1".to_owned(),
+                kind: "ConfigMap".to_owned(),
+                plural: "configmaps".to_owned(),
+            },
+            namespaced,
+        }
+    }
+
+    fn prepared(metadata: &Value, namespaced: bool) -> Item {
+        let namespace = metadata["namespace"].as_str().map(str::to_owned);
+        let object = Manifest {
+            id: ObjectId {
+                group: String::new(),
+                version: "v1".to_owned(),
+                kind: "ConfigMap".to_owned(),
+                namespace,
+                name: "x".to_owned(),
+            },
+            value: json!({ "metadata": metadata, "status": {} }),
+            file: String::new(),
+            line: 1,
+        };
+        let owner = Owner {
+            name: "web",
+            applyset: "applyset-x-v1",
+            namespace: Some("web"),
+        };
+        item(object, kind(namespaced), false, &owner).unwrap()
+    }
+
+    #[test]
+    fn our_labels_are_added_to_those_of_the_content() {
+        let item = prepared(
+            &json!({ "name": "x", "labels": { "app": "a" }, "uid": "1" }),
+            true,
+        );
+        assert_eq!(
+            item.value,
+            json!({ "metadata": { "name": "x", "namespace": "web", "labels": {
+                "app": "a",
+                "core.rukpak.io/owner-kind": "BundleDeployment",
+                "core.rukpak.io/owner-name": "web",
+                "applyset.kubernetes.io/part-of": "applyset-x-v1",
+            } } })
+        );
+        assert_eq!(item.key, "ConfigMap/web/x");
+    }
+
+    #[test]
+    fn objects_that_are_one_once_their_namespaces_are_settled_are_found() {
+        let settled = |namespace: Value, namespaced| {
+            prepared(&json!({ "name": "x", "namespace": namespace }), namespaced)
+        };
+        for (first, second, namespaced, expected) in [
+            (Value::Null, json!("web"), true, vec!["ConfigMap/web/x"]),
+            (Value::Null, json!("a"), true, vec![]),
+            (json!("a"), json!("b"), false, vec!["ConfigMap/x"]),
+        ] {
+            let items = [settled(first, namespaced), settled(second, namespaced)];
+            assert_eq!(duplicates(&items), expected);
+        }
+    }
+
+    #[test]
+    fn a_namespace_stays_where_the_kind_has_one_and_goes_where_not() {
+        assert_eq!(
+            prepared(&json!({ "name": "x", "namespace": "a" }), true).key,
+            "ConfigMap/a/x"
+        );
+        let cluster = prepared(&json!({ "name": "x", "namespace": "a" }), false);
+        assert_eq!(cluster.key, "ConfigMap/x");
+        assert_eq!(cluster.value["metadata"].get("namespace"), None);
+    }
+}

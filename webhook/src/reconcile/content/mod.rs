@@ -1,0 +1,8 @@
+//! The content of a Bundle: reading it from its source or the cache, and the objects that it is made of.
+
+pub(super) mod created_namespace;
+pub(super) mod items;
+pub(super) mod reader;
+pub(super) mod scalers;
+pub(super) mod store;
+pub(super) mod stored;

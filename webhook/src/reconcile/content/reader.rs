@@ -1,0 +1,381 @@
+//! Content: from the copy on disk, else from its source, verified again in either case. Memory is taken before anything is parsed, and no more than
+//! one file of a content is read at a time before it is known what all of it takes.
+//! Not here: which digest it has to be (bundle::controller), or who signed it (bundle::verify).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bundle_core::content::ContentId;
+use bundle_core::diagnostic::{Finding, Outcome, codes};
+use bundle_core::format::{self, Content, Files};
+use bundle_core::review::Source;
+use bundle_core::yaml;
+use bundle_oci::registry::RegistryError;
+
+use crate::budget::looks::LookMemory;
+use crate::budget::{self, Budget, Share};
+use crate::reconcile::content::stored::{
+    ContentWriter, FilePlace, StoredContent, StoredFile, Summary,
+};
+use crate::reconcile::context::Room;
+use crate::reconcile::error::{Retry, Trouble};
+use crate::sources::{self, ContentSource as _, OpenSource, SourceError};
+
+/// What an object takes beside its tree once it is ready to be applied, in bytes: its names, labels, and what is known of its kind.
+const PER_OBJECT: u64 = 3 << 10;
+/// How long a reconcile waits for memory before it gives its worker to others.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Opens a source, and reads the credentials that it names. What a registry returns beside layers is held in the name of `requester`, in the same memory as the
+/// looks of reviews, until the source is dropped.
+pub(in crate::reconcile) async fn open(
+    room: &Room,
+    source: &Source,
+    requester: &str,
+    reason: &'static str,
+) -> Result<OpenSource, Trouble> {
+    let memory = LookMemory::new(&room.shared.budget.trees, requester, PATIENCE);
+    let opened = sources::open(&room.shared, source, Arc::new(memory)).await;
+    opened.map_err(|error| trouble(error, reason))
+}
+
+/// A source's failure, as a trouble.
+pub(in crate::reconcile) fn trouble(error: SourceError, reason: &'static str) -> Trouble {
+    match error {
+        SourceError::Unsupported(_) => Trouble::new(
+            codes::install::SOURCE_UNSUPPORTED,
+            reason,
+            error.to_string(),
+            Retry::OnChange,
+        ),
+        SourceError::PullSecret(error) => Trouble::new(
+            codes::install::CONTENT_LOST,
+            reason,
+            crate::chain(&error),
+            Retry::Soon,
+        ),
+        SourceError::Registry(error) => registry_trouble(error, reason),
+        SourceError::ConfigMaps(error) => {
+            let finding = error.finding();
+            // ConfigMaps are not watched: somebody may have made them meanwhile.
+            let retry = if finding.code.outcome == Outcome::CannotTell {
+                Retry::Soon
+            } else {
+                Retry::Slowly
+            };
+            Trouble::findings(reason, &finding.into(), retry)
+        }
+    }
+}
+
+fn registry_trouble(error: RegistryError, reason: &'static str) -> Trouble {
+    let finding = Finding::from(error);
+    // Bundles are unpacked into the cache and nowhere else.
+    if finding.code == codes::usage::FILE_UNWRITABLE {
+        return Trouble::new(
+            codes::install::CACHE_FULL,
+            reason,
+            finding.message,
+            Retry::Slowly,
+        );
+    }
+    let retry = if finding.code.outcome == Outcome::CannotTell {
+        Retry::Soon
+    } else {
+        Retry::Slowly
+    };
+    Trouble::findings(reason, &finding.into(), retry)
+}
+
+fn unstorable(error: &io::Error, reason: &'static str) -> Trouble {
+    let message = format!("the content cannot be stored in the cache: {error}");
+    Trouble::new(codes::install::CACHE_FULL, reason, message, Retry::Slowly)
+}
+
+fn panicked(reason: &'static str) -> Trouble {
+    let message = "the content could not be read: the thread that reads it ended early";
+    Trouble::new(codes::install::CONTENT_LOST, reason, message, Retry::Slowly)
+}
+
+/// A content that lies on disk and has no name there yet.
+pub(in crate::reconcile) struct Fetched {
+    writer: ContentWriter,
+    files: BTreeMap<String, FilePlace>,
+    pub(in crate::reconcile) summary: Summary,
+}
+
+/// Fetches `content` onto the disk, and finds out what it takes. The caller holds a place for the transfer.
+pub(in crate::reconcile) async fn fetch(
+    room: &Room,
+    source: &OpenSource,
+    content: &ContentId,
+    reason: &'static str,
+) -> Result<Fetched, Trouble> {
+    let writer = room.store.begin();
+    let writer = writer.map_err(|error| unstorable(&error, reason))?;
+    let fetched = source.fetch(content, writer).await;
+    let (files, mut writer) = fetched.map_err(|error| trouble(error, reason))?;
+    let weigh = move || {
+        let weighed = weigh(&files, |place| writer.read(place));
+        (writer, files, weighed)
+    };
+    let weighed = room.shared.budget.blocking(weigh).await;
+    let (writer, files, summary) = weighed.ok_or_else(|| panicked(reason))?;
+    let summary = summary.map_err(|why| match why {
+        Unweighed::Unreadable(finding) => {
+            Trouble::findings(reason, &finding.into(), Retry::OnChange)
+        }
+        Unweighed::Io(error) => unstorable(&error, reason),
+    })?;
+    Ok(Fetched {
+        writer,
+        files,
+        summary,
+    })
+}
+
+impl Fetched {
+    /// What [`parse`] needs, and the content back.
+    pub(in crate::reconcile) async fn parse(
+        mut self,
+        room: &Room,
+        reason: &'static str,
+    ) -> Result<(Self, Content), Trouble> {
+        let work = move || {
+            let files = self
+                .files
+                .iter()
+                .map(|(path, place)| (path.clone(), *place));
+            let files: Vec<_> = files.collect();
+            let read = parse(files, None, |place| self.writer.read(place));
+            (self, read)
+        };
+        let done = room.shared.budget.blocking(work).await;
+        let (back, read) = done.ok_or_else(|| panicked(reason))?;
+        Ok((back, told(read, reason)?))
+    }
+
+    /// Keeps it in the cache.
+    pub(in crate::reconcile) fn keep(
+        self,
+        room: &Room,
+        content: &ContentId,
+        owner: &str,
+        reason: &'static str,
+    ) -> Result<(), Trouble> {
+        let key = room.shared.stamp_key();
+        let files = self.files.into_iter();
+        let files = files.map(|(path, place)| StoredFile { path, place });
+        room.store
+            .keep(
+                self.writer,
+                files.collect(),
+                self.summary,
+                content,
+                key.bytes(),
+                owner,
+            )
+            .map_err(|error| unstorable(&error, reason))
+    }
+}
+
+/// Why it is not known what a content takes.
+enum Unweighed {
+    Unreadable(Finding),
+    Io(io::Error),
+}
+
+/// What parsing these files takes, counted one file at a time.
+fn weigh(
+    files: &BTreeMap<String, FilePlace>,
+    mut read: impl FnMut(&FilePlace) -> io::Result<Vec<u8>>,
+) -> Result<Summary, Unweighed> {
+    let mut summary = Summary {
+        bytes: 0,
+        weight: 0,
+    };
+    for (path, place) in files {
+        summary.bytes += place.length;
+        if !format::is_read(path) {
+            continue;
+        }
+        let bytes = read(place).map_err(Unweighed::Io)?;
+        let weight = yaml::weigh(&bytes, path).map_err(Unweighed::Unreadable)?;
+        let objects = weight.documents.saturating_mul(PER_OBJECT);
+        summary.weight = summary
+            .weight
+            .saturating_add(place.length)
+            .saturating_add(weight.tree.0)
+            .saturating_add(objects);
+    }
+    // Operators' bundles are turned into other objects, which hold much of their text once more.
+    if files.contains_key(format::registry::ANNOTATIONS) {
+        summary.weight = summary.weight.saturating_mul(2);
+    }
+    Ok(summary)
+}
+
+/// The objects in these files, for an installation into the namespace `target`. Files whose content does not matter are there by name.
+fn parse(
+    files: Vec<(String, FilePlace)>,
+    target: Option<&str>,
+    mut read: impl FnMut(&FilePlace) -> io::Result<Vec<u8>>,
+) -> io::Result<Result<Content, bundle_core::diagnostic::Findings>> {
+    let mut all = Files::new();
+    for (path, place) in files {
+        let bytes = if format::is_read(&path) {
+            read(&place)?
+        } else {
+            Vec::new()
+        };
+        all.insert(path, bytes);
+    }
+    Ok(format::read_into(&all, target))
+}
+
+/// What cannot be read today cannot be read tomorrow: a digest stands for the same files for ever. The disk may fail for a while.
+fn told(
+    read: io::Result<Result<Content, bundle_core::diagnostic::Findings>>,
+    reason: &'static str,
+) -> Result<Content, Trouble> {
+    match read {
+        Ok(Ok(content)) => Ok(content),
+        Ok(Err(findings)) => Err(Trouble::findings(reason, &findings, Retry::OnChange)),
+        Err(error) => Err(Trouble::new(
+            codes::install::CONTENT_LOST,
+            reason,
+            format!("the content cannot be read from the cache: {error}"),
+            Retry::Soon,
+        )),
+    }
+}
+
+/// The memory that a content takes, in the name of a requester.
+pub(in crate::reconcile) async fn memory(
+    room: &Room,
+    requester: &str,
+    weight: u64,
+    reason: &'static str,
+) -> Result<Share, Trouble> {
+    let pool = &room.shared.budget.content;
+    let share = pool.take(weight, Budget::half(pool, requester));
+    match budget::within(PATIENCE, share).await {
+        Some(Ok(share)) => Ok(share),
+        Some(Err(never)) => Err(Trouble::new(
+            codes::install::CONTENT_TOO_LARGE,
+            reason,
+            format!(
+                "the content takes {} MiB of memory once it is parsed, and at most {} MiB are used for content",
+                never.wanted.div_ceil(1 << 20),
+                never.capacity >> 20
+            ),
+            Retry::OnChange,
+        )),
+        None => Err(Trouble::new(
+            codes::install::MEMORY_BUSY,
+            reason,
+            "the content waits for memory that other content uses now",
+            Retry::Soon,
+        )),
+    }
+}
+
+/// What a content is loaded for.
+pub(in crate::reconcile) struct Wanted<'a> {
+    /// The BundleDeployment, and what of it this is for: its uid and generation.
+    pub(in crate::reconcile) name: &'a str,
+    pub(in crate::reconcile) version: &'a str,
+    /// Who counts as user of memory, transfers and disk.
+    pub(in crate::reconcile) requester: &'a str,
+    pub(in crate::reconcile) content: &'a ContentId,
+    /// The namespace that it is installed into, if one was chosen.
+    pub(in crate::reconcile) target: Option<&'a str>,
+    pub(in crate::reconcile) reason: &'static str,
+}
+
+/// The content of a BundleDeployment, with the memory that it takes: `share` is replaced by it, and has to be held for as long as the objects are.
+pub(in crate::reconcile) async fn load(
+    room: &Arc<Room>,
+    wanted: &Wanted<'_>,
+    share: &mut Option<Share>,
+) -> Result<Content, Trouble> {
+    let reason = wanted.reason;
+    // First: whoever holds memory does not wait for more of it.
+    *share = None;
+    let stored = stored(room, wanted).await?;
+    *share = Some(memory(room, wanted.requester, stored.summary().weight, reason).await?);
+    let mut stored = stored;
+    let target = wanted.target.map(str::to_owned);
+    let work = move || {
+        let files = stored.files().iter();
+        let files: Vec<_> = files.map(|file| (file.path.clone(), file.place)).collect();
+        parse(files, target.as_deref(), |place| stored.read(place))
+    };
+    let read = room.shared.budget.blocking(work).await;
+    told(read.ok_or_else(|| panicked(reason))?, reason).inspect_err(|_| {
+        // A copy that cannot be read is fetched again.
+        room.store.remove(wanted.content.digest());
+    })
+}
+
+/// The copy on disk, fetched again if it is not there.
+async fn stored(room: &Arc<Room>, wanted: &Wanted<'_>) -> Result<StoredContent, Trouble> {
+    let reason = wanted.reason;
+    let copy = || {
+        let key = room.shared.stamp_key();
+        room.store.open(wanted.content, key.bytes())
+    };
+    if let Some(stored) = copy() {
+        return Ok(stored);
+    }
+    let work = {
+        let (room, content) = (room.clone(), wanted.content.clone());
+        let requester = wanted.requester.to_owned();
+        async move {
+            let _place = place(&room, &requester, content.source(), reason).await?;
+            let source = open(&room, content.source(), &requester, reason).await?;
+            let fetched = fetch(&room, &source, &content, reason).await?;
+            fetched.keep(&room, &content, &requester, reason)
+        }
+    };
+    match room.refetching.run(wanted.name, wanted.version, work).await {
+        Some(fetched) => fetched?,
+        None => {
+            return Err(Trouble::new(
+                codes::install::UNPACKING,
+                reason,
+                "the content is not in the cache and is fetched again",
+                Retry::Soon,
+            ));
+        }
+    }
+    copy().ok_or_else(|| {
+        Trouble::new(
+            codes::install::CONTENT_LOST,
+            reason,
+            "the content was fetched and is not in the cache",
+            Retry::Soon,
+        )
+    })
+}
+
+/// A place among the transfers, when it is its turn. Sources without a host share the places of one.
+pub(in crate::reconcile) async fn place(
+    room: &Room,
+    requester: &str,
+    source: &Source,
+    reason: &'static str,
+) -> Result<Share, Trouble> {
+    let budget = &room.shared.budget;
+    let caps = budget.transfer_caps(requester, source.host().unwrap_or(source.kind()));
+    budget.transfers.take(1, caps).await.map_err(|error| {
+        Trouble::new(
+            codes::install::CONTENT_LOST,
+            reason,
+            format!("there is no place for a transfer: {error}"),
+            Retry::Slowly,
+        )
+    })
+}

@@ -1,0 +1,111 @@
+//! Workloads whose replicas an autoscaler sets: finds its name, and remembers what was left to it.
+//! The rule is in `bundle_core::plan::scaling`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use bundle_cluster::ObjectUrl;
+use bundle_core::plan::drift::Revision;
+use bundle_core::plan::scaling::{self, ReplicasOwner};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use kube::Client;
+use kube::api::{DynamicObject, ListParams};
+use kube::client::Body;
+use kube::core::discovery::ApiResource;
+use serde_json::Value;
+
+use crate::reconcile::api::object;
+use crate::reconcile::api::whole;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::deployment::controller::Turn;
+use crate::reconcile::install::apply::CheckedApply;
+
+/// Most autoscalers of a namespace that are looked at.
+const MOST: u32 = 100;
+
+/// Replicas that one reconcile left to autoscalers, by key of the object.
+#[derive(Debug, Default)]
+pub(in crate::reconcile) struct Scalers(Mutex<BTreeMap<String, String>>);
+
+impl Scalers {
+    /// Returns whether replicas of this object were left to somebody.
+    pub(in crate::reconcile) fn has(&self, key: &str) -> bool {
+        self.left().contains_key(key)
+    }
+
+    /// One sentence for each object whose replicas were left to somebody.
+    pub(in crate::reconcile) fn warnings(&self) -> Vec<String> {
+        let left = self.left();
+        left.iter()
+            .map(|(key, owner)| format!("{key}: spec.replicas is left to {owner}"))
+            .collect()
+    }
+
+    fn left(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the replicas of `live`, which `item` sets, belong to somebody else. An autoscaler that cannot be looked up counts as there.
+    pub(in crate::reconcile) async fn leave(
+        &self,
+        client: &Client,
+        item: &Item,
+        live: &DynamicObject,
+    ) -> bool {
+        let owner = match scaling::replicas_owner(object::entries(&live.metadata)) {
+            None => return false,
+            Some(ReplicasOwner::Manager(name)) => format!("field manager {name}"),
+            Some(ReplicasOwner::Autoscaler) => match autoscaler(client, item).await {
+                Ok(None) => return false,
+                Ok(Some(name)) => format!("HorizontalPodAutoscaler {name}"),
+                Err(error) => {
+                    tracing::debug!(
+                        object = item.key,
+                        error = object::told(&error),
+                        "the autoscaler cannot be looked up"
+                    );
+                    "a HorizontalPodAutoscaler".to_owned()
+                }
+            },
+        };
+        self.left().insert(item.key.clone(), owner);
+        true
+    }
+}
+
+impl Turn<'_> {
+    /// The revisions, before they are applied, of those objects whose replicas are left to somebody.
+    pub(in crate::reconcile) fn revisions_of_scaled(
+        &self,
+        applies: &[CheckedApply<'_>],
+    ) -> HashMap<String, Revision> {
+        let scaled = applies.iter().map(|apply| apply.key_and_target().0);
+        let scaled: Vec<&str> = scaled.filter(|key| self.scalers.has(key)).collect();
+        if scaled.is_empty() {
+            return HashMap::new();
+        }
+        let seen = self.room.watches.seen_of(&self.name);
+        let revision = |key: &str| Some((key.to_owned(), seen.get(key)?.state.revision));
+        scaled.into_iter().filter_map(revision).collect()
+    }
+}
+
+/// Returns the name of the HorizontalPodAutoscaler that scales `item`. Fails if the list is too long to tell.
+async fn autoscaler(client: &Client, item: &Item) -> Result<Option<String>, kube::Error> {
+    let resource = ApiResource::erase::<HorizontalPodAutoscaler>(&());
+    let namespace = item.id.namespace.as_deref();
+    let parameters = ListParams::default().limit(MOST);
+    let request = ObjectUrl::parse(&resource, namespace, &item.id.name)
+        .and_then(|url| url.requests().list(&parameters))
+        .map_err(kube::Error::BuildRequest)?;
+    let answer = client.send(request.map(Body::from)).await?;
+    let list = whole::receive(answer).await?;
+    let items = list.map(|list| list.data["items"].clone());
+    let items = items.as_ref().and_then(Value::as_array);
+    let items = items.map_or(&[][..], Vec::as_slice);
+    match scaling::scaler_of(items, &item.id) {
+        Some(name) => Ok(Some(name.to_owned())),
+        None if items.len() < MOST as usize => Ok(None),
+        None => Ok(Some("(one of many)".to_owned())),
+    }
+}

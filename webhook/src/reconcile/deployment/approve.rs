@@ -1,0 +1,183 @@
+//! Whether somebody has approved a content digest, where the class asks for that.
+//! Not here: who may approve, which admission asks when an approval is written.
+
+use bundle_api::approval::BundleApprovalStatus;
+use bundle_api::names::{self, condition, reason};
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::conditions::State;
+use bundle_core::review::class::Approval;
+use bundle_core::review::{
+    Class, Kind, PartRequesters, Requester, approval_terms, has_default_terms,
+};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, PostParams};
+
+use crate::reconcile::context::Room;
+use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::status::condition_set::{self, Said};
+use crate::reconcile::status::seal;
+use crate::reconcile::status::writer;
+
+/// Who approved `digest` for `deployment`; none where the class does not ask. Admission asked whether they may, and of the class that the deployment had
+/// then; so it is asked again of the class that it has now.
+pub(in crate::reconcile) async fn approved(
+    room: &Room,
+    deployment: &DynamicObject,
+    class: &Class,
+    requesters: &PartRequesters,
+    digest: &str,
+) -> Result<Option<String>, Trouble> {
+    let mode = class.approval;
+    if mode == Approval::None {
+        return Ok(None);
+    }
+    let name = deployment.name_any();
+    let present_terms = approval_terms(&deployment.data["spec"]);
+    let has_default_terms = has_default_terms(&deployment.data["spec"]);
+    let mut approvals = Vec::new();
+    room.each(&room.approvals, None, |approval| {
+        let spec = &approval.data["spec"];
+        let target = &spec["bundleDeployment"];
+        if target["name"].as_str() == Some(&name)
+            && target["uid"].as_str() == deployment.metadata.uid.as_deref()
+            && spec["digest"].as_str() == Some(digest)
+            && approval.metadata.deletion_timestamp.is_none()
+        {
+            approvals.push(approval);
+        }
+    })
+    .await
+    .map_err(|error| Trouble::api("list BundleApprovals", reason::INSTALL_FAILED, &error))?;
+    let mut turned_down = Vec::new();
+    for approval in approvals {
+        let vouched = seal::vouched(room, &approval, Kind::BundleApproval);
+        let terms = vouched
+            .as_ref()
+            .ok()
+            .and_then(|vouched| vouched.approves.as_ref());
+        let same_terms = terms == Some(&present_terms);
+        // Admission compared it with that of the deployment.
+        let is_read =
+            has_default_terms || approval.data["spec"]["bundleDeployment"]["generation"].is_i64();
+        let by = match vouched.map(|vouched| vouched.parts.template) {
+            Err(why) => Err((reason::NOT_ADMITTED, why)),
+            Ok(by) if mode == Approval::ByAnotherPerson && asked(requesters, &by) => Err((
+                reason::SELF_APPROVAL,
+                format!(
+                    "{} asked for the content or its settings, and the class wants another person",
+                    by.user
+                ),
+            )),
+            Ok(by) if !may_approve(room, class, &by).await? => Err((
+                reason::NOT_ADMITTED,
+                format!("{} may not approve for class {}", by.user, class.name),
+            )),
+            Ok(_) if !same_terms => Err((
+                reason::SUPERSEDED,
+                format!(
+                    "class, ServiceAccount, target namespace, config, collision, drift.ignore, deletion or rollout.replace of BundleDeployment {name} changed after this approval: approve again"
+                ),
+            )),
+            // Of an earlier version: what its author had read is not known.
+            Ok(_) if !is_read => Err((
+                reason::SUPERSEDED,
+                format!(
+                    "BundleDeployment {name} has settings beside class and template, and this approval does not name the generation that was read: approve again with spec.bundleDeployment.generation"
+                ),
+            )),
+            Ok(by) => Ok(by),
+        };
+        tell(room, &approval, &by).await;
+        match by {
+            Ok(by) => return Ok(Some(by.user)),
+            Err((_, why)) => turned_down.push(format!("{}: {why}", approval.name_any())),
+        }
+    }
+    let mut message = format!(
+        "waiting for approval of {digest} for BundleDeployment {name} (uid {}, generation {})",
+        deployment.metadata.uid.as_deref().unwrap_or_default(),
+        deployment.metadata.generation.unwrap_or_default()
+    );
+    if !turned_down.is_empty() {
+        turned_down.sort();
+        message = format!("{message}; does not count: {}", turned_down.join("; "));
+    }
+    Err(Trouble::new(
+        codes::install::NOT_APPROVED,
+        reason::INSTALL_FAILED,
+        message,
+        Retry::OnChange,
+    ))
+}
+
+/// Whether `by` asked for any part of what is approved, settings included.
+fn asked(requesters: &PartRequesters, by: &Requester) -> bool {
+    let mut all = requesters.everybody().into_iter();
+    all.any(|requester| requester.user == by.user)
+}
+
+/// Whether `by` has verb `approve` on the class; a RoleBinding in the namespace of the pod counts, as at admission.
+async fn may_approve(room: &Room, class: &Class, by: &Requester) -> Result<bool, Trouble> {
+    let review = SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: Some(by.user.clone()),
+            uid: Some(by.uid.clone()).filter(|uid| !uid.is_empty()),
+            groups: Some(by.groups.clone()),
+            extra: Some(by.extra.clone()),
+            resource_attributes: Some(ResourceAttributes {
+                verb: Some(names::verb::APPROVE.to_owned()),
+                group: Some(names::GROUP.to_owned()),
+                resource: Some(room.classes.plural.clone()),
+                namespace: Some(room.shared.settings.namespace.clone()),
+                name: Some(class.name.clone()),
+                ..ResourceAttributes::default()
+            }),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
+    };
+    let api: Api<SubjectAccessReview> = Api::all(room.own.clone());
+    let answer = api
+        .create(&PostParams::default(), &review)
+        .await
+        .map_err(|error| Trouble::api("ask who may approve", reason::INSTALL_FAILED, &error))?;
+    Ok(answer
+        .status
+        .is_some_and(|status| status.allowed && status.denied != Some(true)))
+}
+
+/// Says on an approval whether it counts.
+async fn tell(
+    room: &Room,
+    approval: &DynamicObject,
+    by: &Result<Requester, (&'static str, String)>,
+) {
+    let old: BundleApprovalStatus =
+        serde_json::from_value(approval.data["status"].clone()).unwrap_or_default();
+    let generation = approval.metadata.generation.unwrap_or_default();
+    let mut said = Said::new(&old.conditions, generation, condition_set::now());
+    match by {
+        Ok(by) => said.set(
+            condition::ACCEPTED,
+            State::True,
+            reason::ACCEPTED,
+            &format!("approved by {}", by.user),
+        ),
+        Err((found, why)) => said.set(condition::ACCEPTED, State::False, found, why),
+    }
+    let new = BundleApprovalStatus {
+        observed_generation: Some(generation),
+        conditions: said.into_api(),
+        ..old.clone()
+    };
+    if let Err(error) = writer::write(&room.own, &room.approvals, approval, &old, &new).await {
+        tracing::warn!(
+            approval = approval.name_any(),
+            error = crate::chain(&error),
+            "the status of an approval could not be written"
+        );
+    }
+}

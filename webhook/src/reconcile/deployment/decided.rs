@@ -1,0 +1,80 @@
+//! Which class decided about the content of a BundleDeployment, as its inventory records it.
+//! The rule is in `bundle_core::plan::decision`.
+
+use std::collections::BTreeSet;
+
+use bundle_core::plan::decision::{DecidedObjects, Decider};
+use bundle_core::plan::inventory::{InstallationRecord, Inventory};
+use bundle_core::review::{Class, approval_terms};
+use kube::api::DynamicObject;
+
+use crate::reconcile::content::items::Item;
+use crate::reconcile::deployment::controller::Turn;
+use crate::reconcile::deployment::steps::Placing;
+
+/// The decider about content of `deployment` under `class`.
+pub(in crate::reconcile) fn decider(class: &Class, deployment: &DynamicObject) -> Decider {
+    Decider::new(class, &approval_terms(&deployment.data["spec"]))
+}
+
+/// The recorded objects that `decider` decided about.
+pub(in crate::reconcile) fn objects(inventory: &Inventory, decider: &Decider) -> DecidedObjects {
+    let record = inventory.record.as_ref();
+    record.map_or(DecidedObjects::None, |record| {
+        record.decisions.objects(decider)
+    })
+}
+
+impl Turn<'_> {
+    fn decider(&self) -> Decider {
+        decider(self.class, self.object)
+    }
+
+    /// Returns `true` if the class, with the terms that it has now, decided about this content.
+    pub(in crate::reconcile) fn is_decided(&self, placing: &Placing<'_>) -> bool {
+        let content = self.placement(placing);
+        let record = self.inventory.record.as_ref();
+        record.is_some_and(|record| record.decisions.is_decided(&content, &self.decider()))
+    }
+
+    /// The recorded objects that the class, with the terms that it has now, decided about.
+    pub(in crate::reconcile) fn decided_objects(&self) -> DecidedObjects {
+        objects(&self.inventory, &self.decider())
+    }
+
+    /// Notes in `inventory` that the class decided about this content, before the first object of it is applied.
+    pub(in crate::reconcile) fn note_decision(
+        &self,
+        inventory: &mut Inventory,
+        placing: &Placing<'_>,
+    ) {
+        let has_objects = inventory.objects().next().is_some();
+        let record = inventory.record.get_or_insert_default();
+        let installed = record.installed.as_ref();
+        // Without the settings and the uid of the deployment.
+        let installed = installed.map(|installed| content_of(&installed.installation));
+        let content = self.placement(placing);
+        let decisions = &mut record.decisions;
+        decisions.begin(&content, &self.decider(), installed.as_deref(), has_objects);
+    }
+
+    /// Notes in `record` that the class decided about this content, which is installed completely.
+    pub(in crate::reconcile) fn conclude_decision(
+        &self,
+        record: &mut InstallationRecord,
+        placing: &Placing<'_>,
+        items: &[Item],
+    ) {
+        let wanted: BTreeSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
+        let keys = self.inventory.objects().map(|(key, _)| key);
+        let content = self.placement(placing);
+        let decisions = &mut record.decisions;
+        decisions.conclude(&content, &self.decider(), keys, &wanted);
+    }
+}
+
+/// The beginning of [`Inventory::installation`] that names the content: digest, ServiceAccount and namespace.
+fn content_of(installation: &str) -> String {
+    let words: Vec<&str> = installation.split(' ').take(3).collect();
+    format!("{} ", words.join(" "))
+}

@@ -1,0 +1,151 @@
+//! What is recorded of an installation in its inventory, and shown in the status. Everything is decided from the record: others may write a status.
+//! Not here: which objects belong to it (deployment::record), and where inventories are kept (deployment::inventory).
+
+use bundle_api::deployment::ServiceAccountName;
+use bundle_api::deployment_status::Installed;
+use bundle_core::plan::inventory::{InstallationRecord, InstalledContent, RememberedSeals};
+use bundle_core::reference::Digest;
+use bundle_core::review::Kind;
+
+use crate::reconcile::bundle::generated::Child;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::deployment::controller::Turn;
+use crate::reconcile::deployment::revisions;
+use crate::reconcile::deployment::steps::Placing;
+use crate::reconcile::error::Trouble;
+use crate::reconcile::status::seal;
+
+impl Turn<'_> {
+    /// What was installed completely, if anything was.
+    pub(in crate::reconcile) fn installed_content(&self) -> Option<&InstalledContent> {
+        self.inventory.record.as_ref()?.installed.as_ref()
+    }
+
+    /// Sets the status fields that show the record, whatever they were before. Without a record they stay: nothing is decided from them.
+    pub(in crate::reconcile) fn show_record(&mut self) {
+        let Some(record) = &self.inventory.record else {
+            return;
+        };
+        let installed = record.installed.as_ref();
+        self.status.active_bundle = installed.map(|installed| installed.bundle.clone());
+        self.status.installed = installed.map(installed_status);
+        let revisions = record.revisions.iter().cloned();
+        self.status.revisions = revisions.map(revisions::to_api).collect();
+    }
+
+    /// Records that the content is installed.
+    pub(in crate::reconcile) async fn record(
+        &mut self,
+        placing: &Placing<'_>,
+        items: &[Item],
+        fields: Option<Digest>,
+    ) -> Result<(), Trouble> {
+        let child = placing.child;
+        let content = child.content.as_ref();
+        let version = content.and_then(|content| content.version.clone());
+        let uid = child.object.metadata.uid.clone();
+        let mut record = self.inventory.record.clone().unwrap_or_default();
+        record.is_unfinished = false;
+        record.revisions = self.next_revisions(&child.name, placing.digest(), version.as_deref());
+        record.installed = Some(InstalledContent {
+            installation: self.content_key(placing),
+            bundle: child.name.clone(),
+            bundle_uid: uid.unwrap_or_default(),
+            digest: placing.digest().to_owned(),
+            version,
+            objects: items.len() as u64,
+            account_namespace: placing.account.namespace.to_string(),
+            account_name: placing.account.name.to_string(),
+            requested_by: self.requester.user.clone(),
+            approved_by: self.approved_by.clone(),
+            fields_digest: fields.map(|digest| digest.to_string()),
+        });
+        self.conclude_decision(&mut record, placing, items);
+        self.save_record(record).await
+    }
+
+    /// Records that the class, with the terms that it has now, decided about this content, which is installed completely.
+    pub(in crate::reconcile) async fn record_decision(
+        &mut self,
+        placing: &Placing<'_>,
+        items: &[Item],
+    ) -> Result<(), Trouble> {
+        let Some(mut record) = self.inventory.record.clone() else {
+            return Ok(());
+        };
+        self.conclude_decision(&mut record, placing, items);
+        self.save_record(record).await
+    }
+
+    /// Records what our last apply left, after objects were restored or verified.
+    pub(in crate::reconcile) async fn record_fields(
+        &mut self,
+        fields: Option<Digest>,
+    ) -> Result<(), Trouble> {
+        let Some(mut record) = self.inventory.record.clone() else {
+            return Ok(());
+        };
+        if let Some(installed) = &mut record.installed {
+            installed.fields_digest = fields.map(|digest| digest.to_string());
+        }
+        self.save_record(record).await
+    }
+
+    /// Remembers the seals of the deployment and of the Bundle of its template, from the first installation on: whoever may write a status can remove them there.
+    pub(in crate::reconcile) async fn remember_seals(
+        &mut self,
+        child: &Child,
+    ) -> Result<(), Trouble> {
+        let Some(mut record) = self.inventory.record.clone() else {
+            return Ok(());
+        };
+        let (room, bundle) = (self.room, &child.object);
+        let admission = seal::admission_text(room, self.object, Kind::BundleDeployment);
+        let of_bundle = seal::admission_text(room, bundle, Kind::Bundle);
+        // An object that has just been sealed comes again, with its seal.
+        let (Some(admission), Some(of_bundle)) = (admission, of_bundle) else {
+            return Ok(());
+        };
+        let content = child.content.as_ref();
+        let deployment = RememberedSeals {
+            admission,
+            content: None,
+        };
+        let bundle_seals = RememberedSeals {
+            admission: of_bundle,
+            content: content.map(|content| seal::content_text(room, bundle, content)),
+        };
+        record.remember([
+            (self.uid(), deployment),
+            (
+                bundle.metadata.uid.as_deref().unwrap_or_default(),
+                bundle_seals,
+            ),
+        ]);
+        self.save_record(record).await
+    }
+
+    async fn save_record(&mut self, record: InstallationRecord) -> Result<(), Trouble> {
+        if self.inventory.record.as_ref() == Some(&record) {
+            return Ok(());
+        }
+        let mut inventory = (*self.inventory).clone();
+        inventory.record = Some(record);
+        self.save_inventory(inventory).await
+    }
+}
+
+fn installed_status(installed: &InstalledContent) -> Installed {
+    Installed {
+        digest: installed.digest.clone(),
+        version: installed.version.clone(),
+        objects: Some(installed.objects),
+        installed_as: Some(ServiceAccountName {
+            namespace: installed.account_namespace.clone(),
+            name: installed.account_name.clone(),
+        }),
+        requested_by: Some(installed.requested_by.clone()),
+        approved_by: installed.approved_by.clone(),
+        fields_digest: installed.fields_digest.clone(),
+    }
+}

@@ -1,0 +1,439 @@
+//! Where inventories are kept: a ConfigMap for each BundleDeployment in the state namespace, which nobody but the pod writes.
+//! Not here: what an inventory says and decides (bundle_core::plan::inventory), or when it is written (deployment::record).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::io::{Read as _, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bundle_cluster::ByName;
+use bundle_core::plan::inventory::{
+    Inventory, InventoryError, MAX_BYTES, RememberedSeals, Reservation,
+};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
+use kube::{Client, ResourceExt as _};
+
+use crate::reconcile::api::object;
+use crate::reconcile::install::adoption_claims::AdoptionClaims;
+
+/// What the name of the ConfigMap begins with; the uid of the BundleDeployment follows.
+const PREFIX: &str = "inventory-";
+/// The key in its `binaryData`.
+const KEY: &str = "inventory.json.gz";
+/// The most bytes of a ConfigMap's data that the API server stores, and a little less.
+const MAX_COMPRESSED: usize = 1_000_000;
+/// ConfigMaps of one page of a list.
+const PAGE: u32 = 20;
+
+/// Why an inventory cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::reconcile) enum InventoryStoreError {
+    #[error("cannot {doing} the inventory: {}", object::told(source))]
+    Api {
+        doing: &'static str,
+        source: kube::Error,
+    },
+    #[error("another process has written the inventory")]
+    Conflict,
+    #[error("{object} is being taken over by another BundleDeployment")]
+    Claimed { object: String },
+    #[error("{object} {owner}")]
+    Owned { object: String, owner: Owner },
+    #[error(transparent)]
+    Inventory(#[from] InventoryError),
+    #[error("ConfigMap {name} is not an inventory: {why}")]
+    Damaged { name: String, why: String },
+}
+
+/// The BundleDeployment that has an object. In text: `belongs to BundleDeployment web`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::reconcile) struct Owner {
+    deployment: String,
+    reservation: Reservation,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = match self.reservation {
+            Reservation::Owned => "belongs to",
+            Reservation::Installing => "is being installed by",
+        };
+        write!(f, "{verb} BundleDeployment {}", self.deployment)
+    }
+}
+
+#[derive(Clone)]
+struct Stored {
+    inventory: Arc<Inventory>,
+    resource_version: Option<String>,
+}
+
+/// All inventories. Each is read once and then only written: one process reconciles at a time, and another one's write is noticed by its resource version.
+pub(in crate::reconcile) struct Inventories {
+    api: Api<ConfigMap>,
+    known: Mutex<HashMap<String, Stored>>,
+    claims: AdoptionClaims,
+}
+
+impl Inventories {
+    pub(in crate::reconcile) fn new(client: Client, namespace: &str) -> Self {
+        Self {
+            api: Api::namespaced(client, namespace),
+            known: Mutex::default(),
+            claims: AdoptionClaims::default(),
+        }
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, Stored>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The inventory of the BundleDeployment with this uid, if there is one.
+    pub(in crate::reconcile) async fn load(
+        &self,
+        uid: &str,
+    ) -> Result<Option<Arc<Inventory>>, InventoryStoreError> {
+        if let Some(stored) = self.known().get(uid) {
+            return Ok(Some(stored.inventory.clone()));
+        }
+        let found = ByName(&self.api).get_opt(&format!("{PREFIX}{uid}")).await;
+        let found = found.map_err(|source| InventoryStoreError::Api {
+            doing: "read",
+            source,
+        })?;
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        let inventory = Arc::new(read(&found)?);
+        self.known().insert(
+            uid.to_owned(),
+            Stored {
+                inventory: inventory.clone(),
+                resource_version: found.metadata.resource_version,
+            },
+        );
+        Ok(Some(inventory))
+    }
+
+    /// Reads all inventories, so that watches know from their first list on what is somebody's. One that cannot be read stops its own deployment, later.
+    pub(in crate::reconcile) async fn load_all(&self) -> Result<Vec<Arc<Inventory>>, kube::Error> {
+        let mut all = Vec::new();
+        let mut parameters = ListParams::default().limit(PAGE);
+        loop {
+            let page = self.api.list(&parameters).await?;
+            for map in page.items {
+                let name = map.name_any();
+                let Some(uid) = name.strip_prefix(PREFIX) else {
+                    continue;
+                };
+                match read(&map) {
+                    Ok(inventory) => {
+                        let inventory = Arc::new(inventory);
+                        all.push(inventory.clone());
+                        self.known().insert(
+                            uid.to_owned(),
+                            Stored {
+                                inventory,
+                                resource_version: map.metadata.resource_version,
+                            },
+                        );
+                    }
+                    Err(error) => {
+                        tracing::warn!(
+                            name,
+                            error = crate::chain(&error),
+                            "an inventory cannot be read"
+                        );
+                    }
+                }
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// The seals of the object of ours with this uid, if the inventory of any BundleDeployment remembers them.
+    pub(in crate::reconcile) fn seals(&self, uid: &str) -> Option<RememberedSeals> {
+        let known = self.known();
+        let mut records = known
+            .values()
+            .filter_map(|stored| stored.inventory.record.as_ref());
+        records.find_map(|record| record.seals(uid)).cloned()
+    }
+
+    /// Stores `inventory`, unless it is what is stored already. One that somebody deleted is made again from what this process knows.
+    pub(in crate::reconcile) async fn save(
+        &self,
+        uid: &str,
+        inventory: Inventory,
+    ) -> Result<Arc<Inventory>, InventoryStoreError> {
+        let known = self.known().get(uid).cloned();
+        if let Some(known) = &known
+            && *known.inventory == inventory
+        {
+            return Ok(known.inventory.clone());
+        }
+        let resource_version = known.and_then(|known| known.resource_version);
+        let map = write(uid, &inventory, resource_version.clone())?;
+        let stored = match self.store(map, resource_version.is_some()).await {
+            Ok(stored) => stored,
+            Err(error) => {
+                // Whatever is stored now is read again before the next write.
+                self.known().remove(uid);
+                return Err(error);
+            }
+        };
+        let inventory = Arc::new(inventory);
+        self.known().insert(
+            uid.to_owned(),
+            Stored {
+                inventory: inventory.clone(),
+                resource_version: stored.metadata.resource_version,
+            },
+        );
+        Ok(inventory)
+    }
+
+    /// Stores `inventory`, which takes over the objects `adopted` (uids by key). Fails without storing it if another BundleDeployment records one of them.
+    ///
+    /// Of several that take over one object at the same time only one succeeds: its owners are looked up, and the new one is stored, under one claim.
+    pub(in crate::reconcile) async fn save_adopting(
+        &self,
+        uid: &str,
+        inventory: Inventory,
+        adopted: &BTreeMap<String, String>,
+    ) -> Result<Arc<Inventory>, InventoryStoreError> {
+        if adopted.is_empty() {
+            return self.save(uid, inventory).await;
+        }
+        let _claim = self
+            .claims
+            .claim(adopted.keys().cloned().collect())
+            .map_err(|object| InventoryStoreError::Claimed { object })?;
+        if let Some((object, owner)) = self.owners(adopted, uid).await?.pop_first() {
+            return Err(InventoryStoreError::Owned { object, owner });
+        }
+        self.save(uid, inventory).await
+    }
+
+    async fn store(
+        &self,
+        mut map: ConfigMap,
+        exists: bool,
+    ) -> Result<ConfigMap, InventoryStoreError> {
+        let parameters = PostParams::default();
+        if exists {
+            match ByName(&self.api).replace(&map.name_any(), &map).await {
+                Err(error) if object::is_not_found(&error) => {
+                    tracing::warn!(
+                        name = map.name_any(),
+                        "an inventory was deleted and is made again"
+                    );
+                    map.metadata.resource_version = None;
+                }
+                stored => return stored.map_err(not_written),
+            }
+        }
+        self.api
+            .create(&parameters, &map)
+            .await
+            .map_err(not_written)
+    }
+
+    /// Removes the inventory of a BundleDeployment that has nothing any more.
+    pub(in crate::reconcile) async fn remove(&self, uid: &str) -> Result<(), InventoryStoreError> {
+        self.known().remove(uid);
+        let name = format!("{PREFIX}{uid}");
+        match ByName(&self.api)
+            .delete(&name, &DeleteParams::default())
+            .await
+        {
+            Ok(()) => Ok(()),
+            Err(error) if object::is_not_found(&error) => Ok(()),
+            Err(error) => Err(not_written(error)),
+        }
+    }
+
+    /// The BundleDeployments, other than the one with uid `except`, that record one of `objects`, or are about to (by key, with the uid), by key.
+    ///
+    /// It reads all inventories, which is for the rare case that an object is in the way. One that cannot be read may record anything, so it is an error.
+    pub(in crate::reconcile) async fn owners(
+        &self,
+        objects: &BTreeMap<String, String>,
+        except: &str,
+    ) -> Result<BTreeMap<String, Owner>, InventoryStoreError> {
+        let own = format!("{PREFIX}{except}");
+        let mut owners = BTreeMap::new();
+        let mut parameters = ListParams::default().limit(PAGE);
+        loop {
+            let page = self.api.list(&parameters).await;
+            let page = page.map_err(|source| InventoryStoreError::Api {
+                doing: "list",
+                source,
+            })?;
+            for map in &page.items {
+                if !map.name_any().starts_with(PREFIX) || map.name_any() == own {
+                    continue;
+                }
+                let inventory = read(map)?;
+                for (key, uid) in objects {
+                    if let Some(reservation) = inventory.reserves(key, uid) {
+                        let deployment = inventory.deployment.clone();
+                        let owner = Owner {
+                            deployment,
+                            reservation,
+                        };
+                        owners.insert(key.clone(), owner);
+                    }
+                }
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => return Ok(owners),
+            }
+        }
+    }
+
+    /// The uids that inventories are of.
+    pub(in crate::reconcile) async fn uids(&self) -> Result<HashSet<String>, kube::Error> {
+        let mut uids = HashSet::new();
+        let mut parameters = ListParams::default().limit(object::PAGE);
+        loop {
+            let page = self.api.list_metadata(&parameters).await?;
+            let names = page.items.iter().map(kube::ResourceExt::name_any);
+            uids.extend(names.filter_map(|name| Some(name.strip_prefix(PREFIX)?.to_owned())));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => return Ok(uids),
+            }
+        }
+    }
+}
+
+fn not_written(source: kube::Error) -> InventoryStoreError {
+    match source {
+        kube::Error::Api(status) if status.code == 409 => InventoryStoreError::Conflict,
+        source => InventoryStoreError::Api {
+            doing: "write",
+            source,
+        },
+    }
+}
+
+fn read(map: &ConfigMap) -> Result<Inventory, InventoryStoreError> {
+    let damaged = |why: &str| InventoryStoreError::Damaged {
+        name: map.name_any(),
+        why: why.to_owned(),
+    };
+    let packed = map
+        .binary_data
+        .as_ref()
+        .and_then(|data| data.get(KEY))
+        .ok_or_else(|| damaged("its data is missing"))?;
+    crate::heavy::run(|| {
+        let mut bytes = Vec::new();
+        let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
+        GzDecoder::new(packed.0.as_slice())
+            .take(most.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(|_| damaged("it is truncated, or not gzip"))?;
+        Ok(Inventory::decode(&bytes)?)
+    })
+}
+
+fn write(
+    uid: &str,
+    inventory: &Inventory,
+    resource_version: Option<String>,
+) -> Result<ConfigMap, InventoryStoreError> {
+    let name = format!("{PREFIX}{uid}");
+    let packed = crate::heavy::run(|| {
+        let bytes = inventory.encode()?;
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder
+            .write_all(&bytes)
+            .and_then(|()| encoder.finish())
+            .map_err(|error| InventoryStoreError::Damaged {
+                name: name.clone(),
+                why: error.to_string(),
+            })
+    })?;
+    if packed.len() > MAX_COMPRESSED {
+        return Err(InventoryStoreError::Inventory(InventoryError::TooLarge {
+            bytes: packed.len(),
+            most: MAX_COMPRESSED,
+        }));
+    }
+    Ok(ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            labels: Some(
+                [(
+                    "app.kubernetes.io/part-of".to_owned(),
+                    "kubectl-bundle".to_owned(),
+                )]
+                .into(),
+            ),
+            resource_version,
+            ..ObjectMeta::default()
+        },
+        binary_data: Some([(KEY.to_owned(), ByteString(packed))].into()),
+        ..ConfigMap::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back_and_damage_is_told() {
+        let mut inventory = Inventory::new("web");
+        inventory.record("ConfigMap/team-a/web", "1");
+        let map = write("u", &inventory, Some("7".to_owned())).unwrap();
+        assert_eq!(map.name_any(), "inventory-u");
+        assert_eq!(map.metadata.resource_version.as_deref(), Some("7"));
+        assert_eq!(read(&map).unwrap(), inventory);
+        let mut damaged = map.clone();
+        damaged.binary_data = Some([(KEY.to_owned(), ByteString(b"x".to_vec()))].into());
+        for map in [damaged, ConfigMap::default()] {
+            assert!(matches!(
+                read(&map),
+                Err(InventoryStoreError::Damaged { .. })
+            ));
+        }
+    }
+
+    #[test]
+    fn a_bomb_is_refused_and_a_large_content_fits() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&vec![b' '; MAX_BYTES + 10]).unwrap();
+        let mut bomb = write("u", &Inventory::new("web"), None).unwrap();
+        bomb.binary_data = Some([(KEY.to_owned(), ByteString(encoder.finish().unwrap()))].into());
+        assert!(matches!(
+            read(&bomb),
+            Err(InventoryStoreError::Inventory(
+                InventoryError::TooLarge { .. }
+            ))
+        ));
+        let mut large = Inventory::new("web");
+        for n in 0..10_000_u64 {
+            let uid = format!(
+                "{:08x}-{:04x}-4000-8000-{:012x}",
+                n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32,
+                n & 0xffff,
+                n.wrapping_mul(0xD1B5_4A32_D192_ED03) >> 16
+            );
+            large.record(format!("ConfigMap/team-a/item-{n:05}"), uid);
+        }
+        let map = write("u", &large, None).unwrap();
+        assert_eq!(read(&map).unwrap(), large);
+    }
+}

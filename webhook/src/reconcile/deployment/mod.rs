@@ -1,0 +1,17 @@
+//! The reconcile of a BundleDeployment: its steps, its record of what is installed, and its conditions.
+
+pub(super) mod approve;
+pub(super) mod conditions;
+pub(super) mod controller;
+pub(super) mod decided;
+pub(super) mod failures;
+pub(super) mod installation_record;
+pub(super) mod inventory;
+pub(super) mod namespaces;
+pub(super) mod partial;
+pub(super) mod permit;
+pub(super) mod record;
+pub(super) mod revisions;
+pub(super) mod slots;
+pub(super) mod steps;
+pub(super) mod upgrade;

@@ -1,0 +1,281 @@
+//! Whether the namespaces that content lives in are still those that it was installed into: one that was deleted and made anew may be somebody else's.
+//! Not here: Namespaces that the content itself has; those are objects as all others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bundle_cluster::ByName;
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::conditions::some_of;
+use bundle_core::plan::consent::{Act, Consent};
+use bundle_core::plan::phases::Phase;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::Api;
+use kube::{Client, ResourceExt as _};
+
+use crate::reconcile::api::object;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::deployment::controller::{LISTED, Turn};
+use crate::reconcile::deployment::steps::Placing;
+use crate::reconcile::error::{Retry, Trouble};
+
+/// The uids of namespaces that exist, by name.
+pub(in crate::reconcile) type Uids = BTreeMap<String, String>;
+
+/// A namespace that exists.
+struct LiveNamespace {
+    uid: String,
+    is_terminating: bool,
+}
+
+/// The uids of those of `names` that exist.
+pub(in crate::reconcile) async fn uids(
+    own: &Client,
+    names: BTreeSet<&str>,
+) -> Result<Uids, kube::Error> {
+    let live = look(own, names).await?.into_iter();
+    Ok(live.map(|(name, found)| (name, found.uid)).collect())
+}
+
+/// The uids of those of `names` that objects can be created in. One that is being deleted is as good as gone: when a creation reaches the API server, another
+/// namespace may have its name.
+async fn active(own: &Client, names: BTreeSet<&str>) -> Result<Uids, kube::Error> {
+    let live = look(own, names).await?.into_iter();
+    let active = live.filter(|(_, found)| !found.is_terminating);
+    Ok(active.map(|(name, found)| (name, found.uid)).collect())
+}
+
+/// Those of `names` that exist, read as the pod itself: an installing identity need not be allowed to.
+async fn look(
+    own: &Client,
+    names: BTreeSet<&str>,
+) -> Result<BTreeMap<String, LiveNamespace>, kube::Error> {
+    let api: Api<Namespace> = Api::all(own.clone());
+    let looks = crate::reconcile::api::parallel::all(names.into_iter().map(|name| {
+        let api = api.clone();
+        async move {
+            match ByName(&api).get_metadata_opt(name).await {
+                Ok(found) => Ok(found.and_then(|found| {
+                    let live = LiveNamespace {
+                        uid: found.uid()?,
+                        is_terminating: found.metadata.deletion_timestamp.is_some(),
+                    };
+                    Some((name.to_owned(), live))
+                })),
+                Err(error) if object::is_not_found(&error) => Ok(None),
+                Err(error) => Err(error),
+            }
+        }
+    }))
+    .await;
+    looks.into_iter().filter_map(Result::transpose).collect()
+}
+
+fn names_of<'i>(items: &[&'i Item]) -> BTreeSet<&'i str> {
+    let names = items.iter().filter_map(|item| item.id.namespace.as_deref());
+    names.collect()
+}
+
+/// Those of `names` that are not in `live`, in the words of the API server.
+fn missing(names: BTreeSet<&str>, live: &Uids) -> Vec<String> {
+    let missing = names.into_iter().filter(|name| !live.contains_key(*name));
+    missing
+        .map(|name| format!("namespaces \"{name}\" not found"))
+        .collect()
+}
+
+impl Turn<'_> {
+    /// The namespaces that `items` live in, as far as they exist and are not being deleted.
+    pub(in crate::reconcile) async fn namespaces_of(
+        &self,
+        items: &[&Item],
+    ) -> Result<Uids, Trouble> {
+        active(&self.room.own, names_of(items))
+            .await
+            .map_err(|error| Trouble::api("read the namespaces", self.install_reason(), &error))
+    }
+
+    /// The same right before objects are created. Fails if one of the namespaces does not exist or is being deleted: the API server would refuse the creation,
+    /// or carry it out in another namespace that got the name meanwhile.
+    pub(in crate::reconcile) async fn existing_namespaces_of(
+        &self,
+        items: &[&Item],
+    ) -> Result<Uids, Trouble> {
+        let live = self.namespaces_of(items).await?;
+        let missing = missing(names_of(items), &live);
+        if missing.is_empty() {
+            return Ok(live);
+        }
+        Err(Trouble::new(
+            codes::install::APPLY_FAILED,
+            self.install_reason(),
+            format!(
+                "{}: it does not exist, or is being deleted, and nothing is created in it",
+                some_of(&missing, LISTED)
+            ),
+            Retry::Soon,
+        ))
+    }
+
+    /// Before anything is created: where a namespace is another one than the content was installed into, somebody has to answer for it once more.
+    ///
+    /// The rights of the requesters are asked again; objects that the class decides about wait for the next write of the spec.
+    pub(in crate::reconcile) async fn check_namespaces(
+        &mut self,
+        placing: &Placing<'_>,
+        items: &[&Item],
+        (act, live): (Act, &Uids),
+    ) -> Result<(), Trouble> {
+        let replaced: BTreeSet<&str> = live
+            .iter()
+            .filter(|(name, uid)| {
+                self.inventory
+                    .namespace(name)
+                    .is_some_and(|recorded| recorded != uid.as_str())
+            })
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if replaced.is_empty() {
+            return Ok(());
+        }
+        let rule = self.consent_rule(placing);
+        let is_delegated = |item: &Item| rule.consent(act, &item.id) == Consent::Delegated;
+        let is_in_replaced = |item: &Item| {
+            let namespace = item.id.namespace.as_deref();
+            namespace.is_some_and(|namespace| replaced.contains(namespace))
+        };
+        let names: Vec<String> = replaced
+            .iter()
+            .map(|name| format!("namespace {name}"))
+            .collect();
+        let list = some_of(&names, LISTED);
+        let said =
+            format!("{list} was deleted and made anew since the content was installed into it");
+        let concerned = |item: &&&Item| is_in_replaced(item);
+        if items
+            .iter()
+            .filter(concerned)
+            .any(|item| !is_delegated(item))
+        {
+            let items: Vec<Item> = items.iter().map(|item| (*item).clone()).collect();
+            self.authorize(placing, &items, (act, true))
+                .await
+                .map_err(|trouble| Trouble {
+                    message: format!("{said}, and nothing is created in it: {}", trouble.message),
+                    ..trouble
+                })?;
+        }
+        if !items
+            .iter()
+            .filter(concerned)
+            .any(|item| is_delegated(item))
+            // Nobody wrote the spec for what is restored.
+            || (act == Act::Install && self.inventory.installation != self.content_key(placing))
+        {
+            return Ok(());
+        }
+        Err(Trouble::new(
+            codes::install::NAMESPACE_REPLACED,
+            self.install_reason(),
+            format!(
+                "{said}: nothing is created in it until spec is written again by somebody who may use the class"
+            ),
+            Retry::Slowly,
+        ))
+    }
+
+    /// Before objects that were installed are created again, or written where somebody else made another object in their place.
+    pub(in crate::reconcile) async fn before_recreate(
+        &mut self,
+        placing: &Placing<'_>,
+        items: &[&Item],
+    ) -> Result<(), Trouble> {
+        let live = self.existing_namespaces_of(items).await?;
+        self.check_namespaces(placing, items, (Act::Restore, &live))
+            .await?;
+        self.record_live(&live).await
+    }
+
+    /// Records that objects are installed into these namespaces.
+    pub(in crate::reconcile) async fn record_live(&mut self, live: &Uids) -> Result<(), Trouble> {
+        let mut inventory = (*self.inventory).clone();
+        for (name, uid) in live {
+            inventory.record_namespace(name, uid);
+        }
+        self.save_inventory(inventory).await
+    }
+
+    /// Records, before anything is applied, the namespaces that exist and which of `items` is the created target namespace.
+    pub(in crate::reconcile) async fn record_namespaces(
+        &mut self,
+        placing: &Placing<'_>,
+        items: &[Item],
+        live: Uids,
+    ) -> Result<(), Trouble> {
+        let mut inventory = (*self.inventory).clone();
+        if inventory.installation.is_empty() || inventory.record.is_some() {
+            self.note_decision(&mut inventory, placing);
+            inventory.record.get_or_insert_default().is_unfinished = true;
+        }
+        inventory.installation = self.content_key(placing);
+        for (name, uid) in live {
+            inventory.record_namespace(name, uid);
+        }
+        for item in items.iter().filter(|item| item.phase == Phase::Namespaces) {
+            let is_created = self.created_namespace.as_ref() == Some(&item.key);
+            inventory.set_created_namespace(&item.key, is_created);
+        }
+        self.save_inventory(inventory).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A client of a server with the namespaces `old`, which is being deleted, and `new`.
+    fn server() -> Client {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        tokio::spawn(async move {
+            while let Some((request, reply)) = server.next_request().await {
+                let name = request.uri().path().rsplit('/').next().unwrap_or_default();
+                let deleted = (name == "old").then_some("2026-01-01T00:00:00Z");
+                let metadata = json!({"name": name, "uid": format!("uid-of-{name}"), "deletionTimestamp": deleted});
+                let (code, answer) = if ["old", "new"].contains(&name) {
+                    (
+                        200,
+                        json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata}),
+                    )
+                } else {
+                    (
+                        404,
+                        json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}),
+                    )
+                };
+                let body = Body::from(answer.to_string().into_bytes());
+                let response = Response::builder().status(code).body(body);
+                reply.send_response(response.unwrap());
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn namespace_that_is_being_deleted_gets_no_objects_and_still_exists() {
+        let names = BTreeSet::from(["gone", "new", "old"]);
+        let found = active(&server(), names.clone()).await.unwrap();
+        assert_eq!(found, Uids::from([("new".into(), "uid-of-new".into())]));
+        assert_eq!(
+            missing(names.clone(), &found),
+            [
+                "namespaces \"gone\" not found",
+                "namespaces \"old\" not found"
+            ]
+        );
+        let found = uids(&server(), names).await.unwrap();
+        assert_eq!(found.into_keys().collect::<Vec<_>>(), ["new", "old"]);
+    }
+}

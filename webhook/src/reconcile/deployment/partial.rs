@@ -1,0 +1,145 @@
+//! Keeping objects while the wanted content is not installed: what an installation that ended half-way applied with the values of the new content, and all others as
+//! they were installed before.
+//! Not here: trying the installation again (deployment::steps), or keeping content that is complete (drift::keep).
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use bundle_api::names::reason;
+use bundle_core::plan::backoff::RestoreFailure;
+use kube::Client;
+
+use crate::cluster::ServiceAccount;
+use crate::reconcile::bundle::generated::{self, Child};
+use crate::reconcile::content::items::Item;
+use crate::reconcile::deployment::controller::{HEALTH_AGAIN, Turn};
+use crate::reconcile::deployment::steps::Placing;
+use crate::reconcile::drift::books;
+use crate::reconcile::drift::keep;
+use crate::reconcile::drift::restored::Scope;
+use crate::reconcile::error::Trouble;
+use crate::reconcile::install::executor;
+
+impl Turn<'_> {
+    /// Restores objects that `applied` names from the content that is wanted, and all others from the content that was installed last.
+    pub(in crate::reconcile) async fn keep_partly(
+        &mut self,
+        placing: &Placing<'_>,
+        applied: &BTreeSet<String>,
+    ) -> Result<Option<Duration>, Trouble> {
+        let new = Placing {
+            reason: reason::RECONCILE_FAILED,
+            ..*placing
+        };
+        // Without an approval nothing more of new content is written.
+        let restored = match self.approve(&new, true).await {
+            Ok(()) => self.restore(&new, Scope::Only(applied)).await,
+            Err(_) => Ok(None),
+        };
+        let kept = Box::pin(self.keep_former(placing, applied)).await;
+        let name = self.name.clone();
+        // Those whose values are not known wait, as others that cannot be restored.
+        let untried = self.room.books.restorable(&name);
+        let books = &self.room.books;
+        books.not_restored(&name, &untried, RestoreFailure::Refused);
+        let look_again = keep::look(self.room, placing.client, &name).await;
+        let wait = [restored?, kept?, look_again.then_some(HEALTH_AGAIN)];
+        Ok(wait.into_iter().flatten().min())
+    }
+
+    /// The Bundle whose content is installed.
+    async fn active_child(&self) -> Option<Child> {
+        let active = self.status.active_bundle.as_ref()?;
+        let object = self.room.get(&self.room.bundles, active).await.ok()??;
+        generated::generated_hash(self.room, self.object, &object)?;
+        Some(Child::of(self.room, object))
+    }
+
+    /// Keeps the content that is installed while the wanted one is not.
+    pub(in crate::reconcile) async fn keep_active(
+        &mut self,
+        account: &ServiceAccount,
+        client: &Client,
+    ) -> Result<Option<Duration>, Trouble> {
+        let Some(child) = self.active_child().await else {
+            return Ok(None);
+        };
+        let placing = Placing {
+            child: &child,
+            account,
+            client,
+            reason: reason::RECONCILE_FAILED,
+        };
+        // By its name alone it may be another one, made anew by whoever deleted the first: nobody was asked about the content of that.
+        if !self.is_installed(&placing) {
+            return Ok(None);
+        }
+        let books = &self.room.books;
+        match books.content(&self.name) {
+            Some(key) if key.starts_with(placing.digest()) => self.keep(&placing).await,
+            Some(_) => Ok(None),
+            None => {
+                self.find_again(&placing).await?;
+                self.keep(&placing).await
+            }
+        }
+    }
+
+    async fn keep_former(
+        &mut self,
+        placing: &Placing<'_>,
+        applied: &BTreeSet<String>,
+    ) -> Result<Option<Duration>, Trouble> {
+        let Some(child) = self.active_child().await else {
+            return Ok(None);
+        };
+        let former = Placing {
+            child: &child,
+            reason: reason::RECONCILE_FAILED,
+            ..*placing
+        };
+        if !self.was_installed(&former) {
+            return Ok(None);
+        }
+        if self.room.books.lacks_former(&self.name) {
+            self.find_former(&former, applied).await?;
+        }
+        self.restore(&former, Scope::Except(applied)).await
+    }
+
+    /// Finds the state of objects of the former content of which nothing is known, after a restart.
+    async fn find_former(
+        &mut self,
+        former: &Placing<'_>,
+        applied: &BTreeSet<String>,
+    ) -> Result<(), Trouble> {
+        let books = &self.room.books;
+        let name = self.name.clone();
+        let mut items = self.items(former).await?;
+        items.retain(|item| !applied.contains(&item.key) && !books.knows(&name, &item.key));
+        self.watch(former, &items, true).await?;
+        let seen = self.seen(former, &items).await?;
+        let changed = keep::changed(former.client, &items, &seen).await;
+        let left: HashMap<String, books::Left> = items
+            .iter()
+            .map(|item: &Item| {
+                let left = match seen.get(&item.key) {
+                    Some(seen) if !changed.contains(&item.key) => executor::left(seen),
+                    _ => books::Left {
+                        state: None,
+                        version: 0,
+                    },
+                };
+                (item.key.clone(), left)
+            })
+            .collect();
+        let missing = changed
+            .iter()
+            .filter(|key| !seen.contains_key(*key))
+            .cloned()
+            .collect();
+        books.take_up(&name, left, &seen, &missing);
+        books.doubt(&name, changed);
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! Whether content may be put in place: where it lands, whose signatures it has, who approved it.
+//! Not here: what its requester may do (rights::requester_rights), and the questions themselves (bundle::verify, deployment::approve).
+
+use bundle_api::names::condition;
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::conditions::{State, some_of};
+use bundle_core::plan::consent::{Act, ActingAccount, Consent, ConsentRule, Refusal};
+use bundle_core::plan::decision::DecidedObjects;
+use bundle_core::plan::downgrade;
+use bundle_core::review::class::Approval;
+use bundle_core::review::target::check_target;
+
+use crate::reconcile::bundle::generated;
+use crate::reconcile::bundle::verify;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::content::reader;
+use crate::reconcile::deployment::approve;
+use crate::reconcile::deployment::controller::{LISTED, Turn};
+use crate::reconcile::deployment::steps::Placing;
+use crate::reconcile::error::{Retry, Trouble};
+
+impl Turn<'_> {
+    /// The namespace of objects that name none. Never one of the pod's own, where a Pod of the content could read the keys: admission refuses that, and
+    /// here it is refused to specs that were written while admission was off.
+    pub(in crate::reconcile) fn target_namespace(&self) -> Result<Option<&str>, Trouble> {
+        let settings = &self.room.shared.settings;
+        let target = self.spec.target_namespace.as_deref();
+        check_target(target, &settings.namespace, &settings.state_namespace).map_err(|why| {
+            Trouble::new(
+                codes::install::RESERVED_NAMESPACE,
+                self.install_reason(),
+                format!("spec.targetNamespace: {why}; name the namespace that it is for"),
+                Retry::OnChange,
+            )
+        })?;
+        Ok(target)
+    }
+
+    pub(in crate::reconcile) fn within_targets(&self, items: &[Item]) -> Result<(), Trouble> {
+        // Where content may land depends on no earlier decision.
+        let rule = ConsentRule::new(
+            Some(self.class),
+            ActingAccount::Granted,
+            DecidedObjects::None,
+        );
+        let refused = Consent::Refused(Refusal::OutsideTargets);
+        let outside: Vec<_> = items
+            .iter()
+            .map(|item| &item.id)
+            .filter(|id| rule.consent(Act::Install, id) == refused)
+            .collect();
+        if outside.is_empty() {
+            return Ok(());
+        }
+        Err(Trouble::new(
+            codes::install::OUTSIDE_TARGETS,
+            self.install_reason(),
+            format!(
+                "class {} does not let content land there: {}",
+                self.class.name,
+                some_of(&outside, LISTED)
+            ),
+            Retry::OnChange,
+        ))
+    }
+
+    /// Whether the Bundle of the template is the content that was installed from it: one that was deleted and made anew may be what a moved tag names now, and
+    /// for that nobody asked.
+    pub(in crate::reconcile) fn is_what_it_was(
+        &self,
+        placing: &Placing<'_>,
+    ) -> Result<(), Trouble> {
+        let changed = |message: String| {
+            Err(Trouble::new(
+                codes::install::CONTENT_CHANGED,
+                placing.reason,
+                message,
+                Retry::OnChange,
+            ))
+        };
+        let (bundle, digest) = (&placing.child.name, placing.digest());
+        let installation = &self.inventory.installation;
+        // Of an earlier version: neither the history nor the version of what is installed is known.
+        if self.inventory.record.is_none()
+            && !installation.is_empty()
+            && !installation.starts_with(&format!("{digest} "))
+        {
+            let was = installation.split(' ').next().unwrap_or_default();
+            return changed(format!(
+                "an earlier version of bundle-webhook installed {was} and did not record all that is needed to follow it: deploy {was} once more, by its digest, before other content"
+            ));
+        }
+        let hash = &self.spec.template.hash;
+        let names = generated::candidates(self.room, self.object, hash, &[]);
+        let revisions = self.core_revisions();
+        let mut of_template = revisions
+            .iter()
+            .filter(|revision| names.contains(&revision.bundle));
+        match of_template.find(|revision| revision.digest != digest) {
+            Some(revision) => changed(format!(
+                "Bundle {bundle} was made anew and is {digest} now; {} was installed from this template and stays: to install what the source names now, change the template",
+                revision.digest
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the class takes content from there: it may have been narrowed since admission, and the Bundle asked its own class only.
+    pub(in crate::reconcile) fn takes_source(&self) -> Result<(), Trouble> {
+        let source = &self.spec.template.bundle.source;
+        let field = "spec.template.spec.source";
+        self.class.takes(source, field).map_or(Ok(()), |finding| {
+            Err(Trouble::findings(
+                self.install_reason(),
+                &finding.into(),
+                Retry::OnChange,
+            ))
+        })
+    }
+
+    /// Verifies the content once more before it is first installed: policies may have changed since it was unpacked.
+    pub(in crate::reconcile) async fn verify(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
+        let id = placing.source()?;
+        let user = &self.requester.user;
+        let source = reader::open(self.room, id.source(), user, placing.reason).await?;
+        let bundle = &placing.child.object;
+        let decided = verify::verify(self.room, self.class, &source, bundle, id)
+            .await
+            .map_err(|trouble| Trouble {
+                reason: placing.reason,
+                ..trouble
+            })?;
+        let installed = self.installed_content();
+        let wanted = placing.child.content.as_ref();
+        let refusal = downgrade::refusal(
+            installed.and_then(|installed| installed.version.as_deref()),
+            wanted.and_then(|content| content.version.as_deref()),
+            &decided.no_downgrade,
+        );
+        match refusal {
+            Some(finding) => Err(Trouble::findings(
+                placing.reason,
+                &finding.into(),
+                Retry::Slowly,
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets the condition `Approved` by the present class, for content that is not in place. It says nothing of content that is not known yet.
+    pub(in crate::reconcile) async fn show_approval(
+        &mut self,
+        placing: &Placing<'_>,
+        is_known: bool,
+    ) {
+        if is_known || self.class.approval == Approval::None {
+            self.approve(placing, true).await.ok();
+            return;
+        }
+        let message = format!(
+            "class {} asks for an approval, and the content is not unpacked yet",
+            self.class.name
+        );
+        self.said
+            .set(condition::APPROVED, State::Unknown, "NotAsked", &message);
+    }
+
+    /// Whether the content is approved. A withdrawn approval is told, and tears nothing down: only content that is new waits for one.
+    pub(in crate::reconcile) async fn approve(
+        &mut self,
+        placing: &Placing<'_>,
+        first: bool,
+    ) -> Result<(), Trouble> {
+        let approved = approve::approved(
+            self.room,
+            self.object,
+            self.class,
+            &self.parts,
+            placing.digest(),
+        )
+        .await;
+        match approved {
+            Ok(by) => {
+                let (found, message) = match &by {
+                    Some(user) => ("Approved", format!("{user} approved {}", placing.digest())),
+                    None => (
+                        "NotRequired",
+                        format!("class {} asks for no approval", self.class.name),
+                    ),
+                };
+                self.said
+                    .set(condition::APPROVED, State::True, found, &message);
+                self.approved_by = by;
+                Ok(())
+            }
+            Err(trouble) => {
+                self.said.set(
+                    condition::APPROVED,
+                    State::False,
+                    "NotApproved",
+                    &trouble.message,
+                );
+                if !first {
+                    return Ok(());
+                }
+                Err(Trouble {
+                    reason: self.install_reason(),
+                    ..trouble
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What is written down about the objects of an installation, before and after they are applied, and for other tools its kinds and namespaces.
+//! Not here: where inventories are kept (deployment::inventory), and what is recorded of the installation itself (deployment::installation_record).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bundle_api::names;
+use bundle_core::plan::applyset;
+use bundle_core::plan::inventory::{self, Adoption, Inventory};
+use bundle_core::plan::phases::Phase;
+use kube::ResourceExt as _;
+use rand::Rng as _;
+use serde_json::json;
+
+use crate::reconcile::bundle::controller;
+use crate::reconcile::deployment::controller::Turn;
+use crate::reconcile::error::Trouble;
+use crate::reconcile::install::apply::Target;
+use crate::reconcile::install::executor::Done;
+use crate::reconcile::status::condition_set;
+
+/// Intents that were recorded for one round of applies.
+#[derive(Default)]
+pub(in crate::reconcile) struct Intents {
+    /// The time, in seconds since 1970.
+    since: i64,
+    /// Objects that are created.
+    keys: Vec<String>,
+    /// Objects that are taken over.
+    adoptions: Vec<Adoption>,
+}
+
+impl Intents {
+    fn record<'t>(
+        inventory: &mut Inventory,
+        targets: impl Iterator<Item = (&'t str, &'t Target)>,
+        since: i64,
+    ) -> Self {
+        let mut intents = Self {
+            since,
+            ..Self::default()
+        };
+        for (key, target) in targets {
+            match target {
+                Target::Uid(uid) => intents.adoptions.extend(inventory.adopt(key, uid)),
+                Target::Absent => {
+                    inventory.intend(key, since);
+                    intents.keys.push(key.to_owned());
+                }
+            }
+        }
+        intents
+    }
+
+    /// The uids of the objects that are taken over, by key.
+    fn adopted(&self) -> BTreeMap<String, String> {
+        let adoptions = self.adoptions.iter();
+        adoptions
+            .map(|adoption| (adoption.key().to_owned(), adoption.uid().to_owned()))
+            .collect()
+    }
+
+    /// Forgets those of which no request can have done its work.
+    fn forget_undone(&self, inventory: &mut Inventory, done: &Done) {
+        let is_undone = |key: &str| !done.uncertain.contains(key) && !done.uids.contains_key(key);
+        for key in self.keys.iter().filter(|key| is_undone(key)) {
+            inventory.forget_intent(key, self.since);
+        }
+        for adoption in &self.adoptions {
+            if is_undone(adoption.key()) {
+                inventory.forget_adoption(adoption);
+            }
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Reads what belongs to the deployment. Without an inventory nothing does.
+    pub(in crate::reconcile) async fn load_inventory(&mut self) -> Result<(), Trouble> {
+        let loaded = self.room.inventories.load(self.uid()).await;
+        let reason = self.install_reason();
+        let inventory = loaded.map_err(|error| Trouble::inventory(reason, &error))?;
+        // Also where there is none: an earlier deployment of the same name may have had one.
+        let mut inventory = inventory.unwrap_or_else(|| Arc::new(Inventory::new(&self.name)));
+        if !inventory.has_creation_key() {
+            // Stored before the first object is applied that carries a mark.
+            Arc::make_mut(&mut inventory).ensure_creation_key(|| rand::rng().random());
+        }
+        self.take_inventory(inventory);
+        Ok(())
+    }
+
+    /// Stores what belongs to the deployment from now on.
+    pub(in crate::reconcile) async fn save_inventory(
+        &mut self,
+        inventory: Inventory,
+    ) -> Result<(), Trouble> {
+        let saved = self.room.inventories.save(self.uid(), inventory).await;
+        let reason = self.install_reason();
+        let inventory = saved.map_err(|error| Trouble::inventory(reason, &error))?;
+        self.take_inventory(inventory);
+        Ok(())
+    }
+
+    fn take_inventory(&mut self, inventory: Arc<Inventory>) {
+        let books = &self.room.books;
+        books.set_inventory(&self.name, inventory.clone());
+        self.inventory = inventory;
+        self.show_record();
+    }
+
+    /// Records every object before it is applied that is not recorded: the adoption of those that exist, an intent for those that will be created. No crash
+    /// loses one.
+    pub(in crate::reconcile) async fn record_targets<'t>(
+        &mut self,
+        targets: impl Iterator<Item = (&'t str, &'t Target)>,
+    ) -> Result<Intents, Trouble> {
+        let mut inventory = (*self.inventory).clone();
+        let since = condition_set::now().as_second();
+        let intents = Intents::record(&mut inventory, targets, since);
+        let adopted = intents.adopted();
+        let inventories = &self.room.inventories;
+        let saved = inventories
+            .save_adopting(self.uid(), inventory, &adopted)
+            .await;
+        let reason = self.install_reason();
+        let inventory = saved.map_err(|error| Trouble::inventory(reason, &error))?;
+        self.take_inventory(inventory);
+        Ok(intents)
+    }
+
+    /// Records the objects that were applied so far, and the namespaces among them.
+    pub(in crate::reconcile) async fn record_applied(
+        &mut self,
+        done: &Done,
+    ) -> Result<(), Trouble> {
+        let is_new = |(key, uid): (&String, &String)| !self.inventory.owns(key, uid);
+        if !done.uids.iter().any(is_new) {
+            return Ok(());
+        }
+        let mut inventory = (*self.inventory).clone();
+        note_applied(&mut inventory, done);
+        self.save_inventory(inventory).await
+    }
+
+    /// Records what the API server answered for each object, and the namespaces that were created on the way. Intents and adoptions
+    /// of which no request can have done its work are forgotten: these objects, and what somebody else creates under these names, are theirs.
+    pub(in crate::reconcile) async fn record_done(
+        &mut self,
+        done: &Done,
+        intents: &Intents,
+    ) -> Result<(), Trouble> {
+        let mut inventory = (*self.inventory).clone();
+        intents.forget_undone(&mut inventory, done);
+        note_applied(&mut inventory, done);
+        let digest = inventory.installation.split(' ').next().unwrap_or_default();
+        let digest = digest.to_owned();
+        let applied = done.uids.keys().map(String::as_str);
+        inventory.job_runs.applied(&digest, applied);
+        self.save_inventory(inventory).await
+    }
+
+    pub(in crate::reconcile) fn uid(&self) -> &str {
+        self.object.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// Tells other tools which kinds and namespaces are in use, as an ApplySet (KEP-3659). Nothing is decided by it.
+    pub(in crate::reconcile) async fn write_applyset(&mut self) -> Result<(), Trouble> {
+        let mut kinds = BTreeSet::new();
+        let mut namespaces = BTreeSet::new();
+        for (kind, namespace, _) in self
+            .inventory
+            .objects()
+            .filter_map(|(key, _)| inventory::parts(key))
+        {
+            kinds.insert(kind);
+            namespaces.extend(namespace.map(str::to_owned));
+        }
+        let wanted = [
+            (
+                names::ANNOTATION_APPLYSET_GROUP_KINDS,
+                applyset::write_group_kinds(&kinds),
+            ),
+            (
+                names::ANNOTATION_APPLYSET_NAMESPACES,
+                applyset::write_namespaces(&namespaces),
+            ),
+            (
+                names::ANNOTATION_APPLYSET_TOOLING,
+                format!("{}/v{}", names::FIELD_MANAGER, env!("CARGO_PKG_VERSION")),
+            ),
+        ];
+        let labelled = self.object.labels().get(names::LABEL_APPLYSET_ID) == Some(&self.applyset);
+        let written = wanted
+            .iter()
+            .all(|(name, text)| self.annotations.get(*name) == Some(text));
+        if written && labelled {
+            return Ok(());
+        }
+        let annotations: HashMap<&str, &str> = wanted
+            .iter()
+            .map(|(name, text)| (*name, text.as_str()))
+            .collect();
+        let metadata = json!({
+            "uid": self.object.metadata.uid,
+            "labels": { names::LABEL_APPLYSET_ID: self.applyset },
+            "annotations": annotations,
+        });
+        controller::patch_metadata(self.room, &self.room.deployments, &self.name, metadata)
+            .await
+            .map_err(|error| {
+                Trouble::api(
+                    "record what will be installed",
+                    self.install_reason(),
+                    &error,
+                )
+            })?;
+        for (name, text) in wanted {
+            self.annotations.insert(name.to_owned(), text);
+        }
+        Ok(())
+    }
+}
+
+fn note_applied(inventory: &mut Inventory, done: &Done) {
+    for (key, uid) in &done.uids {
+        inventory.record(key, uid);
+        if let Some((kind, None, name)) = inventory::parts(key)
+            && Phase::of(&kind.group, &kind.kind) == Phase::Namespaces
+        {
+            inventory.record_namespace(name, uid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_apply_creates_and_adopts_nothing_and_uncertain_apply_stays() {
+        let uid = Target::Uid("a".to_owned());
+        let targets = [
+            ("ConfigMap/x/refused", &uid),
+            ("ConfigMap/x/unsent", &Target::Absent),
+            ("ConfigMap/x/lost", &uid),
+            ("ConfigMap/x/done", &uid),
+            ("ConfigMap/x/ours", &uid),
+        ];
+        let mut inventory = Inventory::new("web");
+        inventory.record("ConfigMap/x/ours", "a");
+        let intents = Intents::record(&mut inventory, targets.into_iter(), 100);
+        assert!(!inventory.owns("ConfigMap/x/refused", "a"));
+        let mut done = Done::default();
+        done.uncertain.insert("ConfigMap/x/lost".to_owned());
+        let answer = ("ConfigMap/x/done".to_owned(), "a".to_owned());
+        done.uids.extend([answer]);
+        intents.forget_undone(&mut inventory, &done);
+        let left: Vec<&str> = inventory.objects().map(|(key, _)| key).collect();
+        assert_eq!(
+            left,
+            ["ConfigMap/x/done", "ConfigMap/x/lost", "ConfigMap/x/ours"]
+        );
+        assert!(inventory.owns("ConfigMap/x/ours", "a"));
+    }
+}

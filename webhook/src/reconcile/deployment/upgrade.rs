@@ -1,0 +1,55 @@
+//! Status fields about new content that is not installed completely. Nothing is decided from them.
+//! The record of what is installed is in `installation_record`.
+
+use bundle_api::deployment_status::Upgrade;
+
+use crate::reconcile::bundle::generated::Child;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::deployment::controller::{LISTED, Turn};
+use crate::reconcile::install::executor::Done;
+
+impl Turn<'_> {
+    /// Shows that the content of `child` is awaited while other content is installed.
+    pub(in crate::reconcile) fn show_upgrade(&mut self, child: &Child) {
+        let active = self.status.active_bundle.as_deref();
+        let Some(content) = &child.content else {
+            self.status.upgrade = None;
+            return;
+        };
+        if active.is_none_or(|active| active == child.name) {
+            self.status.upgrade = None;
+            return;
+        }
+        let shown = self.status.upgrade.as_ref();
+        if shown.is_none_or(|shown| shown.bundle != child.name) {
+            self.status.upgrade = Some(Upgrade {
+                bundle: child.name.clone(),
+                digest: content.digest.to_string(),
+                version: content.version.clone(),
+                ..Upgrade::default()
+            });
+        }
+    }
+
+    /// Shows which of `items` were applied before it went wrong, together with those of earlier attempts.
+    pub(in crate::reconcile) fn show_applied(
+        &mut self,
+        child: &Child,
+        items: &[Item],
+        done: &Done,
+    ) {
+        self.show_upgrade(child);
+        let Some(upgrade) = &mut self.status.upgrade else {
+            return;
+        };
+        upgrade.objects = Some(items.len() as u64);
+        let mut applied: Vec<String> = done.uids.keys().cloned().collect();
+        let count = (applied.len() as u64).max(upgrade.applied.unwrap_or_default());
+        upgrade.applied = Some(count);
+        applied.append(&mut upgrade.applied_objects);
+        applied.sort();
+        applied.dedup();
+        applied.truncate(LISTED);
+        upgrade.applied_objects = applied;
+    }
+}

@@ -1,0 +1,493 @@
+//! Keeping what is installed: drifted objects applied again, those that somebody wrote verified, health looked at where something moved.
+//! Not here: seeing drift (drift::watch, drift::books), or installing (deployment::steps).
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::{Duration, Instant};
+
+use bundle_api::names::reason;
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::backoff::RestoreFailure;
+use bundle_core::plan::drift;
+use bundle_core::plan::health::{Health, health};
+use bundle_core::plan::inventory;
+use bundle_core::plan::phases::Phase;
+use kube::Client;
+
+use crate::reconcile::api::discovery::is_custom;
+use crate::reconcile::api::object;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::context::Room;
+use crate::reconcile::deployment::controller::Turn;
+use crate::reconcile::deployment::steps::Placing;
+use crate::reconcile::drift::restored::{Restored, Scope};
+use crate::reconcile::error::{self, Retry, Trouble};
+use crate::reconcile::install::apply::{
+    Applied, ApplyError, ApplyPlan, CheckedApply, Target, Targets,
+};
+use crate::reconcile::install::executor::{self, Done, Install};
+use crate::reconcile::rights::requester_check::RequesterCheck;
+
+/// Message for an object whose kind the API server does not list.
+const KIND_GONE: &str = "its kind is gone";
+impl Turn<'_> {
+    /// Restores what has drifted and verifies what somebody wrote, of the objects that `placing` is about. Returns when to verify the next one. An error is
+    /// returned until the objects that it is about are restored, also while they wait for their next attempt.
+    pub(in crate::reconcile) async fn restore(
+        &mut self,
+        placing: &Placing<'_>,
+        scope: Scope<'_>,
+    ) -> Result<Option<Duration>, Trouble> {
+        let result = Box::pin(self.restore_due(placing, scope)).await;
+        self.restores_tried = true;
+        let books = &self.room.books;
+        books.keep_restore_error(&self.name, result.as_ref().err());
+        if !self.spec.correct_drift || self.spec.paused {
+            return result;
+        }
+        match (result, books.restore_error(&self.name)) {
+            (Ok(_), Some(trouble)) => Err(trouble),
+            (result, _) => result,
+        }
+    }
+
+    async fn restore_due(
+        &mut self,
+        placing: &Placing<'_>,
+        scope: Scope<'_>,
+    ) -> Result<Option<Duration>, Trouble> {
+        let books = &self.room.books;
+        let (mut due, next) = books.suspects(&self.name, Instant::now());
+        due.retain(|key| scope.has(key));
+        let correct = self.spec.correct_drift && !self.spec.paused;
+        let restorable = |turn: &Self| {
+            let mut keys = turn.room.books.restorable(&turn.name);
+            keys.retain(|key| scope.has(key));
+            keys
+        };
+        let drifted = if correct {
+            restorable(self)
+        } else {
+            BTreeSet::new()
+        };
+        if drifted.is_empty() && due.is_empty() {
+            return Ok(next);
+        }
+        let items = match self.items(placing).await {
+            Ok(items) => items,
+            Err(trouble) => {
+                self.not_restored(&drifted, &trouble).await;
+                return Err(trouble);
+            }
+        };
+        let known: HashSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
+        let (mut drifted, unknown): (BTreeSet<String>, BTreeSet<String>) = drifted
+            .into_iter()
+            .partition(|key| known.contains(key.as_str()));
+        if !unknown.is_empty() && scope == Scope::All {
+            // The kind has another scope by now: its objects have other names.
+            self.room.books.forget_content(&self.name);
+            return Ok(Some(Duration::ZERO));
+        }
+        // The values of these are not known any more.
+        let books = &self.room.books;
+        books.not_restored(&self.name, &unknown, RestoreFailure::Refused);
+        // What drifts from here on waits for the next time: nobody was asked about it.
+        if correct {
+            drifted = restorable(self);
+            drifted.retain(|key| known.contains(key.as_str()));
+        }
+        let before = self.restored.len();
+        let install = self.install(placing, reason::RECONCILE_FAILED);
+        let healed = if correct {
+            let check = self
+                .authorize_changes(placing, &items, (&drifted, &due))
+                .await;
+            let check = match check {
+                Ok(check) => check,
+                Err(trouble) => {
+                    self.not_restored(&drifted, &trouble).await;
+                    return Err(trouble);
+                }
+            };
+            // What has drifted is looked at and restored below.
+            let suspects = items
+                .iter()
+                .filter(|item| due.contains(&item.key) && !drifted.contains(&item.key))
+                .collect();
+            let verified = self.verify_suspects(&check, &install, suspects).await;
+            self.expire_drifted_among(placing, &items).await?;
+            let healed = self
+                .heal(placing, (install, &check), &items, (&drifted, &due))
+                .await;
+            healed.and(verified)
+        } else {
+            self.verify_by_dry_run(placing, &items, &due).await;
+            Ok(())
+        };
+        self.restored.sort();
+        let count = (self.restored.len() - before) as u64;
+        self.room.shared.metrics.drift_corrected(count);
+        let recorded = if scope == Scope::All {
+            let fields = self.room.books.fields_digest(&self.name);
+            self.record_fields(fields).await
+        } else {
+            Ok(())
+        };
+        if let Err(trouble) = &healed {
+            let mut untried = restorable(self);
+            untried.retain(|key| drifted.contains(key));
+            self.not_restored(&untried, trouble).await;
+        }
+        healed?;
+        recorded?;
+        Ok(self.room.books.suspects(&self.name, Instant::now()).1)
+    }
+
+    /// Records that nothing could be tried for these objects, and has kinds looked up anew.
+    async fn not_restored(&self, keys: &BTreeSet<String>, trouble: &Trouble) {
+        let failure = if trouble.retry == Retry::Soon {
+            RestoreFailure::Passing
+        } else {
+            RestoreFailure::Refused
+        };
+        self.room.books.not_restored(&self.name, keys, failure);
+        self.room.apis.forget_custom().await;
+    }
+
+    /// Asks whether the requesters may still write what is about to be applied again: what has drifted, and what is `due` to be verified.
+    async fn authorize_changes<'b>(
+        &self,
+        placing: &Placing<'_>,
+        items: &[Item],
+        (drifted, due): (&BTreeSet<String>, &BTreeSet<String>),
+    ) -> Result<RequesterCheck<'b>, Trouble>
+    where
+        Self: 'b,
+    {
+        let concerned: Vec<Item> = items
+            .iter()
+            .filter(|item| drifted.contains(&item.key) || due.contains(&item.key))
+            .cloned()
+            .collect();
+        self.authorize_repair(placing, &concerned).await
+    }
+
+    /// Applies objects once more that somebody wrote without our entry showing a change: what is as it was stays, and the rest is restored.
+    async fn verify_suspects(
+        &mut self,
+        check: &RequesterCheck<'_>,
+        install: &Install<'_>,
+        suspects: Vec<&Item>,
+    ) -> Result<(), Trouble> {
+        let books = &self.room.books;
+        let targets: Targets = suspects
+            .iter()
+            .filter_map(|item| {
+                let uid = self.inventory.uid(&item.key)?.to_owned();
+                Some((item.key.clone(), Target::Uid(uid)))
+            })
+            .collect();
+        let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), &suspects, &targets).await;
+        // As any other drift: it is restored, and where an error is in the way, that is said.
+        books.doubt(
+            &self.name,
+            failed.iter().map(|(item, _)| item.key.clone()).collect(),
+        );
+        let (checked, refused) = check.before_repair(&suspects, &mut plan).await;
+        let sender = check.checker();
+        let results: Vec<_> =
+            crate::reconcile::api::parallel::all(checked.into_iter().map(|apply| async move {
+                let item = apply.prepared().item();
+                (item, sender.apply(install.client, apply).await.result)
+            }))
+            .await;
+        let now = Instant::now();
+        for (item, result) in results {
+            match result {
+                Ok(applied) if self.is_as_applied(item, &applied) => {
+                    let left = executor::left(&applied.seen);
+                    books.verified(&self.name, &item.key, left, now);
+                }
+                Ok(applied) => {
+                    books.healed(&self.name, &item.key, executor::left(&applied.seen));
+                    self.restored.push(Restored {
+                        key: item.key.clone(),
+                        cause: None,
+                    });
+                }
+                Err(_) => books.doubt(&self.name, [item.key.clone()].into()),
+            }
+        }
+        refused
+    }
+
+    /// The same where drift is only reported.
+    async fn verify_by_dry_run(
+        &self,
+        placing: &Placing<'_>,
+        items: &[Item],
+        due: &BTreeSet<String>,
+    ) {
+        let books = &self.room.books;
+        let preparer = &self.preparer(placing);
+        let suspects = items.iter().filter_map(|item| {
+            let uid = self.inventory.uid(&item.key)?.to_owned();
+            due.contains(&item.key).then_some((item, uid))
+        });
+        let results: Vec<_> = crate::reconcile::api::parallel::all(
+            suspects.map(|(item, uid)| async move { (item, preparer.dry_run(item, uid).await) }),
+        )
+        .await;
+        let now = Instant::now();
+        for (item, result) in results {
+            match result {
+                Ok(applied) if self.is_as_applied(item, &applied) => {
+                    let left = executor::left(&applied.seen);
+                    books.verified(&self.name, &item.key, left, now);
+                }
+                Ok(_) | Err(_) => books.doubt(&self.name, [item.key.clone()].into()),
+            }
+        }
+    }
+
+    /// Whether an apply of an object changed nothing.
+    fn is_as_applied(&self, item: &Item, applied: &Applied) -> bool {
+        let before = self.room.books.state(&self.name, &item.key);
+        applied.seen.state.fingerprint == before.and_then(|state| state.fingerprint)
+    }
+
+    /// Applies again what has drifted, in the order of installation. An object that somebody else made in the place of ours stops no other.
+    async fn heal(
+        &mut self,
+        placing: &Placing<'_>,
+        (mut install, check): (Install<'_>, &RequesterCheck<'_>),
+        items: &[Item],
+        (asked, due): (&BTreeSet<String>, &BTreeSet<String>),
+    ) -> Result<(), Trouble> {
+        let room = self.room;
+        let now_drifted = room.books.drifted(&self.name);
+        let mut by_phase = BTreeMap::<Phase, Vec<&Item>>::new();
+        let is_asked = |item: &&Item| asked.contains(&item.key) || due.contains(&item.key);
+        let is_drifted = |item: &&Item| now_drifted.contains_key(&item.key);
+        for item in items.iter().filter(is_asked).filter(is_drifted) {
+            if !room.books.is_told_by_fields(&self.name, &item.key)
+                && self.is_untouched(install.client, item).await
+            {
+                room.books.settled(&self.name, &item.key);
+                continue;
+            }
+            by_phase.entry(item.phase).or_default().push(item);
+        }
+        let mut trouble = None;
+        for items in by_phase.values() {
+            let mut targets = Targets::new();
+            for item in items {
+                match install.targets(&[item], &BTreeMap::new()).await {
+                    Ok(found) => targets.extend(found),
+                    Err(error) => trouble = Some(error),
+                }
+            }
+            let absent: Vec<&Item> = items
+                .iter()
+                .copied()
+                .filter(|item| {
+                    let recorded = self.inventory.uid(&item.key);
+                    match targets.get(&item.key) {
+                        // Also one that somebody else made in the place of ours.
+                        Some(Target::Uid(uid)) => recorded != Some(uid.as_str()),
+                        Some(Target::Absent) => true,
+                        None => recorded.is_none(),
+                    }
+                })
+                .collect();
+            if !absent.is_empty()
+                && let Err(error) = self.before_recreate(placing, &absent).await
+            {
+                trouble = Some(error);
+                for item in absent {
+                    targets.remove(&item.key);
+                }
+            }
+            let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), items, &targets).await;
+            if !failed.is_empty() {
+                trouble = Some(not_prepared(&failed));
+            }
+            // Before the record: what is refused was never about to be created.
+            let (applies, refused) = check.before_repair(items, &mut plan).await;
+            if let Err(error) = refused {
+                trouble = Some(error);
+            }
+            let targets = applies.iter().map(CheckedApply::key_and_target);
+            let intents = self.record_targets(targets).await?;
+            let mut done = Done::default();
+            // Asked before our own writes are seen.
+            let mut causes: BTreeMap<&str, String> = items
+                .iter()
+                .filter_map(|item| {
+                    Some((item.key.as_str(), room.books.cause(&self.name, &item.key)?))
+                })
+                .collect();
+            let before = self.revisions_of_scaled(&applies);
+            let result = install.phase(check, applies, &mut done).await;
+            let recorded = self.record_done(&done, &intents).await;
+            for item in items {
+                let failure = match done.failed.get(&item.key) {
+                    _ if done.left.contains_key(&item.key) => continue,
+                    Some(failure) => *failure,
+                    // It was refused before it was sent.
+                    None if trouble.as_ref().is_some_and(|t| t.retry != Retry::Soon) => {
+                        RestoreFailure::Refused
+                    }
+                    None => RestoreFailure::Passing,
+                };
+                room.books.not_restored(&self.name, [&item.key], failure);
+            }
+            recorded?;
+            install.inventory = self.inventory.clone();
+            if items.iter().any(|item| defines_kinds(item)) {
+                room.apis.forget_custom().await;
+            }
+            for (key, left) in done.left {
+                let cause = causes.remove(key.as_str());
+                room.books.healed(&self.name, &key, left);
+                // Giving replicas up to an autoscaler corrects nothing.
+                if left.state.map(|state| state.revision) != before.get(&key).copied() {
+                    self.restored.push(Restored { key, cause });
+                }
+            }
+            if let Err(error) = result {
+                trouble = Some(error);
+            }
+        }
+        trouble.map_or(Ok(()), Err)
+    }
+
+    /// Whether an object that no field tells about is ours and has everything that we applied.
+    async fn is_untouched(&self, client: &Client, item: &Item) -> bool {
+        match object::look(client, &item.kind, &item.id).await {
+            Ok(Some(seen)) if self.inventory.owns(&item.key, &seen.uid) => {
+                covered(client, item).await
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What keeps objects from being restored before anything is sent.
+fn not_prepared(failed: &[(&Item, ApplyError)]) -> Trouble {
+    let messages = failed
+        .iter()
+        .map(|(item, error)| format!("{}: {}", item.key, error.message()))
+        .collect();
+    Trouble::new(
+        codes::install::APPLY_FAILED,
+        reason::RECONCILE_FAILED,
+        error::list(messages, executor::COMPLAINTS),
+        Retry::Soon,
+    )
+}
+
+/// Returns whether kinds come or change when the object is applied.
+pub(in crate::reconcile) fn defines_kinds(item: &Item) -> bool {
+    matches!(
+        (item.id.group.as_str(), item.id.kind.as_str()),
+        ("apiextensions.k8s.io", "CustomResourceDefinition")
+            | ("apiregistration.k8s.io", "APIService")
+    )
+}
+
+/// Whether an object without managed fields still has everything that we applied.
+async fn covered(client: &Client, item: &Item) -> bool {
+    let namespace = item.id.namespace.as_deref();
+    match object::read(client, &item.kind, namespace, &item.id.name).await {
+        Ok(Some(live)) => {
+            serde_json::to_value(&live).is_ok_and(|live| drift::covers(&live, &item.value))
+        }
+        _ => false,
+    }
+}
+
+/// The items that are not there, or lack something that we apply: found by reading each of them, where hashes do not tell.
+pub(in crate::reconcile) async fn changed(
+    client: &Client,
+    items: &[Item],
+    seen: &BTreeMap<String, object::Seen>,
+) -> BTreeSet<String> {
+    let looked = crate::reconcile::api::parallel::all(items.iter().map(|item| async move {
+        let same = seen.contains_key(&item.key) && covered(client, item).await;
+        (!same).then(|| item.key.clone())
+    }))
+    .await;
+    looked.into_iter().flatten().collect()
+}
+
+/// Looks at each object that moved, and records how it is. Says whether one could not be read and has to be looked at again.
+pub(in crate::reconcile) async fn look(room: &Room, client: &Client, deployment: &str) -> bool {
+    let mut again = false;
+    let touched = room.books.take_touched(deployment);
+    let looked: Vec<_> =
+        crate::reconcile::api::parallel::all(touched.into_iter().map(|key| async move {
+            let health = health_of(room, client, &key).await;
+            (key, health)
+        }))
+        .await;
+    for (key, health) in looked {
+        let why = match health {
+            Ok(Health::Ready) => None,
+            // Discovery may be behind a definition that was established just now.
+            Ok(Health::Waiting(why)) if why == KIND_GONE => {
+                again = true;
+                room.books.touch(deployment, &key);
+                Some(why)
+            }
+            Ok(Health::Waiting(why) | Health::Failed(why)) => Some(why),
+            Err(error) => {
+                again = true;
+                room.books.touch(deployment, &key);
+                Some(format!("cannot be read: {}", object::told(&error)))
+            }
+        };
+        room.books.tell_health(deployment, &key, why);
+    }
+    again
+}
+
+async fn health_of(room: &Room, client: &Client, key: &str) -> Result<Health, kube::Error> {
+    let Some((group_kind, namespace, name)) = inventory::parts(key) else {
+        return Ok(Health::Ready);
+    };
+    let Some(kind) = room.apis.preferred(&group_kind).await? else {
+        return Ok(Health::Waiting(KIND_GONE.to_owned()));
+    };
+    let mut live = object::read(client, &kind, namespace, name).await?;
+    if live.is_none() && is_custom(&kind.resource.api_version) {
+        // Its kind may be served in another version by now.
+        room.apis.forget_custom().await;
+        live = match room.apis.preferred(&group_kind).await? {
+            Some(now) if now != kind => object::read(client, &now, namespace, name).await?,
+            _ => None,
+        };
+    }
+    Ok(match live {
+        Some(live) => {
+            let value = serde_json::to_value(&live).map_err(kube::Error::SerdeError)?;
+            health(&group_kind.group, &group_kind.kind, &value)
+        }
+        None => Health::Waiting("is not there".to_owned()),
+    })
+}
+
+/// What was seen of `items`, as what our last apply left; none if one of them is not there, not ours or told by no fields.
+pub(in crate::reconcile) fn as_left(
+    items: &[Item],
+    seen: &BTreeMap<String, object::Seen>,
+) -> Option<std::collections::HashMap<String, crate::reconcile::drift::books::Left>> {
+    items
+        .iter()
+        .map(|item| {
+            let seen = seen.get(&item.key)?;
+            seen.state.fingerprint?;
+            Some((item.key.clone(), executor::left(seen)))
+        })
+        .collect()
+}

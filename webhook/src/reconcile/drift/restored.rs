@@ -1,0 +1,42 @@
+//! Which objects a restore is about, and what it has restored.
+//! Not here: restoring them (drift::keep).
+
+use std::collections::BTreeSet;
+
+/// The objects that are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::reconcile) enum Scope<'k> {
+    /// All of the content.
+    All,
+    /// Just these.
+    Only(&'k BTreeSet<String>),
+    /// All but these.
+    Except(&'k BTreeSet<String>),
+}
+
+impl Scope<'_> {
+    pub(in crate::reconcile) fn has(self, key: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(keys) => keys.contains(key),
+            Self::Except(keys) => !keys.contains(key),
+        }
+    }
+}
+
+/// An object that was restored.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::reconcile) struct Restored {
+    pub(in crate::reconcile) key: String,
+    /// Reason for which it was out of line, as far as that is known.
+    pub(in crate::reconcile) cause: Option<String>,
+}
+
+impl std::fmt::Display for Restored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.cause {
+            Some(cause) => write!(f, "{} ({cause})", self.key),
+            None => f.write_str(&self.key),
+        }
+    }
+}

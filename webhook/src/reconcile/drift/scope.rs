@@ -1,0 +1,114 @@
+//! What has to be watched for a set of objects: every namespace at once where the installing identity may, else just those in use.
+//! Not here: the watches themselves (drift::watch).
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::Client;
+use kube::api::{Api, PostParams};
+
+use crate::cluster::{ServiceAccount, with_missing_right};
+use crate::reconcile::api::discovery::Kind;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::drift::watch::Subject;
+
+/// How long an answer counts: rights are given and taken.
+const COUNTS: Duration = Duration::from_secs(300);
+
+/// Answers to "may this identity list and watch this kind everywhere?".
+#[derive(Default)]
+pub(in crate::reconcile) struct Scopes {
+    answers: Mutex<HashMap<(ServiceAccount, Kind), (Instant, bool)>>,
+}
+
+impl Scopes {
+    /// The subjects to watch for `items`.
+    pub(in crate::reconcile) async fn subjects<'a>(
+        &self,
+        client: &Client,
+        account: &ServiceAccount,
+        items: impl IntoIterator<Item = &'a Item>,
+    ) -> Result<HashSet<Subject>, kube::Error> {
+        let mut kinds = HashMap::<&Kind, BTreeSet<Option<&str>>>::new();
+        for item in items {
+            kinds
+                .entry(&item.kind)
+                .or_default()
+                .insert(item.id.namespace.as_deref());
+        }
+        let subject = |kind: &Kind, namespace: Option<&str>| Subject {
+            account: account.clone(),
+            kind: kind.clone(),
+            namespace: namespace.map(str::to_owned),
+        };
+        let answers: Vec<_> = crate::reconcile::api::parallel::all(kinds.into_iter().map(
+            |(kind, namespaces)| async move {
+                let everywhere = !kind.namespaced || self.everywhere(client, account, kind).await?;
+                Ok::<_, kube::Error>((kind, namespaces, everywhere))
+            },
+        ))
+        .await;
+        let mut subjects = HashSet::new();
+        for answer in answers {
+            let (kind, namespaces, everywhere) = answer?;
+            if everywhere {
+                subjects.insert(subject(kind, None));
+            } else {
+                subjects.extend(
+                    namespaces
+                        .into_iter()
+                        .map(|namespace| subject(kind, namespace)),
+                );
+            }
+        }
+        Ok(subjects)
+    }
+
+    /// Whether `account` may list and watch `kind` in every namespace.
+    pub(in crate::reconcile) async fn everywhere(
+        &self,
+        client: &Client,
+        account: &ServiceAccount,
+        kind: &Kind,
+    ) -> Result<bool, kube::Error> {
+        let key = (account.clone(), kind.clone());
+        let known = self
+            .answers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&key)
+            .filter(|(asked, _)| asked.elapsed() < COUNTS)
+            .map(|(_, answer)| *answer);
+        if let Some(answer) = known {
+            return Ok(answer);
+        }
+        let mut allowed = true;
+        for verb in ["list", "watch"] {
+            let review = SelfSubjectAccessReview {
+                spec: SelfSubjectAccessReviewSpec {
+                    resource_attributes: Some(ResourceAttributes {
+                        group: Some(kind.resource.group.clone()),
+                        resource: Some(kind.resource.plural.clone()),
+                        verb: Some(verb.to_owned()),
+                        ..ResourceAttributes::default()
+                    }),
+                    ..SelfSubjectAccessReviewSpec::default()
+                },
+                ..SelfSubjectAccessReview::default()
+            };
+            let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+            let answer = api.create(&PostParams::default(), &review).await;
+            let answer = answer.map_err(|error| with_missing_right(error, account))?;
+            allowed &= answer.status.is_some_and(|status| status.allowed);
+        }
+        self.answers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, (Instant::now(), allowed));
+        Ok(allowed)
+    }
+}

@@ -1,0 +1,352 @@
+//! Metadata watches on just the kinds that are in use, one for each installing identity, kind and scope, shared by all deployments that need it.
+//! Not here: what is done about drift (drift::keep), or which object belongs to whom (drift::books).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bundle_api::names;
+use futures::StreamExt as _;
+use kube::Client;
+use kube::api::DynamicObject;
+use kube::core::metadata::PartialObjectMeta;
+use kube::runtime::watcher::{self, Event};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use crate::cluster::{ServiceAccount, watch_events};
+use crate::reconcile::api::discovery::Kind;
+use crate::reconcile::api::object::{self, Seen};
+use crate::reconcile::drift::books::{Books, Told};
+
+/// How long the first listing of a watch may take before an installation says that it cannot see its objects.
+const FIRST_LIST: Duration = Duration::from_secs(30);
+
+/// What one watch is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::reconcile) struct Subject {
+    pub(in crate::reconcile) account: ServiceAccount,
+    pub(in crate::reconcile) kind: Kind,
+    /// None: every namespace.
+    pub(in crate::reconcile) namespace: Option<String>,
+}
+
+/// Failures in a row after which a watch that has worked counts as blind; single ones are part of a long life.
+const BLIND: u32 = 3;
+
+/// How far a watch is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Progress {
+    Listing,
+    Synced,
+    /// It does not see what happens. Before the first listing, or after several failures in a row.
+    Failed(String),
+}
+
+/// What a watch sees, by object id in text: objects that some inventory has, and no others, whatever labels they bear.
+type Table = Arc<Mutex<HashMap<String, Seen>>>;
+
+struct Watch {
+    users: Arc<Mutex<HashSet<String>>>,
+    table: Table,
+    progress: watch::Receiver<Progress>,
+    task: AbortHandle,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// All watches of the process. They end with it.
+pub(in crate::reconcile) struct Watches {
+    books: Arc<Books>,
+    open: Mutex<HashMap<Subject, Watch>>,
+}
+
+/// A watch that could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot watch {kind}{place} as {account}: {why}")]
+pub(in crate::reconcile) struct NotWatching {
+    kind: String,
+    place: String,
+    account: ServiceAccount,
+    why: String,
+}
+
+impl Watches {
+    pub(in crate::reconcile) fn new(books: Arc<Books>) -> Self {
+        Self {
+            books,
+            open: Mutex::default(),
+        }
+    }
+
+    /// Makes sure that `deployment` watches these subjects, and no others if `only` is true. Waits until each has listed what is there.
+    pub(in crate::reconcile) async fn keep(
+        &self,
+        deployment: &str,
+        wanted: &HashSet<Subject>,
+        only: bool,
+        client: &Client,
+    ) -> Result<(), NotWatching> {
+        let mut waiting = Vec::new();
+        {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.retain(|subject, watch| {
+                let mut users = watch.users.lock().unwrap_or_else(PoisonError::into_inner);
+                if only && !wanted.contains(subject) {
+                    users.remove(deployment);
+                }
+                !users.is_empty() || wanted.contains(subject)
+            });
+            for subject in wanted {
+                let watch = open
+                    .entry(subject.clone())
+                    .or_insert_with(|| self.start(subject, client));
+                watch
+                    .users
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(deployment.to_owned());
+                waiting.push((subject.clone(), watch.progress.clone()));
+            }
+        }
+        for (subject, mut progress) in waiting {
+            let reached = tokio::time::timeout(
+                FIRST_LIST,
+                progress.wait_for(|progress| *progress != Progress::Listing),
+            )
+            .await;
+            let why = match reached {
+                Ok(Ok(progress)) => match &*progress {
+                    Progress::Failed(why) => why.clone(),
+                    _ => continue,
+                },
+                Ok(Err(_)) => "the watch ended".to_owned(),
+                Err(_) => format!("no answer within {} s", FIRST_LIST.as_secs()),
+            };
+            self.close(&subject);
+            return Err(NotWatching {
+                kind: subject.kind.resource.plural.clone(),
+                place: subject
+                    .namespace
+                    .as_ref()
+                    .map(|namespace| format!(" in namespace {namespace}"))
+                    .unwrap_or_default(),
+                account: subject.account,
+                why,
+            });
+        }
+        Ok(())
+    }
+
+    /// `deployment` watches nothing any more.
+    pub(in crate::reconcile) fn leave(&self, deployment: &str) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, watch| {
+            let mut users = watch.users.lock().unwrap_or_else(PoisonError::into_inner);
+            users.remove(deployment);
+            !users.is_empty()
+        });
+    }
+
+    /// Why drift of `deployment` may go unseen now, if one of its watches fails.
+    pub(in crate::reconcile) fn blind(&self, deployment: &str) -> Option<String> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.iter().find_map(|(subject, watch)| {
+            let used = watch
+                .users
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .contains(deployment);
+            match &*watch.progress.borrow() {
+                Progress::Failed(why) if used => Some(format!(
+                    "cannot watch {} as {}: {why}",
+                    subject.kind.resource.plural, subject.account
+                )),
+                _ => None,
+            }
+        })
+    }
+
+    /// What the watches of `deployment` see of its objects, as far as they have been told: just those with the recorded uids.
+    pub(in crate::reconcile) fn seen_of(&self, deployment: &str) -> BTreeMap<String, Seen> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = BTreeMap::new();
+        for watch in open.values() {
+            let used = watch
+                .users
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .contains(deployment);
+            if used {
+                let table = watch.table.lock().unwrap_or_else(PoisonError::into_inner);
+                all.extend(
+                    table
+                        .iter()
+                        .filter(|(key, seen)| self.books.owns(deployment, key, &seen.uid))
+                        .map(|(key, seen)| (key.clone(), seen.clone())),
+                );
+            }
+        }
+        all
+    }
+
+    fn close(&self, subject: &Subject) {
+        self.open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(subject);
+    }
+
+    fn start(&self, subject: &Subject, client: &Client) -> Watch {
+        let users = Arc::<Mutex<HashSet<String>>>::default();
+        let table = Table::default();
+        let (told, progress) = watch::channel(Progress::Listing);
+        let task = tokio::spawn(follow(
+            subject.clone(),
+            client.clone(),
+            users.clone(),
+            table.clone(),
+            self.books.clone(),
+            told,
+        ))
+        .abort_handle();
+        Watch {
+            users,
+            table,
+            progress,
+            task,
+        }
+    }
+}
+
+async fn follow(
+    subject: Subject,
+    client: Client,
+    users: Arc<Mutex<HashSet<String>>>,
+    table: Table,
+    books: Arc<Books>,
+    told: watch::Sender<Progress>,
+) {
+    let api = object::api::<PartialObjectMeta<DynamicObject>>(
+        &client,
+        &subject.kind,
+        subject.namespace.as_deref(),
+    );
+    let api = match api {
+        Ok(api) => api,
+        Err(error) => {
+            told.send_replace(Progress::Failed(crate::chain(&error)));
+            return;
+        }
+    };
+    let selector = format!(
+        "{}={}",
+        names::LABEL_OWNER_KIND,
+        crate::reconcile::DEPLOYMENT
+    );
+    // The labels keep foreign objects out of the answers. They decide nothing: an object of ours that lost them is gone for this watch, and looked at.
+    let config = watcher::Config::default()
+        .labels(&selector)
+        .page_size(object::PAGE);
+    let events = watch_events(api, config);
+    let mut events = std::pin::pin!(events);
+    let mut listing = HashMap::new();
+    let mut failures = 0;
+    while let Some(event) = events.next().await {
+        let users = || -> Vec<String> {
+            users
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .iter()
+                .cloned()
+                .collect()
+        };
+        match event {
+            // Only a complete listing or an event ends a row of failures.
+            Ok(Event::Init) => {
+                listing = HashMap::new();
+                continue;
+            }
+            Ok(Event::InitApply(object)) => {
+                let (key, seen) = entry(&subject.kind, &object);
+                if books.is_recorded(&key) {
+                    books.job_ends.saw(&key, &object.metadata);
+                    listing.insert(key, seen);
+                }
+                continue;
+            }
+            Ok(Event::InitDone) => {
+                let listed = std::mem::take(&mut listing);
+                table
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone_from(&listed);
+                if matches!(told.send_replace(Progress::Synced), Progress::Failed(_)) {
+                    books.look_again(&users());
+                }
+                books.listed(
+                    &users(),
+                    &subject.kind,
+                    subject.namespace.as_deref(),
+                    &listed,
+                );
+            }
+            Ok(Event::Apply(object)) => {
+                let (key, seen) = entry(&subject.kind, &object);
+                if books.is_recorded(&key) {
+                    books.job_ends.saw(&key, &object.metadata);
+                    table
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .insert(key.clone(), seen.clone());
+                    books.changed(&books.recorders(&users(), &key), &key, &Told::Seen(seen));
+                }
+            }
+            Ok(Event::Delete(object)) => {
+                let (key, seen) = entry(&subject.kind, &object);
+                books.job_ends.saw(&key, &object.metadata);
+                table
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .remove(&key);
+                let told = Told::Gone(seen.version);
+                books.changed(&books.recorders(&users(), &key), &key, &told);
+            }
+            Err(error) => {
+                failures += 1;
+                let why = crate::chain(&error);
+                tracing::warn!(kind = %subject.kind.resource.plural, account = %subject.account, error = %why, "a watch on installed objects fails");
+                // It is tried again for ever; that it fails is told at once before it has ever worked, and later if it goes on.
+                // Users wait for the first listing in `keep`, and retry with a backoff of their own: to wake them would open the watch again at once.
+                let mut has_worked = false;
+                told.send_if_modified(|progress| {
+                    has_worked = *progress == Progress::Synced;
+                    let tell = match progress {
+                        Progress::Listing => true,
+                        Progress::Synced => failures >= BLIND,
+                        Progress::Failed(_) => false,
+                    };
+                    has_worked &= tell;
+                    if tell {
+                        *progress = Progress::Failed(why);
+                    }
+                    tell
+                });
+                if has_worked {
+                    books.look_again(&users());
+                }
+                continue;
+            }
+        }
+        failures = 0;
+    }
+}
+
+fn entry(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> (String, Seen) {
+    let id = object::id_of(kind, object);
+    (id.to_string(), Seen::of(kind, object))
+}

@@ -1,0 +1,372 @@
+//! Dry runs as the requesters, and the applies that passed them.
+
+use std::time::Instant;
+
+use bundle_core::object::ObjectId;
+use bundle_core::plan::consent::{Act, Consent, ConsentRule};
+use bundle_core::plan::ownership::{ListPath, contested_lists};
+use bundle_core::review::Requester;
+use bundle_core::review::class::RequesterCheck;
+use bundle_core::rights::{
+    DryRunObject, DryRunVerdict, MutatedKinds, records_requester, user_dependent_fields,
+};
+use kube::Client;
+use tokio::sync::Semaphore;
+
+use super::{Applied, ApplyError, PreparedApply, Target, request};
+use crate::cluster::ServiceAccount;
+use crate::dry_run::{Detail, RequesterDryRun, unread};
+use crate::reconcile::api::object;
+use crate::reconcile::api::whole::ObjectText;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::rights::authorized::RECENT;
+use crate::reconcile::rights::dry_run_memory::{AllowedDryRuns, DryRunKey};
+
+/// Most comparisons that run at a time in the process: each holds the texts of up to three whole objects.
+static COMPARISONS: Semaphore = Semaphore::const_new(2);
+/// How many differing fields a message names.
+const FIELDS: usize = 10;
+
+/// An apply that every requester may make, or that the class lets nobody be asked about. It is sent as it was checked.
+#[derive(Debug)]
+pub(in crate::reconcile) struct CheckedApply<'i> {
+    prepared: PreparedApply<'i>,
+    since: Instant,
+}
+
+impl<'i> CheckedApply<'i> {
+    fn new(prepared: PreparedApply<'i>) -> Self {
+        Self {
+            prepared,
+            since: Instant::now(),
+        }
+    }
+
+    pub(in crate::reconcile) fn prepared(&self) -> &PreparedApply<'i> {
+        &self.prepared
+    }
+
+    /// Returns `true` as long as the check counts.
+    pub(super) fn is_recent(&self) -> bool {
+        self.since.elapsed() < RECENT
+    }
+
+    /// The apply, to be checked again.
+    pub(super) fn into_stale(self) -> PreparedApply<'i> {
+        self.prepared.asked_anew()
+    }
+
+    /// The key of the object, and the state in which it is expected.
+    pub(in crate::reconcile) fn key_and_target(&self) -> (&str, &Target) {
+        (&self.prepared.item().key, self.prepared.target())
+    }
+
+    /// Applies as the identity of `client`.
+    pub(super) async fn send(&self, client: &Client) -> Result<Applied, kube::Error> {
+        request::send(client, &self.prepared, false).await
+    }
+}
+
+/// Why an apply did not pass the dry runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::reconcile) enum NotAllowed {
+    /// The answer of the API server to a requester.
+    Verdict(DryRunVerdict),
+    /// The same, where the reason may be that the object is not in the state that the apply is for.
+    Conflict(DryRunVerdict),
+    /// The same, where these lists hold items of ours and of others that are invalid together.
+    Contested(DryRunVerdict, Vec<ListPath>),
+    /// These fields would get another value, or none, if the requester wrote the object instead of the installer.
+    Differs(Vec<String>),
+    /// The API server refuses it to the installer, in these words, so that the two could not be compared.
+    Installer(String),
+    /// The object was deleted, or created, since it was looked at.
+    Moved,
+}
+
+impl NotAllowed {
+    /// Whether the result may be another one soon.
+    pub(in crate::reconcile) fn may_change(&self) -> bool {
+        match self {
+            Self::Moved => true,
+            Self::Verdict(verdict) | Self::Conflict(verdict) | Self::Contested(verdict, _) => {
+                matches!(
+                    verdict,
+                    DryRunVerdict::Unknown(_) | DryRunVerdict::Missing(_)
+                )
+            }
+            Self::Differs(_) | Self::Installer(_) => false,
+        }
+    }
+
+    /// Returns the refusal of an apply that got `verdict` for lists that others have items in, and that could not be made ours because of `error`.
+    pub(super) fn lists_not_taken(verdict: &DryRunVerdict, error: ApplyError) -> Self {
+        let words = format!(
+            "{}; the lists cannot be taken over from their field managers: {}",
+            words(verdict),
+            error.message()
+        );
+        match error {
+            ApplyError::Moved => Self::Moved,
+            error if error.is_passing() => Self::Verdict(DryRunVerdict::Unknown(words)),
+            ApplyError::NotAllowed(Self::Verdict(verdict)) => Self::Verdict(match verdict {
+                DryRunVerdict::Refused { by_rbac, .. } => DryRunVerdict::Refused {
+                    message: words,
+                    by_rbac,
+                },
+                DryRunVerdict::Unsupported(_) => DryRunVerdict::Unsupported(words),
+                DryRunVerdict::NotImpersonated(_) => DryRunVerdict::NotImpersonated(words),
+                _ => DryRunVerdict::Invalid(words),
+            }),
+            ApplyError::NotAllowed(refusal @ Self::Differs(_)) => refusal,
+            ApplyError::NotAllowed(_) | ApplyError::Api(_) => Self::Installer(words),
+        }
+    }
+
+    /// The reason in one line, with names of fields and without values.
+    pub(in crate::reconcile) fn message(&self) -> String {
+        match self {
+            Self::Verdict(verdict) | Self::Conflict(verdict) | Self::Contested(verdict, _) => {
+                words(verdict).to_owned()
+            }
+            Self::Differs(fields) => {
+                let named = bundle_core::plan::conditions::some_of(fields, FIELDS);
+                format!(
+                    "mutating admission sets these fields otherwise for the requester than for the installer: {named}"
+                )
+            }
+            Self::Installer(words) => words.clone(),
+            Self::Moved => "somebody deleted or created it at the same time".to_owned(),
+        }
+    }
+}
+
+/// The text of an answer of the API server; empty for one that allows.
+fn words(verdict: &DryRunVerdict) -> &str {
+    match verdict {
+        DryRunVerdict::Allowed => "",
+        DryRunVerdict::Refused { message, .. } => message,
+        DryRunVerdict::Missing(words)
+        | DryRunVerdict::Invalid(words)
+        | DryRunVerdict::Unsupported(words)
+        | DryRunVerdict::NotImpersonated(words)
+        | DryRunVerdict::Unknown(words) => words,
+    }
+}
+
+/// The consent that the applies of one content take.
+#[derive(Debug, Clone)]
+pub(in crate::reconcile) struct TakenConsent {
+    pub(in crate::reconcile) rule: ConsentRule,
+    pub(in crate::reconcile) act: Act,
+}
+
+impl TakenConsent {
+    fn of(&self, id: &ObjectId) -> Consent {
+        self.rule.consent(self.act, id)
+    }
+
+    /// Returns `true` if an object takes dry runs as the requesters.
+    pub(in crate::reconcile) fn is_by_dry_run(&self, id: &ObjectId) -> bool {
+        self.of(id) == Consent::Requesters(RequesterCheck::DryRun)
+    }
+}
+
+/// The dry runs that an apply has to pass.
+pub(in crate::reconcile) struct DryRuns<'a> {
+    /// One for each requester; none where no object takes any.
+    pub(in crate::reconcile) runs: Vec<(Requester, RequesterDryRun)>,
+    pub(in crate::reconcile) class: String,
+    pub(in crate::reconcile) memory: &'a AllowedDryRuns,
+    /// Whether remembered answers count.
+    pub(in crate::reconcile) remembers: bool,
+    /// The kinds whose objects are compared: as the requester and as the installer.
+    pub(in crate::reconcile) mutated: MutatedKinds,
+    /// Acts as the installing identity.
+    pub(in crate::reconcile) installer: Client,
+    /// The installing identity.
+    pub(in crate::reconcile) account: ServiceAccount,
+    /// Which objects take the consent of the requesters.
+    pub(in crate::reconcile) consent: TakenConsent,
+}
+
+impl DryRuns<'_> {
+    /// Sends the dry runs. Gives the apply back if it does not pass.
+    pub(super) async fn check<'i>(
+        &self,
+        prepared: PreparedApply<'i>,
+    ) -> Result<CheckedApply<'i>, (PreparedApply<'i>, NotAllowed)> {
+        let item = prepared.item();
+        match self.consent.of(&item.id) {
+            Consent::Delegated | Consent::Requesters(RequesterCheck::AccessReview) => {
+                return Ok(CheckedApply::new(prepared));
+            }
+            Consent::Requesters(RequesterCheck::DryRun) if self.runs.is_empty() => {
+                let words = "it is not known who asked for the content".to_owned();
+                return Err((prepared, NotAllowed::Verdict(DryRunVerdict::Unknown(words))));
+            }
+            Consent::Requesters(RequesterCheck::DryRun) => {}
+            Consent::Refused(refusal) => {
+                let verdict = DryRunVerdict::Refused {
+                    message: refusal.to_string(),
+                    by_rbac: false,
+                };
+                return Err((prepared, NotAllowed::Verdict(verdict)));
+            }
+        }
+        let compares = self
+            .mutated
+            .contains(&item.id.group, &item.kind.resource.plural)
+            && !records_requester(&item.id);
+        for (requester, run) in &self.runs {
+            let key = DryRunKey::of(
+                requester,
+                &self.class,
+                &item.id,
+                prepared.values(),
+                (prepared.target(), prepared.version()),
+                compares.then_some(&self.account),
+            );
+            let remembers = self.remembers && !prepared.is_asked_anew();
+            if remembers && !prepared.has_new_fields() && self.memory.contains(key).await {
+                continue;
+            }
+            let asked = if compares {
+                self.compare(run, &prepared).await
+            } else {
+                ask(run, &prepared, Detail::Metadata).await.map(drop)
+            };
+            if let Err(refusal) = asked {
+                return Err((prepared, refusal));
+            }
+            if !prepared.has_new_fields() {
+                self.memory.insert(key).await;
+            }
+        }
+        Ok(CheckedApply::new(prepared))
+    }
+
+    /// Sends a JSON patch of an object as a dry run as each requester, if it takes their consent by dry run.
+    pub(super) async fn check_patch(
+        &self,
+        item: &Item,
+        patch: &json_patch::Patch,
+    ) -> Result<(), NotAllowed> {
+        if !self.consent.is_by_dry_run(&item.id) {
+            return Ok(());
+        }
+        for (_, run) in &self.runs {
+            let answer = run.patch(&item.kind.resource, &item.id, patch).await;
+            match answer.verdict {
+                DryRunVerdict::Allowed => {}
+                verdict if answer.code == 409 => return Err(NotAllowed::Conflict(verdict)),
+                verdict => return Err(NotAllowed::Verdict(verdict)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the dry run as the requester and as the installer, and compares the two objects. If they differ, a second one as the requester tells which fields
+    /// the API server chooses anew each time.
+    async fn compare(
+        &self,
+        run: &RequesterDryRun,
+        prepared: &PreparedApply<'_>,
+    ) -> Result<(), NotAllowed> {
+        let unknown = |words: String| NotAllowed::Verdict(DryRunVerdict::Unknown(words));
+        let permit = COMPARISONS.acquire().await;
+        let _permit = permit.map_err(|error| unknown(crate::chain(&error)))?;
+        let requester = ask_object(run, prepared).await?;
+        let installer = match request::dry_run_object(&self.installer, prepared).await {
+            Ok(body) => body,
+            // Whoever can give the installer the right could do so before the apply.
+            Err(kube::Error::Api(status))
+                if matches!(status.code, 400..=499)
+                    && !matches!(status.code, 401 | 404 | 408 | 409 | 429) =>
+            {
+                return Err(NotAllowed::Installer(status.message));
+            }
+            Err(error) => return Err(unknown(object::told(&error))),
+        };
+        let installer = ObjectText::receive(installer)
+            .await
+            .map_err(|error| NotAllowed::Verdict(unread(&error)))?;
+        let exists = !prepared.creates();
+        if differing(exists, &[&requester, &installer])
+            .await?
+            .is_empty()
+        {
+            return Ok(());
+        }
+        let again = ask_object(run, prepared).await?;
+        let fields = differing(exists, &[&requester, &installer, &again]).await?;
+        if fields.is_empty() {
+            Ok(())
+        } else {
+            Err(NotAllowed::Differs(fields))
+        }
+    }
+}
+
+/// The fields that differ between the answers to the requester, the installer and, if there is one, to the requester again. Answers about an object that
+/// `exists` count if they are about the same state of it: whoever writes it between them decides how they differ.
+async fn differing(exists: bool, answers: &[&ObjectText]) -> Result<Vec<String>, NotAllowed> {
+    let compared = ObjectText::with_parsed(answers, |objects| {
+        if exists && !DryRunObject::have_one_version(objects) {
+            return None;
+        }
+        Some(match objects {
+            [requester, installer, again @ ..] => {
+                user_dependent_fields(requester, installer, again.first())
+            }
+            _ => Vec::new(),
+        })
+    });
+    match compared.await {
+        Ok(Some(fields)) => Ok(fields),
+        Ok(None) => Err(NotAllowed::Verdict(DryRunVerdict::Unknown(
+            "the object changed while it was compared".to_owned(),
+        ))),
+        Err(error) => Err(NotAllowed::Verdict(unread(&error))),
+    }
+}
+
+async fn ask_object(
+    run: &RequesterDryRun,
+    prepared: &PreparedApply<'_>,
+) -> Result<ObjectText, NotAllowed> {
+    let object = ask(run, prepared, Detail::Object).await?;
+    object.ok_or_else(|| {
+        NotAllowed::Verdict(DryRunVerdict::Unknown(
+            "the answer has no object".to_owned(),
+        ))
+    })
+}
+
+async fn ask(
+    run: &RequesterDryRun,
+    prepared: &PreparedApply<'_>,
+    detail: Detail,
+) -> Result<Option<ObjectText>, NotAllowed> {
+    let item = prepared.item();
+    let force = !prepared.creates();
+    let body = prepared.body();
+    let answer = run
+        .apply(&item.kind.resource, &item.id, (body, force), detail)
+        .await;
+    match answer.verdict {
+        DryRunVerdict::Allowed => Ok(answer.object),
+        verdict if answer.code == 422 => {
+            let causes = answer.causes.iter();
+            let causes = causes.map(|(reason, field)| (reason.as_str(), field.as_str()));
+            let lists = contested_lists(&item.id, causes);
+            Err(if lists.is_empty() {
+                NotAllowed::Conflict(verdict)
+            } else {
+                NotAllowed::Contested(verdict, lists)
+            })
+        }
+        verdict if answer.code == 409 => Err(NotAllowed::Conflict(verdict)),
+        verdict => Err(NotAllowed::Verdict(verdict)),
+    }
+}

@@ -1,0 +1,200 @@
+//! Checks and sends applies, and starts again where the object is found in another state than expected.
+
+use std::time::{Duration, Instant};
+
+use bundle_core::plan::ownership::OwnershipChange;
+use bundle_core::rights::DryRunVerdict;
+use kube::Client;
+
+use super::{Applied, ApplyError, CheckedApply, DryRuns, NotAllowed, PreparedApply, Preparer};
+use crate::reconcile::api::object;
+use crate::reconcile::content::items::Item;
+
+/// How long one object is tried while the API server is busy, does not serve a kind yet that it has just established, or the object keeps changing.
+pub(super) const TRIES: Duration = Duration::from_secs(5);
+
+/// Works applies out, has them checked, and sends them.
+pub(in crate::reconcile) struct ApplyChecker<'a> {
+    pub(in crate::reconcile) preparer: Preparer,
+    pub(in crate::reconcile) dry_runs: DryRuns<'a>,
+}
+
+/// What an apply came to.
+pub(in crate::reconcile) struct ApplyOutcome {
+    pub(in crate::reconcile) result: Result<Applied, ApplyError>,
+    /// Whether a request may have done its work although its answer says otherwise, or was lost.
+    pub(in crate::reconcile) is_uncertain: bool,
+}
+
+/// Growing pauses within a limited time.
+pub(super) struct Attempts {
+    end: Instant,
+    pause: Duration,
+}
+
+impl Attempts {
+    pub(super) fn new(end: Instant) -> Self {
+        Self {
+            end,
+            pause: Duration::from_millis(50),
+        }
+    }
+
+    /// Waits before the next attempt; returns `false` if the time is up.
+    pub(super) async fn next(&mut self) -> bool {
+        if Instant::now() > self.end {
+            return false;
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(Duration::from_secs(1));
+        true
+    }
+}
+
+impl ApplyChecker<'_> {
+    /// Sends the dry runs of an apply. Retries until `end` while the result is unknown and, where it `is_due`, while its new kind is missing.
+    pub(in crate::reconcile) async fn check<'i>(
+        &self,
+        prepared: PreparedApply<'i>,
+        is_due: bool,
+        end: Instant,
+    ) -> Result<CheckedApply<'i>, (PreparedApply<'i>, NotAllowed)> {
+        let mut attempts = Attempts::new(end);
+        let mut prepared = prepared;
+        loop {
+            let (back, refusal) = match self.dry_runs.check(prepared).await {
+                Ok(checked) => return Ok(checked),
+                Err(refused) => refused,
+            };
+            prepared = back;
+            if let NotAllowed::Contested(verdict, lists) = &refusal {
+                let change = OwnershipChange {
+                    lists: lists.clone(),
+                    ..OwnershipChange::default()
+                };
+                if !is_due && !self.can_take_fields(&prepared, &change).await {
+                    return Err((prepared, NotAllowed::Conflict(verdict.clone())));
+                }
+                let client = &self.preparer.client;
+                if is_due && !prepared.has_new_fields() {
+                    match self.take_fields(client, &prepared, &change).await {
+                        Ok(true) => {
+                            prepared = prepared.with_new_fields();
+                            continue;
+                        }
+                        Ok(false) => {}
+                        Err(error) => {
+                            let refusal = NotAllowed::lists_not_taken(verdict, error);
+                            return Err((prepared, refusal));
+                        }
+                    }
+                }
+            }
+            if matches!(refusal, NotAllowed::Conflict(_)) {
+                match self.preparer.again(&prepared, false).await {
+                    Ok(now) => prepared = now,
+                    Err(ApplyError::Moved) => return Err((prepared, NotAllowed::Moved)),
+                    // Asked again below.
+                    Err(_) => {}
+                }
+            }
+            let may_change = match &refusal {
+                NotAllowed::Verdict(DryRunVerdict::Missing(_)) => is_due && prepared.item().custom,
+                other => other.may_change(),
+            };
+            if !may_change || !attempts.next().await {
+                return Err((prepared, refusal));
+            }
+        }
+    }
+
+    /// Works out and checks the apply of `item` to the object in the state in which it is found, whatever that is.
+    pub(in crate::reconcile) async fn is_allowed(&self, item: &Item) -> bool {
+        let client = &self.preparer.client;
+        let Ok(live) = object::look(client, &item.kind, &item.id).await else {
+            return false;
+        };
+        let target = live.map_or(super::Target::Absent, |live| super::Target::Uid(live.uid));
+        let Ok(prepared) = self.preparer.prepare(item, target).await else {
+            return false;
+        };
+        self.check(prepared, false, Instant::now()).await.is_ok()
+    }
+
+    /// Applies one object; again, for a while, where the answer may change by itself. If the object is found in another state, it is worked out and checked
+    /// anew; if it is another object, nothing is applied.
+    pub(in crate::reconcile) async fn apply(
+        &self,
+        client: &Client,
+        checked: CheckedApply<'_>,
+    ) -> ApplyOutcome {
+        let mut is_uncertain = false;
+        let result = match self.with_fields_taken(client, checked).await {
+            Ok(checked) => self.apply_checked(client, checked, &mut is_uncertain).await,
+            Err(error) => Err(error),
+        };
+        ApplyOutcome {
+            result,
+            is_uncertain,
+        }
+    }
+
+    async fn apply_checked(
+        &self,
+        client: &Client,
+        mut checked: CheckedApply<'_>,
+        is_uncertain: &mut bool,
+    ) -> Result<Applied, ApplyError> {
+        let end = Instant::now() + TRIES;
+        let mut attempts = Attempts::new(end);
+        loop {
+            let prepared = checked.prepared();
+            let error = match checked.send(client).await {
+                // A server that ignores versions has merged it into what somebody created since the look.
+                Ok(applied) if prepared.creates() && !applied.created => {
+                    return Err(ApplyError::Moved);
+                }
+                Ok(applied) => return Ok(applied),
+                Err(error) => error,
+            };
+            if !prepared.has_new_fields()
+                && let Some(again) = self.with_lists_taken(client, prepared, &error).await?
+            {
+                checked = again;
+                continue;
+            }
+            let is_conflict = object::is_conflict(&error);
+            *is_uncertain |= !is_definite(&error);
+            let may_change = object::is_passing(&error)
+                || (prepared.item().custom && object::is_not_found(&error));
+            if !may_change && !is_conflict {
+                return Err(ApplyError::Api(error));
+            }
+            if is_conflict || prepared.creates() {
+                match self.preparer.again(prepared, *is_uncertain).await {
+                    Ok(now) if now.body() != prepared.body() => {
+                        checked =
+                            self.check(now, true, end).await.map_err(
+                                |(_, refusal)| match refusal {
+                                    NotAllowed::Moved => ApplyError::Moved,
+                                    refusal => ApplyError::NotAllowed(refusal),
+                                },
+                            )?;
+                    }
+                    // It is in the state that it was applied to: the refusal is about the values.
+                    Ok(_) if !may_change => return Err(ApplyError::Api(error)),
+                    Err(ApplyError::Moved) => return Err(ApplyError::Moved),
+                    Ok(_) | Err(_) => {}
+                }
+            }
+            if !attempts.next().await {
+                return Err(ApplyError::Api(error));
+            }
+        }
+    }
+}
+
+/// Whether the answer says that the request did nothing.
+fn is_definite(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 400..=499) && status.code != 408)
+}

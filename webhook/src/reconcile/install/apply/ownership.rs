@@ -1,0 +1,200 @@
+//! Ownership of fields that is changed before an apply: of objects that are taken over, of Secrets that an earlier version applied, and of lists that somebody
+//! else has written into. Only `managedFields` are written, so that the apply, which is checked after it, changes all values at once.
+//! The change is decided in `bundle_core::plan::ownership`.
+
+use std::time::Instant;
+
+use bundle_api::names;
+use bundle_cluster::{ByName, ObjectUrl};
+use bundle_core::plan::ownership::{OwnershipChange, contested_lists};
+use kube::Client;
+use kube::api::{DynamicObject, GetParams, Patch, PatchParams};
+use kube::core::PartialObjectMeta;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::checker::{Attempts, TRIES};
+use super::{ApplyChecker, ApplyError, CheckedApply, NotAllowed, PreparedApply, Target};
+use crate::cluster::KeepFields;
+use crate::dry_run::causes;
+use crate::reconcile::api::object;
+use crate::reconcile::content::items::Item;
+
+/// Objects whose complete entries are held at a time: they can take megabytes each.
+static ENTRIES: Semaphore = Semaphore::const_new(2);
+
+impl ApplyChecker<'_> {
+    /// Changes the ownership of fields that an apply needs, and checks the apply anew if anything was changed.
+    pub(super) async fn with_fields_taken<'i>(
+        &self,
+        client: &Client,
+        checked: CheckedApply<'i>,
+    ) -> Result<CheckedApply<'i>, ApplyError> {
+        let change = self.preparer.ownership_change(checked.prepared());
+        if change.is_empty()
+            || !self
+                .take_fields(client, checked.prepared(), &change)
+                .await?
+        {
+            return Ok(checked);
+        }
+        self.checked_again(checked.prepared().clone()).await
+    }
+
+    /// The lists that keep an apply from being merged, made ours. Returns the apply, to be checked anew; `None` if the error is about something else, or
+    /// nobody else owns any part of them.
+    pub(super) async fn with_lists_taken<'i>(
+        &self,
+        client: &Client,
+        prepared: &PreparedApply<'i>,
+        error: &kube::Error,
+    ) -> Result<Option<CheckedApply<'i>>, ApplyError> {
+        let kube::Error::Api(status) = error else {
+            return Ok(None);
+        };
+        let causes = causes(status);
+        let causes = causes
+            .iter()
+            .map(|(reason, field)| (reason.as_str(), field.as_str()));
+        let change = OwnershipChange {
+            lists: contested_lists(&prepared.item().id, causes),
+            ..OwnershipChange::default()
+        };
+        if status.code != 422
+            || change.is_empty()
+            || !self.take_fields(client, prepared, &change).await?
+        {
+            return Ok(None);
+        }
+        self.checked_again(prepared.clone()).await.map(Some)
+    }
+
+    async fn checked_again<'i>(
+        &self,
+        prepared: PreparedApply<'i>,
+    ) -> Result<CheckedApply<'i>, ApplyError> {
+        let (item, target) = (prepared.item(), prepared.target().clone());
+        let prepared = self.preparer.prepare(item, target).await?.with_new_fields();
+        let checked = Box::pin(self.check(prepared, true, Instant::now() + TRIES)).await;
+        checked.map_err(|(_, refusal)| refusal.into())
+    }
+
+    /// Returns `true` if [`Self::take_fields`] has anything to change.
+    pub(super) async fn can_take_fields(
+        &self,
+        prepared: &PreparedApply<'_>,
+        change: &OwnershipChange,
+    ) -> bool {
+        let Target::Uid(uid) = prepared.target() else {
+            return false;
+        };
+        let found = patch(&self.preparer.client, prepared.item(), uid, change).await;
+        matches!(found, Ok(Some(_)))
+    }
+
+    /// Makes fields of an object ours. Returns whether anything had to be changed.
+    pub(super) async fn take_fields(
+        &self,
+        client: &Client,
+        prepared: &PreparedApply<'_>,
+        change: &OwnershipChange,
+    ) -> Result<bool, ApplyError> {
+        let (item, Target::Uid(uid)) = (prepared.item(), prepared.target()) else {
+            return Ok(false);
+        };
+        let mut attempts = Attempts::new(Instant::now() + TRIES);
+        loop {
+            let Some(patch) = patch(client, item, uid, change).await? else {
+                return Ok(false);
+            };
+            let refusal = match self.dry_runs.check_patch(item, &patch).await {
+                Ok(()) => match send(client, item, patch).await {
+                    Ok(()) => return Ok(true),
+                    Err(error) if object::is_passing(&error) => ApplyError::Api(error),
+                    Err(error) => return Err(ApplyError::Api(error)),
+                },
+                // Somebody has written it meanwhile.
+                Err(refusal @ NotAllowed::Conflict(_)) => refusal.into(),
+                Err(refusal) if refusal.may_change() => refusal.into(),
+                Err(refusal) => return Err(refusal.into()),
+            };
+            if !attempts.next().await {
+                return Err(refusal);
+            }
+        }
+    }
+}
+
+impl From<NotAllowed> for ApplyError {
+    fn from(refusal: NotAllowed) -> Self {
+        match refusal {
+            NotAllowed::Moved => Self::Moved,
+            refusal => Self::NotAllowed(refusal),
+        }
+    }
+}
+
+/// The patch of the object with this uid, as it is now; `None` if nothing has to be changed.
+async fn patch(
+    client: &Client,
+    item: &Item,
+    uid: &str,
+    change: &OwnershipChange,
+) -> Result<Option<json_patch::Patch>, ApplyError> {
+    let _turn = ENTRIES.acquire().await;
+    let live = match read_entries(client, item).await {
+        Err(error) if object::is_not_found(&error) => None,
+        live => Some(live.map_err(ApplyError::Api)?),
+    };
+    let live = live.filter(|live| live.metadata.uid.as_deref() == Some(uid));
+    let metadata = live.ok_or(ApplyError::Moved)?.metadata;
+    let unreadable = |error| ApplyError::Api(kube::Error::SerdeError(error));
+    let entries: Vec<Value> = metadata
+        .managed_fields
+        .iter()
+        .flatten()
+        .map(serde_json::to_value)
+        .collect::<Result<_, _>>()
+        .map_err(unreadable)?;
+    let version = item.id.api_version();
+    let Some(changed) = change.applied(&entries, names::FIELD_MANAGER, &version) else {
+        return Ok(None);
+    };
+    // The resource version makes the API server answer 409 to a patch that was worked out from an earlier state.
+    let operations = json!([
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "replace", "path": "/metadata/managedFields", "value": changed},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata.resource_version},
+    ]);
+    serde_json::from_value(operations)
+        .map(Some)
+        .map_err(unreadable)
+}
+
+/// Reads the metadata of an object with the complete entries of all managers.
+async fn read_entries(client: &Client, item: &Item) -> Result<PartialObjectMeta, kube::Error> {
+    let namespace = item.id.namespace.as_deref();
+    let namespace = namespace.filter(|_| item.kind.namespaced);
+    let request = ObjectUrl::parse(&item.kind.resource, namespace, &item.id.name).and_then(|url| {
+        url.requests()
+            .get_metadata(url.name(), &GetParams::default())
+    });
+    let mut request = request.map_err(kube::Error::BuildRequest)?;
+    request.extensions_mut().insert(KeepFields);
+    client.request(request).await
+}
+
+/// Sends a patch as the identity of `client`.
+async fn send(client: &Client, item: &Item, patch: json_patch::Patch) -> Result<(), kube::Error> {
+    let namespace = item.id.namespace.as_deref();
+    let api = object::api::<DynamicObject>(client, &item.kind, namespace)?;
+    let parameters = PatchParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Json::<()>(patch);
+    ByName(&api)
+        .patch_metadata(&item.id.name, &parameters, &patch)
+        .await
+        .map(drop)
+}

@@ -1,0 +1,99 @@
+//! The applies of one content, worked out before anything is applied.
+
+use std::collections::HashMap;
+
+use super::{ApplyError, CheckedApply, PreparedApply, Preparer, Target};
+use crate::reconcile::content::items::Item;
+
+/// Which object each item is applied to, by key.
+pub(in crate::reconcile) type Targets = HashMap<String, Target>;
+
+/// The applies of one content by key of the object: those that have passed the dry runs, and those that have not yet.
+#[derive(Default)]
+pub(in crate::reconcile) struct ApplyPlan<'i> {
+    waiting: HashMap<&'i str, PreparedApply<'i>>,
+    checked: HashMap<&'i str, CheckedApply<'i>>,
+}
+
+impl<'i> ApplyPlan<'i> {
+    /// Works out the applies of those `items` that have a target. Returns the items for which that failed, with the reason.
+    pub(in crate::reconcile) async fn prepare(
+        preparer: &Preparer,
+        items: &[&'i Item],
+        targets: &Targets,
+    ) -> (Self, Vec<(&'i Item, ApplyError)>) {
+        let wanted = items.iter().filter_map(|item| {
+            let target = targets.get(&item.key)?.clone();
+            Some((*item, target))
+        });
+        let worked_out = crate::reconcile::api::parallel::all(
+            wanted
+                .map(|(item, target)| async move { (item, preparer.prepare(item, target).await) }),
+        )
+        .await;
+        let (mut plan, mut failed) = (Self::default(), Vec::new());
+        for (item, result) in worked_out {
+            match result {
+                Ok(apply) => plan.put_back(apply),
+                Err(error) => failed.push((item, error)),
+            }
+        }
+        (plan, failed)
+    }
+
+    /// The state that each object is expected in, by key.
+    pub(in crate::reconcile) fn targets(&self) -> impl Iterator<Item = (&str, &Target)> {
+        let waiting = self
+            .waiting
+            .iter()
+            .map(|(key, prepared)| (*key, prepared.target()));
+        waiting.chain(self.checked.values().map(CheckedApply::key_and_target))
+    }
+
+    /// Whether the object of `item` is created.
+    pub(in crate::reconcile) fn creates(&self, item: &Item) -> bool {
+        let key = item.key.as_str();
+        let checked = self.checked.get(key).map(CheckedApply::prepared);
+        let prepared = self.waiting.get(key).or(checked);
+        prepared.is_some_and(PreparedApply::creates)
+    }
+
+    /// Takes out the apply of `item` that has not been checked yet.
+    pub(in crate::reconcile) fn take_waiting(&mut self, item: &Item) -> Option<PreparedApply<'i>> {
+        self.waiting.remove(item.key.as_str())
+    }
+
+    /// Takes out the apply of `item` that has been checked.
+    pub(in crate::reconcile) fn take_checked(&mut self, item: &Item) -> Option<CheckedApply<'i>> {
+        self.checked.remove(item.key.as_str())
+    }
+
+    /// Lets those of `items` whose check is too old to count wait for another one.
+    pub(in crate::reconcile) fn drop_stale_checks(&mut self, items: &[&'i Item]) {
+        for item in items {
+            if let Some(checked) = self.take_checked(item) {
+                if checked.is_recent() {
+                    self.put_checked(checked);
+                } else {
+                    self.put_back(checked.into_stale());
+                }
+            }
+        }
+    }
+
+    /// Puts an apply in that waits for its check.
+    pub(in crate::reconcile) fn put_back(&mut self, prepared: PreparedApply<'i>) {
+        self.waiting.insert(&prepared.item().key, prepared);
+    }
+
+    /// Puts all applies of another plan in.
+    pub(in crate::reconcile) fn extend(&mut self, other: Self) {
+        self.waiting.extend(other.waiting);
+        self.checked.extend(other.checked);
+    }
+
+    /// Puts an apply in that has been checked.
+    pub(in crate::reconcile) fn put_checked(&mut self, checked: CheckedApply<'i>) {
+        self.checked.insert(&checked.prepared().item().key, checked);
+    }
+}

@@ -1,0 +1,128 @@
+//! The requests of applies, and their answers.
+
+use bundle_api::names;
+use bundle_cluster::ObjectUrl;
+use kube::Client;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::client::Body;
+use kube::core::metadata::PartialObjectMeta;
+use kube::core::response::Status;
+
+use super::PreparedApply;
+use crate::cluster::TOO_LARGE;
+use crate::reconcile::api::object::Seen;
+
+/// What an apply left, and what the API server said about it.
+#[derive(Debug)]
+pub(in crate::reconcile) struct Applied {
+    pub(in crate::reconcile) seen: Seen,
+    pub(in crate::reconcile) warnings: Vec<String>,
+    /// Whether the object did not exist before.
+    pub(in crate::reconcile) created: bool,
+}
+
+/// Applies as the identity of `client`. With `dry_run` nothing is stored. Only the metadata is read from the answer.
+pub(super) async fn send(
+    client: &Client,
+    prepared: &PreparedApply<'_>,
+    dry_run: bool,
+) -> Result<Applied, kube::Error> {
+    let (parts, body) = answer(client, prepared, dry_run, false).await?.into_parts();
+    let body = body.collect_bytes().await?;
+    let object: PartialObjectMeta<DynamicObject> =
+        serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+    let annotations = object.metadata.annotations.as_ref();
+    if annotations.is_some_and(|annotations| annotations.contains_key(TOO_LARGE)) {
+        return Err(too_large());
+    }
+    let warnings = parts
+        .headers
+        .get_all(http::header::WARNING)
+        .iter()
+        .filter_map(|header| warning(header.to_str().ok()?))
+        .collect();
+    Ok(Applied {
+        seen: Seen::of(&prepared.item().kind, &object),
+        warnings,
+        created: parts.status == http::StatusCode::CREATED,
+    })
+}
+
+/// The apply succeeded, and the metadata of the object is more than is read, or does not parse. This is no answer of the API server, which would say that nothing was applied.
+fn too_large() -> kube::Error {
+    kube::Error::SerdeError(serde::de::Error::custom(
+        "the metadata of the object cannot be compared: it takes too much memory or does not parse; remove labels, annotations and entries of managedFields that others have added",
+    ))
+}
+
+/// Sends a dry run as the identity of `client` and returns the object as it would be, unread.
+pub(super) async fn dry_run_object(
+    client: &Client,
+    prepared: &PreparedApply<'_>,
+) -> Result<Body, kube::Error> {
+    Ok(answer(client, prepared, true, true).await?.into_body())
+}
+
+async fn answer(
+    client: &Client,
+    prepared: &PreparedApply<'_>,
+    dry_run: bool,
+    whole: bool,
+) -> Result<http::Response<Body>, kube::Error> {
+    let item = prepared.item();
+    let namespace = item
+        .id
+        .namespace
+        .as_deref()
+        .filter(|_| item.kind.namespaced);
+    let url = ObjectUrl::parse(&item.kind.resource, namespace, &item.id.name)
+        .map_err(kube::Error::BuildRequest)?;
+    let request = url.requests();
+    let parameters = PatchParams {
+        dry_run,
+        force: !prepared.creates(),
+        ..PatchParams::apply(names::FIELD_MANAGER)
+    };
+    let request = if whole {
+        request.patch(url.name(), &parameters, &Patch::Apply(()))
+    } else {
+        request.patch_metadata(url.name(), &parameters, &Patch::Apply(()))
+    };
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    let response = client
+        .send(request.map(|_| Body::from(prepared.body())))
+        .await?;
+    let code = response.status();
+    if !code.is_success() {
+        let body = response.into_body().collect_bytes().await?;
+        let status = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| Status {
+            code: code.as_u16(),
+            message: String::from_utf8_lossy(&body[..body.len().min(512)]).into_owned(),
+            ..Status::default()
+        });
+        return Err(kube::Error::Api(Box::new(status)));
+    }
+    Ok(response)
+}
+
+/// The text of a `Warning` header: `299 - "text"`.
+fn warning(header: &str) -> Option<String> {
+    let quoted = header.splitn(3, ' ').nth(2)?;
+    let text = quoted.strip_prefix('"')?;
+    let text = text.strip_suffix('"').unwrap_or(text);
+    Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_read_as_kubectl_shows_them() {
+        assert_eq!(
+            warning(r#"299 - "policy/v1beta1 is \"old\"""#).as_deref(),
+            Some(r#"policy/v1beta1 is "old""#)
+        );
+        assert_eq!(warning("299"), None);
+    }
+}

@@ -1,0 +1,501 @@
+//! What is sent, in which order, and what follows from the answers of a scripted API server.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bundle_core::object::ObjectId;
+use bundle_core::plan::ignore::Rule;
+use bundle_core::plan::inventory::Inventory;
+use bundle_core::plan::phases::Phase;
+use bundle_core::review::Requester;
+use bundle_core::rights::{DryRunVerdict, MutatedKinds};
+use http::{Method, Request, Response};
+use kube::Client;
+use kube::client::Body;
+use kube::core::discovery::ApiResource;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::cluster::ServiceAccount;
+use crate::dry_run::RequesterDryRun;
+use crate::reconcile::api::discovery::Kind;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::rights::dry_run_memory::AllowedDryRuns;
+
+mod ownership;
+mod too_large;
+
+/// One request: as whom, the method, the query, the body.
+#[derive(Debug)]
+struct Sent {
+    user: String,
+    method: Method,
+    query: String,
+    body: Value,
+}
+
+impl Sent {
+    fn is_dry_run(&self) -> bool {
+        self.query.contains("dryRun=All")
+    }
+
+    fn is_forced(&self) -> bool {
+        self.query.contains("force=true")
+    }
+}
+
+fn item() -> Item {
+    let id = ObjectId {
+        group: String::new(),
+        version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        namespace: Some("team-a".to_owned()),
+        name: "web".to_owned(),
+    };
+    Item {
+        key: id.to_string(),
+        kind: Kind {
+            resource: ApiResource {
+                group: String::new(),
+                version: "v1".to_owned(),
+                api_version: "v1".to_owned(),
+                kind: "ConfigMap".to_owned(),
+                plural: "configmaps".to_owned(),
+            },
+            namespaced: true,
+        },
+        phase: Phase::Configuration,
+        value: json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}, "data": {"a": "content"}}),
+        custom: false,
+        id,
+    }
+}
+
+/// A client of a server that gives these answers, and what was sent to it.
+fn scripted(answers: Vec<(u16, Value)>) -> (Client, JoinHandle<Vec<Sent>>) {
+    let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+    let answering = tokio::spawn(async move {
+        let mut requests = Vec::new();
+        for (status, body) in answers {
+            // The client is gone: it did not want all answers.
+            let Some((request, reply)) = server.next_request().await else {
+                break;
+            };
+            let (parts, sent) = request.into_parts();
+            let sent = sent.collect_bytes().await.unwrap();
+            let user = parts.headers.get("impersonate-user");
+            requests.push(Sent {
+                user: user
+                    .map_or("installer", |user| user.to_str().unwrap())
+                    .to_owned(),
+                method: parts.method,
+                query: parts.uri.query().unwrap_or_default().to_owned(),
+                body: serde_json::from_slice(&sent).unwrap_or_default(),
+            });
+            let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+            *response.status_mut() = http::StatusCode::from_u16(status).unwrap();
+            reply.send_response(response);
+        }
+        requests
+    });
+    (Client::new(service, "default"), answering)
+}
+
+/// Fields of `/data/a` are left to others if `ignores`; objects are compared if `compares`.
+fn checking<'a>(
+    client: &Client,
+    memory: &'a AllowedDryRuns,
+    (ignores, compares): (bool, bool),
+) -> ApplyChecker<'a> {
+    let mut inventory = Inventory::new("web");
+    inventory.ensure_creation_key(|| [7; 32]);
+    let ana = Requester {
+        user: "ana".to_owned(),
+        ..Requester::default()
+    };
+    let run = RequesterDryRun::new(client.clone(), &ana).unwrap();
+    let rule = Rule {
+        fields: vec!["/data/a".to_owned()],
+        ..Rule::default()
+    };
+    ApplyChecker {
+        preparer: Preparer {
+            client: client.clone(),
+            ignore: ignores.then_some(rule).into_iter().collect(),
+            inventory: Arc::new(inventory),
+            adopt: false,
+            scalers: Arc::default(),
+        },
+        dry_runs: DryRuns {
+            runs: vec![(ana, run)],
+            class: "plain".to_owned(),
+            memory,
+            remembers: true,
+            mutated: if compares {
+                MutatedKinds::unknown()
+            } else {
+                MutatedKinds::default()
+            },
+            installer: client.clone(),
+            account: ServiceAccount::parse("bundle-system", "installer").unwrap(),
+            consent: ownership::by_dry_run(),
+        },
+    }
+}
+
+/// Looks, checks and applies, as an installation does.
+async fn installed(
+    target: Target,
+    modes: (bool, bool),
+    answers: Vec<(u16, Value)>,
+) -> (Result<Applied, ApplyError>, bool, Vec<Sent>) {
+    let (client, sent) = scripted(answers);
+    let memory = AllowedDryRuns::default();
+    let applies = checking(&client, &memory, modes);
+    let item = item();
+    let outcome = async {
+        let prepared = applies.preparer.prepare(&item, target).await?;
+        let asked = applies.check(prepared, true, Instant::now()).await;
+        let checked = asked.map_err(|(_, refusal)| ApplyError::NotAllowed(refusal))?;
+        Ok(applies.apply(&client, checked).await)
+    }
+    .await;
+    drop((applies, client));
+    let (result, is_uncertain) = match outcome {
+        Ok(outcome) => (outcome.result, outcome.is_uncertain),
+        Err(error) => (Err(error), false),
+    };
+    (result, is_uncertain, sent.await.unwrap())
+}
+
+fn live(uid: &str, version: &str, data: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": data},
+        "metadata": {"name": "web", "namespace": "team-a", "uid": uid, "resourceVersion": version}})
+}
+
+fn marked(uid: &str) -> Value {
+    let mut inventory = Inventory::new("web");
+    inventory.ensure_creation_key(|| [7; 32]);
+    let mark = inventory.mark(&item().key).unwrap().to_string();
+    let mut object = live(uid, "9", "content");
+    object["metadata"]["annotations"] = json!({"core.rukpak.io/creation-mark": mark});
+    object
+}
+
+fn failure(code: u16) -> (u16, Value) {
+    (
+        code,
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "reason": "x", "message": "m"}),
+    )
+}
+
+fn ours() -> Target {
+    Target::Uid("ours".to_owned())
+}
+
+#[tokio::test]
+async fn applied_body_equals_the_checked_body_to_the_byte() {
+    for (target, status) in [(Target::Absent, 201), (ours(), 200)] {
+        let answer = live("ours", "5", "content");
+        let answers = vec![(status, answer.clone()), (status, answer)];
+        let (result, _, sent) = installed(target, (false, false), answers).await;
+        assert_eq!(result.unwrap().seen.uid, "ours");
+        let [dry, real] = sent.as_slice() else {
+            panic!("{sent:?}");
+        };
+        assert_eq!(
+            (dry.user.as_str(), real.user.as_str()),
+            ("ana", "installer")
+        );
+        assert!(dry.is_dry_run() && !real.is_dry_run());
+        assert_eq!(dry.body, real.body);
+        assert_eq!(dry.is_forced(), real.is_forced());
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_should_not_exist_is_created_or_nothing_happens() {
+    let answers = vec![(201, json!({})), (201, live("new", "5", "content"))];
+    let (created, _, sent) = installed(Target::Absent, (false, false), answers).await;
+    assert_eq!(created.unwrap().seen.uid, "new");
+    for request in &sent {
+        assert!(!request.is_forced(), "{request:?}");
+        let metadata = &request.body["metadata"];
+        assert_eq!(metadata["resourceVersion"], "1");
+        assert_eq!(metadata["uid"], Value::Null);
+        assert!(metadata["annotations"]["core.rukpak.io/creation-mark"].is_string());
+    }
+    // Somebody created it after we had looked, with our mark or without: ours was refused, so that it is not ours.
+    for theirs in [live("theirs", "5", "content"), marked("theirs")] {
+        let answers = vec![(201, json!({})), failure(409), (200, theirs)];
+        let (taken, is_uncertain, _) = installed(Target::Absent, (false, false), answers).await;
+        assert!(matches!(taken, Err(ApplyError::Moved)) && !is_uncertain);
+    }
+    // A server that ignores resource versions.
+    let answers = vec![(201, json!({})), (200, live("theirs", "5", "content"))];
+    let (taken, ..) = installed(Target::Absent, (false, false), answers).await;
+    assert!(matches!(taken, Err(ApplyError::Moved)));
+}
+
+#[tokio::test]
+async fn a_creation_whose_answer_was_lost_is_recognised_by_its_mark_and_checked_as_an_update() {
+    let answers = vec![
+        (201, json!({})),
+        failure(504),
+        (200, marked("ours")),
+        (200, json!({})),
+        (200, marked("ours")),
+    ];
+    let (done, _, sent) = installed(Target::Absent, (false, false), answers).await;
+    assert_eq!(done.unwrap().seen.uid, "ours");
+    let users: Vec<_> = sent.iter().map(|sent| sent.user.as_str()).collect();
+    assert_eq!(users, ["ana", "installer", "installer", "ana", "installer"]);
+    assert_eq!(sent[4].body["metadata"]["uid"], "ours");
+    assert_eq!(sent[3].body, sent[4].body);
+    // Without the mark it is somebody else's, and ours may still come.
+    let answers = vec![
+        (201, json!({})),
+        failure(504),
+        (200, live("theirs", "5", "content")),
+    ];
+    let (taken, is_uncertain, _) = installed(Target::Absent, (false, false), answers).await;
+    assert!(matches!(taken, Err(ApplyError::Moved)) && is_uncertain);
+}
+
+#[tokio::test]
+async fn a_known_object_is_applied_with_force_under_its_uid_and_no_other_in_its_place() {
+    let answers = vec![(200, json!({})), (200, live("ours", "5", "content"))];
+    let (done, _, sent) = installed(ours(), (false, false), answers).await;
+    assert_eq!(done.unwrap().seen.uid, "ours");
+    for request in &sent {
+        assert!(request.is_forced(), "{request:?}");
+        assert_eq!(request.body["metadata"]["uid"], "ours");
+        assert_eq!(request.body["metadata"]["resourceVersion"], Value::Null);
+    }
+    for code in [409, 422] {
+        for now in [(200, live("theirs", "5", "content")), failure(404)] {
+            let answers = vec![(200, json!({})), failure(code), now.clone()];
+            let (moved, ..) = installed(ours(), (false, false), answers).await;
+            assert!(matches!(moved, Err(ApplyError::Moved)), "{code}");
+            // The same if it is the dry run that finds out.
+            let answers = vec![failure(code), now];
+            let (moved, _, sent) = installed(ours(), (false, false), answers).await;
+            let refusal = match moved {
+                Err(ApplyError::NotAllowed(refusal)) => refusal,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(refusal, NotAllowed::Moved, "{code}");
+            assert!(
+                sent.iter()
+                    .all(|sent| sent.method == Method::GET || sent.is_dry_run())
+            );
+        }
+    }
+    // A refusal of the values is told in the server's words.
+    let answers = vec![
+        (200, json!({})),
+        failure(422),
+        (200, live("ours", "5", "content")),
+    ];
+    let (refused, ..) = installed(ours(), (false, false), answers).await;
+    assert!(matches!(refused, Err(ApplyError::Api(_))));
+}
+
+#[tokio::test]
+async fn values_of_others_are_read_once_and_an_object_that_changed_is_checked_anew() {
+    let answers = vec![
+        (200, live("ours", "5", "first")),
+        (200, json!({})),
+        // Somebody writes it between dry run and apply.
+        failure(409),
+        (200, live("ours", "6", "second")),
+        (200, live("ours", "6", "second")),
+        (200, json!({})),
+        (200, live("ours", "7", "second")),
+    ];
+    let (done, _, sent) = installed(ours(), (true, false), answers).await;
+    assert_eq!(done.unwrap().seen.uid, "ours");
+    let writes: Vec<&Sent> = sent
+        .iter()
+        .filter(|sent| sent.method == Method::PATCH)
+        .collect();
+    let [dry, real, dry_again, real_again] = writes.as_slice() else {
+        panic!("{sent:?}");
+    };
+    assert_eq!((&dry.body, &dry_again.body), (&real.body, &real_again.body));
+    for (request, version, data) in [(real, "5", "first"), (real_again, "6", "second")] {
+        assert_eq!(request.body["metadata"]["resourceVersion"], version);
+        assert_eq!(request.body["data"]["a"], data);
+    }
+    assert!(dry.is_dry_run() && dry_again.is_dry_run());
+}
+
+#[tokio::test]
+async fn nothing_is_merged_from_an_object_that_is_gone_or_was_replaced() {
+    for (status, now) in [failure(404), (200, live("theirs", "5", "theirs"))] {
+        let (moved, _, sent) = installed(ours(), (true, false), vec![(status, now)]).await;
+        assert!(matches!(moved, Err(ApplyError::Moved)));
+        assert_eq!(sent.len(), 1);
+    }
+    // Deleted between dry run and apply: it is not created with values that nobody checked.
+    let answers = vec![
+        (200, live("ours", "5", "first")),
+        (200, json!({})),
+        failure(409),
+        failure(404),
+    ];
+    let (moved, ..) = installed(ours(), (true, false), answers).await;
+    assert!(matches!(moved, Err(ApplyError::Moved)));
+    // One that is to be created has the values of the content, without a look.
+    let answers = vec![(201, json!({})), (201, live("new", "5", "content"))];
+    let (created, _, sent) = installed(Target::Absent, (true, false), answers).await;
+    assert!(created.is_ok());
+    assert_eq!(sent[1].body["data"]["a"], "content");
+}
+
+#[tokio::test]
+async fn fields_that_admission_sets_by_user_stop_the_apply_and_are_named_without_values() {
+    let as_requester = |address: &str| json!({"metadata": {"labels": {"guard": "secret"}, "uid": address}, "data": {"random": address}});
+    let as_installer = json!({"metadata": {}, "data": {"random": "3"}});
+    let answers = vec![
+        (201, as_requester("1")),
+        (201, as_installer),
+        (201, as_requester("2")),
+    ];
+    let (refused, _, sent) = installed(Target::Absent, (false, true), answers).await;
+    let refusal = match refused {
+        Err(ApplyError::NotAllowed(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        refusal,
+        NotAllowed::Differs(vec!["metadata.labels".to_owned()])
+    );
+    assert!(!refusal.message().contains("secret") && !refusal.may_change());
+    assert!(sent.iter().all(Sent::is_dry_run));
+    assert_eq!(sent[0].body, sent[1].body);
+
+    let same = json!({"data": {}});
+    let answers = vec![
+        (201, same.clone()),
+        (201, same),
+        (201, live("new", "5", "content")),
+    ];
+    let (done, ..) = installed(Target::Absent, (false, true), answers).await;
+    assert_eq!(done.unwrap().seen.uid, "new");
+    // If it cannot be compared, nothing is applied.
+    let answers = vec![(201, json!({})), failure(503)];
+    let (unknown, ..) = installed(Target::Absent, (false, true), answers).await;
+    assert!(matches!(
+        unknown,
+        Err(ApplyError::NotAllowed(NotAllowed::Verdict(
+            DryRunVerdict::Unknown(_)
+        )))
+    ));
+}
+
+#[tokio::test]
+async fn refusal_of_the_installer_counts_as_not_compared_and_is_not_remembered() {
+    let same = live("new", "5", "content");
+    let (client, sent) = scripted(vec![
+        (201, same.clone()),
+        failure(403),
+        (201, same.clone()),
+        failure(403),
+        (201, same.clone()),
+        (201, same),
+    ]);
+    let memory = AllowedDryRuns::default();
+    let applies = checking(&client, &memory, (false, true));
+    let item = item();
+    let prepare = || applies.preparer.prepare(&item, Target::Absent);
+    for _ in 0..2 {
+        let asked = applies
+            .check(prepare().await.unwrap(), true, Instant::now())
+            .await;
+        let (_, refusal) = asked.unwrap_err();
+        assert_eq!(refusal, NotAllowed::Installer("m".to_owned()));
+        assert!(!refusal.may_change());
+    }
+    let asked = applies
+        .check(prepare().await.unwrap(), true, Instant::now())
+        .await;
+    assert!(asked.is_ok());
+    drop((applies, client));
+    let users: Vec<String> = sent.await.unwrap().into_iter().map(|s| s.user).collect();
+    assert_eq!(users, ["ana", "installer"].repeat(3));
+}
+
+#[tokio::test]
+async fn a_remembered_comparison_counts_for_its_installer_alone() {
+    let (same, item) = (live("new", "5", "content"), item());
+    let memory = AllowedDryRuns::default();
+    for (account, compares, expected) in [
+        ("hers", true, 2),
+        ("hers", true, 0),
+        ("class", true, 2),
+        ("class", false, 1),
+        ("hers", false, 0),
+        ("class", true, 0),
+    ] {
+        let (client, sent) = scripted(vec![(201, same.clone()); expected]);
+        let mut applies = checking(&client, &memory, (false, compares));
+        applies.dry_runs.account = ServiceAccount::parse("team-a", account).unwrap();
+        let prepared = applies.preparer.prepare(&item, Target::Absent).await;
+        let asked = applies.check(prepared.unwrap(), true, Instant::now()).await;
+        assert!(asked.is_ok(), "{account} {compares}");
+        drop((applies, client));
+        assert_eq!(sent.await.unwrap().len(), expected, "{account} {compares}");
+    }
+}
+
+#[tokio::test]
+async fn objects_that_are_too_large_to_compare_are_refused_and_others_are_not_read() {
+    let mut large = live("ours", "5", "content");
+    large["data"] = json!(vec![json!({"a": 0}); 120_000]);
+    let small = live("ours", "5", "content");
+    for answers in [
+        vec![(200, large.clone())],
+        vec![(200, small), (200, large.clone())],
+    ] {
+        let expected = answers.len();
+        let (refused, _, sent) = installed(ours(), (false, true), answers).await;
+        let refusal = match refused {
+            Err(ApplyError::NotAllowed(refusal)) => refusal,
+            other => panic!("{other:?}"),
+        };
+        assert!(matches!(
+            refusal,
+            NotAllowed::Verdict(DryRunVerdict::Unsupported(_))
+        ));
+        assert!(refusal.message().contains("too large"), "{refusal:?}");
+        assert_eq!(sent.len(), expected);
+    }
+    let answers = vec![(200, large), (200, live("ours", "6", "content"))];
+    let (done, ..) = installed(ours(), (false, false), answers).await;
+    assert_eq!(done.unwrap().seen.uid, "ours");
+}
+
+#[tokio::test]
+async fn answers_about_different_states_of_an_object_are_not_compared() {
+    let at = |version: &str, data: &str| (200, live("ours", version, data));
+    for answers in [
+        vec![at("5", "content"), at("6", "content")],
+        // Whoever writes the object between the dry runs has a field count as chosen anew.
+        vec![at("5", "hers"), at("5", "installer"), at("6", "flipped")],
+    ] {
+        let expected = answers.len();
+        let (client, sent) = scripted(answers);
+        let memory = AllowedDryRuns::default();
+        let applies = checking(&client, &memory, (false, true));
+        let item = item();
+        let prepared = applies.preparer.prepare(&item, ours()).await.unwrap();
+        let asked = applies.dry_runs.check(prepared).await;
+        let (_, refusal) = asked.unwrap_err();
+        assert!(refusal.may_change(), "{refusal:?}");
+        assert!(refusal.message().contains("changed"), "{refusal:?}");
+        drop((applies, client));
+        assert_eq!(sent.await.unwrap().len(), expected);
+    }
+}

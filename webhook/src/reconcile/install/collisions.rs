@@ -1,0 +1,266 @@
+//! Which object each item is applied to, and whether objects that exist already may be touched at all.
+//! Not here: applying them (install::executor), or what an inventory says (bundle_core::plan::inventory).
+
+use std::collections::{BTreeMap, HashSet};
+
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::conditions::some_of;
+use bundle_core::plan::inventory::Claim;
+use bundle_core::plan::phases::Phase;
+
+use crate::cluster::with_missing_right;
+use crate::reconcile::api::object::{self, Seen};
+use crate::reconcile::content::items::Item;
+use crate::reconcile::deployment::controller::Turn;
+use crate::reconcile::deployment::steps::Placing;
+use crate::reconcile::error::{self, Retry, Trouble};
+use crate::reconcile::install::apply::{ApplyPlan, Preparer, Target, Targets};
+use crate::reconcile::install::executor::{COMPLAINTS, Install};
+use crate::reconcile::rights::requester_check::RequesterCheck;
+
+/// Most objects that exist already and that a message names.
+const NAMED: usize = 3;
+
+impl Turn<'_> {
+    /// What applies are worked out from.
+    pub(in crate::reconcile) fn preparer(&self, placing: &Placing<'_>) -> Preparer {
+        Preparer {
+            client: placing.client.clone(),
+            ignore: self.spec.drift_ignore.clone(),
+            inventory: self.inventory.clone(),
+            adopt: self.spec.adopt,
+            scalers: self.scalers.clone(),
+        }
+    }
+
+    /// Looks at the objects of a content, once, and works out what will be applied to each; or names every object that exists and is not ours.
+    pub(in crate::reconcile) async fn plan<'i>(
+        &self,
+        placing: &Placing<'_>,
+        items: &'i [Item],
+        check: &RequesterCheck<'_>,
+    ) -> Result<ApplyPlan<'i>, Trouble> {
+        let install = self.install(placing, placing.reason);
+        let seen = self.room.watches.seen_of(&self.name);
+        let all: Vec<&Item> = items.iter().collect();
+        let targets = install.targets(&all, &seen).await?;
+        let (plan, failed) = ApplyPlan::prepare(check.preparer(), &all, &targets).await;
+        let passing = failed.iter().all(|(_, error)| error.is_passing());
+        let failed = failed
+            .into_iter()
+            .map(|(item, error)| format!("{}: {}", item.key, error.message()))
+            .collect();
+        install.complain(failed, passing, codes::install::APPLY_FAILED)?;
+        Ok(plan)
+    }
+}
+
+/// Objects that exist and belong to no BundleDeployment.
+#[derive(Default)]
+struct Collisions<'k> {
+    unmanaged: Vec<&'k String>,
+    /// They were ours, and somebody deleted them and created others.
+    replaced: Vec<&'k String>,
+}
+
+impl Collisions<'_> {
+    /// Names some of them, and the way out; none if there are none.
+    fn message(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        match self.unmanaged[..] {
+            [] => {}
+            [only] => parts.push(format!("{only} exists and no bundle manages it")),
+            ref more => parts.push(format!(
+                "{} objects exist and no bundle manages them: {}",
+                more.len(),
+                some_of(more, NAMED)
+            )),
+        }
+        if !self.replaced.is_empty() {
+            let list = some_of(&self.replaced, NAMED);
+            parts.push(format!(
+                "somebody deleted objects of this deployment and created others under their names: {list}"
+            ));
+        }
+        let them = if self.unmanaged.len() + self.replaced.len() == 1 {
+            "it"
+        } else {
+            "them"
+        };
+        (!parts.is_empty()).then(|| {
+            format!(
+                "{}; take {them} over with --collision Adopt (spec.collision)",
+                parts.join("; ")
+            )
+        })
+    }
+}
+
+impl Install<'_> {
+    /// Says to which object each item will be applied, or names every object that exists and is not ours. `seen` are those that our watches know.
+    pub(in crate::reconcile) async fn targets(
+        &self,
+        items: &[&Item],
+        seen: &BTreeMap<String, Seen>,
+    ) -> Result<Targets, Trouble> {
+        let (namespaces, others): (Vec<&Item>, Vec<&Item>) = items
+            .iter()
+            .copied()
+            .filter(|item| !seen.contains_key(&item.key))
+            .partition(|item| item.phase == Phase::Namespaces);
+        let found = self.look_at(namespaces.iter().copied()).await?;
+        // Nothing exists in a namespace that does not.
+        let empty: HashSet<&str> = namespaces
+            .iter()
+            .filter(|item| !found.contains_key(&item.key))
+            .map(|item| item.id.name.as_str())
+            .collect();
+        let mut exist = found;
+        exist.extend(
+            self.look_at(others.into_iter().filter(|item| {
+                item.id
+                    .namespace
+                    .as_deref()
+                    .is_none_or(|namespace| !empty.contains(namespace))
+            }))
+            .await?,
+        );
+        let mut foreign = BTreeMap::new();
+        let mut replaced = HashSet::new();
+        for (key, seen) in &exist {
+            match self.inventory.claim(key, seen.live()) {
+                Claim::Ours => continue,
+                Claim::Replaced => {
+                    replaced.insert(key.as_str());
+                }
+                Claim::Unrecorded => {}
+            }
+            foreign.insert(key.clone(), seen.uid.clone());
+        }
+        self.may_adopt(&foreign, &replaced).await?;
+        Ok(items
+            .iter()
+            .map(|item| {
+                let live = seen.get(&item.key).or_else(|| exist.get(&item.key));
+                let target = live.map_or(Target::Absent, |seen| Target::Uid(seen.uid.clone()));
+                (item.key.clone(), target)
+            })
+            .collect())
+    }
+
+    /// Whether objects that are not recorded may be taken over: never those that another inventory has, and others only where that is asked for.
+    async fn may_adopt(
+        &self,
+        foreign: &BTreeMap<String, String>,
+        replaced: &HashSet<&str>,
+    ) -> Result<(), Trouble> {
+        if foreign.is_empty() {
+            return Ok(());
+        }
+        if let Some(key) = &self.created_namespace
+            && foreign.contains_key(key)
+        {
+            return Err(Trouble::new(
+                codes::install::NAMESPACE_CREATED,
+                self.reason,
+                format!("{key} was missing, and somebody else created it at the same time"),
+                Retry::Soon,
+            ));
+        }
+        let owners = self.inventories.owners(foreign, self.uid).await;
+        let owners = owners.map_err(|error| Trouble::inventory(self.reason, &error))?;
+        let mut of_others = Vec::new();
+        let mut of_nobody = Collisions::default();
+        for key in foreign.keys() {
+            match owners.get(key) {
+                Some(owner) => of_others.push(format!("{key} {owner}")),
+                None if self.adopt => {}
+                None if replaced.contains(key.as_str()) => of_nobody.replaced.push(key),
+                None => of_nobody.unmanaged.push(key),
+            }
+        }
+        let (code, message) = match (of_others.is_empty(), of_nobody.message()) {
+            (true, None) => return Ok(()),
+            (true, Some(message)) => (codes::install::COLLISION, message),
+            (false, of_nobody) => {
+                let parts = [Some(error::list(of_others, COMPLAINTS)), of_nobody];
+                let parts: Vec<String> = parts.into_iter().flatten().collect();
+                (codes::install::OWNED_BY_OTHER, parts.join("; "))
+            }
+        };
+        Err(Trouble::new(code, self.reason, message, Retry::Slowly))
+    }
+
+    /// Those of `items` that exist, by key.
+    pub(in crate::reconcile) async fn look_at(
+        &self,
+        items: impl Iterator<Item = &Item> + Send,
+    ) -> Result<BTreeMap<String, Seen>, Trouble> {
+        let looks: Vec<_> = crate::reconcile::api::parallel::all(items.map(|item| async move {
+            (item, object::look(self.client, &item.kind, &item.id).await)
+        }))
+        .await;
+        let mut found = BTreeMap::new();
+        let mut failed = Vec::new();
+        let mut passing = true;
+        for (item, look) in looks {
+            match look {
+                Ok(Some(seen)) => {
+                    found.insert(item.key.clone(), seen);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    let error = with_missing_right(error, self.account);
+                    passing &= object::is_passing(&error);
+                    failed.push(format!("{}: {}", item.key, object::told(&error)));
+                }
+            }
+        }
+        self.complain(failed, passing, codes::install::APPLY_FAILED)?;
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collisions_are_counted_and_some_are_named() {
+        let keys: Vec<String> = (0..16)
+            .map(|number| format!("ConfigMap/n/{number}"))
+            .collect();
+        let message = |unmanaged: usize, replaced: usize| {
+            let collisions = Collisions {
+                unmanaged: keys.iter().take(unmanaged).collect(),
+                replaced: keys.iter().take(replaced).collect(),
+            };
+            collisions.message().unwrap_or_default()
+        };
+        let out = "over with --collision Adopt (spec.collision)";
+        for (unmanaged, replaced, expected) in [
+            (0, 0, String::new()),
+            (
+                1,
+                0,
+                format!("ConfigMap/n/0 exists and no bundle manages it; take it {out}"),
+            ),
+            (
+                16,
+                0,
+                format!(
+                    "16 objects exist and no bundle manages them: ConfigMap/n/0, ConfigMap/n/1, ConfigMap/n/2 and 13 more; take them {out}"
+                ),
+            ),
+            (
+                0,
+                1,
+                format!(
+                    "somebody deleted objects of this deployment and created others under their names: ConfigMap/n/0; take it {out}"
+                ),
+            ),
+        ] {
+            assert_eq!(message(unmanaged, replaced), expected);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! From checked applies to objects on the cluster, phase by phase.
+//! Not here: whether it may be done at all (rights::authorize, deployment::approve, rights::requester_check), which objects may be touched (install::collisions), the requests (install::apply), or what is
+//! removed afterwards (removal::prune).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::backoff::RestoreFailure;
+use bundle_core::plan::inventory::Inventory;
+use kube::Client;
+
+use crate::cluster::ServiceAccount;
+use crate::reconcile::api::object::{self, Seen};
+use crate::reconcile::content::items::Item;
+use crate::reconcile::deployment::inventory::Inventories;
+use crate::reconcile::drift::books::Left;
+use crate::reconcile::error::{self, Retry, Trouble};
+use crate::reconcile::install::apply::{
+    Applied, ApplyChecker, ApplyError, CheckedApply, NotAllowed,
+};
+use crate::reconcile::rights::dry_run_complaints::DryRunComplaints;
+use crate::reconcile::rights::requester_check::RequesterCheck;
+
+/// How many complaints a message holds.
+pub(in crate::reconcile) const COMPLAINTS: usize = 20;
+
+/// Begins messages about objects that the API server cannot store.
+pub(in crate::reconcile) const CANNOT_STORE: &str = "the API server cannot store: ";
+
+/// What all steps of one installation share.
+pub(in crate::reconcile) struct Install<'a> {
+    /// Acts as the installing identity.
+    pub(in crate::reconcile) client: &'a Client,
+    /// The installing identity.
+    pub(in crate::reconcile) account: &'a ServiceAccount,
+    /// Uid of the BundleDeployment.
+    pub(in crate::reconcile) uid: &'a str,
+    /// What it has.
+    pub(in crate::reconcile) inventory: Arc<Inventory>,
+    /// What others have.
+    pub(in crate::reconcile) inventories: &'a Inventories,
+    /// The reason of the condition if something goes wrong.
+    pub(in crate::reconcile) reason: &'static str,
+    /// Whether objects that belong to nobody are taken over.
+    pub(in crate::reconcile) adopt: bool,
+    /// The key of the target namespace, if it is created with the content. It is never taken over.
+    pub(in crate::reconcile) created_namespace: Option<String>,
+}
+
+/// What has been applied so far.
+#[derive(Default)]
+pub(in crate::reconcile) struct Done {
+    pub(in crate::reconcile) left: HashMap<String, Left>,
+    /// The uid of each object, as the API server answered.
+    pub(in crate::reconcile) uids: BTreeMap<String, String>,
+    /// The objects that a request may have created although its answer says otherwise, or was lost.
+    pub(in crate::reconcile) uncertain: BTreeSet<String>,
+    /// The objects that were sent and could not be applied.
+    pub(in crate::reconcile) failed: BTreeMap<String, RestoreFailure>,
+    pub(in crate::reconcile) warnings: BTreeSet<String>,
+}
+
+impl Install<'_> {
+    /// Applies those `items` of one phase that the plan has, after the dry runs that were left for now, and waits for what later phases need.
+    pub(in crate::reconcile) async fn phase<'i>(
+        &self,
+        check: &RequesterCheck<'_>,
+        applies: Vec<CheckedApply<'i>>,
+        done: &mut Done,
+    ) -> Result<(), Trouble> {
+        let items: Vec<&'i Item> = applies
+            .iter()
+            .map(|apply| apply.prepared().item())
+            .collect();
+        self.apply(check.checker(), applies, done)
+            .await
+            .map_err(|failed| failed.into_trouble(self.reason, check))?;
+        if items.first().is_some_and(|item| item.phase.gates()) {
+            self.wait_until_ready(&items).await?;
+        }
+        Ok(())
+    }
+
+    async fn apply(
+        &self,
+        checker: &ApplyChecker<'_>,
+        applies: Vec<CheckedApply<'_>>,
+        done: &mut Done,
+    ) -> Result<(), FailedApplies> {
+        let outcomes: Vec<_> =
+            crate::reconcile::api::parallel::all(applies.into_iter().map(|apply| async move {
+                let item = apply.prepared().item();
+                (item, checker.apply(self.client, apply).await)
+            }))
+            .await;
+        let mut failed = FailedApplies::default();
+        for (item, outcome) in outcomes {
+            match outcome.result {
+                Ok(Applied { seen, warnings, .. }) => {
+                    done.warnings.extend(warnings);
+                    done.left.insert(item.key.clone(), left(&seen));
+                    done.uids.insert(item.key.clone(), seen.uid);
+                }
+                Err(error) => {
+                    if outcome.is_uncertain {
+                        done.uncertain.insert(item.key.clone());
+                    }
+                    let failure = failed.add(item, error);
+                    done.failed.insert(item.key.clone(), failure);
+                }
+            }
+        }
+        if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(failed)
+        }
+    }
+
+    /// Fails if there are complaints.
+    pub(in crate::reconcile) fn complain(
+        &self,
+        failed: Vec<String>,
+        passing: bool,
+        code: bundle_core::diagnostic::Code,
+    ) -> Result<(), Trouble> {
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let retry = if passing { Retry::Soon } else { Retry::Slowly };
+        Err(Trouble::new(
+            code,
+            self.reason,
+            error::list(failed, COMPLAINTS),
+            retry,
+        ))
+    }
+}
+
+/// The applies that failed.
+#[derive(Default)]
+struct FailedApplies {
+    messages: Vec<String>,
+    /// The objects that the API server cannot store.
+    invalid: Vec<String>,
+    not_passing: bool,
+    not_allowed: DryRunComplaints,
+}
+
+impl FailedApplies {
+    fn add(&mut self, item: &Item, error: ApplyError) -> RestoreFailure {
+        let is_passing = error.is_passing();
+        self.not_passing |= !is_passing;
+        if let ApplyError::Api(error) = &error
+            && let Some(why) = object::invalid(error)
+        {
+            self.messages.push(format!("{}: {why}", item.key));
+            self.invalid.push(item.key.clone());
+            return RestoreFailure::Invalid;
+        }
+        match error {
+            ApplyError::NotAllowed(refusal) if refusal != NotAllowed::Moved => {
+                self.not_allowed.add(item, refusal);
+            }
+            error => self
+                .messages
+                .push(format!("{}: {}", item.key, error.message())),
+        }
+        if is_passing {
+            RestoreFailure::Passing
+        } else {
+            RestoreFailure::Refused
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.not_allowed.is_empty()
+    }
+
+    /// What the requesters may not do comes first.
+    fn into_trouble(self, reason: &'static str, check: &RequesterCheck<'_>) -> Trouble {
+        if let Err(trouble) = check.result(self.not_allowed) {
+            return trouble;
+        }
+        let all_invalid = self.invalid.len() == self.messages.len();
+        let (code, retry) = match self.not_passing {
+            true if all_invalid => (codes::install::INVALID_OBJECT, Retry::Rarely),
+            true => (codes::install::APPLY_FAILED, Retry::Slowly),
+            false => (codes::install::APPLY_FAILED, Retry::Soon),
+        };
+        let mut message = error::list(self.messages, COMPLAINTS);
+        if code == codes::install::INVALID_OBJECT {
+            message = format!("{CANNOT_STORE}{message}");
+        }
+        Trouble {
+            objects: self.invalid,
+            ..Trouble::new(code, reason, message, retry)
+        }
+    }
+}
+
+/// What an apply left, for the books.
+pub(in crate::reconcile) fn left(seen: &Seen) -> Left {
+    Left {
+        state: Some(seen.state),
+        version: seen.version,
+    }
+}

@@ -1,0 +1,198 @@
+//! Jobs that their TTL deletes: what was seen of a deletion, and which Jobs of a content are not created again.
+//! The rule is in `bundle_core::plan::jobs`.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use bundle_api::names::reason;
+use bundle_core::plan::jobs::{self, JobEnd};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::reconcile::api::object;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::deployment::controller::Turn;
+use crate::reconcile::deployment::steps::Placing;
+use crate::reconcile::error::Trouble;
+use crate::reconcile::status::condition_set;
+
+/// Reason why a Job that is gone is not healthy.
+const FAILED: &str = "the Job failed, and its TTL has deleted it; it runs again with other content";
+/// Most Jobs that are remembered.
+const MOST: usize = 10_000;
+
+/// State of a Job when a watch last saw it.
+#[derive(Debug, Clone, Copy)]
+struct SeenJob {
+    end: JobEnd,
+    /// It had failed, if it had finished.
+    has_failed: bool,
+}
+
+/// States of Jobs, by uid.
+#[derive(Default)]
+pub(in crate::reconcile) struct JobEnds(Mutex<HashMap<String, SeenJob>>);
+
+impl JobEnds {
+    /// Remembers how far the object `key` is, if it is a Job.
+    pub(in crate::reconcile) fn saw(&self, key: &str, metadata: &ObjectMeta) {
+        let Some(uid) = metadata.uid.clone().filter(|_| jobs::is_job_key(key)) else {
+            return;
+        };
+        let seen = SeenJob {
+            end: jobs::end_of(object::entries(metadata)),
+            has_failed: jobs::has_failed(object::entries(metadata)),
+        };
+        let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of Jobs that are gone are not needed any more.
+        if ends.len() >= MOST {
+            ends.clear();
+        }
+        ends.insert(uid, seen);
+    }
+
+    /// The last state of the Job with this uid. Nothing is claimed of an end that nobody saw.
+    fn last(&self, uid: &str) -> SeenJob {
+        let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.get(uid).copied().unwrap_or(SeenJob {
+            end: JobEnd::Unseen,
+            has_failed: false,
+        })
+    }
+}
+
+impl Turn<'_> {
+    /// Returns whether `item` is a Job of this content that has run, and that its TTL has deleted.
+    pub(in crate::reconcile) fn has_expired(&self, placing: &Placing<'_>, item: &Item) -> bool {
+        let runs = &self.inventory.job_runs;
+        runs.has_expired(&item.key, placing.digest())
+    }
+
+    /// Before drift is corrected or reported: Jobs among the drifted objects that have expired are not drift.
+    pub(in crate::reconcile) async fn expire_drifted_jobs(
+        &mut self,
+        placing: &Placing<'_>,
+    ) -> Result<(), Trouble> {
+        let drifted = self.room.books.drifted(&self.name);
+        if !drifted.keys().any(|key| jobs::is_job_key(key)) {
+            return Ok(());
+        }
+        let items = self.items(placing).await?;
+        self.expire_drifted_among(placing, &items).await
+    }
+
+    /// The same, where the `items` of the content are at hand.
+    pub(in crate::reconcile) async fn expire_drifted_among(
+        &mut self,
+        placing: &Placing<'_>,
+        items: &[Item],
+    ) -> Result<(), Trouble> {
+        let drifted = self.room.books.drifted(&self.name);
+        let drifted = items.iter().filter(|item| drifted.contains_key(&item.key));
+        if self.expire_jobs(placing, drifted).await?.is_empty() {
+            return Ok(());
+        }
+        let fields = self.room.books.fields_digest(&self.name);
+        self.record_fields(fields).await
+    }
+
+    /// Before content is applied again, or found again after a restart: takes those Jobs out of `items` that have run from it and expired meanwhile.
+    pub(in crate::reconcile) async fn expire_unseen_jobs(
+        &mut self,
+        placing: &Placing<'_>,
+        items: &mut Vec<Item>,
+    ) -> Result<(), Trouble> {
+        let expired = self.expire_jobs(placing, items.iter()).await?;
+        items.retain(|item| !expired.contains(&item.key));
+        Ok(())
+    }
+
+    /// Records which Jobs among `items` have expired, and returns their keys.
+    async fn expire_jobs<'i>(
+        &mut self,
+        placing: &Placing<'_>,
+        items: impl Iterator<Item = &'i Item> + Send,
+    ) -> Result<BTreeSet<String>, Trouble> {
+        let now = condition_set::now().as_second();
+        let (room, name) = (self.room, self.name.clone());
+        let mut expired = BTreeMap::new();
+        for item in items {
+            let Some(ttl) = jobs::ttl(&item.id, &item.value) else {
+                continue;
+            };
+            let recorded = self.inventory.uid(&item.key);
+            let runs = &self.inventory.job_runs;
+            let Some(uid) = recorded.filter(|_| runs.has_run(&item.key, placing.digest())) else {
+                continue;
+            };
+            let look = object::look(placing.client, &item.kind, &item.id).await;
+            let look = look
+                .map_err(|error| Trouble::api("look at a Job", reason::RECONCILE_FAILED, &error))?;
+            if look.is_some() {
+                continue;
+            }
+            let last = room.books.job_ends.last(uid);
+            if room.watches.seen_of(&name).contains_key(&item.key) {
+                // The watch has not told of the deletion yet, nor how far the Job was; it wakes us again when it does.
+                room.books.settled(&name, &item.key);
+            } else if jobs::has_expired(ttl, last.end, now) {
+                let failed = last.has_failed;
+                tracing::info!(deployment = name, job = item.key, failed, "has expired");
+                expired.insert(item.key.clone(), failed);
+            }
+        }
+        if !expired.is_empty() {
+            let mut inventory = (*self.inventory).clone();
+            for (key, has_failed) in &expired {
+                inventory.job_runs.expire(key, *has_failed);
+            }
+            self.save_inventory(inventory).await?;
+        }
+        let expired = expired.into_keys().collect();
+        room.books.expired(&name, &expired);
+        Ok(expired)
+    }
+
+    /// The Jobs of the installed content that had failed when they expired, and the reason why they are not healthy.
+    pub(in crate::reconcile) fn failed_jobs(&self) -> BTreeMap<String, String> {
+        let Some(installed) = self.installed_content() else {
+            return BTreeMap::new();
+        };
+        let failed = self.inventory.job_runs.failed(&installed.digest);
+        failed
+            .map(|key| (key.to_owned(), FAILED.to_owned()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, Time};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_deletions_of_jobs_that_were_seen_tell_how_they_ended() {
+        let jobs = JobEnds::default();
+        let metadata = |uid: &str| ObjectMeta {
+            uid: Some(uid.to_owned()),
+            managed_fields: Some(vec![ManagedFieldsEntry {
+                manager: Some("kube-controller-manager".to_owned()),
+                operation: Some("Update".to_owned()),
+                subresource: Some("status".to_owned()),
+                api_version: Some("batch/v1".to_owned()),
+                time: Some(Time("2026-11-22T12:00:00Z".parse().unwrap())),
+                fields_v1: Some(FieldsV1(json!({"f:status": {"f:completionTime": {}}}))),
+                ..ManagedFieldsEntry::default()
+            }]),
+            ..ObjectMeta::default()
+        };
+        jobs.saw("Job.batch/x/one", &metadata("one"));
+        jobs.saw("ConfigMap/x/two", &metadata("two"));
+        let one = jobs.last("one");
+        assert_eq!(one.end, JobEnd::Finished(1_795_348_800));
+        assert!(!one.has_failed);
+        let two = jobs.last("two");
+        assert_eq!((two.end, two.has_failed), (JobEnd::Unseen, false));
+    }
+}

@@ -1,0 +1,73 @@
+//! Waiting until Namespaces and CustomResourceDefinitions are ready: objects of later phases could not be stored otherwise.
+//! Not here: the rules of health (bundle_core::plan::health), or the health of what is installed (drift::keep).
+
+use std::time::{Duration, Instant};
+
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::health::{Health, health};
+use kube::api::DynamicObject;
+
+use crate::reconcile::api::object;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::error::{self, Retry, Trouble};
+use crate::reconcile::install::executor::{COMPLAINTS, Install};
+
+/// How long Namespaces and CRDs may take until they are ready.
+const GATE: Duration = Duration::from_secs(30);
+
+impl Install<'_> {
+    /// Waits until all of `items` are ready, and fails after 30 s.
+    pub(in crate::reconcile) async fn wait_until_ready(
+        &self,
+        items: &[&Item],
+    ) -> Result<(), Trouble> {
+        let end = Instant::now() + GATE;
+        let mut waiting: Vec<&Item> = items.to_vec();
+        let mut pause = Duration::from_millis(20);
+        loop {
+            let looked: Vec<_> =
+                crate::reconcile::api::parallel::all(waiting.into_iter().map(|item| async move {
+                    let namespace = item.id.namespace.as_deref();
+                    let look =
+                        object::read(self.client, &item.kind, namespace, &item.id.name).await;
+                    (item, look)
+                }))
+                .await;
+            let mut not_ready = Vec::new();
+            waiting = Vec::new();
+            for (item, look) in looked {
+                let why = match look {
+                    Ok(Some(live)) => match health_of(item, &live) {
+                        Health::Ready => continue,
+                        Health::Waiting(why) | Health::Failed(why) => why,
+                    },
+                    Ok(None) => "is gone again".to_owned(),
+                    Err(error) => object::told(&error),
+                };
+                not_ready.push(format!("{}: {why}", item.key));
+                waiting.push(item);
+            }
+            if waiting.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Err(Trouble::new(
+                    codes::install::NOT_READY,
+                    self.reason,
+                    error::list(not_ready, COMPLAINTS),
+                    Retry::Soon,
+                ));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+}
+
+/// The health of a live object.
+fn health_of(item: &Item, live: &DynamicObject) -> Health {
+    match serde_json::to_value(live) {
+        Ok(value) => health(&item.id.group, &item.id.kind, &value),
+        Err(error) => Health::Waiting(error.to_string()),
+    }
+}

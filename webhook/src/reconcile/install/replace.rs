@@ -1,0 +1,413 @@
+//! Objects of a content that cannot be changed: finds them before anything is applied, and deletes those that are replaced right before they are created anew.
+//! Which ones are replaced is decided in `bundle_core::plan::replace`.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use bundle_cluster::ObjectUrl;
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::jobs;
+use bundle_core::plan::replace::{self, Cause, KeepReason, ReplacePolicy, Replacement};
+use bundle_core::plan::replacement_trial::{is_full_quota, is_service, leave_out_held};
+use bundle_core::rights::DryRunVerdict;
+use kube::Client;
+use kube::api::{DeleteParams, DynamicObject, Preconditions};
+use kube::core::response::Status;
+use rand::Rng as _;
+
+use crate::reconcile::api::object;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::deployment::controller::Turn;
+use crate::reconcile::deployment::record::Intents;
+use crate::reconcile::deployment::steps::Placing;
+use crate::reconcile::error::{self, Retry, Trouble};
+use crate::reconcile::install::apply::{ApplyError, ApplyPlan, NotAllowed, Target, Targets};
+use crate::reconcile::install::executor::COMPLAINTS;
+use crate::reconcile::removal::remove::Present;
+use crate::reconcile::rights::authorized::AuthorizedInstall;
+use crate::reconcile::rights::dry_run_complaints::DryRunComplaints;
+use crate::reconcile::rights::requester_check::RequesterCheck;
+
+/// Time that deleted objects may take until they are gone. Whoever sets finalizers decides about it.
+const GONE: Duration = Duration::from_secs(1);
+/// Most attempts at a deletion while the object changes.
+const TRIES: u32 = 5;
+/// Most characters of a name that the name of a trial object has.
+const NAME: usize = 40;
+
+/// The objects that are deleted and created anew, by key, with their uid.
+#[derive(Debug, Default)]
+pub(in crate::reconcile) struct Replacements(HashMap<String, String>);
+
+/// The sentence about a refusal because of fields that cannot be changed, in the place of the values that the API server repeats; else its own words.
+pub(crate) fn words(status: &Status) -> String {
+    immutable(status).map_or_else(
+        || status.message.clone(),
+        |fields| replace::sentence(&fields, KeepReason::NotAsked),
+    )
+}
+
+fn immutable(status: &Status) -> Option<Vec<&str>> {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let causes = causes.map(|cause| Cause {
+        reason: &cause.reason,
+        field: &cause.field,
+        message: &cause.message,
+    });
+    replace::immutable_fields(status.code, &status.reason, causes)
+}
+
+impl Replacements {
+    /// Returns whether the object with this key is replaced.
+    pub(in crate::reconcile) fn contains(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+}
+
+impl Turn<'_> {
+    /// Finds the objects among `items` that are replaced, checks that the requesters may delete and create them, and takes them out of `plan`. Only those that
+    /// may be replaced at all are asked about.
+    pub(in crate::reconcile) async fn replacements<'i>(
+        &self,
+        placing: &Placing<'_>,
+        items: &'i [Item],
+        check: &RequesterCheck<'_>,
+        plan: &mut ApplyPlan<'i>,
+    ) -> Result<Replacements, Trouble> {
+        let preparer = check.preparer();
+        let candidates = items.iter().filter_map(|item| {
+            let uid = self.inventory.uid(&item.key)?;
+            let is_target = !plan.creates(item);
+            let may = is_target && self.replace_policy(item).may_replace(&item.id);
+            may.then(|| (item, uid.to_owned()))
+        });
+        let asked =
+            crate::reconcile::api::parallel::all(candidates.map(|(item, uid)| async move {
+                let answer = preparer.dry_run(item, uid.clone()).await;
+                (item, uid, answer)
+            }))
+            .await;
+        let (mut replaced, mut kept) = (Vec::new(), Vec::new());
+        for (item, uid, answer) in asked {
+            let Err(ApplyError::Api(kube::Error::Api(status))) = answer else {
+                continue;
+            };
+            let Some(fields) = immutable(&status) else {
+                continue;
+            };
+            match self.decide(placing, item, &uid).await? {
+                Some((Replacement::Replace, _)) => replaced.push((item, uid)),
+                Some((Replacement::Keep(reason), _)) => {
+                    let sentence = replace::sentence(&fields, reason);
+                    kept.push(format!("{}: {sentence}", item.key));
+                }
+                None => {}
+            }
+        }
+        // Only Jobs that run are kept here, and these end by themselves.
+        if !kept.is_empty() {
+            return Err(held(placing, kept));
+        }
+        self.may_replace(placing, check, &replaced).await?;
+        let mut replacements = Replacements::default();
+        for (item, uid) in replaced {
+            plan.take_waiting(item);
+            replacements.0.insert(item.key.clone(), uid);
+        }
+        Ok(replacements)
+    }
+
+    /// The annotation of the object, else the spec.
+    fn replace_policy(&self, item: &Item) -> ReplacePolicy {
+        let annotation = &item.value["metadata"]["annotations"][replace::ANNOTATION];
+        let own = annotation.as_str().and_then(ReplacePolicy::parse);
+        own.unwrap_or(self.spec.rollout.replace)
+    }
+
+    /// Looks at the object with this uid and decides. Returns its resource version as well; `None` if the object is gone or another one.
+    async fn decide(
+        &self,
+        placing: &Placing<'_>,
+        item: &Item,
+        uid: &str,
+    ) -> Result<Option<(Replacement, String)>, Trouble> {
+        let namespace = item.id.namespace.as_deref();
+        let live = object::read(placing.client, &item.kind, namespace, &item.id.name).await;
+        let live = live.map_err(|error| failed(placing, item, &error))?;
+        let Some(live) = live.filter(|live| live.metadata.uid.as_deref() == Some(uid)) else {
+            return Ok(None);
+        };
+        let version = live.metadata.resource_version.unwrap_or_default();
+        let has_ended = jobs::has_ended(&live.data["status"]);
+        let decision = self.replace_policy(item).decide(&item.id, has_ended);
+        Ok(Some((decision, version)))
+    }
+
+    /// Fails if a requester may not delete one of the objects, or if it could not be created again.
+    async fn may_replace(
+        &self,
+        placing: &Placing<'_>,
+        check: &RequesterCheck<'_>,
+        replaced: &[(&Item, String)],
+    ) -> Result<(), Trouble> {
+        let present: Vec<Present> = replaced
+            .iter()
+            .map(|(item, uid)| Present {
+                id: item.id.clone(),
+                key: item.key.clone(),
+                kind: item.kind.clone(),
+                uid: uid.clone(),
+                held_by: Vec::new(),
+            })
+            .collect();
+        let refused = self.undeletable(&present, placing.reason).await?;
+        if !refused.is_empty() {
+            let refused = refused
+                .into_iter()
+                .map(|kept| format!("{} has to be replaced: {}", kept.id, kept.why));
+            return Err(Trouble::new(
+                codes::install::REQUESTER_REFUSED,
+                placing.reason,
+                error::list(refused.collect(), COMPLAINTS),
+                Retry::Slowly,
+            ));
+        }
+        let trials = crate::reconcile::api::parallel::all(
+            replaced
+                .iter()
+                .map(|(item, _)| async move { (*item, try_creation(check, item).await) }),
+        )
+        .await;
+        let (mut complaints, mut failed) = (DryRunComplaints::default(), Vec::new());
+        for (item, trial) in trials {
+            match trial {
+                Ok(()) => {}
+                Err(error) if is_full_quota(&error.message()) => {}
+                Err(ApplyError::NotAllowed(refusal)) => match refused_by_name(&refusal) {
+                    Some(why) => complaints.refused.push(format!("{}: {why}", item.key)),
+                    None => complaints.add(item, refusal),
+                },
+                Err(error) => failed.push(format!("{}: {}", item.key, error.message())),
+            }
+        }
+        check.result(complaints)?;
+        if failed.is_empty() {
+            return Ok(());
+        }
+        Err(Trouble::new(
+            codes::install::APPLY_FAILED,
+            placing.reason,
+            error::list(failed, COMPLAINTS),
+            Retry::Slowly,
+        ))
+    }
+
+    /// Deletes those of `items` that are replaced, and puts their creation into the plan. Returns what was recorded as intended. It waits for a moment only: while
+    /// finalizers hold an object, everything is asked anew by the next attempt.
+    pub(in crate::reconcile) async fn replace_phase<'i>(
+        &mut self,
+        placing: &Placing<'_>,
+        asked: &mut AuthorizedInstall<'_, 'i>,
+        items: &[&'i Item],
+    ) -> Result<Option<Intents>, Trouble> {
+        let replaced: Vec<(&'i Item, &String)> = items
+            .iter()
+            .filter_map(|item| Some((*item, asked.replacements.0.get(&item.key)?)))
+            .collect();
+        if replaced.is_empty() {
+            return Ok(None);
+        }
+        let turn: &Self = self;
+        let deletions = replaced
+            .iter()
+            .map(|&(item, uid)| async move { turn.delete_replaced(placing, item, uid).await });
+        for deleted in crate::reconcile::api::parallel::all(deletions).await {
+            deleted?;
+        }
+        self.until_gone(placing, &replaced).await?;
+        // Only now: as long as the old object is there, its uid is what tells whose it is.
+        let absent: Targets = replaced
+            .iter()
+            .map(|(item, _)| (item.key.clone(), Target::Absent))
+            .collect();
+        let targets = absent.iter().map(|(key, target)| (key.as_str(), target));
+        let intents = self.record_targets(targets).await?;
+        let replaced: Vec<&'i Item> = replaced.into_iter().map(|(item, _)| item).collect();
+        let (created, _) = ApplyPlan::prepare(asked.check.preparer(), &replaced, &absent).await;
+        asked.plan.extend(created);
+        Ok(Some(intents))
+    }
+
+    /// Deletes the object with this uid as it was when the decision was made.
+    async fn delete_replaced(
+        &self,
+        placing: &Placing<'_>,
+        item: &Item,
+        uid: &str,
+    ) -> Result<(), Trouble> {
+        let mut tries = 0;
+        loop {
+            let version = match self.decide(placing, item, uid).await? {
+                None => return Ok(()),
+                Some((Replacement::Replace, version)) => version,
+                Some((Replacement::Keep(reason), _)) => {
+                    let kept = format!("{}: {}", item.key, reason.next_step());
+                    return Err(held(placing, vec![kept]));
+                }
+            };
+            tries += 1;
+            match delete(placing.client, item, uid, &version).await {
+                Ok(()) => break,
+                Err(error) if object::is_conflict(&error) && tries < TRIES => {}
+                Err(error) => return Err(failed(placing, item, &error)),
+            }
+        }
+        tracing::info!(
+            deployment = self.name,
+            object = item.key,
+            "deleted to be replaced"
+        );
+        Ok(())
+    }
+
+    /// Waits until the objects with these uids are gone, together for no longer than [`GONE`].
+    async fn until_gone(
+        &self,
+        placing: &Placing<'_>,
+        replaced: &[(&Item, &String)],
+    ) -> Result<(), Trouble> {
+        let end = Instant::now() + GONE;
+        let mut pause = Duration::from_millis(20);
+        let mut left = replaced.to_vec();
+        loop {
+            let looks = left.into_iter().map(|(item, uid)| async move {
+                let look = object::look(placing.client, &item.kind, &item.id).await;
+                let is_there = look.map(|look| look.is_some_and(|live| live.uid == *uid));
+                (item, uid, is_there)
+            });
+            left = Vec::new();
+            for (item, uid, is_there) in crate::reconcile::api::parallel::all(looks).await {
+                if is_there.map_err(|error| failed(placing, item, &error))? {
+                    left.push((item, uid));
+                }
+            }
+            if left.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                let why = "it was deleted to be replaced, and finalizers hold it";
+                let left = left.iter().map(|(item, _)| format!("{}: {why}", item.key));
+                return Err(held(placing, left.collect()));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(200));
+        }
+    }
+}
+
+fn held(placing: &Placing<'_>, messages: Vec<String>) -> Trouble {
+    Trouble::new(
+        codes::install::REPLACEMENT_HELD,
+        placing.reason,
+        error::list(messages, COMPLAINTS),
+        Retry::Soon,
+    )
+}
+
+fn failed(placing: &Placing<'_>, item: &Item, error: &kube::Error) -> Trouble {
+    let retry = if object::is_passing(error) {
+        Retry::Soon
+    } else {
+        Retry::Slowly
+    };
+    let message = format!("{} cannot be replaced: {}", item.key, object::told(error));
+    Trouble::new(codes::install::APPLY_FAILED, placing.reason, message, retry)
+}
+
+/// Sends the creation as dry runs under another name, since the object is still there. Node ports that it has are left out of them.
+async fn try_creation(check: &RequesterCheck<'_>, item: &Item) -> Result<(), ApplyError> {
+    let mut item = item.clone();
+    if is_service(&item.id) {
+        let client = &check.preparer().client;
+        let namespace = item.id.namespace.as_deref();
+        let live = object::read(client, &item.kind, namespace, &item.id.name).await;
+        if let Some(live) = live.map_err(ApplyError::Api)? {
+            leave_out_held(&item.id, &mut item.value, &live.data);
+        }
+    }
+    item.id.name = trial_name(&item.id.name, rand::rng().random());
+    item.value["metadata"]["name"] = item.id.name.as_str().into();
+    check.preparer().dry_run_creation(&item).await?;
+    let prepared = check.preparer().prepare(&item, Target::Absent).await?;
+    let checked = check.checker().check(prepared, false, Instant::now()).await;
+    match checked {
+        Ok(_) => Ok(()),
+        Err((_, NotAllowed::Moved)) => Err(ApplyError::Moved),
+        Err((_, refusal)) => Err(ApplyError::NotAllowed(refusal)),
+    }
+}
+
+/// Returns the message about a requester whom RBAC refuses the trial. The right to create the object by its name has been asked about before, and does not cover
+/// the name of the trial; without a trial the object could be deleted for a creation that admission refuses.
+fn refused_by_name(refusal: &NotAllowed) -> Option<String> {
+    match refusal {
+        NotAllowed::Verdict(DryRunVerdict::Refused {
+            message,
+            by_rbac: true,
+        }) => Some(format!(
+            "{message} (the creation is tried under another name, since the object is still there: a right without resourceNames is needed to replace it)"
+        )),
+        _ => None,
+    }
+}
+
+/// A name like `name` that nothing has.
+fn trial_name(name: &str, random: u32) -> String {
+    let start: String = name.chars().take(NAME).collect();
+    let start = start.trim_end_matches(|last: char| !last.is_ascii_alphanumeric());
+    format!("{start}-{random:08x}")
+}
+
+async fn delete(client: &Client, item: &Item, uid: &str, version: &str) -> Result<(), kube::Error> {
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: Some(version.to_owned()),
+        }),
+        ..DeleteParams::background()
+    };
+    let namespace = item.id.namespace.as_deref();
+    let namespace = namespace.filter(|_| item.kind.namespaced);
+    let request = ObjectUrl::parse(&item.kind.resource, namespace, &item.id.name)
+        .and_then(|url| url.requests().delete(url.name(), &parameters))
+        .map_err(kube::Error::BuildRequest)?;
+    match client.request_status::<DynamicObject>(request).await {
+        Ok(_) => Ok(()),
+        Err(error) if object::is_not_found(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_by_rbac_names_the_right_that_a_trial_takes() {
+        let refusal = |by_rbac| {
+            let message = "User \"ana\" cannot create resource \"jobs\"".to_owned();
+            NotAllowed::Verdict(DryRunVerdict::Refused { message, by_rbac })
+        };
+        let told = refused_by_name(&refusal(true)).unwrap();
+        assert!(told.contains("without resourceNames"), "{told}");
+        assert_eq!(refused_by_name(&refusal(false)), None);
+        assert_eq!(refused_by_name(&NotAllowed::Moved), None);
+    }
+
+    #[test]
+    fn trial_name_is_a_name_and_another_one() {
+        assert_eq!(trial_name("web", 7), "web-00000007");
+        let long = trial_name(&format!("{}.{}", "a".repeat(39), "b".repeat(200)), 7);
+        assert_eq!(long, format!("{}-00000007", "a".repeat(39)));
+    }
+}

@@ -1,0 +1,101 @@
+//! Whether the deletion of a BundleDeployment may be carried out: it was reviewed, or somebody has admitted it since. That is recorded in the inventory.
+//! The rule is in `bundle_core::plan::removal`; the removal itself is in `teardown`.
+
+use bundle_api::names;
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::inventory::Inventory;
+use bundle_core::plan::removal::ObservedDeletion;
+use bundle_core::review::Kind;
+use bundle_core::review::stamp::admit_token;
+use kube::ResourceExt as _;
+use kube::api::DynamicObject;
+
+use crate::reconcile::context::Room;
+use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::removal::teardown::{REMOVING, refused};
+use crate::reconcile::status::condition_set;
+use crate::reconcile::status::seal;
+
+/// Records in `inventory` that the deletion of `object` is accepted. Fails if nobody was asked about it.
+pub(in crate::reconcile) async fn accept(
+    object: &DynamicObject,
+    room: &Room,
+    inventory: &mut Inventory,
+) -> Result<(), Trouble> {
+    if inventory.is_deletion_accepted {
+        return Ok(());
+    }
+    let why = "nobody was asked about this deletion: it was made while the webhook registrations were missing or altered, or within seconds after that; nothing is removed";
+    let Some(deleted) = &object.metadata.deletion_timestamp else {
+        return Err(refused(
+            codes::install::DELETION_NOT_REVIEWED,
+            why.to_owned(),
+        ));
+    };
+    let registration = &room.shared.settings.registration;
+    let enforced_since = room
+        .shared
+        .registrations
+        .enforced_since(&room.own, registration)
+        .await
+        .map_err(|error| {
+            let text = format!(
+                "it is not known yet whether the deletion was reviewed: {}",
+                crate::chain(&error)
+            );
+            Trouble::new(codes::cluster::UNREACHABLE, REMOVING, text, Retry::Soon)
+        })?;
+    let deletion = ObservedDeletion {
+        deleted: deleted.0.as_millisecond(),
+        is_recorded: false,
+        enforced_since: enforced_since.map(jiff::Timestamp::as_millisecond),
+        admitted: admitted(object, room),
+    };
+    if deletion.is_accepted() {
+        inventory.is_deletion_accepted = true;
+        return Ok(());
+    }
+    if !deletion.can_be_admitted(condition_set::now().as_millisecond()) {
+        let text = format!("{why}, and in a few seconds it is said here how to admit it");
+        let code = codes::install::DELETION_NOT_REVIEWED;
+        return Err(Trouble::new(code, REMOVING, text, Retry::Soon));
+    }
+    Err(refused(
+        codes::install::DELETION_NOT_REVIEWED,
+        format!(
+            "{why} ({}). Read its spec; if what it has installed shall be removed, run {}: you become its requester, and only what you may delete is removed. To keep what is installed, set spec.deletion.objects: Orphan before that",
+            codes::install::DELETION_NOT_REVIEWED,
+            admit_command(object, room)
+        ),
+    ))
+}
+
+/// The time of the stamp of `object` if that was made for the annotation with which somebody admits the present spec.
+fn admitted(object: &DynamicObject, room: &Room) -> Option<i64> {
+    let set = object.annotations().get(names::ANNOTATION_ADMIT)?;
+    let vouched = seal::vouched(room, object, Kind::BundleDeployment).ok()?;
+    (*set == token(object, room)).then(|| vouched.time())
+}
+
+fn token(object: &DynamicObject, room: &Room) -> String {
+    admit_token(
+        room.shared.stamp_key().bytes(),
+        Kind::BundleDeployment.as_str(),
+        object.metadata.name.as_deref().unwrap_or_default(),
+        object.metadata.uid.as_deref().unwrap_or_default(),
+        &object.data["spec"],
+    )
+}
+
+/// The command with which somebody takes `object` over, quoted. A value that is set already does not count, since nobody knows who set it.
+pub(in crate::reconcile) fn admit_command(object: &DynamicObject, room: &Room) -> String {
+    let token = token(object, room);
+    let annotation = names::ANNOTATION_ADMIT;
+    let annotate = format!("kubectl annotate bundledeployment {}", object.name_any());
+    let set = format!("`{annotate} {annotation}={token} --overwrite`");
+    if object.annotations().get(annotation) == Some(&token) {
+        format!("`{annotate} {annotation}-` and then {set}")
+    } else {
+        set
+    }
+}

@@ -1,0 +1,69 @@
+//! Objects of ours that go: what is under way for them ends. The controllers do not tell: an object without a finalizer is not reconciled once more.
+//! Not here: what is done before an object may go (bundle::controller, removal::teardown).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, PartialObjectMeta};
+use kube::core::discovery::ApiResource;
+use kube::runtime::watcher::{self, Event};
+
+use crate::cluster::watch_events;
+use crate::reconcile::context::Room;
+
+/// Objects of one page of a list: metadata only, and that is bounded too.
+const PAGE: u32 = 100;
+
+/// Ends the work for Bundles and BundleDeployments that are deleted, for ever.
+pub(in crate::reconcile) async fn watch(room: Arc<Room>) {
+    let bundles = follow(&room, &room.bundles, |room, is_there| {
+        room.unpacking.retain(is_there);
+        room.resolving.retain(is_there);
+    });
+    let deployments = follow(&room, &room.deployments, |room, is_there| {
+        room.refetching.retain(is_there);
+    });
+    futures::join!(bundles, deployments);
+}
+
+/// Calls `retain` with a test of names whenever an object goes, or all of them are listed anew.
+async fn follow(
+    room: &Room,
+    resource: &ApiResource,
+    retain: impl Fn(&Room, &dyn Fn(&str) -> bool),
+) {
+    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(room.own.clone(), resource);
+    let config = watcher::Config::default().page_size(PAGE);
+    let mut events = std::pin::pin!(watch_events(api, config));
+    let mut listed = BTreeSet::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(object)) => {
+                if !is_leaving(&object) {
+                    listed.insert(object.name_any());
+                }
+            }
+            Ok(Event::InitDone) => {
+                retain(room, &|name| listed.contains(name));
+                listed.clear();
+            }
+            Ok(Event::Apply(object)) if is_leaving(&object) => {
+                let gone = object.name_any();
+                retain(room, &|name| name != gone);
+            }
+            Ok(Event::Delete(object)) => {
+                let gone = object.name_any();
+                retain(room, &|name| name != gone);
+            }
+            // Errors are told by the controllers, which watch the same; the watch is opened again.
+            Ok(Event::Apply(_)) | Err(_) => {}
+        }
+    }
+}
+
+fn is_leaving(object: &PartialObjectMeta<DynamicObject>) -> bool {
+    object.metadata.deletion_timestamp.is_some()
+}

@@ -1,0 +1,10 @@
+//! Deleting what was installed: after an upgrade, and when a BundleDeployment is deleted.
+
+pub(super) mod deletion;
+pub(super) mod departed;
+pub(super) mod occupants;
+pub(super) mod prune;
+pub(super) mod remove;
+pub(super) mod rest;
+pub(super) mod steps;
+pub(super) mod teardown;

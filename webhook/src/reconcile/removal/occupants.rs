@@ -1,0 +1,238 @@
+//! Looking into namespaces that were created for content, before they are deleted: objects of others keep them.
+//! The rule is in `bundle_core::plan::created_namespace`.
+
+use std::collections::BTreeSet;
+
+use bundle_core::plan::created_namespace::{Occupant, in_use, is_transient};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::discovery::ApiResource;
+use kube::core::metadata::PartialObjectMeta;
+
+use crate::reconcile::api::discovery::{Kind, is_custom};
+use crate::reconcile::api::object::{self, PAGE};
+use crate::reconcile::error::Trouble;
+use crate::reconcile::removal::remove::{Kept, Present, Remover};
+
+/// The most versions of API groups that are asked for their kinds.
+const MAX_VERSIONS: usize = 1_000;
+/// The most kinds that are listed.
+const MAX_KINDS: usize = 3_000;
+/// The most pages of one kind that are read.
+const MAX_PAGES: usize = 20;
+/// After how many objects that keep a namespace the list of one kind ends.
+const ENOUGH: usize = 5;
+
+/// The kinds with objects in namespaces.
+#[derive(Default)]
+struct NamespacedKinds {
+    /// Those that can be listed and deleted.
+    listed: Vec<Kind>,
+    /// Group and kind of all of them, for owner references.
+    all: BTreeSet<(String, String)>,
+    /// Reasons for which there may be more.
+    unlisted: Vec<String>,
+}
+
+impl NamespacedKinds {
+    /// Adds those of one version of a group that are not there yet.
+    fn add(&mut self, group: &str, version: &str, list: APIResourceList) {
+        for resource in list.resources {
+            let key = (group.to_owned(), resource.kind.clone());
+            let is_object = resource.namespaced && !resource.name.contains('/');
+            if !is_object || !self.all.insert(key) {
+                continue;
+            }
+            // What cannot be deleted goes with what it is computed from, such as the metrics of Pods.
+            let can = |verb: &str| resource.verbs.iter().any(|known| known == verb);
+            if !can("list") || !can("delete") || is_transient(group, &resource.kind) {
+                continue;
+            }
+            if self.listed.len() == MAX_KINDS {
+                self.unlisted
+                    .push(format!("there are more than {MAX_KINDS} kinds"));
+                return;
+            }
+            self.listed.push(Kind {
+                resource: ApiResource {
+                    group: group.to_owned(),
+                    version: version.to_owned(),
+                    api_version: list.group_version.clone(),
+                    kind: resource.kind,
+                    plural: resource.name,
+                },
+                namespaced: true,
+            });
+        }
+    }
+}
+
+/// Result of one list.
+#[derive(Default)]
+struct Found {
+    objects: Vec<String>,
+    unlisted: Option<String>,
+}
+
+impl Remover<'_> {
+    /// Those of `objects` that are namespaces which were created for the content and hold anything else. One that is being deleted already is none of them.
+    pub(in crate::reconcile) async fn occupied(
+        &self,
+        objects: &[Present],
+    ) -> Result<Vec<Kept>, Trouble> {
+        let mut created = Vec::new();
+        let is_created = |present: &&Present| self.inventory.is_created_namespace(&present.key);
+        for present in objects.iter().filter(is_created) {
+            let found = self.observe(&present.kind, &present.id).await;
+            let found =
+                found.map_err(|error| self.failed(&format!("look at {}", present.id), &error))?;
+            if found.is_some_and(|found| found.metadata.deletion_timestamp.is_none()) {
+                created.push(present);
+            }
+        }
+        if created.is_empty() {
+            return Ok(Vec::new());
+        }
+        let kinds = self.namespaced_kinds().await?;
+        let mut kept = Vec::new();
+        for present in created {
+            let name = present.id.name.as_str();
+            let lists = kinds
+                .listed
+                .iter()
+                .map(|kind| self.list_in(name, kind, &kinds.all));
+            let lists: Vec<_> = crate::reconcile::api::parallel::ordered(lists).await;
+            let mut objects = Vec::new();
+            let mut unlisted = kinds.unlisted.clone();
+            for list in lists {
+                let found = list?;
+                objects.extend(found.objects);
+                unlisted.extend(found.unlisted);
+            }
+            if let Some(why) = in_use(&objects, &unlisted) {
+                kept.push(Kept {
+                    id: present.id.clone(),
+                    why,
+                });
+            }
+        }
+        Ok(kept)
+    }
+
+    async fn namespaced_kinds(&self) -> Result<NamespacedKinds, Trouble> {
+        let failed = |error: &kube::Error| self.failed("ask the API server for its kinds", error);
+        let core = self.client.list_core_api_resources("v1").await;
+        let mut kinds = NamespacedKinds::default();
+        kinds.add("", "v1", core.map_err(|error| failed(&error))?);
+        let groups = self.client.list_api_groups().await;
+        let groups = groups.map_err(|error| failed(&error))?;
+        // The preferred version of a group comes first. Others may have kinds that it lacks.
+        let mut versions: Vec<(String, String, String)> = groups
+            .groups
+            .into_iter()
+            .flat_map(|group| {
+                let all = group.preferred_version.into_iter().chain(group.versions);
+                let name = group.name;
+                all.map(move |version| (name.clone(), version.version, version.group_version))
+            })
+            .collect();
+        let mut seen = BTreeSet::new();
+        versions.retain(|(_, _, group_version)| seen.insert(group_version.clone()));
+        if versions.len() > MAX_VERSIONS {
+            versions.truncate(MAX_VERSIONS);
+            let more = format!("there are more than {MAX_VERSIONS} versions of API groups");
+            kinds.unlisted.push(more);
+        }
+        let lists = versions.into_iter().map(|version| async move {
+            let list = self.client.list_api_group_resources(&version.2).await;
+            (version, list)
+        });
+        for ((group, version, group_version), list) in
+            crate::reconcile::api::parallel::ordered(lists).await
+        {
+            match list {
+                Ok(list) => kinds.add(&group, &version, list),
+                Err(error) if object::is_not_found(&error) => {}
+                Err(error) if object::is_passing(&error) && !is_custom(&group_version) => {
+                    return Err(failed(&error));
+                }
+                // An aggregated API may be down for good.
+                Err(error) => {
+                    let why = format!("{group_version}: {}", object::told(&error));
+                    kinds.unlisted.push(why);
+                }
+            }
+        }
+        Ok(kinds)
+    }
+
+    /// The objects of `kind` that keep the namespace, a few of them.
+    async fn list_in(
+        &self,
+        namespace: &str,
+        kind: &Kind,
+        namespaced: &BTreeSet<(String, String)>,
+    ) -> Result<Found, Trouble> {
+        let plural = &kind.resource.plural;
+        let failed =
+            |error: &kube::Error| self.failed(&format!("list {plural} in {namespace}"), error);
+        let api = object::api::<DynamicObject>(self.client, kind, Some(namespace));
+        let api: Api<DynamicObject> = api.map_err(|error| failed(&error))?;
+        let mut parameters = ListParams::default().limit(PAGE);
+        let mut found = Found::default();
+        for _ in 0..MAX_PAGES {
+            let page = match api.list_metadata(&parameters).await {
+                Ok(page) => page,
+                Err(error) if object::is_not_found(&error) => return Ok(found),
+                Err(error)
+                    if object::is_passing(&error) && !is_custom(&kind.resource.api_version) =>
+                {
+                    return Err(failed(&error));
+                }
+                Err(error) => {
+                    found.unlisted = Some(format!("{plural}: {}", object::told(&error)));
+                    return Ok(found);
+                }
+            };
+            for occupant in &page.items {
+                if self.keeps_namespace(kind, occupant, namespaced) {
+                    found
+                        .objects
+                        .push(object::id_of(kind, occupant).to_string());
+                }
+            }
+            let next = page.metadata.continue_.filter(|token| !token.is_empty());
+            let Some(token) = next.filter(|_| found.objects.len() < ENOUGH) else {
+                return Ok(found);
+            };
+            parameters.continue_token = Some(token);
+        }
+        found.unlisted = Some(format!("{plural}: too many to list"));
+        Ok(found)
+    }
+
+    fn keeps_namespace(
+        &self,
+        kind: &Kind,
+        object: &PartialObjectMeta<DynamicObject>,
+        namespaced: &BTreeSet<(String, String)>,
+    ) -> bool {
+        let metadata = &object.metadata;
+        let key = object::id_of(kind, object).to_string();
+        let mut owners = metadata.owner_references.iter().flatten();
+        Occupant {
+            group: &kind.resource.group,
+            kind: &kind.resource.kind,
+            name: metadata.name.as_deref().unwrap_or_default(),
+            is_recorded: self
+                .inventory
+                .owns(&key, metadata.uid.as_deref().unwrap_or_default()),
+            is_leaving: metadata.deletion_timestamp.is_some(),
+            is_dependent: owners.any(|owner| {
+                let (group, _) = owner.api_version.split_once('/').unwrap_or_default();
+                namespaced.contains(&(group.to_owned(), owner.kind.clone()))
+            }),
+        }
+        .keeps_namespace()
+    }
+}

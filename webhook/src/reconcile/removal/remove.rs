@@ -1,0 +1,419 @@
+//! What a deployment has on the cluster, by its inventory, and how it is taken away: in the reverse order, and never with other people's custom resources.
+//! Not here: which of it is no longer wanted (bundle_core::plan::inventory).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use bundle_cluster::ByName;
+use bundle_core::diagnostic::codes;
+use bundle_core::object::ObjectId;
+use bundle_core::plan::inventory::{self, Claim, Inventory, Record};
+use bundle_core::plan::phases::{CustomKind, Phase};
+use bundle_core::plan::removal::{self, Obstacle};
+use kube::Client;
+use kube::api::DynamicObject;
+use kube::core::discovery::ApiResource;
+use kube::core::metadata::PartialObjectMeta;
+
+use crate::cluster::ServiceAccount;
+use crate::reconcile::api::discovery::{Apis, Kind};
+use crate::reconcile::api::object::{self, Seen};
+use crate::reconcile::error::{self, Retry, Trouble};
+
+/// How many objects a message names.
+const NAMED: usize = 10;
+/// How many custom resources of one kind a message names.
+const FEW: usize = 3;
+
+/// An object that is recorded, so that it may be deleted if it is there.
+#[derive(Debug, Clone)]
+pub(in crate::reconcile) struct Present {
+    pub(in crate::reconcile) id: ObjectId,
+    /// The id in text: its key in the inventory.
+    pub(in crate::reconcile) key: String,
+    pub(in crate::reconcile) kind: Kind,
+    pub(in crate::reconcile) uid: String,
+    /// The finalizers that hold it, if it is being deleted already.
+    pub(in crate::reconcile) held_by: Vec<String>,
+}
+
+/// What has become of objects that were deleted.
+#[derive(Debug, Default)]
+pub(in crate::reconcile) struct Looked {
+    /// Keys of those that are gone.
+    pub(in crate::reconcile) gone: BTreeSet<String>,
+    /// The finalizers of those that are held by some, by key.
+    pub(in crate::reconcile) held: BTreeMap<String, Vec<String>>,
+}
+
+/// Who looks and removes, and what of.
+pub(in crate::reconcile) struct Remover<'a> {
+    pub(in crate::reconcile) apis: &'a Apis,
+    pub(in crate::reconcile) client: &'a Client,
+    pub(in crate::reconcile) account: &'a ServiceAccount,
+    pub(in crate::reconcile) inventory: &'a Inventory,
+    /// The reason of the condition if something goes wrong.
+    pub(in crate::reconcile) reason: &'static str,
+}
+
+/// An object that stays, and why.
+pub(in crate::reconcile) struct Kept {
+    pub(in crate::reconcile) id: ObjectId,
+    pub(in crate::reconcile) why: String,
+}
+
+/// Custom resources that the deployment did not install.
+#[derive(Default)]
+struct Foreign {
+    /// A few of those without a namespace, or in one that the deployment has objects in.
+    named: Vec<String>,
+    /// How many there are of those.
+    here: usize,
+    /// How many there are in namespaces that are nobody's business here.
+    elsewhere: usize,
+}
+
+impl Remover<'_> {
+    /// The recorded objects among `keys` that are there. Those of a kind that the cluster no longer has are gone, and so is what was to be created and never
+    /// was, and what was replaced by an object with another uid.
+    pub(in crate::reconcile) async fn present(
+        &self,
+        keys: &[String],
+    ) -> Result<Vec<Present>, Trouble> {
+        // An object whose kind is served in another version or scope by now would count as gone.
+        self.apis.forget_custom().await;
+        let looks: Vec<_> =
+            crate::reconcile::api::parallel::all(keys.iter().map(|key| self.present_of(key))).await;
+        let mut all = Vec::new();
+        for look in looks {
+            all.extend(look?);
+        }
+        all.sort_by(|a: &Present, b| a.id.cmp(&b.id));
+        Ok(all)
+    }
+
+    async fn present_of(&self, key: &str) -> Result<Option<Present>, Trouble> {
+        let failed = |error: &kube::Error| self.failed(&format!("look at {key}"), error);
+        let Some((group_kind, namespace, name)) = inventory::parts(key) else {
+            return Ok(None);
+        };
+        let kind = self.apis.preferred(&group_kind).await;
+        let Some(kind) = kind.map_err(|error| failed(&error))? else {
+            return Ok(None);
+        };
+        let id = ObjectId {
+            version: kind.resource.version.clone(),
+            group: group_kind.group,
+            kind: group_kind.kind,
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        };
+        let Some(record) = self.inventory.get(key) else {
+            return Ok(None);
+        };
+        let found = self.observe(&kind, &id).await;
+        let Some(found) = found.map_err(|error| failed(&error))? else {
+            return Ok(None);
+        };
+        let seen = Seen::of(&kind, &found);
+        let is_ours = match record {
+            Record::Uid(uid) => *uid == seen.uid,
+            Record::Intent(_) | Record::Adoption(_) => {
+                self.inventory.claim(key, seen.live()) == Claim::Ours
+            }
+        };
+        Ok(is_ours.then(|| Present {
+            id,
+            key: key.to_owned(),
+            kind,
+            uid: seen.uid,
+            held_by: held_by(&found),
+        }))
+    }
+
+    /// The metadata of an object, if it is there.
+    pub(in crate::reconcile) async fn observe(
+        &self,
+        kind: &Kind,
+        id: &ObjectId,
+    ) -> Result<Option<PartialObjectMeta<DynamicObject>>, kube::Error> {
+        let api = object::api::<DynamicObject>(self.client, kind, id.namespace.as_deref())?;
+        match ByName(&api).get_metadata_opt(&id.name).await {
+            Err(error) if object::is_not_found(&error) => Ok(None),
+            answer => answer,
+        }
+    }
+
+    pub(in crate::reconcile) fn failed(&self, doing: &str, error: &kube::Error) -> Trouble {
+        Trouble::new(
+            codes::install::REMOVAL_FAILED,
+            self.reason,
+            format!(
+                "cannot {doing} as {}: {}",
+                self.account,
+                object::told(error)
+            ),
+            if object::is_passing(error) {
+                Retry::Soon
+            } else {
+                Retry::Slowly
+            },
+        )
+    }
+
+    /// The definitions among `objects` of whose kinds objects exist that the deployment did not install.
+    pub(in crate::reconcile) async fn in_use(
+        &self,
+        objects: &[Present],
+    ) -> Result<Vec<Kept>, Trouble> {
+        let mut kept = Vec::new();
+        for present in objects
+            .iter()
+            .filter(|present| Phase::of(&present.id.group, &present.id.kind) == Phase::Crds)
+        {
+            let definition = object::read(self.client, &present.kind, None, &present.id.name)
+                .await
+                .map_err(|error| self.failed(&format!("read {}", present.id), &error))?;
+            let Some(definition) = definition
+                .filter(|found| found.metadata.uid.as_deref() == Some(present.uid.as_str()))
+            else {
+                continue;
+            };
+            let Some(custom) = serde_json::to_value(&definition)
+                .ok()
+                .and_then(|value| CustomKind::of(&value))
+            else {
+                continue;
+            };
+            let foreign = self.foreign(&custom).await?;
+            if let Some(why) = foreign.why(&custom.plural) {
+                kept.push(Kept {
+                    id: present.id.clone(),
+                    why,
+                });
+            }
+        }
+        Ok(kept)
+    }
+
+    async fn foreign(&self, custom: &CustomKind) -> Result<Foreign, Trouble> {
+        let mut foreign = Foreign::default();
+        let Some(version) = custom.versions.first() else {
+            return Ok(foreign);
+        };
+        let kind = Kind {
+            resource: ApiResource {
+                group: custom.group.clone(),
+                version: version.clone(),
+                api_version: format!("{}/{version}", custom.group),
+                kind: custom.kind.clone(),
+                plural: custom.plural.clone(),
+            },
+            namespaced: custom.namespaced,
+        };
+        let listed = object::list(self.client, &kind, |id, uid| {
+            let key = id.to_string();
+            if self.inventory.owns(&key, uid) {
+                return;
+            }
+            let namespace = id.namespace.as_deref();
+            if namespace.is_some_and(|name| self.inventory.namespace(name).is_none()) {
+                foreign.elsewhere += 1;
+                return;
+            }
+            foreign.here += 1;
+            if foreign.named.len() < FEW {
+                foreign.named.push(key);
+            }
+        })
+        .await;
+        match listed {
+            Ok(()) => Ok(foreign),
+            Err(error) if object::is_not_found(&error) => Ok(Foreign::default()),
+            // Whether anything would be lost cannot be told, so nothing is torn down.
+            Err(error) => Err(self.failed(&format!("list {}", custom.plural), &error)),
+        }
+    }
+
+    /// Deletes `objects` and does not wait for those that something holds up. Adds the keys of those that are gone to `gone`.
+    pub(in crate::reconcile) async fn delete(
+        &self,
+        objects: &[Present],
+        gone: &mut BTreeSet<String>,
+    ) -> Result<(), Trouble> {
+        let results: Vec<_> =
+            crate::reconcile::api::parallel::all(objects.iter().map(|present| async move {
+                let done =
+                    object::delete(self.client, &present.kind, &present.id, &present.uid).await;
+                (present, done)
+            }))
+            .await;
+        let mut failed = Vec::new();
+        for (present, done) in results {
+            match done {
+                Ok(true) => {
+                    gone.insert(present.key.clone());
+                }
+                Ok(false) => {}
+                Err(error) => failed.push(format!("{}: {}", present.id, object::told(&error))),
+            }
+        }
+        if failed.is_empty() {
+            return Ok(());
+        }
+        Err(Trouble::new(
+            codes::install::REMOVAL_FAILED,
+            self.reason,
+            format!(
+                "cannot remove objects as {}: {}",
+                self.account,
+                error::list(failed, NAMED)
+            ),
+            Retry::Soon,
+        ))
+    }
+
+    /// Waits until `objects`, which were deleted, are gone, but not beyond `end`, and not beyond `patience` if finalizers hold all that are left.
+    pub(in crate::reconcile) async fn until_gone(
+        &self,
+        objects: &[Present],
+        (patience, end): (Instant, Instant),
+    ) -> Result<Looked, Trouble> {
+        let mut pause = Duration::from_millis(20);
+        let mut looked = Looked::default();
+        loop {
+            let gone = &looked.gone;
+            let waiting = objects
+                .iter()
+                .filter(|present| !gone.contains(&present.key));
+            let looks: Vec<_> =
+                crate::reconcile::api::parallel::all(waiting.map(|present| async move {
+                    let look = self.observe(&present.kind, &present.id).await;
+                    (present, look)
+                }))
+                .await;
+            looked.held.clear();
+            let mut is_held = true;
+            for (present, look) in looks {
+                let found =
+                    look.map_err(|error| self.failed(&format!("look at {}", present.id), &error))?;
+                let found =
+                    found.filter(|found| found.metadata.uid.as_deref() == Some(&present.uid));
+                let Some(found) = found else {
+                    looked.gone.insert(present.key.clone());
+                    continue;
+                };
+                let finalizers = held_by(&found);
+                if finalizers.is_empty() {
+                    is_held = false;
+                } else {
+                    looked.held.insert(present.key.clone(), finalizers);
+                }
+            }
+            let now = Instant::now();
+            let is_over = now > end || is_held && now > patience;
+            if is_over || looked.gone.len() == objects.len() {
+                return Ok(looked);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(300));
+        }
+    }
+
+    /// Takes our labels off `objects`, so that they belong to nobody.
+    pub(in crate::reconcile) async fn release(&self, objects: &[Present]) -> Result<(), Trouble> {
+        let results: Vec<_> =
+            crate::reconcile::api::parallel::all(objects.iter().map(|present| async move {
+                let done =
+                    object::release(self.client, &present.kind, &present.id, &present.uid).await;
+                (present, done)
+            }))
+            .await;
+        for (present, done) in results {
+            done.map_err(|error| self.failed(&format!("release {}", present.id), &error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Foreign {
+    /// Why the definition of `plural` stays; none if there are no such resources. What is in namespaces of others is counted and not named.
+    fn why(&self, plural: &str) -> Option<String> {
+        let count = self.here + self.elsewhere;
+        if count == 0 {
+            return None;
+        }
+        let mut parts = self.named.clone();
+        if self.here > self.named.len() {
+            parts.push("…".to_owned());
+        }
+        if self.elsewhere > 0 {
+            parts.push(format!("{} in other namespaces", self.elsewhere));
+        }
+        Some(format!("{count} {plural} exist ({})", parts.join(", ")))
+    }
+}
+
+/// The finalizers of an object that is being deleted; none of others.
+fn held_by(object: &PartialObjectMeta<DynamicObject>) -> Vec<String> {
+    let metadata = &object.metadata;
+    let deleting = metadata.deletion_timestamp.as_ref();
+    deleting.map_or_else(Vec::new, |_| {
+        metadata.finalizers.clone().unwrap_or_default()
+    })
+}
+
+/// The next objects to go, of those that are still there, while some stay for now: the later ones wait until these have gone.
+pub(in crate::reconcile) fn next_free_step<'a>(
+    objects: &'a [Present],
+    obstacles: &BTreeMap<ObjectId, Obstacle>,
+) -> Vec<&'a Present> {
+    let step: BTreeSet<&ObjectId> =
+        removal::next_step(objects.iter().map(|present| &present.id), obstacles)
+            .into_iter()
+            .collect();
+    objects
+        .iter()
+        .filter(|present| step.contains(&present.id))
+        .collect()
+}
+
+/// Up to ten of `objects` by name.
+pub(in crate::reconcile) fn name_some(objects: &[&Present]) -> String {
+    let names: Vec<_> = objects
+        .iter()
+        .map(|present| present.id.to_string())
+        .collect();
+    bundle_core::plan::conditions::some_of(&names, NAMED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn custom_resources_of_other_namespaces_are_counted_and_not_named() {
+        let foreign = |named: &[&str], here, elsewhere| Foreign {
+            named: named.iter().map(|&name| name.to_owned()).collect(),
+            here,
+            elsewhere,
+        };
+        for (foreign, why) in [
+            (foreign(&[], 0, 0), None),
+            (
+                foreign(&["Queue.x/a/b"], 1, 0),
+                Some("1 queues exist (Queue.x/a/b)"),
+            ),
+            (
+                foreign(&[], 0, 2),
+                Some("2 queues exist (2 in other namespaces)"),
+            ),
+            (
+                foreign(&["a", "b", "c"], 5, 1),
+                Some("6 queues exist (a, b, c, …, 1 in other namespaces)"),
+            ),
+        ] {
+            assert_eq!(foreign.why("queues").as_deref(), why);
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! Whether the requester may do what a content does: SubjectAccessReviews, the general question first.
+//! Not here: which questions follow from objects (bundle_core::rights).
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use bundle_api::names::reason;
+use bundle_core::diagnostic::codes;
+use bundle_core::object::{Manifest, ObjectId};
+use bundle_core::plan::conditions::some_of;
+use bundle_core::review::Requester;
+use bundle_core::rights::{self, Grant, Question, RoleRef, Rule, Target};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use kube::core::discovery::ApiResource;
+use tokio::sync::Mutex;
+
+use crate::cluster::ServiceAccount;
+use crate::reconcile::api::discovery::Kind;
+use crate::reconcile::api::object;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::removal::remove::Present;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// How many rules a message lists.
+const RULES: usize = 40;
+
+struct Asker<'a> {
+    own: &'a Client,
+    requester: &'a Requester,
+    answers: Mutex<HashMap<Question, bool>>,
+}
+
+/// Asks for everything that `requester` needs for `subset`, some of the items of a content. `own` asks; `installer`, who is `account`, reads the roles that
+/// bindings name.
+pub(in crate::reconcile) async fn authorize(
+    own: &Client,
+    (account, installer): (&ServiceAccount, &Client),
+    requester: &Requester,
+    (subset, items): (&[&Item], &[Item]),
+) -> Result<(), Trouble> {
+    let asker = Asker {
+        own,
+        requester,
+        answers: Mutex::default(),
+    };
+    let missing = asker
+        .missing(account, installer, (subset, items))
+        .await
+        .map_err(|error| unknown(requester, &error))?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Trouble::new(
+        codes::install::NOT_AUTHORIZED,
+        reason::INSTALL_FAILED,
+        format!(
+            "{} lacks rights for this content; missing: {}",
+            requester.user,
+            missing.text(&requester.user)
+        ),
+        Retry::Slowly,
+    ))
+}
+
+/// The rights that a requester lacks for a content.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct MissingRights {
+    questions: Vec<Question>,
+    /// Roles that grant more than the requester has, and whose rules the requester may not read.
+    unreadable_roles: BTreeSet<String>,
+}
+
+impl MissingRights {
+    fn is_empty(&self) -> bool {
+        self.questions.is_empty() && self.unreadable_roles.is_empty()
+    }
+
+    fn extend(&mut self, other: Self) {
+        self.questions.extend(other.questions);
+        self.unreadable_roles.extend(other.unreadable_roles);
+    }
+
+    fn text(&self, user: &str) -> String {
+        let mut parts = Vec::new();
+        if !self.questions.is_empty() {
+            parts.push(rules(&self.questions));
+        }
+        if !self.unreadable_roles.is_empty() {
+            let roles: Vec<&String> = self.unreadable_roles.iter().collect();
+            parts.push(format!(
+                "what these roles grant, which is more than {user} has, and which {user} may not read: {}",
+                some_of(&roles, RULES)
+            ));
+        }
+        parts.join("; ")
+    }
+}
+
+/// Missing rights as rules of RBAC, a bounded number of them.
+pub(in crate::reconcile) fn rules(missing: &[Question]) -> String {
+    let rules = rights::compact(missing);
+    let mut text: Vec<String> = rules.iter().take(RULES).map(ToString::to_string).collect();
+    if rules.len() > RULES {
+        text.push(format!("and {} more", rules.len() - RULES));
+    }
+    text.join("; ")
+}
+
+/// Whether `requester` has one right.
+pub(in crate::reconcile) async fn may(
+    own: &Client,
+    requester: &Requester,
+    question: &Question,
+) -> Result<bool, Trouble> {
+    let asker = Asker {
+        own,
+        requester,
+        answers: Mutex::default(),
+    };
+    let answer = asker.ask(question).await;
+    answer.map_err(|error| unknown(requester, &error))
+}
+
+/// Whether the access reviews refuse to `requester` to patch this one object.
+pub(in crate::reconcile) async fn patch_is_refused(
+    own: &Client,
+    requester: &Requester,
+    item: &Item,
+) -> Result<bool, Trouble> {
+    let question = Question::resource(
+        "patch",
+        &item.id.group,
+        &item.kind.resource.plural,
+        item.id.namespace.as_deref(),
+        Some(&item.id.name),
+    );
+    Ok(!may(own, requester, &question).await?)
+}
+
+/// Those of `objects` that `requester` may not delete. They bear our labels, and labels can be written by whoever may patch an object.
+pub(in crate::reconcile) async fn undeletable(
+    own: &Client,
+    requester: &Requester,
+    objects: &[Present],
+) -> Result<Vec<ObjectId>, Trouble> {
+    let asker = Asker {
+        own,
+        requester,
+        answers: Mutex::default(),
+    };
+    let mut refused = Vec::new();
+    for Present { id, kind, .. } in objects {
+        let question = |name| {
+            let resource = &kind.resource.plural;
+            Question::resource("delete", &id.group, resource, id.namespace.as_deref(), name)
+        };
+        let may = async {
+            Ok(asker.ask(&question(None)).await? || asker.ask(&question(Some(&id.name))).await?)
+        };
+        if !may.await.map_err(|error| unknown(requester, &error))? {
+            refused.push(id.clone());
+        }
+    }
+    Ok(refused)
+}
+
+fn unknown(requester: &Requester, error: &kube::Error) -> Trouble {
+    Trouble::new(
+        codes::install::RIGHTS_UNKNOWN,
+        reason::INSTALL_FAILED,
+        format!(
+            "cannot ask for the rights of {}: {}",
+            requester.user,
+            object::told(error)
+        ),
+        Retry::Soon,
+    )
+}
+
+impl Asker<'_> {
+    async fn missing(
+        &self,
+        account: &ServiceAccount,
+        installer: &Client,
+        (subset, items): (&[&Item], &[Item]),
+    ) -> Result<MissingRights, kube::Error> {
+        let targets: Vec<Target> = subset
+            .iter()
+            .map(|item| Target {
+                id: item.id.clone(),
+                resource: item.kind.resource.plural.clone(),
+            })
+            .collect();
+        let mut missing = MissingRights::default();
+        for need in rights::needs(&targets) {
+            if !self
+                .all(std::slice::from_ref(&need.general))
+                .await?
+                .is_empty()
+            {
+                let refused = self.all(&need.by_name).await?;
+                // Where nothing is allowed by name either, one rule for all of them is what a person would write.
+                if refused.len() == need.by_name.len() {
+                    missing.questions.push(need.general);
+                } else {
+                    missing.questions.extend(refused);
+                }
+            }
+        }
+        let ids = subset.iter().map(|item| &item.id);
+        if let Some(question) = rights::made_as(ids, (&account.namespace, &account.name)) {
+            missing.questions.extend(self.all(&[question]).await?);
+        }
+        for item in subset {
+            let mut object = manifest(item);
+            self.complete(installer, item, &mut object).await?;
+            if let Some(grant) = rights::grant(&object) {
+                missing.extend(self.grant(installer, items, &object, grant).await?);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// A binding that names no role keeps the one that it has on the cluster.
+    async fn complete(
+        &self,
+        installer: &Client,
+        item: &Item,
+        object: &mut Manifest,
+    ) -> Result<(), kube::Error> {
+        let is_binding = object.id.group == RBAC
+            && matches!(
+                object.id.kind.as_str(),
+                "RoleBinding" | "ClusterRoleBinding"
+            );
+        if !is_binding || object.value["roleRef"]["name"].is_string() {
+            return Ok(());
+        }
+        let namespace = item.id.namespace.as_deref();
+        match object::read(installer, &item.kind, namespace, &item.id.name).await {
+            Ok(Some(live)) => {
+                object.value["roleRef"] = live.data["roleRef"].clone();
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(error) if object::is_forbidden(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn grant(
+        &self,
+        installer: &Client,
+        items: &[Item],
+        object: &Manifest,
+        grant: Grant,
+    ) -> Result<MissingRights, kube::Error> {
+        let (shortcut, role, namespace) = match grant {
+            Grant::Role {
+                escalate,
+                namespace,
+                ..
+            } => {
+                let role = RoleRef {
+                    kind: object.id.kind.clone(),
+                    name: object.id.name.clone(),
+                    namespace: namespace.clone(),
+                };
+                (escalate, role, namespace)
+            }
+            Grant::Binding {
+                bind,
+                role,
+                namespace,
+            } => (bind, role, namespace),
+        };
+        if self.all(std::slice::from_ref(&shortcut)).await?.is_empty() {
+            return Ok(MissingRights::default());
+        }
+        let own = own_role(items, &role);
+        let refused = match self.rules(installer, own, &role).await? {
+            Some(rules) if rights::can_be_asked(&rules) => {
+                self.all(&questions(&rules, namespace.as_deref())).await?
+            }
+            // A role that nobody can read, or that is too large to ask about, is handed on by whoever may bind it, and by nobody else.
+            _ if own.is_some() => {
+                return Ok(MissingRights {
+                    questions: vec![shortcut],
+                    ..MissingRights::default()
+                });
+            }
+            _ => vec![shortcut],
+        };
+        self.without_unreadable_rules(own, &role, namespace.as_deref(), refused)
+            .await
+    }
+
+    /// Leaves out of `refused` what only the role on the cluster says, where the requester may not read that.
+    async fn without_unreadable_rules(
+        &self,
+        own: Option<&Item>,
+        role: &RoleRef,
+        namespace: Option<&str>,
+        refused: Vec<Question>,
+    ) -> Result<MissingRights, kube::Error> {
+        // Fewer than those that were asked.
+        let stated: HashSet<Question> = own
+            .into_iter()
+            .flat_map(|own| questions(&rights::rules_after(Some(&own.value), None), namespace))
+            .collect();
+        let (mut told, foreign): (Vec<_>, Vec<_>) = refused
+            .into_iter()
+            .partition(|question| stated.contains(question));
+        let mut unreadable_roles = BTreeSet::new();
+        if !foreign.is_empty() {
+            let resource = format!("{}s", role.kind.to_lowercase());
+            let of_role = role.namespace.as_deref();
+            let read = Question::resource("get", RBAC, &resource, of_role, Some(&role.name));
+            if self.ask(&read).await? {
+                told.extend(foreign);
+            } else {
+                let place = of_role.map(|namespace| format!("{namespace}/"));
+                let place = place.unwrap_or_default();
+                unreadable_roles.insert(format!("{} {place}{}", role.kind, role.name));
+            }
+        }
+        Ok(MissingRights {
+            questions: told,
+            unreadable_roles,
+        })
+    }
+
+    /// The rules of a role, as the content and the cluster have it.
+    async fn rules(
+        &self,
+        installer: &Client,
+        own: Option<&Item>,
+        role: &RoleRef,
+    ) -> Result<Option<Vec<Rule>>, kube::Error> {
+        if role.name.is_empty() {
+            return Ok(None);
+        }
+        let kind = Kind {
+            resource: if role.namespace.is_some() {
+                ApiResource::erase::<Role>(&())
+            } else {
+                ApiResource::erase::<ClusterRole>(&())
+            },
+            namespaced: role.namespace.is_some(),
+        };
+        let namespace = role.namespace.as_deref();
+        let found = object::read(installer, &kind, namespace, &role.name).await;
+        match found.map(|role| role.map(|role| role.data)) {
+            Ok(live) if live.is_none() && own.is_none() => Ok(None),
+            Ok(live) => Ok(Some(rights::rules_after(
+                own.map(|own| &own.value),
+                live.as_ref(),
+            ))),
+            // One that may not be read cannot be looked into.
+            Err(error) if object::is_forbidden(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Those of `questions` that are answered with no, in their order.
+    async fn all(&self, questions: &[Question]) -> Result<Vec<Question>, kube::Error> {
+        let answers: Vec<_> = crate::reconcile::api::parallel::ordered(
+            questions
+                .iter()
+                .map(|question| async move { (question, self.ask(question).await) }),
+        )
+        .await;
+        let mut refused = Vec::new();
+        for (question, answer) in answers {
+            if !answer? {
+                refused.push(question.clone());
+            }
+        }
+        Ok(refused)
+    }
+
+    async fn ask(&self, question: &Question) -> Result<bool, kube::Error> {
+        if let Some(answer) = self.answers.lock().await.get(question) {
+            return Ok(*answer);
+        }
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: Some(self.requester.user.clone()),
+                uid: Some(self.requester.uid.clone()).filter(|uid| !uid.is_empty()),
+                groups: Some(self.requester.groups.clone()),
+                extra: Some(self.requester.extra.clone()),
+                ..attributes(question)
+            },
+            ..SubjectAccessReview::default()
+        };
+        let api: Api<SubjectAccessReview> = Api::all(self.own.clone());
+        let answer = api.create(&PostParams::default(), &review).await?;
+        let allowed = answer
+            .status
+            .is_some_and(|status| status.allowed && status.denied != Some(true));
+        self.answers.lock().await.insert(question.clone(), allowed);
+        Ok(allowed)
+    }
+}
+
+/// The role among `items`.
+fn own_role<'a>(items: &'a [Item], role: &RoleRef) -> Option<&'a Item> {
+    items.iter().find(|item| {
+        item.id.group == RBAC
+            && item.id.kind == role.kind
+            && item.id.name == role.name
+            && item.id.namespace == role.namespace
+    })
+}
+
+fn questions(rules: &[Rule], namespace: Option<&str>) -> Vec<Question> {
+    let questions = rules.iter().flat_map(|rule| rule.questions(namespace));
+    questions.collect()
+}
+
+fn attributes(question: &Question) -> SubjectAccessReviewSpec {
+    match question {
+        Question::Resource {
+            verb,
+            group,
+            resource,
+            namespace,
+            name,
+        } => {
+            let (resource, subresource) = match resource.split_once('/') {
+                Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+                None => (resource.as_str(), None),
+            };
+            SubjectAccessReviewSpec {
+                resource_attributes: Some(ResourceAttributes {
+                    verb: Some(verb.clone()),
+                    group: Some(group.clone()),
+                    resource: Some(resource.to_owned()),
+                    subresource,
+                    namespace: Some(namespace.clone()),
+                    name: name.clone(),
+                    ..ResourceAttributes::default()
+                }),
+                ..SubjectAccessReviewSpec::default()
+            }
+        }
+        Question::Path { verb, path } => SubjectAccessReviewSpec {
+            non_resource_attributes: Some(NonResourceAttributes {
+                verb: Some(verb.clone()),
+                path: Some(path.clone()),
+            }),
+            ..SubjectAccessReviewSpec::default()
+        },
+    }
+}
+
+fn manifest(item: &Item) -> Manifest {
+    Manifest {
+        id: item.id.clone(),
+        value: item.value.clone(),
+        file: String::new(),
+        line: 0,
+    }
+}

@@ -1,0 +1,237 @@
+//! The failed dry runs of a content, as one error that names the objects.
+
+use bundle_core::diagnostic::{Code, codes};
+use bundle_core::rights::{DryRunVerdict, concerns_rights};
+
+use crate::reconcile::content::items::Item;
+use crate::reconcile::error::{self, Retry, Trouble};
+use crate::reconcile::install::apply::NotAllowed;
+use crate::reconcile::install::executor::CANNOT_STORE;
+
+/// How many objects a message names.
+const NAMED: usize = 20;
+
+/// The dry runs that were not allowed, by what the API server answered.
+#[derive(Default)]
+pub(in crate::reconcile) struct DryRunComplaints {
+    /// Objects that no requester can store.
+    pub(in crate::reconcile) invalid: Vec<String>,
+    /// The keys of these objects.
+    pub(in crate::reconcile) invalid_keys: Vec<String>,
+    pub(in crate::reconcile) refused: Vec<String>,
+    /// Objects that are refused to everybody.
+    pub(in crate::reconcile) rejected: Vec<String>,
+    pub(in crate::reconcile) differs: Vec<String>,
+    pub(in crate::reconcile) unsupported: Vec<String>,
+    pub(in crate::reconcile) not_impersonated: Vec<String>,
+    pub(in crate::reconcile) unknown: Vec<String>,
+    /// Objects that the installer may not write.
+    pub(in crate::reconcile) installer: Vec<String>,
+    pub(in crate::reconcile) by_rbac: u64,
+}
+
+impl DryRunComplaints {
+    /// Adds the result for one object.
+    pub(in crate::reconcile) fn add(&mut self, item: &Item, refusal: NotAllowed) {
+        let told = |words: String| format!("{}: {words}", item.key);
+        let verdict = match refusal {
+            NotAllowed::Verdict(verdict)
+            | NotAllowed::Conflict(verdict)
+            | NotAllowed::Contested(verdict, _) => verdict,
+            NotAllowed::Differs(_) => return self.differs.push(told(refusal.message())),
+            NotAllowed::Installer(words) => return self.installer.push(told(words)),
+            NotAllowed::Moved => return self.unknown.push(told(refusal.message())),
+        };
+        match verdict {
+            DryRunVerdict::Allowed => {}
+            DryRunVerdict::Refused { message, by_rbac } => {
+                self.by_rbac += u64::from(by_rbac);
+                let list = if concerns_rights(&message, by_rbac) {
+                    &mut self.refused
+                } else {
+                    &mut self.rejected
+                };
+                list.push(told(message));
+            }
+            DryRunVerdict::Invalid(words) => {
+                self.invalid.push(told(words));
+                self.invalid_keys.push(item.key.clone());
+            }
+            DryRunVerdict::Unsupported(words) => self.unsupported.push(told(words)),
+            DryRunVerdict::NotImpersonated(words) => self.not_impersonated.push(words),
+            DryRunVerdict::Missing(words) | DryRunVerdict::Unknown(words) => {
+                self.unknown.push(told(words));
+            }
+        }
+    }
+
+    /// Whether there are none.
+    pub(in crate::reconcile) fn is_empty(&self) -> bool {
+        let Self {
+            invalid,
+            invalid_keys: _,
+            refused,
+            rejected,
+            differs,
+            unsupported,
+            not_impersonated,
+            unknown,
+            installer,
+            by_rbac: _,
+        } = self;
+        [
+            invalid,
+            refused,
+            rejected,
+            differs,
+            unsupported,
+            not_impersonated,
+            unknown,
+            installer,
+        ]
+        .iter()
+        .all(|list| list.is_empty())
+    }
+
+    /// Returns an error for the worst kind of answer: a refusal counts even if other objects could not be checked.
+    pub(in crate::reconcile) fn into_result(
+        self,
+        users: &str,
+        reason: &'static str,
+    ) -> Result<(), Trouble> {
+        let kinds: [(Vec<String>, Code, String, Retry); 8] = [
+            (
+                self.invalid,
+                codes::install::INVALID_OBJECT,
+                CANNOT_STORE.to_owned(),
+                Retry::Rarely,
+            ),
+            (
+                self.refused,
+                codes::install::REQUESTER_REFUSED,
+                format!("the API server refuses content of {users}: "),
+                Retry::Slowly,
+            ),
+            (
+                self.rejected,
+                codes::install::OBJECT_REJECTED,
+                "the API server rejects content, whoever writes it: ".to_owned(),
+                Retry::Slowly,
+            ),
+            (
+                self.differs,
+                codes::install::REQUESTER_DIFFERS,
+                format!("the API server would store other objects for {users}: "),
+                Retry::Slowly,
+            ),
+            (
+                self.unsupported,
+                codes::install::DRY_RUN_UNSUPPORTED,
+                format!("whether {users} may write the content cannot be checked by dry run: "),
+                Retry::Slowly,
+            ),
+            (
+                self.not_impersonated,
+                codes::install::NOT_IMPERSONATED,
+                format!("the pod may not send dry runs as {users}: "),
+                Retry::Slowly,
+            ),
+            (
+                self.installer,
+                codes::install::APPLY_FAILED,
+                String::new(),
+                Retry::Slowly,
+            ),
+            (
+                self.unknown,
+                codes::install::RIGHTS_UNKNOWN,
+                format!("whether {users} may write the content is not known yet: "),
+                Retry::Soon,
+            ),
+        ];
+        for (told, code, begin, retry) in kinds {
+            if !told.is_empty() {
+                let message = format!("{begin}{}", error::list(told, NAMED));
+                let mut trouble = Trouble::new(code, reason, message, retry);
+                if code == codes::install::INVALID_OBJECT {
+                    trouble.objects = self.invalid_keys;
+                }
+                return Err(trouble);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bundle_api::names::reason;
+    use bundle_core::object::ObjectId;
+    use bundle_core::plan::phases::Phase;
+    use bundle_core::rights::verdict;
+    use kube::core::discovery::ApiResource;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::reconcile::api::discovery::Kind;
+
+    fn config_map() -> Item {
+        let id = ObjectId {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            namespace: Some("team-a".to_owned()),
+            name: "web".to_owned(),
+        };
+        Item {
+            key: id.to_string(),
+            phase: Phase::of("", "ConfigMap"),
+            id,
+            kind: Kind {
+                resource: ApiResource {
+                    group: String::new(),
+                    version: "v1".to_owned(),
+                    api_version: "v1".to_owned(),
+                    kind: "ConfigMap".to_owned(),
+                    plural: "configmaps".to_owned(),
+                },
+                namespaced: true,
+            },
+            value: Value::Null,
+            custom: false,
+        }
+    }
+
+    #[test]
+    fn object_that_the_api_server_rejects_for_everybody_is_no_lack_of_rights() {
+        for (status, message, code) in [
+            (
+                422,
+                r#"ConfigMap "web" is invalid: data[a b]: Invalid value"#,
+                codes::install::OBJECT_REJECTED,
+            ),
+            (
+                403,
+                r#"configmaps "web" is forbidden: exceeded quota: q"#,
+                codes::install::OBJECT_REJECTED,
+            ),
+            (
+                403,
+                r#"configmaps "web" is forbidden: User "ana" cannot patch resource "configmaps""#,
+                codes::install::REQUESTER_REFUSED,
+            ),
+            (
+                422,
+                "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no",
+                codes::install::REQUESTER_REFUSED,
+            ),
+        ] {
+            let mut complaints = DryRunComplaints::default();
+            complaints.add(&config_map(), NotAllowed::Verdict(verdict(status, message)));
+            let trouble = complaints.into_result("ana", reason::RECONCILE_FAILED);
+            let trouble = trouble.unwrap_err();
+            assert_eq!(trouble.code, code, "{message}");
+            assert!(trouble.message.contains(message), "{}", trouble.message);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What changes objects while they are written: the mutating webhooks and policies that are registered in the cluster.
+
+use bundle_core::plan::applyset::GroupKind;
+use bundle_core::rights::MutatedKinds;
+use kube::Client;
+use kube::api::{DynamicObject, ListParams};
+
+use crate::reconcile::api::discovery::Apis;
+use crate::reconcile::api::object;
+
+/// Registrations of one page of a list.
+const PAGE: u32 = 50;
+
+/// Returns the kinds that they are registered for, read as the pod. If they cannot be read, every kind may be changed.
+pub(in crate::reconcile) async fn registered(apis: &Apis, own: &Client) -> MutatedKinds {
+    match read(apis, own).await {
+        Ok(kinds) => kinds,
+        Err(error) => {
+            tracing::warn!(
+                error = object::told(&error),
+                "the mutating registrations cannot be read: every object is compared by dry runs"
+            );
+            MutatedKinds::unknown()
+        }
+    }
+}
+
+async fn read(apis: &Apis, own: &Client) -> Result<MutatedKinds, kube::Error> {
+    let mut kinds = MutatedKinds::default();
+    for name in ["MutatingWebhookConfiguration", "MutatingAdmissionPolicy"] {
+        let kind = GroupKind::new("admissionregistration.k8s.io", name);
+        // Older API servers have no policies.
+        let Some(kind) = apis.preferred(&kind).await? else {
+            continue;
+        };
+        let api = object::api::<DynamicObject>(own, &kind, None)?;
+        let mut parameters = ListParams::default().limit(PAGE);
+        loop {
+            let page = api.list(&parameters).await?;
+            for registration in page.items {
+                let mut value =
+                    serde_json::to_value(registration).map_err(kube::Error::SerdeError)?;
+                // Lists carry no kind in their items.
+                value["kind"] = name.into();
+                kinds.add(&value);
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => break,
+            }
+        }
+    }
+    Ok(kinds)
+}

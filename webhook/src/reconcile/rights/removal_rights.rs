@@ -1,0 +1,105 @@
+//! Asks whether objects may be deleted, before an upgrade or a removal deletes them, and whether a ServiceAccount may be used for that.
+//! The consent that a deletion takes is in `bundle_core::plan::consent`, and what becomes of the objects that stay in `bundle_core::plan::removal`.
+
+use std::collections::BTreeSet;
+
+use bundle_core::object::ObjectId;
+use bundle_core::plan::consent::{Act, ActingAccount, Consent, ConsentRule};
+use bundle_core::review::Requester;
+use bundle_core::review::class::RequesterCheck;
+use bundle_core::review::deployment::ServiceAccount;
+use bundle_core::rights::Question;
+
+use crate::reconcile::context::Room;
+use crate::reconcile::error::Trouble;
+use crate::reconcile::removal::remove::{Kept, Present};
+use crate::reconcile::rights::authorize;
+use crate::reconcile::rights::requester_check;
+
+/// The right to act as the ServiceAccount that a spec names.
+pub(in crate::reconcile) fn impersonation(account: &ServiceAccount) -> Question {
+    Question::resource(
+        "impersonate",
+        "",
+        "serviceaccounts",
+        Some(&account.namespace),
+        Some(&account.name),
+    )
+}
+
+/// Returns whether the ServiceAccount that `spec.serviceAccount` names may be used: all `requesters` may impersonate it now.
+pub(in crate::reconcile) async fn named_account(
+    room: &Room,
+    account: &ServiceAccount,
+    requesters: &[Requester],
+) -> Result<ActingAccount, Trouble> {
+    let question = impersonation(account);
+    for requester in requesters {
+        if !authorize::may(&room.own, requester, &question).await? {
+            let ServiceAccount { namespace, name } = account;
+            return Ok(ActingAccount::Withdrawn(format!(
+                "{} may not impersonate ServiceAccount {namespace}/{name}",
+                requester.user
+            )));
+        }
+    }
+    Ok(ActingAccount::Granted)
+}
+
+/// Deletions that somebody may have to be asked about.
+pub(in crate::reconcile) struct Deletions<'a> {
+    pub(in crate::reconcile) room: &'a Room,
+    pub(in crate::reconcile) rule: &'a ConsentRule,
+    pub(in crate::reconcile) act: Act,
+    /// Everybody who asked for a part of the content.
+    pub(in crate::reconcile) requesters: &'a [Requester],
+    /// The reason of the condition if they cannot be asked.
+    pub(in crate::reconcile) reason: &'static str,
+}
+
+impl Deletions<'_> {
+    /// Returns those of `objects` that may not be deleted, once for each requester who may not, with the reason.
+    pub(in crate::reconcile) async fn undeletable(
+        &self,
+        objects: &[Present],
+    ) -> Result<Vec<Kept>, Trouble> {
+        let mut kept: Vec<Kept> = Vec::new();
+        let mut reviewed: Vec<Present> = Vec::new();
+        let mut tried: Vec<&Present> = Vec::new();
+        for present in objects {
+            match self.rule.consent(self.act, &present.id) {
+                Consent::Delegated => {}
+                Consent::Requesters(check) => {
+                    reviewed.push(present.clone());
+                    if check == RequesterCheck::DryRun {
+                        tried.push(present);
+                    }
+                }
+                Consent::Refused(refusal) => kept.push(Kept {
+                    id: present.id.clone(),
+                    why: refusal.to_string(),
+                }),
+            }
+        }
+        let room = self.room;
+        for requester in self.requesters {
+            let refused = authorize::undeletable(&room.own, requester, &reviewed).await?;
+            kept.extend(refused.into_iter().map(|id| Kept {
+                why: format!("{} may not delete it", requester.user),
+                id,
+            }));
+        }
+        let refused: BTreeSet<&ObjectId> = kept.iter().map(|kept| &kept.id).collect();
+        tried.retain(|present| !refused.contains(&present.id));
+        let refused =
+            requester_check::undeletable(room, self.requesters, &tried, self.reason).await?;
+        kept.extend(refused);
+        for kept in &mut kept {
+            if self.rule.exceeds_delegation(&kept.id) {
+                kept.why
+                    .push_str(" (it lies outside of what the class decides)");
+            }
+        }
+        Ok(kept)
+    }
+}

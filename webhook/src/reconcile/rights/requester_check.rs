@@ -1,0 +1,305 @@
+//! Sends each object of a content to the API server as a dry run as its requesters, before the installer applies it.
+//! The access reviews are in `authorize`; `requester_rights` decides when both run; single dry runs are in `apply`.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::phases::Phase;
+use bundle_core::review::Requester;
+use bundle_core::rights::{DryRunVerdict, MutatedKinds, Provided};
+
+use crate::cluster::ServiceAccount;
+use crate::dry_run::RequesterDryRun;
+use crate::reconcile::content::items::Item;
+use crate::reconcile::context::Room;
+use crate::reconcile::error::{Retry, Trouble};
+pub(in crate::reconcile) use crate::reconcile::install::apply::TakenConsent;
+use crate::reconcile::install::apply::{
+    ApplyChecker, ApplyPlan, CheckedApply, DryRuns, NotAllowed, Preparer,
+};
+use crate::reconcile::removal::remove::{Kept, Present};
+use crate::reconcile::rights::dry_run_complaints::DryRunComplaints;
+
+/// How long one step retries while the API server is busy or does not serve a new kind yet.
+const TRIES: Duration = Duration::from_secs(5);
+
+/// The dry runs of one content. Objects that cannot be judged yet are checked right before their phase.
+pub(in crate::reconcile) struct RequesterCheck<'a> {
+    room: &'a Room,
+    checker: ApplyChecker<'a>,
+    reason: &'static str,
+    /// Turns a refusal into what it means for the content.
+    translate: fn(Trouble) -> Trouble,
+}
+
+/// The input of a check.
+pub(in crate::reconcile) struct Subject<'a> {
+    /// Nobody, if no object takes dry runs.
+    pub(in crate::reconcile) requesters: &'a [Requester],
+    pub(in crate::reconcile) class: &'a str,
+    /// The installing identity.
+    pub(in crate::reconcile) account: &'a ServiceAccount,
+    /// Reason of the condition if the check fails.
+    pub(in crate::reconcile) reason: &'static str,
+    pub(in crate::reconcile) preparer: Preparer,
+    pub(in crate::reconcile) remembers: bool,
+    pub(in crate::reconcile) translate: fn(Trouble) -> Trouble,
+    /// Which objects take the consent of the requesters.
+    pub(in crate::reconcile) consent: TakenConsent,
+}
+
+impl<'a> RequesterCheck<'a> {
+    pub(in crate::reconcile) async fn new(
+        room: &'a Room,
+        subject: Subject<'_>,
+    ) -> Result<Self, Trouble> {
+        let mutated = if subject.requesters.is_empty() {
+            MutatedKinds::default()
+        } else {
+            crate::reconcile::rights::mutators::registered(&room.apis, &room.own).await
+        };
+        let dry_runs = DryRuns {
+            runs: runs(room, subject.requesters, subject.reason)?,
+            class: subject.class.to_owned(),
+            memory: &room.allowed_dry_runs,
+            remembers: subject.remembers,
+            mutated,
+            installer: subject.preparer.client.clone(),
+            account: subject.account.clone(),
+            consent: subject.consent,
+        };
+        Ok(Self {
+            room,
+            checker: ApplyChecker {
+                preparer: subject.preparer,
+                dry_runs,
+            },
+            reason: subject.reason,
+            translate: subject.translate,
+        })
+    }
+
+    pub(in crate::reconcile) fn checker(&self) -> &ApplyChecker<'a> {
+        &self.checker
+    }
+
+    pub(in crate::reconcile) fn preparer(&self) -> &Preparer {
+        &self.checker.preparer
+    }
+
+    /// Checks every object of the plan that the API server can judge before anything is applied. [`Self::before_phase`] checks the rest: objects that need
+    /// other objects of the content, and objects in a namespace that does not exist yet.
+    pub(in crate::reconcile) async fn before_all<'i>(
+        &self,
+        items: &'i [Item],
+        plan: &mut ApplyPlan<'i>,
+    ) -> Result<(), Trouble> {
+        let provided = Provided::by(items.iter().map(|item| (&item.id, &item.value)));
+        let (namespaces, others): (Vec<&Item>, Vec<&Item>) = items
+            .iter()
+            .partition(|item| item.phase == Phase::Namespaces);
+        let absent: BTreeSet<&str> = namespaces
+            .iter()
+            .filter(|item| plan.creates(item))
+            .map(|item| item.id.name.as_str())
+            .collect();
+        let mut complaints = DryRunComplaints::default();
+        // What the installer lacks, objects of earlier phases may give it.
+        for (item, refusal) in self.check(&namespaces, plan, false).await {
+            if !is_for_its_phase(&refusal) {
+                complaints.add(item, refusal);
+            }
+        }
+        let now: Vec<&Item> = others
+            .into_iter()
+            .filter(|item| {
+                let namespace = item.id.namespace.as_deref();
+                let waits = item.custom
+                    || provided.precedes(&item.id, &item.value)
+                    || namespace.is_some_and(|namespace| absent.contains(namespace));
+                !waits
+            })
+            .collect();
+        for (item, refusal) in self.check(&now, plan, false).await {
+            let is_missing = matches!(refusal, NotAllowed::Verdict(DryRunVerdict::Missing(_)));
+            if !is_missing && !is_for_its_phase(&refusal) {
+                complaints.add(item, refusal);
+            }
+        }
+        self.result(complaints)
+    }
+
+    /// Checks those of `items`, which are applied next, that have not been checked yet or too long ago. Returns the applies of those that the plan has.
+    pub(in crate::reconcile) async fn before_phase<'i>(
+        &self,
+        items: &[&'i Item],
+        plan: &mut ApplyPlan<'i>,
+    ) -> Result<Vec<CheckedApply<'i>>, Trouble> {
+        let (checked, refused) = self.before_repair(items, plan).await;
+        refused.map(|()| checked)
+    }
+
+    /// The same for objects that are put right: returns the applies of those that passed, and what keeps the others as they are.
+    pub(in crate::reconcile) async fn before_repair<'i>(
+        &self,
+        items: &[&'i Item],
+        plan: &mut ApplyPlan<'i>,
+    ) -> (Vec<CheckedApply<'i>>, Result<(), Trouble>) {
+        let mut complaints = DryRunComplaints::default();
+        plan.drop_stale_checks(items);
+        for (item, refusal) in self.check(items, plan, true).await {
+            complaints.add(item, refusal);
+        }
+        let checked = items
+            .iter()
+            .filter_map(|item| plan.take_checked(item))
+            .collect();
+        (checked, self.result(complaints))
+    }
+
+    /// Returns how many of `items` the API server allows in a dry run, in the state that they are in.
+    pub(in crate::reconcile) async fn allowed(&self, items: Vec<&Item>) -> u64 {
+        let answers = crate::reconcile::api::parallel::all(
+            items
+                .into_iter()
+                .map(|item| async move { self.checker.is_allowed(item).await }),
+        )
+        .await;
+        let allowed = answers.into_iter().filter(|allowed| *allowed);
+        u64::try_from(allowed.count()).unwrap_or(u64::MAX)
+    }
+
+    /// Checks what of `items` waits in the plan, and returns what did not pass.
+    async fn check<'i>(
+        &self,
+        items: &[&'i Item],
+        plan: &mut ApplyPlan<'i>,
+        is_due: bool,
+    ) -> Vec<(&'i Item, NotAllowed)> {
+        let end = Instant::now() + TRIES;
+        let waiting: Vec<_> = items
+            .iter()
+            .filter_map(|item| plan.take_waiting(item))
+            .collect();
+        let checked = crate::reconcile::api::parallel::ordered(
+            waiting
+                .into_iter()
+                .map(|prepared| async move { self.checker.check(prepared, is_due, end).await }),
+        )
+        .await;
+        let mut refused = Vec::new();
+        for result in checked {
+            match result {
+                Ok(checked) => plan.put_checked(checked),
+                Err((prepared, refusal)) => {
+                    refused.push((prepared.item(), refusal));
+                    plan.put_back(prepared);
+                }
+            }
+        }
+        refused
+    }
+
+    /// Logs and counts disagreements, and returns an error if there are complaints.
+    pub(in crate::reconcile) fn result(&self, complaints: DryRunComplaints) -> Result<(), Trouble> {
+        let metrics = &self.room.shared.metrics;
+        let class = &self.checker.dry_runs.class;
+        if complaints.by_rbac > 0 {
+            tracing::warn!(
+                class,
+                objects = complaints.by_rbac,
+                "the access reviews allow what RBAC refuses in the dry run"
+            );
+            metrics.authorization_disagreed(complaints.by_rbac);
+        }
+        if !complaints.differs.is_empty() {
+            tracing::warn!(
+                class,
+                objects = complaints.differs.len(),
+                "mutating admission treats the requester otherwise than the installer"
+            );
+            let count = u64::try_from(complaints.differs.len()).unwrap_or(u64::MAX);
+            metrics.authorization_disagreed(count);
+        }
+        let users: Vec<&str> = self
+            .checker
+            .dry_runs
+            .runs
+            .iter()
+            .map(|(requester, _)| requester.user.as_str())
+            .collect();
+        complaints
+            .into_result(&users.join(", "), self.reason)
+            .map_err(self.translate)
+    }
+}
+
+/// Returns `true` if an object that was refused is checked again right before it is applied: the installer may have got the right by then, and contested lists are taken
+/// back then.
+fn is_for_its_phase(refusal: &NotAllowed) -> bool {
+    matches!(
+        refusal,
+        NotAllowed::Installer(_) | NotAllowed::Contested(..)
+    )
+}
+
+fn runs(
+    room: &Room,
+    requesters: &[Requester],
+    reason: &'static str,
+) -> Result<Vec<(Requester, RequesterDryRun)>, Trouble> {
+    requesters
+        .iter()
+        .map(|requester| {
+            let run = room.shared.dry_run_as(requester).map_err(|error| {
+                Trouble::new(
+                    codes::install::NOT_IMPERSONATED,
+                    reason,
+                    format!("no dry run can be sent as {:?}: {error}", requester.user),
+                    Retry::OnChange,
+                )
+            })?;
+            Ok((requester.clone(), run))
+        })
+        .collect()
+}
+
+/// Returns those of `objects` that the API server does not let the requesters delete, with its message.
+pub(in crate::reconcile) async fn undeletable(
+    room: &Room,
+    requesters: &[Requester],
+    objects: &[&Present],
+    reason: &'static str,
+) -> Result<Vec<Kept>, Trouble> {
+    let mut refused = Vec::new();
+    for (requester, run) in &runs(room, requesters, reason)? {
+        let mut complaints = DryRunComplaints::default();
+        let answers =
+            crate::reconcile::api::parallel::ordered(objects.iter().map(|present| async move {
+                let uid = &present.uid;
+                let verdict = run.delete(&present.kind.resource, &present.id, uid).await;
+                (*present, verdict)
+            }))
+            .await;
+        for (present, verdict) in answers {
+            match verdict {
+                DryRunVerdict::Refused { message: why, .. }
+                | DryRunVerdict::Invalid(why)
+                | DryRunVerdict::Unsupported(why) => {
+                    refused.push(Kept {
+                        id: present.id.clone(),
+                        why: format!("{} may not delete it: {why}", requester.user),
+                    });
+                }
+                DryRunVerdict::NotImpersonated(words) => complaints.not_impersonated.push(words),
+                DryRunVerdict::Missing(words) | DryRunVerdict::Unknown(words) => {
+                    complaints.unknown.push(format!("{}: {words}", present.id));
+                }
+                DryRunVerdict::Allowed => {}
+            }
+        }
+        complaints.into_result(&requester.user, reason)?;
+    }
+    Ok(refused)
+}

@@ -1,0 +1,426 @@
+//! Checks the rights of the requesters before every change and on a slow cycle.
+//! The questions themselves are in `authorize` and `requester_check`.
+
+use std::time::{Duration, Instant};
+
+use bundle_api::names::{self, condition, reason};
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::conditions::State;
+use bundle_core::plan::consent::{Act, ActingAccount, Consent, ConsentRule};
+use bundle_core::plan::decision::DecidedObjects;
+use bundle_core::review::Requester;
+use bundle_core::review::class::Authorization;
+use bundle_core::rights::Question;
+
+use crate::reconcile::content::items::Item;
+use crate::reconcile::deployment::controller::Turn;
+use crate::reconcile::deployment::steps::Placing;
+use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::install::apply::ApplyPlan;
+use crate::reconcile::install::replace::Replacements;
+use crate::reconcile::removal::remove::{Kept, Present};
+use crate::reconcile::rights::authorize;
+use crate::reconcile::rights::removal_rights::{Deletions, impersonation, named_account};
+use crate::reconcile::rights::requester_check::{RequesterCheck, Subject, TakenConsent};
+
+/// How many objects are compared where the access reviews refuse a content.
+const COMPARED: usize = 20;
+/// How soon the cycle asks again after it could not find out.
+const UNKNOWN_AGAIN: Duration = Duration::from_secs(30);
+
+impl<'a> Turn<'a> {
+    /// The requesters whose rights the content needs.
+    fn content_requesters(&self) -> Vec<Requester> {
+        self.parts.content().into_iter().cloned().collect()
+    }
+
+    /// The rule for the consent that writing an object takes, once the terms have been asked.
+    pub(in crate::reconcile) fn consent_rule(&self, placing: &Placing<'_>) -> ConsentRule {
+        let decided = if self.is_decided(placing) {
+            DecidedObjects::ALL
+        } else {
+            DecidedObjects::None
+        };
+        ConsentRule::new(Some(self.class), ActingAccount::Granted, decided)
+    }
+
+    /// Checks whether the requesters may install `items`. Returns what will be applied, and the check that the phases continue.
+    /// `first` says that this content was not installed before.
+    pub(in crate::reconcile) async fn authorize<'i>(
+        &mut self,
+        placing: &Placing<'_>,
+        items: &'i [Item],
+        (act, first): (Act, bool),
+    ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>, Replacements), Trouble> {
+        let translate = if first {
+            std::convert::identity
+        } else {
+            withdrawn
+        };
+        let asked = self.ask_and_plan(placing, items, (act, translate)).await;
+        let asked = asked.map_err(|trouble| {
+            translate(Trouble {
+                reason: self.install_reason(),
+                ..trouble
+            })
+        })?;
+        self.set_authorized();
+        Ok(asked)
+    }
+
+    async fn ask_and_plan<'i>(
+        &self,
+        placing: &Placing<'_>,
+        items: &'i [Item],
+        (act, translate): (Act, fn(Trouble) -> Trouble),
+    ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>, Replacements), Trouble> {
+        let check = self.ask(placing, items, act, (true, translate)).await?;
+        // Not before the reviews: whoever may not write an object is not told whether it exists.
+        let mut plan = self.plan(placing, items, &check).await?;
+        let replacements = self.replacements(placing, items, &check, &mut plan).await?;
+        check.before_all(items, &mut plan).await?;
+        Ok((check, plan, replacements))
+    }
+
+    /// Checks whether the requesters may write `items`, installed objects that have drifted, by access reviews. The check that it returns does the rest.
+    pub(in crate::reconcile) async fn authorize_repair(
+        &self,
+        placing: &Placing<'_>,
+        items: &[Item],
+    ) -> Result<RequesterCheck<'a>, Trouble> {
+        let how = (false, withdrawn_from_installed as fn(Trouble) -> Trouble);
+        self.ask(placing, items, Act::Restore, how)
+            .await
+            .map_err(withdrawn_from_installed)
+    }
+
+    /// Runs the slow cycle: repeats the access reviews if they are due, and returns the time until the next run. An unknown result changes nothing, since
+    /// every change is preceded by a check of its own.
+    pub(in crate::reconcile) async fn rights_cycle(
+        &mut self,
+        placing: &Placing<'_>,
+    ) -> Result<Duration, Trouble> {
+        let interval = self.room.shared.settings.rights_check_interval;
+        let uid = self.object.metadata.uid.clone().unwrap_or_default();
+        let schedule = &self.room.rights_schedule;
+        let wait = schedule.wait(&uid, Instant::now(), interval);
+        if !wait.is_zero() && self.said.is_true(condition::AUTHORIZED) {
+            return Ok(wait);
+        }
+        match self
+            .ask_again(placing)
+            .await
+            .map_err(withdrawn_from_installed)
+        {
+            Ok(()) => {
+                schedule.asked(&uid, Instant::now(), interval);
+                self.set_authorized();
+                Ok(crate::reconcile::spread(interval))
+            }
+            Err(trouble) if trouble.code == codes::install::RIGHTS_WITHDRAWN => Err(trouble),
+            Err(trouble) => {
+                tracing::warn!(
+                    deployment = self.name,
+                    why = trouble.message,
+                    "the rights of the requesters cannot be asked again now"
+                );
+                Ok(crate::reconcile::spread(UNKNOWN_AGAIN))
+            }
+        }
+    }
+
+    /// Checks that the requesters may still use class and ServiceAccount, right before objects that the content does not have any more are deleted. Who has to
+    /// agree to each of them is asked by [`Self::undeletable`].
+    pub(in crate::reconcile) async fn ask_for_prune(
+        &self,
+        placing: &Placing<'_>,
+    ) -> Result<(), Trouble> {
+        self.ask_terms(placing)
+            .await
+            .map_err(withdrawn_from_installed)
+    }
+
+    async fn ask_again(&mut self, placing: &Placing<'_>) -> Result<(), Trouble> {
+        self.ask_terms(placing).await?;
+        let items = self.items(placing).await?;
+        self.ask_reviews(placing, &items, Act::Restore).await
+    }
+
+    /// Runs the checks that need no look at the objects, the cheapest first.
+    async fn ask(
+        &self,
+        placing: &Placing<'_>,
+        items: &[Item],
+        act: Act,
+        (remembers, translate): (bool, fn(Trouble) -> Trouble),
+    ) -> Result<RequesterCheck<'a>, Trouble> {
+        self.ask_terms(placing).await?;
+        let consent = TakenConsent {
+            rule: self.consent_rule(placing),
+            act,
+        };
+        let by_dry_run = items.iter().any(|item| consent.is_by_dry_run(&item.id));
+        let requesters = if by_dry_run {
+            self.content_requesters()
+        } else {
+            Vec::new()
+        };
+        let subject = Subject {
+            requesters: &requesters,
+            class: &self.class.name,
+            account: placing.account,
+            reason: placing.reason,
+            preparer: self.preparer(placing),
+            remembers,
+            translate,
+            consent,
+        };
+        let check = RequesterCheck::new(self.room, subject).await?;
+        let reviewed = self.ask_reviews(placing, items, act).await;
+        if let Err(trouble) = &reviewed
+            && by_dry_run
+            && trouble.code == codes::install::NOT_AUTHORIZED
+        {
+            self.compare(&check, placing, items).await;
+        }
+        reviewed?;
+        Ok(check)
+    }
+
+    /// Checks verb `use` on the classes and verb `impersonate` on `spec.serviceAccount`.
+    async fn ask_terms(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
+        let system = self.room.shared.settings.namespace.as_str();
+        let on_class = |name: &str| {
+            Question::resource(
+                names::verb::USE,
+                names::GROUP,
+                &self.room.classes.plural,
+                Some(system),
+                Some(name),
+            )
+        };
+        let of_bundle = &self.spec.template.bundle.class;
+        // Of everybody who asked for a part: the terms of others are not theirs to use.
+        let requesters = self.content_requesters();
+        let mut questions: Vec<_> = requesters
+            .iter()
+            .map(|who| (who, on_class(&self.class.name)))
+            .collect();
+        if of_bundle.as_str() != self.class.name {
+            questions.extend(requesters.iter().map(|who| (who, on_class(of_bundle))));
+        }
+        if let Some(account) = &self.spec.service_account {
+            let question = impersonation(account);
+            questions.extend(requesters.iter().map(|who| (who, question.clone())));
+        }
+        for (requester, question) in questions {
+            if !authorize::may(&self.room.own, requester, &question).await? {
+                let rules = authorize::rules(std::slice::from_ref(&question));
+                let message = format!("{} may not do this any more: {rules}", requester.user);
+                return Err(Trouble::new(
+                    codes::install::RIGHTS_WITHDRAWN,
+                    placing.reason,
+                    message,
+                    Retry::Slowly,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the access reviews for those of `items` that take the consent of the requesters. They list all missing rights at once.
+    async fn ask_reviews(
+        &self,
+        placing: &Placing<'_>,
+        items: &[Item],
+        act: Act,
+    ) -> Result<(), Trouble> {
+        let rule = self.consent_rule(placing);
+        let asked: Vec<&Item> = items
+            .iter()
+            .filter(|item| rule.consent(act, &item.id) != Consent::Delegated)
+            .collect();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let installer = (placing.account, placing.client);
+        for requester in &self.content_requesters() {
+            authorize::authorize(&self.room.own, installer, requester, (&asked, items)).await?;
+        }
+        Ok(())
+    }
+
+    /// Logs and counts objects that the access reviews refuse and the dry run allows. They stay refused.
+    async fn compare(&self, check: &RequesterCheck<'_>, placing: &Placing<'_>, items: &[Item]) {
+        let installer = (placing.account, placing.client);
+        let mut refused = Vec::new();
+        for item in items.iter().take(COMPARED) {
+            for requester in &self.content_requesters() {
+                // What cannot be asked now is compared another time.
+                let asked = authorize::patch_is_refused(&self.room.own, requester, item).await;
+                if asked.unwrap_or(false) {
+                    refused.push(item);
+                }
+            }
+        }
+        let allowed = check.allowed(refused).await;
+        if allowed > 0 {
+            tracing::warn!(
+                deployment = self.name,
+                installer = %installer.0,
+                objects = allowed,
+                "the access reviews refuse what the API server allows in the dry run"
+            );
+            let metrics = &self.room.shared.metrics;
+            metrics.authorization_disagreed(allowed);
+        }
+    }
+
+    /// Returns those of `objects` that the content does not have any more and that may not be deleted, with the reason.
+    pub(in crate::reconcile) async fn undeletable(
+        &self,
+        objects: &[Present],
+        reason: &'static str,
+    ) -> Result<Vec<Kept>, Trouble> {
+        let requesters = self.content_requesters();
+        let account = match &self.spec.service_account {
+            Some(account) => named_account(self.room, account, &requesters).await?,
+            None => ActingAccount::Granted,
+        };
+        let deletions = Deletions {
+            room: self.room,
+            rule: &ConsentRule::new(Some(self.class), account, self.decided_objects()),
+            act: Act::Prune,
+            requesters: &requesters,
+            reason,
+        };
+        deletions.undeletable(objects).await
+    }
+
+    fn set_authorized(&mut self) {
+        let (found, message) = match self.class.authorization {
+            Authorization::Class => (
+                "Delegated",
+                format!("class {} decides for whoever may use it", self.class.name),
+            ),
+            Authorization::Requester => {
+                let users: Vec<String> = self
+                    .content_requesters()
+                    .into_iter()
+                    .map(|requester| requester.user)
+                    .collect();
+                (
+                    "RequesterMay",
+                    format!("{} may do all that the content does", users.join(", ")),
+                )
+            }
+        };
+        self.said
+            .set(condition::AUTHORIZED, State::True, found, &message);
+    }
+
+    /// Whether the condition says that rights of the requesters are gone.
+    pub(in crate::reconcile) fn rights_are_withdrawn(&self) -> bool {
+        self.said
+            .get(condition::AUTHORIZED)
+            .is_some_and(|found| found.reason == reason::RIGHTS_WITHDRAWN)
+    }
+
+    /// Sets the condition `Authorized` if `trouble` is about rights.
+    pub(in crate::reconcile) fn set_rights_condition(&mut self, trouble: &Trouble) {
+        let about_rights = [
+            (
+                codes::install::NOT_AUTHORIZED,
+                State::False,
+                "RightsMissing",
+            ),
+            (
+                codes::install::RIGHTS_WITHDRAWN,
+                State::False,
+                reason::RIGHTS_WITHDRAWN,
+            ),
+            (
+                codes::install::REQUESTER_REFUSED,
+                State::False,
+                "RequesterRefused",
+            ),
+            (
+                codes::install::REQUESTER_DIFFERS,
+                State::False,
+                "RequesterDiffers",
+            ),
+            (
+                codes::install::DRY_RUN_UNSUPPORTED,
+                State::False,
+                "DryRunUnsupported",
+            ),
+            (
+                codes::install::NOT_IMPERSONATED,
+                State::Unknown,
+                "RequesterNotImpersonated",
+            ),
+            (
+                codes::install::RIGHTS_UNKNOWN,
+                State::Unknown,
+                "RightsUnknown",
+            ),
+        ];
+        for (code, state, found) in about_rights {
+            if code == trouble.code {
+                self.said
+                    .set(condition::AUTHORIZED, state, found, &trouble.message);
+            }
+        }
+    }
+}
+
+/// Turns a refusal of content that was allowed before into withdrawn rights.
+fn withdrawn(trouble: Trouble) -> Trouble {
+    let refused = [
+        codes::install::NOT_AUTHORIZED,
+        codes::install::REQUESTER_REFUSED,
+    ];
+    if !refused.contains(&trouble.code) {
+        return trouble;
+    }
+    Trouble {
+        code: codes::install::RIGHTS_WITHDRAWN,
+        ..trouble
+    }
+}
+
+/// The same for installed objects, with reasons that leave the condition `Installed` alone.
+fn withdrawn_from_installed(trouble: Trouble) -> Trouble {
+    let trouble = withdrawn(trouble);
+    if trouble.code != codes::install::RIGHTS_WITHDRAWN {
+        return Trouble {
+            reason: reason::RECONCILE_FAILED,
+            ..trouble
+        };
+    }
+    Trouble {
+        reason: reason::RIGHTS_WITHDRAWN,
+        message: format!(
+            "nothing is changed any more, and what is installed stays: {}",
+            trouble.message
+        ),
+        ..trouble
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_refusals_become_withdrawn_rights() {
+        let with = |code| Trouble::new(code, reason::INSTALL_FAILED, "why", Retry::Slowly);
+        let found = withdrawn_from_installed(with(codes::install::REQUESTER_REFUSED));
+        assert_eq!(
+            (found.code, found.reason),
+            (codes::install::RIGHTS_WITHDRAWN, reason::RIGHTS_WITHDRAWN)
+        );
+        let unknown = with(codes::install::RIGHTS_UNKNOWN);
+        assert_eq!(withdrawn_from_installed(unknown.clone()).code, unknown.code);
+    }
+}

@@ -1,0 +1,51 @@
+//! The right of a requester to read what a source names in the system namespace: it may be withdrawn between the review of a Bundle and its unpacking.
+//! Not here: rights on the objects of the content (rights::authorize).
+
+use std::collections::BTreeSet;
+
+use bundle_api::names::reason;
+use bundle_core::diagnostic::codes;
+use bundle_core::names::KubeName;
+use bundle_core::plan::conditions::some_of;
+use bundle_core::review::{Requester, Source};
+use bundle_core::rights::Question;
+
+use crate::reconcile::context::Room;
+use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::rights::authorize;
+
+/// ConfigMaps that a message names.
+const LISTED: usize = 3;
+
+/// Fails if `requester` may not read one of the ConfigMaps of `source`.
+pub(in crate::reconcile) async fn check(
+    room: &Room,
+    requester: &Requester,
+    source: &Source,
+) -> Result<(), Trouble> {
+    let Source::ConfigMaps(parts) = source else {
+        return Ok(());
+    };
+    let namespace = &room.shared.settings.namespace;
+    let names: BTreeSet<&KubeName> = parts.iter().map(|part| &part.name).collect();
+    let mut refused = Vec::new();
+    for name in names {
+        let question = Question::resource("get", "", "configmaps", Some(namespace), Some(name));
+        if !authorize::may(&room.own, requester, &question).await? {
+            refused.push(name);
+        }
+    }
+    if refused.is_empty() {
+        return Ok(());
+    }
+    Err(Trouble::new(
+        codes::review::CONFIGMAP_NOT_ALLOWED,
+        reason::UNPACK_FAILED,
+        format!(
+            "{} may not read what the source names: verb get is missing in namespace {namespace} on ConfigMaps {}",
+            requester.user,
+            some_of(&refused, LISTED)
+        ),
+        Retry::Slowly,
+    ))
+}

@@ -1,0 +1,7 @@
+//! Status, conditions, Events and seals of our own objects.
+
+pub(super) mod condition_set;
+pub(super) mod recorders;
+pub(super) mod seal;
+pub(super) mod unreadable;
+pub(super) mod writer;

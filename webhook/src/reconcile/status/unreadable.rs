@@ -1,0 +1,149 @@
+//! Objects of ours that are too large to be read: nothing can be done for them, so they get a condition and an Event that say so. Reviews refuse such writes
+//! (admission), so these were written while the registrations were missing, or through their status.
+//! Not here: the limits (cluster).
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use bundle_api::names::{self, condition, reason};
+use bundle_cluster::ObjectUrl;
+use bundle_core::diagnostic::codes;
+use kube::Client;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::client::Body;
+use kube::core::discovery::ApiResource;
+use kube::core::response::Status;
+use kube::runtime::controller::Action;
+use serde_json::{Value, json};
+
+use crate::reconcile::api::object;
+use crate::reconcile::status::condition_set;
+use crate::reconcile::status::writer::Teller;
+
+/// Objects that are remembered. Beyond it all are forgotten, and told once more.
+const REMEMBERED: usize = 10_000;
+/// The media type of answers with metadata alone.
+const METADATA_MIME: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// The message of conditions and Events.
+const MESSAGE: &str = "the object is too large to be read, so nothing is done for it, not even its removal: remove finalizers, owner references, labels, annotations, entries of managedFields or values of its spec, until it is within the limits of an object";
+
+/// Uids of the objects that were reported, so that the write of a condition does not lead to the next one.
+#[derive(Debug, Default)]
+pub(in crate::reconcile) struct ReportedObjects(Mutex<HashSet<String>>);
+
+/// Returns whether an object of a list or watch is nothing but its identity: the API server gives each object of ours a generation.
+pub(in crate::reconcile) fn is_identity(object: &DynamicObject) -> bool {
+    object.metadata.generation.is_none()
+}
+
+/// Returns whether an object could not be read because it is too large.
+pub(in crate::reconcile) fn is_too_large(error: &kube::Error) -> bool {
+    let code = http::StatusCode::PAYLOAD_TOO_LARGE.as_u16();
+    matches!(error, kube::Error::Api(status) if status.code == code)
+}
+
+impl ReportedObjects {
+    /// Returns whether the object with this uid was not reported yet.
+    fn add(&self, uid: &str) -> bool {
+        let mut uids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if uids.len() >= REMEMBERED {
+            uids.clear();
+        }
+        uids.insert(uid.to_owned())
+    }
+
+    /// The object was read.
+    pub(in crate::reconcile) fn remove(&self, object: &DynamicObject) {
+        if let Some(uid) = &object.metadata.uid {
+            let mut uids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            uids.remove(uid);
+        }
+    }
+
+    /// Writes conditions and an Event, once for each time that the object becomes too large.
+    pub(in crate::reconcile) async fn report(
+        &self,
+        own: &Client,
+        resource: &ApiResource,
+        teller: &Teller,
+        object: &DynamicObject,
+    ) -> Action {
+        let uid = object.metadata.uid.as_deref().unwrap_or_default();
+        if self.add(uid) {
+            teller
+                .warn(object, codes::review::TOO_LARGE_TO_READ, MESSAGE)
+                .await;
+            // An object of the largest size that is stored takes no condition: then there is the Event.
+            if let Err(error) = set_conditions(own, resource, object).await {
+                let name = object.metadata.name.as_deref().unwrap_or_default();
+                tracing::warn!(
+                    kind = resource.kind,
+                    name,
+                    error = crate::chain(&error),
+                    "an object is too large to be read, and its conditions cannot be written"
+                );
+            }
+        }
+        Action::await_change()
+    }
+}
+
+/// Applies these conditions, and leaves everything else of the status as it is. Nothing of the answer is read but the metadata.
+async fn set_conditions(
+    own: &Client,
+    resource: &ApiResource,
+    object: &DynamicObject,
+) -> Result<(), kube::Error> {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    let url = ObjectUrl::parse(resource, None, name).map_err(kube::Error::BuildRequest)?;
+    let patch = patch(resource, object, &condition_set::now().to_string());
+    let parameters = PatchParams::apply(names::UNREADABLE_MANAGER).force();
+    let request = url
+        .requests()
+        .patch_subresource("status", url.name(), &parameters, &Patch::Apply(&patch))
+        .map_err(kube::Error::BuildRequest)?;
+    let mut request = request.map(Body::from);
+    let accept = http::HeaderValue::from_static(METADATA_MIME);
+    request.headers_mut().insert(http::header::ACCEPT, accept);
+    let answer = own.send(request).await?;
+    let code = answer.status();
+    let body = answer.into_body().collect_bytes().await?;
+    if code.is_success() {
+        return Ok(());
+    }
+    let status = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| Status {
+        code: code.as_u16(),
+        ..Status::default()
+    });
+    match kube::Error::Api(Box::new(status)) {
+        // It was deleted, or made anew.
+        error if object::is_not_found(&error) || object::is_conflict(&error) => Ok(()),
+        error => Err(error),
+    }
+}
+
+fn patch(resource: &ApiResource, object: &DynamicObject, now: &str) -> Value {
+    let conditions: &[&str] = match resource.kind.as_str() {
+        crate::reconcile::DEPLOYMENT => &[condition::READY, condition::PROGRESSING],
+        "BundleApproval" => &[condition::ACCEPTED],
+        _ => &[condition::READY],
+    };
+    let conditions: Vec<Value> = conditions
+        .iter()
+        .map(|kind| {
+            json!({
+                "type": kind,
+                "status": "False",
+                "reason": reason::TOO_LARGE_TO_READ,
+                "message": format!("{MESSAGE} [{}]", codes::review::TOO_LARGE_TO_READ.id),
+                "lastTransitionTime": now,
+            })
+        })
+        .collect();
+    json!({
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": { "name": object.metadata.name, "uid": object.metadata.uid },
+        "status": { "conditions": conditions },
+    })
+}

@@ -1,0 +1,238 @@
+//! One status write for a reconcile, and only if something changed; and the Events that go with refusals.
+//! Not here: what the status says.
+
+use bundle_api::names;
+use bundle_cluster::ByName;
+use bundle_core::diagnostic::Code;
+use bundle_core::plan::conditions::bounded;
+use bundle_core::plan::inventory;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::discovery::ApiResource;
+use kube::runtime::events::{Event, EventType};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::reconcile::drift::restored::Restored;
+use crate::reconcile::status::recorders::Recorders;
+
+/// Longest note that an Event may carry.
+const NOTE_LIMIT: usize = 1000;
+/// Most objects restored at once that have an Event of their own.
+const EVENTS: usize = 3;
+/// Reason of Events about objects that were restored.
+const CORRECTED: &str = "DriftCorrected";
+
+/// Writes `new` if it differs from `old`. An object that has gone meanwhile, or was made anew, gets none.
+pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
+    client: &Client,
+    resource: &ApiResource,
+    object: &DynamicObject,
+    old: &T,
+    new: &T,
+) -> Result<bool, kube::Error> {
+    if old == new {
+        return Ok(false);
+    }
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
+    let mut patch = json!({
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": { "name": name, "uid": object.metadata.uid },
+        "status": new,
+    });
+    // Written by `seal` alone, under a manager of its own.
+    if let Some(status) = patch["status"].as_object_mut() {
+        status.remove("admission");
+    }
+    let parameters = PatchParams::apply(names::STATUS_MANAGER).force();
+    match ByName(&api)
+        .patch_status(name, &parameters, &Patch::Apply(&patch))
+        .await
+    {
+        Ok(stored) => remove_foreign(&api, &stored, &patch["status"]).await,
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes fields that others have written and that `status` does not have: an apply leaves them.
+async fn remove_foreign(
+    api: &Api<DynamicObject>,
+    stored: &DynamicObject,
+    status: &Value,
+) -> Result<bool, kube::Error> {
+    let fields = stored.data["status"].as_object().into_iter().flatten();
+    let foreign: serde_json::Map<String, Value> = fields
+        .filter(|(field, _)| *field != "admission" && status.get(field).is_none())
+        .map(|(field, _)| (field.clone(), Value::Null))
+        .collect();
+    if foreign.is_empty() {
+        return Ok(true);
+    }
+    let patch = json!({
+        "metadata": {
+            "uid": stored.metadata.uid,
+            "resourceVersion": stored.metadata.resource_version,
+        },
+        "status": foreign,
+    });
+    let parameters = PatchParams {
+        field_manager: Some(names::STATUS_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let name = stored.metadata.name.as_deref().unwrap_or_default();
+    match ByName(api)
+        .patch_status(name, &parameters, &Patch::Merge(&patch))
+        .await
+    {
+        Ok(_) => Ok(true),
+        // Whoever wrote meanwhile wakes us again.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Who tells Events.
+pub(in crate::reconcile) struct Teller {
+    recorders: Recorders,
+    resource: ApiResource,
+}
+
+impl Teller {
+    pub(in crate::reconcile) fn new(client: Client, resource: ApiResource) -> Self {
+        Self {
+            recorders: Recorders::new(client),
+            resource,
+        }
+    }
+
+    /// Tells of a refusal or failure, under its code.
+    pub(in crate::reconcile) async fn warn(&self, object: &DynamicObject, code: Code, note: &str) {
+        self.tell(object, EventType::Warning, code.id, note).await;
+    }
+
+    /// Tells of something that went well.
+    pub(in crate::reconcile) async fn note(
+        &self,
+        object: &DynamicObject,
+        reason: &str,
+        note: &str,
+    ) {
+        self.tell(object, EventType::Normal, reason, note).await;
+    }
+
+    /// Names objects that were restored: each of the first few in an Event of its own, with the object as the related one.
+    pub(in crate::reconcile) async fn restored(
+        &self,
+        object: &DynamicObject,
+        restored: &[Restored],
+    ) {
+        let (first, rest) = restored.split_at(restored.len().min(EVENTS));
+        for restored in first {
+            let related = inventory::parts(&restored.key);
+            let related = related.map(|(kind, namespace, name)| ObjectReference {
+                kind: Some(kind.kind),
+                namespace: namespace.map(str::to_owned),
+                name: Some(name.to_owned()),
+                ..ObjectReference::default()
+            });
+            let note = format!("restored {restored}");
+            self.publish(object, (EventType::Normal, CORRECTED), &note, related)
+                .await;
+        }
+        if !rest.is_empty() {
+            let note = "restored more objects at the same time; the log names them";
+            self.note(object, CORRECTED, note).await;
+        }
+    }
+
+    async fn tell(&self, object: &DynamicObject, kind: EventType, reason: &str, note: &str) {
+        self.publish(object, (kind, reason), note, None).await;
+    }
+
+    async fn publish(
+        &self,
+        object: &DynamicObject,
+        (kind, reason): (EventType, &str),
+        note: &str,
+        related: Option<ObjectReference>,
+    ) {
+        let about = ObjectReference {
+            api_version: Some(self.resource.api_version.clone()),
+            kind: Some(self.resource.kind.clone()),
+            name: object.metadata.name.clone(),
+            uid: object.metadata.uid.clone(),
+            ..ObjectReference::default()
+        };
+        let note = bounded(note, NOTE_LIMIT);
+        let uid = object.metadata.uid.as_deref();
+        let recorder = self.recorders.get(uid, reason, &note);
+        let event = Event {
+            type_: kind,
+            reason: reason.to_owned(),
+            note: Some(note),
+            action: "Reconcile".to_owned(),
+            secondary: related,
+        };
+        if let Err(error) = recorder.publish(&event, &about).await {
+            tracing::debug!(
+                error = crate::chain(&error),
+                "an Event could not be written"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bundle_core::diagnostic::codes;
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    const EVENT: &str =
+        r#"{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"web.1"}}"#;
+
+    /// An Event that says something else is a new one; an equal one is counted.
+    #[tokio::test]
+    async fn events_with_other_notes_are_not_counted_as_one() {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Some((request, reply)) = server.next_request().await {
+                let (head, sent) = request.into_parts();
+                let sent = sent.collect_bytes().await.unwrap();
+                let event: Value = serde_json::from_slice(&sent).unwrap();
+                tell.send((head.method, event["note"].clone())).unwrap();
+                reply.send_response(Response::new(Body::from(EVENT.as_bytes().to_vec())));
+            }
+        });
+        let resource = ApiResource::erase::<bundle_api::BundleDeployment>(&());
+        let object = DynamicObject::new("web", &resource);
+        let teller = Teller::new(Client::new(service, "default"), resource);
+        let code = codes::install::INVALID_OBJECT;
+        for note in ["one", "two", "one"] {
+            teller.warn(&object, code, note).await;
+        }
+        let restored = |cause: &str| Restored {
+            key: "ConfigMap/team-a/web".to_owned(),
+            cause: Some(cause.to_owned()),
+        };
+        for cause in ["ana", "eve"] {
+            teller.restored(&object, &[restored(cause)]).await;
+        }
+        for (method, note) in [
+            (Method::POST, "one"),
+            (Method::POST, "two"),
+            (Method::PATCH, "one"),
+            (Method::POST, "restored ConfigMap/team-a/web (ana)"),
+            (Method::POST, "restored ConfigMap/team-a/web (eve)"),
+        ] {
+            assert_eq!(told.recv().await.unwrap(), (method, note.into()));
+        }
+    }
+}
