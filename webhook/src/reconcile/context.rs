@@ -24,21 +24,21 @@ use crate::reconcile::content::store::Store;
 use crate::reconcile::deployment::failures::FailureCounts;
 use crate::reconcile::deployment::inventory::Inventories;
 use crate::reconcile::deployment::slots::Slots;
-use crate::reconcile::drift::books::Books;
 use crate::reconcile::drift::scope::Scopes;
+use crate::reconcile::drift::states::InstalledStates;
 use crate::reconcile::drift::watch::Watches;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::rights::dry_run_memory::AllowedDryRuns;
 use crate::reconcile::rights::schedule::RightsSchedule;
 use crate::reconcile::status::unreadable::ReportedObjects;
-use crate::reconcile::status::writer::Teller;
+use crate::reconcile::status::writer::EventRecorder;
 use crate::shared::Shared;
 
 /// Objects of our own kinds of one page of a list: whoever writes one can give it a mebibyte.
 const PAGE: u32 = 10;
 
 /// One per process, while it leads.
-pub(in crate::reconcile) struct Room {
+pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) shared: Arc<Shared>,
     pub(in crate::reconcile) own: Client,
     pub(in crate::reconcile) bundles: ApiResource,
@@ -47,7 +47,7 @@ pub(in crate::reconcile) struct Room {
     pub(in crate::reconcile) approvals: ApiResource,
     pub(in crate::reconcile) apis: Apis,
     pub(in crate::reconcile) scopes: Scopes,
-    pub(in crate::reconcile) books: Arc<Books>,
+    pub(in crate::reconcile) states: Arc<InstalledStates>,
     pub(in crate::reconcile) watches: Watches,
     pub(in crate::reconcile) inventories: Inventories,
     pub(in crate::reconcile) store: Store,
@@ -56,15 +56,15 @@ pub(in crate::reconcile) struct Room {
     /// Sources of Bundles that are being looked at: the content that one names now, if that is other content than was unpacked.
     pub(in crate::reconcile) resolving: Fetches<Result<Option<ContentId>, String>>,
     /// Content of BundleDeployments that is fetched again.
-    pub(in crate::reconcile) refetching: Fetches<Result<(), Trouble>>,
+    pub(in crate::reconcile) refetching: Fetches<Result<(), ReconcileError>>,
     pub(in crate::reconcile) allowed_dry_runs: AllowedDryRuns,
     pub(in crate::reconcile) rights_schedule: RightsSchedule,
     pub(in crate::reconcile) slots: Slots,
     /// All Bundles, as the watch of their controller shows them.
     pub(in crate::reconcile) bundle_cache: OnceLock<reflector::Store<DynamicObject>>,
-    pub(in crate::reconcile) bundle_teller: Teller,
-    pub(in crate::reconcile) deployment_teller: Teller,
-    pub(in crate::reconcile) approval_teller: Teller,
+    pub(in crate::reconcile) bundle_events: EventRecorder,
+    pub(in crate::reconcile) deployment_events: EventRecorder,
+    pub(in crate::reconcile) approval_events: EventRecorder,
     /// Objects of ours that are too large to be read.
     pub(in crate::reconcile) unreadable: ReportedObjects,
     pub(in crate::reconcile) failures: FailureCounts,
@@ -94,29 +94,29 @@ pub(in crate::reconcile) enum ClassFound {
 }
 
 /// Says so where a class is ours and its provisioner is not built yet.
-pub(in crate::reconcile) fn is_built(class: &Class) -> Result<(), Trouble> {
+pub(in crate::reconcile) fn is_built(class: &Class) -> Result<(), ReconcileError> {
     if matches!(
         class.provisioner,
         Provisioner::Plain | Provisioner::Registry
     ) {
         return Ok(());
     }
-    Err(Trouble::new(
+    Err(ReconcileError::new(
         codes::install::NOT_IMPLEMENTED,
         names::reason::UNPACK_FAILED,
         format!(
             "class {} is of provisioner {:?}, which does nothing yet: only plain manifests and registry+v1 bundles are installed",
             class.name, class.provisioner
         ),
-        Retry::OnChange,
+        RetryPolicy::OnChange,
     ))
 }
 
-impl Room {
+impl Context {
     /// The two wakes are told names of Bundles and of BundleDeployments.
     pub(in crate::reconcile) fn new(
         shared: Arc<Shared>,
-        books: Arc<Books>,
+        states: Arc<InstalledStates>,
         wake_bundle: mpsc::UnboundedSender<String>,
         wake_deployment: mpsc::UnboundedSender<String>,
     ) -> Self {
@@ -127,9 +127,9 @@ impl Room {
         Self {
             apis: Apis::new(own.clone()),
             scopes: Scopes::default(),
-            watches: Watches::new(books.clone()),
+            watches: Watches::new(states.clone()),
             inventories: Inventories::new(own.clone(), &shared.settings.state_namespace),
-            books,
+            states,
             store: Store::new(
                 shared.settings.cache_dir.join("content"),
                 shared.settings.cache_limit,
@@ -138,12 +138,12 @@ impl Room {
             resolving: Fetches::new(wake_bundle),
             refetching: Fetches::new(wake_deployment),
             bundle_cache: OnceLock::new(),
-            bundle_teller: Teller::new(own.clone(), bundles.clone()),
-            deployment_teller: Teller::new(own.clone(), deployments.clone()),
+            bundle_events: EventRecorder::new(own.clone(), bundles.clone()),
+            deployment_events: EventRecorder::new(own.clone(), deployments.clone()),
             allowed_dry_runs: AllowedDryRuns::default(),
             rights_schedule: RightsSchedule::default(),
             slots: Slots::default(),
-            approval_teller: Teller::new(own.clone(), approvals.clone()),
+            approval_events: EventRecorder::new(own.clone(), approvals.clone()),
             unreadable: ReportedObjects::default(),
             classes: resource("ProvisionerClass", "provisionerclasses"),
             approvals,

@@ -13,7 +13,7 @@ use crate::reconcile::deployment::inventory::InventoryStoreError;
 
 /// When to try again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::reconcile) enum Retry {
+pub(in crate::reconcile) enum RetryPolicy {
     /// Something passing is in the way: soon, then less and less often, up to half a minute.
     Soon,
     /// Somebody has to do something about it that no watch tells: up to every five minutes.
@@ -28,24 +28,24 @@ pub(in crate::reconcile) enum Retry {
 
 /// Why it could not go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::reconcile) struct Trouble {
+pub(in crate::reconcile) struct ReconcileError {
     /// Its entry in the catalogue.
     pub(in crate::reconcile) code: Code,
     /// The reason of the condition.
     pub(in crate::reconcile) reason: &'static str,
     /// For people.
     pub(in crate::reconcile) message: String,
-    pub(in crate::reconcile) retry: Retry,
+    pub(in crate::reconcile) retry: RetryPolicy,
     /// The keys of objects that are invalid: if somebody changes one, the next attempt may succeed.
     pub(in crate::reconcile) objects: Vec<String>,
 }
 
-impl Trouble {
+impl ReconcileError {
     pub(in crate::reconcile) fn new(
         code: Code,
         reason: &'static str,
         message: impl Into<String>,
-        retry: Retry,
+        retry: RetryPolicy,
     ) -> Self {
         Self {
             code,
@@ -66,7 +66,7 @@ impl Trouble {
             codes::cluster::UNREACHABLE,
             reason,
             format!("cannot {doing}: {}", object::told(error)),
-            Retry::Soon,
+            RetryPolicy::Soon,
         )
     }
 
@@ -81,14 +81,14 @@ impl Trouble {
             }
             _ => codes::install::INVENTORY_FAILED,
         };
-        Self::new(code, reason, error.to_string(), Retry::Soon)
+        Self::new(code, reason, error.to_string(), RetryPolicy::Soon)
     }
 
     /// Findings of a rule; the first error gives the code.
     pub(in crate::reconcile) fn findings(
         reason: &'static str,
         findings: &Findings,
-        retry: Retry,
+        retry: RetryPolicy,
     ) -> Self {
         let code = findings
             .errors()
@@ -125,7 +125,7 @@ pub(in crate::reconcile) fn list(mut complaints: Vec<String>, most: usize) -> St
     text
 }
 
-impl Retry {
+impl RetryPolicy {
     /// How long to wait after so many failures in a row; none: until something changes.
     pub(in crate::reconcile) fn after(self, failures: u32) -> Option<Duration> {
         let spread = rand::rng().random::<f64>();
@@ -153,12 +153,12 @@ mod tests {
 
     #[test]
     fn what_no_time_heals_is_not_tried_again() {
-        assert_eq!(Retry::OnChange.after(3), None);
-        assert!(Retry::Soon.after(1).unwrap() < Duration::from_secs(1));
-        assert!(Retry::Slowly.after(100).unwrap() <= Duration::from_secs(360));
-        assert!(Retry::Rarely.after(1).unwrap() < Duration::from_secs(3));
-        assert!(Retry::Rarely.after(100).unwrap() <= Duration::from_secs(720));
+        assert_eq!(RetryPolicy::OnChange.after(3), None);
+        assert!(RetryPolicy::Soon.after(1).unwrap() < Duration::from_secs(1));
+        assert!(RetryPolicy::Slowly.after(100).unwrap() <= Duration::from_secs(360));
+        assert!(RetryPolicy::Rarely.after(1).unwrap() < Duration::from_secs(3));
+        assert!(RetryPolicy::Rarely.after(100).unwrap() <= Duration::from_secs(720));
         let pause = Duration::from_secs(7);
-        assert_eq!(Retry::At(pause).after(100), Some(pause));
+        assert_eq!(RetryPolicy::At(pause).after(100), Some(pause));
     }
 }

@@ -30,8 +30,8 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::context::Room;
-use self::drift::books::Books;
+use self::context::Context;
+use self::drift::states::InstalledStates;
 use crate::BoxError;
 use crate::shared::Shared;
 
@@ -47,28 +47,28 @@ const AFTER_ERROR: Duration = Duration::from_secs(2);
 /// The API server failed where no condition could be written about it.
 #[derive(Debug, thiserror::Error)]
 #[error("the API server failed")]
-struct ReconcileError(#[from] kube::Error);
+struct ApiFailure(#[from] kube::Error);
 
 /// Reconciles until `stop`. What is under way then is dropped where it stands: it converges when somebody goes on with it.
 pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), BoxError> {
     let (wake, woken) = mpsc::unbounded_channel();
     let (wake_bundle, woken_bundles) = mpsc::unbounded_channel();
-    let books = Arc::new(Books::new(wake.clone()));
-    let room = Arc::new(Room::new(shared, books, wake_bundle, wake));
-    let inventories = crate::retry("read the inventories", || room.inventories.load_all());
+    let states = Arc::new(InstalledStates::new(wake.clone()));
+    let ctx = Arc::new(Context::new(shared, states, wake_bundle, wake));
+    let inventories = crate::retry("read the inventories", || ctx.inventories.load_all());
     let inventories = tokio::select! {
         () = stop.cancelled() => return Ok(()),
         inventories = inventories => inventories,
     };
     for inventory in inventories {
-        room.books
+        ctx.states
             .set_inventory(&inventory.deployment, inventory.clone());
     }
-    let sweeping = sweep(room.clone());
-    let departing = self::removal::departed::watch(room.clone());
-    let bundles = bundles(room.clone(), woken_bundles);
-    let approvals = self::status::seal::approvals(room.clone());
-    let deployments = deployments(room, woken);
+    let sweeping = sweep(ctx.clone());
+    let departing = self::removal::departed::watch(ctx.clone());
+    let bundles = bundles(ctx.clone(), woken_bundles);
+    let approvals = self::status::seal::approvals(ctx.clone());
+    let deployments = deployments(ctx, woken);
     tokio::select! {
         () = stop.cancelled() => Ok(()),
         () = sweeping => Err("the sweep of the cache ended".into()),
@@ -80,21 +80,21 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
 }
 
 /// Removes content that no Bundle needs any more from the cache, and forgets deployments that went without a word, from time to time.
-async fn sweep(room: Arc<Room>) {
+async fn sweep(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(spread(SWEEP)).await;
         // Somebody may take our finalizer off: then there is no end that we see. The names first: what comes after them is not asked about.
-        let known = room.books.names();
-        let recorded = room.inventories.uids().await.unwrap_or_default();
-        if let Ok(deployments) = room.identities(&room.deployments).await {
+        let known = ctx.states.names();
+        let recorded = ctx.inventories.uids().await.unwrap_or_default();
+        if let Ok(deployments) = ctx.identities(&ctx.deployments).await {
             let there: HashSet<&str> = deployments.keys().map(String::as_str).collect();
             for gone in known.iter().filter(|name| !there.contains(name.as_str())) {
-                room.books.close(gone);
-                room.watches.leave(gone);
+                ctx.states.close(gone);
+                ctx.watches.leave(gone);
             }
             let uids: HashSet<String> = deployments.into_values().collect();
             for gone in recorded.difference(&uids) {
-                if let Err(error) = room.inventories.remove(gone).await {
+                if let Err(error) = ctx.inventories.remove(gone).await {
                     tracing::warn!(
                         error = crate::chain(&error),
                         "an inventory that nobody needs stays"
@@ -103,32 +103,32 @@ async fn sweep(room: Arc<Room>) {
             }
         }
         let mut needed = BTreeSet::new();
-        let listed = room.each(&room.bundles, None, |bundle| {
-            let content = self::status::seal::content(&room, &bundle);
+        let listed = ctx.each(&ctx.bundles, None, |bundle| {
+            let content = self::status::seal::content(&ctx, &bundle);
             needed.extend(content.map(|content| content.digest.to_string()));
         });
         // Without a list nothing is known to be needless.
         if listed.await.is_ok() {
-            room.store.sweep(needed);
+            ctx.store.sweep(needed);
         }
     }
 }
 
-fn api(room: &Room, resource: &ApiResource) -> Api<DynamicObject> {
-    Api::all_with(room.own.clone(), resource)
+fn api(ctx: &Context, resource: &ApiResource) -> Api<DynamicObject> {
+    Api::all_with(ctx.own.clone(), resource)
 }
 
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the controller gives both away"
 )]
-fn policy(object: Arc<DynamicObject>, error: &ReconcileError, _: Arc<Room>) -> Action {
+fn policy(object: Arc<DynamicObject>, error: &ApiFailure, _: Arc<Context>) -> Action {
     tracing::warn!(name = %object.name_any(), error = crate::chain(error), "a reconcile failed and is tried again");
     Action::requeue(spread(AFTER_ERROR))
 }
 
 /// A reconcile that failed has been told by [`policy`]; what is left are the watches that wake us.
-async fn told<T>(result: Result<T, controller::Error<ReconcileError, watcher::Error>>) {
+async fn told<T>(result: Result<T, controller::Error<ApiFailure, watcher::Error>>) {
     match result {
         Ok(_)
         | Err(controller::Error::ReconcilerFailed(..) | controller::Error::ObjectNotFound(_)) => {}
@@ -141,60 +141,60 @@ async fn told<T>(result: Result<T, controller::Error<ReconcileError, watcher::Er
     }
 }
 
-async fn bundles(room: Arc<Room>, woken: mpsc::UnboundedReceiver<String>) {
+async fn bundles(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
     let controller = Controller::new_with(
-        api(&room, &room.bundles),
+        api(&ctx, &ctx.bundles),
         watcher::Config::default(),
-        room.bundles.clone(),
+        ctx.bundles.clone(),
     )
     .with_config(Config::default().concurrency(CONCURRENCY));
     let store = controller.store();
     // Once: this is the only controller of Bundles.
-    room.bundle_cache.set(store.clone()).ok();
-    let resource = room.bundles.clone();
-    let wakes = room.bundles.clone();
+    ctx.bundle_cache.set(store.clone()).ok();
+    let resource = ctx.bundles.clone();
+    let wakes = ctx.bundles.clone();
     let woken = names_of(woken).map(move |name| ObjectRef::new_with(&name, wakes.clone()));
     controller
         .reconcile_on(woken)
         .watches_with(
-            api(&room, &room.classes),
-            room.classes.clone(),
+            api(&ctx, &ctx.classes),
+            ctx.classes.clone(),
             watcher::Config::default(),
             move |class| of_class(&store.state(), &class, &resource),
         )
-        .run(self::bundle::controller::reconcile, policy, room)
+        .run(self::bundle::controller::reconcile, policy, ctx)
         .for_each(told)
         .await;
 }
 
-async fn deployments(room: Arc<Room>, woken: mpsc::UnboundedReceiver<String>) {
+async fn deployments(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
     let controller = Controller::new_with(
-        api(&room, &room.deployments),
+        api(&ctx, &ctx.deployments),
         watcher::Config::default(),
-        room.deployments.clone(),
+        ctx.deployments.clone(),
     );
     let store = controller.store();
     let (classes, approvals, wakes) = (
-        room.deployments.clone(),
-        room.deployments.clone(),
-        room.deployments.clone(),
+        ctx.deployments.clone(),
+        ctx.deployments.clone(),
+        ctx.deployments.clone(),
     );
     let woken = names_of(woken);
     controller
         .owns_with(
-            api(&room, &room.bundles),
-            room.bundles.clone(),
+            api(&ctx, &ctx.bundles),
+            ctx.bundles.clone(),
             watcher::Config::default(),
         )
         .watches_with(
-            api(&room, &room.classes),
-            room.classes.clone(),
+            api(&ctx, &ctx.classes),
+            ctx.classes.clone(),
             watcher::Config::default(),
             move |class| of_class(&store.state(), &class, &classes),
         )
         .watches_with(
-            api(&room, &room.approvals),
-            room.approvals.clone(),
+            api(&ctx, &ctx.approvals),
+            ctx.approvals.clone(),
             watcher::Config::default(),
             move |approval| {
                 approval.data["spec"]["bundleDeployment"]["name"]
@@ -203,7 +203,7 @@ async fn deployments(room: Arc<Room>, woken: mpsc::UnboundedReceiver<String>) {
             },
         )
         .reconcile_on(woken.map(move |name| ObjectRef::new_with(&name, wakes.clone())))
-        .run(self::deployment::controller::reconcile, policy, room)
+        .run(self::deployment::controller::reconcile, policy, ctx)
         .for_each(told)
         .await;
 }

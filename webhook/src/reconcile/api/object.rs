@@ -35,7 +35,7 @@ pub(in crate::reconcile) const PAGE: u32 = 100;
 
 /// What is known of an object from its metadata.
 #[derive(Debug, Clone)]
-pub(in crate::reconcile) struct Seen {
+pub(in crate::reconcile) struct ObservedObject {
     /// Its uid.
     pub(in crate::reconcile) uid: String,
     /// Its resource version, if it is a number as the API server's own storage has it.
@@ -50,7 +50,7 @@ pub(in crate::reconcile) struct Seen {
     pub(in crate::reconcile) writer: Option<Box<str>>,
 }
 
-impl Seen {
+impl ObservedObject {
     pub(in crate::reconcile) fn of(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> Self {
         let meta = &object.metadata;
         let none = BTreeMap::new();
@@ -144,10 +144,10 @@ pub(in crate::reconcile) async fn look(
     client: &Client,
     kind: &Kind,
     id: &ObjectId,
-) -> Result<Option<Seen>, kube::Error> {
+) -> Result<Option<ObservedObject>, kube::Error> {
     let api: Api<DynamicObject> = api(client, kind, id.namespace.as_deref())?;
     match ByName(&api).get_metadata_opt(&id.name).await {
-        Ok(found) => Ok(found.map(|object| Seen::of(kind, &object))),
+        Ok(found) => Ok(found.map(|object| ObservedObject::of(kind, &object))),
         Err(error) if is_not_found(&error) => Ok(None),
         Err(error) => Err(error),
     }

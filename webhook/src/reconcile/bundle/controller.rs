@@ -19,13 +19,13 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use serde_json::{Value, json};
 
-use crate::reconcile::ReconcileError;
+use crate::reconcile::ApiFailure;
 use crate::reconcile::bundle::unpack::{Unpack, Unpacked};
 use crate::reconcile::content::reader;
-use crate::reconcile::context::{ClassFound, Room};
+use crate::reconcile::context::{ClassFound, Context};
 use crate::reconcile::deployment::failures::Work;
-use crate::reconcile::error::{Retry, Trouble, tell};
-use crate::reconcile::status::condition_set::{self, Said};
+use crate::reconcile::error::{ReconcileError, RetryPolicy, tell};
+use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::seal;
 use crate::reconcile::status::unreadable;
 use crate::reconcile::status::writer;
@@ -34,45 +34,45 @@ use crate::sources::{self, ContentSource as _};
 /// Reconciles one Bundle.
 pub(in crate::reconcile) async fn reconcile(
     object: Arc<DynamicObject>,
-    room: Arc<Room>,
-) -> Result<Action, ReconcileError> {
+    ctx: Arc<Context>,
+) -> Result<Action, ApiFailure> {
     let begun = Instant::now();
     // What woke us may be older than our own last write, and a status made from that would undo it.
-    let result = match room.get(&room.bundles, &object.name_any()).await {
+    let result = match ctx.get(&ctx.bundles, &object.name_any()).await {
         // On the heap: it holds a whole conversation with a registry.
         Ok(Some(now)) => {
-            room.unreadable.remove(&now);
-            Box::pin(once(&now, &room)).await
+            ctx.unreadable.remove(&now);
+            Box::pin(once(&now, &ctx)).await
         }
         Ok(None) => {
-            room.unpacking.cancel(&object.name_any());
+            ctx.unpacking.cancel(&object.name_any());
             Ok(Action::await_change())
         }
         Err(error) if unreadable::is_too_large(&error) => {
-            let (resource, teller) = (&room.bundles, &room.bundle_teller);
-            let reported = room.unreadable.report(&room.own, resource, teller, &object);
+            let (resource, events) = (&ctx.bundles, &ctx.bundle_events);
+            let reported = ctx.unreadable.report(&ctx.own, resource, events, &object);
             Ok(reported.await)
         }
         Err(error) => Err(error.into()),
     };
-    room.shared
+    ctx.shared
         .metrics
         .reconcile("Bundle", result.is_ok(), begun.elapsed());
     result
 }
 
-async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, ReconcileError> {
+async fn once(object: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiFailure> {
     if object.metadata.deletion_timestamp.is_some() {
-        room.unpacking.cancel(&object.name_any());
-        return leave(object, room).await;
+        ctx.unpacking.cancel(&object.name_any());
+        return leave(object, ctx).await;
     }
-    if seal::ensure(room, &room.bundles, object, Kind::Bundle).await? {
+    if seal::ensure(ctx, &ctx.bundles, object, Kind::Bundle).await? {
         return Ok(Action::await_change());
     }
     let class_name = object.data["spec"]["provisionerClassName"]
         .as_str()
         .unwrap_or_default();
-    let class = match room.class(class_name).await? {
+    let class = match ctx.class(class_name).await? {
         ClassFound::Ours(class) => class,
         ClassFound::Foreign | ClassFound::Gone => return Ok(Action::await_change()),
         ClassFound::Unreadable(why) => {
@@ -87,55 +87,55 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
     let old: BundleStatus =
         serde_json::from_value(object.data["status"].clone()).unwrap_or_default();
     let generation = object.metadata.generation.unwrap_or_default();
-    let sealed = seal::content(room, object);
-    let mut turn = Turn {
+    let sealed = seal::content(ctx, object);
+    let mut reconcile = DeploymentReconcile {
         object,
-        room,
+        ctx,
         class: &class,
-        said: Said::new(&old.conditions, generation, condition_set::now()),
+        conditions: ConditionSet::new(&old.conditions, generation, condition_set::now()),
         status: BundleStatus {
             observed_generation: Some(generation),
             // Anybody may have written what is not sealed.
             content: sealed
                 .as_ref()
-                .map(|sealed| content_status(room, object, sealed, old.content.as_ref())),
+                .map(|sealed| content_status(ctx, object, sealed, old.content.as_ref())),
             ..old.clone()
         },
         sealed,
         is_pending: false,
     };
-    let (trouble, wait) = match turn.run().await {
+    let (error, wait) = match reconcile.run().await {
         // It wakes us, and what it failed at before still counts.
-        Ok(wait) if turn.is_pending => (None, wait),
+        Ok(wait) if reconcile.is_pending => (None, wait),
         Ok(wait) => {
-            room.failures.reset(Work::Unpack, object);
+            ctx.failures.reset(Work::Unpack, object);
             (None, wait)
         }
-        Err(trouble) => {
-            turn.fail(&trouble);
-            let wait = room.failures.next(Work::Unpack, object, trouble.retry);
-            (Some(trouble), wait)
+        Err(error) => {
+            reconcile.fail(&error);
+            let wait = ctx.failures.next(Work::Unpack, object, error.retry);
+            (Some(error), wait)
         }
     };
-    let Turn {
-        said,
+    let DeploymentReconcile {
+        conditions,
         mut status,
         is_pending,
         ..
-    } = turn;
-    status.conditions = said.into_api();
-    let written = writer::write(&room.own, &room.bundles, object, &old, &status).await?;
+    } = reconcile;
+    status.conditions = conditions.into_api();
+    let written = writer::write(&ctx.own, &ctx.bundles, object, &old, &status).await?;
     if written {
-        if let Some(trouble) = &trouble {
-            room.bundle_teller
-                .warn(object, trouble.code, &trouble.message)
+        if let Some(error) = &error {
+            ctx.bundle_events
+                .warn(object, error.code, &error.message)
                 .await;
         } else if !is_pending && old.phase.as_deref() != Some(names::PHASE_UNPACKED) {
             let note = status
                 .content
                 .as_ref()
                 .map(|content| content.digest.as_str());
-            room.bundle_teller
+            ctx.bundle_events
                 .note(object, reason::UNPACK_SUCCESSFUL, note.unwrap_or_default())
                 .await;
         }
@@ -144,24 +144,24 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
 }
 
 /// Our part in a Bundle that is being deleted: the copy on disk, then the finalizer of RukPak, if there is one.
-async fn leave(object: &DynamicObject, room: &Room) -> Result<Action, ReconcileError> {
-    if let Some(SealedContent { digest, .. }) = seal::content(room, object) {
+async fn leave(object: &DynamicObject, ctx: &Context) -> Result<Action, ApiFailure> {
+    if let Some(SealedContent { digest, .. }) = seal::content(ctx, object) {
         let mut needed = false;
-        room.each(&room.bundles, None, |other| {
+        ctx.each(&ctx.bundles, None, |other| {
             needed |= other.metadata.uid != object.metadata.uid
-                && seal::content(room, &other).is_some_and(|content| content.digest == digest);
+                && seal::content(ctx, &other).is_some_and(|content| content.digest == digest);
         })
         .await?;
         if !needed {
-            room.store.remove(&digest);
+            ctx.store.remove(&digest);
         }
     }
-    remove_finalizer(room, object, names::FINALIZER_CACHED_BUNDLE).await?;
+    remove_finalizer(ctx, object, names::FINALIZER_CACHED_BUNDLE).await?;
     Ok(Action::await_change())
 }
 
 async fn remove_finalizer(
-    room: &Room,
+    ctx: &Context,
     object: &DynamicObject,
     finalizer: &str,
 ) -> Result<(), kube::Error> {
@@ -169,8 +169,8 @@ async fn remove_finalizer(
         return Ok(());
     }
     crate::reconcile::set_finalizers(
-        &room.own,
-        &room.bundles,
+        &ctx.own,
+        &ctx.bundles,
         object,
         object
             .finalizers()
@@ -182,11 +182,11 @@ async fn remove_finalizer(
     .await
 }
 
-struct Turn<'a> {
+struct DeploymentReconcile<'a> {
     object: &'a DynamicObject,
-    room: &'a Arc<Room>,
+    ctx: &'a Arc<Context>,
     class: &'a Class,
-    said: Said,
+    conditions: ConditionSet,
     status: BundleStatus,
     /// What was unpacked before.
     sealed: Option<SealedContent>,
@@ -194,16 +194,16 @@ struct Turn<'a> {
     is_pending: bool,
 }
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     /// What is said when it could not go on. Content that was unpacked stays unpacked.
-    fn fail(&mut self, trouble: &Trouble) {
+    fn fail(&mut self, error: &ReconcileError) {
         let keeps = self.status.content.is_some()
             && !matches!(
-                trouble.code.id,
+                error.code.id,
                 id if id == codes::install::CONTENT_CHANGED.id || id == codes::review::NOT_ADMITTED.id
             );
         for kind in [condition::VERIFIED, condition::COMPATIBLE] {
-            self.said.set_if_new(
+            self.conditions.set_if_new(
                 kind,
                 State::Unknown,
                 reason::UNPACK_PENDING,
@@ -216,31 +216,31 @@ impl Turn<'_> {
         self.status.phase = Some(names::PHASE_FAILING.to_owned());
         self.status.resolved_source = None;
         self.status.content_url = None;
-        self.said.set(
+        self.conditions.set(
             condition::UNPACKED,
             State::False,
-            trouble.reason,
-            &trouble.message,
+            error.reason,
+            &error.message,
         );
     }
 
-    async fn run(&mut self) -> Result<Option<Duration>, Trouble> {
+    async fn run(&mut self) -> Result<Option<Duration>, ReconcileError> {
         let (spec, requester) = self.checked()?;
         crate::reconcile::context::is_built(self.class)?;
         sources::is_supported(&spec.source)
-            .map_err(|error| reader::trouble(error, reason::UNPACK_FAILED))?;
+            .map_err(|error| reader::registry_error(error, reason::UNPACK_FAILED))?;
         if let Some(recorded) = self.recorded(&spec)? {
             return self.moved(&spec.source, recorded, requester.user).await;
         }
         if let Some(finding) = self.class.takes(&spec.source, "spec.source") {
-            return Err(Trouble::findings(
+            return Err(ReconcileError::findings(
                 reason::UNPACK_FAILED,
                 &finding.into(),
-                Retry::OnChange,
+                RetryPolicy::OnChange,
             ));
         }
         let unpack = Unpack {
-            room: self.room.clone(),
+            ctx: self.ctx.clone(),
             class: self.class.clone(),
             bundle: self.object.clone(),
             source: spec.source.clone(),
@@ -250,7 +250,7 @@ impl Turn<'_> {
         let version = self.version();
         // On the heap: it holds a whole conversation with a registry.
         let unpacking = Box::pin(unpack.run());
-        match self.room.unpacking.run(&name, &version, unpacking).await {
+        match self.ctx.unpacking.run(&name, &version, unpacking).await {
             None => {
                 self.pending();
                 Ok(None)
@@ -258,9 +258,10 @@ impl Turn<'_> {
             Some(Err(failed)) => {
                 if let Some((state, message)) = &failed.verified {
                     let failed = reason::UNPACK_FAILED;
-                    self.said.set(condition::VERIFIED, *state, failed, message);
+                    self.conditions
+                        .set(condition::VERIFIED, *state, failed, message);
                 }
-                Err(failed.trouble)
+                Err(failed.error)
             }
             Some(Ok(unpacked)) => {
                 self.record(&spec, unpacked);
@@ -280,14 +281,14 @@ impl Turn<'_> {
     fn pending(&mut self) {
         self.is_pending = true;
         self.status.phase = Some(names::PHASE_UNPACKING.to_owned());
-        self.said.set(
+        self.conditions.set(
             condition::UNPACKED,
             State::False,
             reason::UNPACKING,
             "the content is being fetched, or waits for its turn",
         );
         for kind in [condition::VERIFIED, condition::COMPATIBLE] {
-            self.said.set_if_new(
+            self.conditions.set_if_new(
                 kind,
                 State::Unknown,
                 reason::UNPACK_PENDING,
@@ -297,34 +298,34 @@ impl Turn<'_> {
     }
 
     /// The spec, if it is one that was admitted, and who asked for it.
-    fn checked(&self) -> Result<(CheckedBundleSpec, Requester), Trouble> {
+    fn checked(&self) -> Result<(CheckedBundleSpec, Requester), ReconcileError> {
         let spec = &self.object.data["spec"];
-        let vouched = seal::vouched(self.room, self.object, Kind::Bundle).map_err(|message| {
-            Trouble::new(
+        let vouched = seal::vouched(self.ctx, self.object, Kind::Bundle).map_err(|message| {
+            ReconcileError::new(
                 codes::review::NOT_ADMITTED,
                 reason::NOT_ADMITTED,
                 message,
-                Retry::OnChange,
+                RetryPolicy::OnChange,
             )
         })?;
         CheckedBundleSpec::parse(spec)
             .map(|spec| (spec, vouched.parts.template))
             .map_err(|findings| {
-                Trouble::findings(reason::UNPACK_FAILED, &findings, Retry::OnChange)
+                ReconcileError::findings(reason::UNPACK_FAILED, &findings, RetryPolicy::OnChange)
             })
     }
 
     /// What was first unpacked under this name, if anything was.
-    fn recorded(&self, spec: &CheckedBundleSpec) -> Result<Option<ContentId>, Trouble> {
+    fn recorded(&self, spec: &CheckedBundleSpec) -> Result<Option<ContentId>, ReconcileError> {
         match &self.sealed {
-            Some(content) if content.spec != spec.digest => Err(Trouble::new(
+            Some(content) if content.spec != spec.digest => Err(ReconcileError::new(
                 codes::install::CONTENT_CHANGED,
                 reason::UNPACK_FAILED,
                 format!(
                     "the spec was changed after the content {} was unpacked; only that content is accepted under this name: delete the Bundle and create it again",
                     content.digest
                 ),
-                Retry::OnChange,
+                RetryPolicy::OnChange,
             )),
             content => Ok(content
                 .as_ref()
@@ -341,10 +342,11 @@ impl Turn<'_> {
             content,
             warnings,
         } = unpacked;
-        self.said
+        self.conditions
             .set(condition::VERIFIED, State::True, found, &signers);
         // An unsupported server does not stop the unpacking: a BundleDeployment may accept it.
-        self.said.set(condition::COMPATIBLE, state, fits, &range);
+        self.conditions
+            .set(condition::COMPATIBLE, state, fits, &range);
         self.status.phase = Some(names::PHASE_UNPACKED.to_owned());
         self.status.resolved_source = Some(self.resolved_source(&id));
         self.status.signed_by = signed_by;
@@ -354,7 +356,7 @@ impl Turn<'_> {
             version: content.version.clone(),
         };
         self.status.content = Some(content_status(
-            self.room,
+            self.ctx,
             self.object,
             &sealed,
             Some(&content),
@@ -363,13 +365,13 @@ impl Turn<'_> {
         if !warnings.is_empty() {
             message = format!("{message}; {}", warnings.join("; "));
         }
-        self.said.set(
+        self.conditions.set(
             condition::UNPACKED,
             State::True,
             reason::UNPACK_SUCCESSFUL,
             &message,
         );
-        self.said.set(
+        self.conditions.set(
             condition::SOURCE_MOVED,
             State::False,
             reason::SOURCE_UNCHANGED,
@@ -393,11 +395,11 @@ impl Turn<'_> {
         source: &Source,
         recorded: ContentId,
         requester: String,
-    ) -> Result<Option<Duration>, Trouble> {
+    ) -> Result<Option<Duration>, ReconcileError> {
         // A status that somebody emptied in part is made whole again.
         self.status.phase = Some(names::PHASE_UNPACKED.to_owned());
         self.status.resolved_source = Some(self.resolved_source(&recorded));
-        self.said.set_if_new(
+        self.conditions.set_if_new(
             condition::UNPACKED,
             State::True,
             reason::UNPACK_SUCCESSFUL,
@@ -407,27 +409,27 @@ impl Turn<'_> {
         let changed = if source.is_fixed() {
             Some(Ok(None))
         } else {
-            let (room, source) = (self.room.clone(), source.clone());
+            let (ctx, source) = (self.ctx.clone(), source.clone());
             let asking = async move {
                 let failed = reason::UNPACK_FAILED;
-                let source = reader::open(&room, &source, &requester, failed).await;
-                let source = source.map_err(|trouble| trouble.message)?;
+                let source = reader::open(&ctx, &source, &requester, failed).await;
+                let source = source.map_err(|error| error.message)?;
                 let changed = source.changed(&recorded).await;
                 changed.map_err(|error| crate::chain(&error))
             };
             let (name, version) = (self.object.name_any(), self.version());
-            self.room.resolving.run(&name, &version, asking).await
+            self.ctx.resolving.run(&name, &version, asking).await
         };
         match changed {
             // We are woken with the answer.
             None => return Ok(None),
-            Some(Ok(None)) => self.said.set(
+            Some(Ok(None)) => self.conditions.set(
                 condition::SOURCE_MOVED,
                 State::False,
                 reason::SOURCE_UNCHANGED,
                 &format!("the source names {digest}"),
             ),
-            Some(Ok(Some(now))) => self.said.set(
+            Some(Ok(Some(now))) => self.conditions.set(
                 condition::SOURCE_MOVED,
                 State::True,
                 reason::SOURCE_MOVED,
@@ -438,7 +440,7 @@ impl Turn<'_> {
                 ),
             ),
             // That a source is out of reach for a while changes nothing that runs.
-            Some(Err(error)) => self.said.set(
+            Some(Err(error)) => self.conditions.set(
                 condition::SOURCE_MOVED,
                 State::Unknown,
                 "SourceUnseen",
@@ -450,14 +452,14 @@ impl Turn<'_> {
 
     /// When to look again whether the source moved: never where it names a digest.
     fn next_look(&self, source: &Source) -> Option<Duration> {
-        let interval = self.room.shared.settings.source_check_interval?;
+        let interval = self.ctx.shared.settings.source_check_interval?;
         (!source.is_fixed()).then(|| crate::reconcile::spread(interval))
     }
 }
 
 /// What the status shows of sealed content, with the rest of what `described` says of the same digest.
 fn content_status(
-    room: &Room,
+    ctx: &Context,
     object: &DynamicObject,
     sealed: &SealedContent,
     described: Option<&BundleContent>,
@@ -467,16 +469,16 @@ fn content_status(
         digest: sealed.digest.to_string(),
         spec_digest: sealed.spec.to_string(),
         version: sealed.version.clone(),
-        seal: Some(seal::content_text(room, object, sealed)),
+        seal: Some(seal::content_text(ctx, object, sealed)),
         ..described.cloned().unwrap_or_default()
     }
 }
 
 /// What there is to say about `content` on this server.
 pub(in crate::reconcile) fn compatibility(
-    room: &Room,
+    ctx: &Context,
     content: &Content,
-) -> Result<(State, &'static str, String), Trouble> {
+) -> Result<(State, &'static str, String), ReconcileError> {
     let Some(kubernetes) = content
         .package
         .as_ref()
@@ -485,7 +487,7 @@ pub(in crate::reconcile) fn compatibility(
         let message = "the content states no range of Kubernetes versions".to_owned();
         return Ok((State::True, "NoRange", message));
     };
-    let server = room
+    let server = ctx
         .shared
         .server_version()
         .ok_or_else(|| unknown_server("the API server has not told its version yet"))?;
@@ -506,23 +508,23 @@ pub(in crate::reconcile) fn compatibility(
     })
 }
 
-fn unknown_server(message: &str) -> Trouble {
-    Trouble::new(
+fn unknown_server(message: &str) -> ReconcileError {
+    ReconcileError::new(
         codes::review::SERVER_UNKNOWN,
         reason::UNPACK_FAILED,
         message,
-        Retry::Soon,
+        RetryPolicy::Soon,
     )
 }
 
 /// A merge patch of the metadata of one of our own objects.
 pub(in crate::reconcile) async fn patch_metadata(
-    room: &Room,
+    ctx: &Context,
     resource: &kube::core::discovery::ApiResource,
     name: &str,
     metadata: Value,
 ) -> Result<(), kube::Error> {
-    let api: Api<DynamicObject> = Api::all_with(room.own.clone(), resource);
+    let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), resource);
     let patch = json!({ "metadata": metadata });
     ByName(&api)
         .patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch))

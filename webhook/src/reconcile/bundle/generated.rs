@@ -16,13 +16,13 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams, Preconditions};
 use serde_json::json;
 
-use crate::reconcile::context::Room;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::context::Context;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::seal;
 
 /// A Bundle and what became of it.
 #[derive(Debug, Clone)]
-pub(in crate::reconcile) struct Child {
+pub(in crate::reconcile) struct GeneratedBundle {
     pub(in crate::reconcile) name: String,
     pub(in crate::reconcile) object: DynamicObject,
     /// For people alone: others may have written it.
@@ -31,11 +31,11 @@ pub(in crate::reconcile) struct Child {
     pub(in crate::reconcile) content: Option<SealedContent>,
 }
 
-impl Child {
-    pub(in crate::reconcile) fn of(room: &Room, object: DynamicObject) -> Self {
+impl GeneratedBundle {
+    pub(in crate::reconcile) fn of(ctx: &Context, object: DynamicObject) -> Self {
         Self {
             name: object.name_any(),
-            content: seal::content(room, &object)
+            content: seal::content(ctx, &object)
                 .filter(|content| content.spec == spec_digest(&object.data["spec"])),
             status: serde_json::from_value(object.data["status"].clone()).unwrap_or_default(),
             object,
@@ -58,71 +58,71 @@ const ALTERNATIVES: u8 = 3;
 /// The hash of the template that `bundle` was made from by the pod for `deployment`, as its seal says. Labels and owner references are not asked: whoever
 /// may create Bundles writes them.
 pub(in crate::reconcile) fn generated_hash(
-    room: &Room,
+    ctx: &Context,
     deployment: &DynamicObject,
     bundle: &DynamicObject,
 ) -> Option<String> {
-    let vouched = seal::vouched(room, bundle, Kind::Bundle).ok()?;
+    let vouched = seal::vouched(ctx, bundle, Kind::Bundle).ok()?;
     let made_for = vouched.generated_for?;
     (Some(&made_for.uid) == deployment.metadata.uid.as_ref()).then_some(made_for.hash)
 }
 
 /// The Bundle of `template` for `deployment`; made if it is not there.
 pub(in crate::reconcile) async fn of_template(
-    room: &Room,
+    ctx: &Context,
     deployment: &DynamicObject,
     template: &Template,
     revisions: &[Revision],
-) -> Result<Child, Trouble> {
+) -> Result<GeneratedBundle, ReconcileError> {
     let mut taken = Vec::new();
-    for name in candidates(room, deployment, &template.hash, revisions) {
-        let found = room
-            .get(&room.bundles, &name)
+    for name in candidates(ctx, deployment, &template.hash, revisions) {
+        let found = ctx
+            .get(&ctx.bundles, &name)
             .await
             .map_err(|error| failed(&error))?;
         let found = match found {
             Some(found) => found,
-            None => make(room, deployment, template, &name).await?,
+            None => make(ctx, deployment, template, &name).await?,
         };
-        let found = with_seal(room, deployment, found).await?;
-        if generated_hash(room, deployment, &found).as_ref() != Some(&template.hash) {
+        let found = with_seal(ctx, deployment, found).await?;
+        if generated_hash(ctx, deployment, &found).as_ref() != Some(&template.hash) {
             taken.push(name);
             continue;
         }
         if !same(&found.data["spec"], &template.spec) {
-            return Err(Trouble::new(
+            return Err(ReconcileError::new(
                 codes::install::CONTENT_CHANGED,
                 reason::BUNDLE_LOAD_FAILED,
                 format!(
                     "the spec of Bundle {name} is not that of the template: delete it, and it is made again"
                 ),
-                Retry::Slowly,
+                RetryPolicy::Slowly,
             ));
         }
-        return Ok(Child::of(room, found));
+        return Ok(GeneratedBundle::of(ctx, found));
     }
-    Err(Trouble::new(
+    Err(ReconcileError::new(
         codes::install::CHILD_TAKEN,
         reason::BUNDLE_LOAD_FAILED,
         format!(
             "these Bundles exist and were not made for this BundleDeployment: delete one of them, or change the template: {}",
             taken.join(", ")
         ),
-        Retry::Slowly,
+        RetryPolicy::Slowly,
     ))
 }
 
 /// The names that the Bundle of a template may have: the usual one, then some that nobody else can tell beforehand. Those in the history come first, so
 /// that a name that becomes free changes nothing.
 pub(in crate::reconcile) fn candidates(
-    room: &Room,
+    ctx: &Context,
     deployment: &DynamicObject,
     hash: &str,
     revisions: &[Revision],
 ) -> Vec<String> {
     let owner = deployment.name_any();
     let uid = deployment.metadata.uid.as_deref().unwrap_or_default();
-    let key = room.shared.stamp_key();
+    let key = ctx.shared.stamp_key();
     let mut names = vec![format!("{owner}-{hash}")];
     names.extend((1..=ALTERNATIVES).map(|attempt| {
         let hash = alternative_hash(key.bytes(), uid, hash, attempt);
@@ -134,49 +134,49 @@ pub(in crate::reconcile) fn candidates(
 
 /// `bundle` with its seal, where somebody removed it from the status and it is remembered: another Bundle of the template would be other content if a tag moved.
 async fn with_seal(
-    room: &Room,
+    ctx: &Context,
     deployment: &DynamicObject,
     bundle: DynamicObject,
-) -> Result<DynamicObject, Trouble> {
-    if generated_hash(room, deployment, &bundle).is_some()
-        || !seal::ensure(room, &room.bundles, &bundle, Kind::Bundle)
+) -> Result<DynamicObject, ReconcileError> {
+    if generated_hash(ctx, deployment, &bundle).is_some()
+        || !seal::ensure(ctx, &ctx.bundles, &bundle, Kind::Bundle)
             .await
             .map_err(|error| failed(&error))?
     {
         return Ok(bundle);
     }
-    let stored = room.get(&room.bundles, &bundle.name_any()).await;
+    let stored = ctx.get(&ctx.bundles, &bundle.name_any()).await;
     Ok(stored.map_err(|error| failed(&error))?.unwrap_or(bundle))
 }
 
-fn failed(error: &kube::Error) -> Trouble {
-    Trouble::api("make the Bundle", reason::BUNDLE_LOAD_FAILED, error)
+fn failed(error: &kube::Error) -> ReconcileError {
+    ReconcileError::api("make the Bundle", reason::BUNDLE_LOAD_FAILED, error)
 }
 
 /// Creates the Bundle. Its stamp comes from admission, which looks the BundleDeployment up.
 async fn make(
-    room: &Room,
+    ctx: &Context,
     deployment: &DynamicObject,
     template: &Template,
     name: &str,
-) -> Result<DynamicObject, Trouble> {
+) -> Result<DynamicObject, ReconcileError> {
     let unstamped = |why: &str| {
-        Trouble::new(
+        ReconcileError::new(
             codes::review::NOT_ADMITTED,
             reason::BUNDLE_LOAD_FAILED,
             format!("Bundle {name} cannot be made: {why}"),
-            Retry::Soon,
+            RetryPolicy::Soon,
         )
     };
-    if room.shared.registrations.intact_since().is_none() {
+    if ctx.shared.registrations.intact_since().is_none() {
         return Err(unstamped(
             "the webhook registrations are missing or altered",
         ));
     }
-    let api: Api<DynamicObject> = Api::all_with(room.own.clone(), &room.bundles);
-    let made = child(room, deployment, template, name);
+    let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), &ctx.bundles);
+    let made = generated(ctx, deployment, template, name);
     match api.create(&PostParams::default(), &made).await {
-        Ok(made) if generated_hash(room, deployment, &made).is_some() => Ok(made),
+        Ok(made) if generated_hash(ctx, deployment, &made).is_some() => Ok(made),
         Ok(made) => {
             delete(&api, name, made.metadata.uid)
                 .await
@@ -187,18 +187,20 @@ async fn make(
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
             ByName(&api).get(name).await.map_err(|error| failed(&error))
         }
-        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Err(Trouble::new(
-            codes::install::APPLY_FAILED,
-            reason::BUNDLE_LOAD_FAILED,
-            format!("cannot make Bundle {name}: {}", status.message),
-            Retry::Slowly,
-        )),
+        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
+            Err(ReconcileError::new(
+                codes::install::APPLY_FAILED,
+                reason::BUNDLE_LOAD_FAILED,
+                format!("cannot make Bundle {name}: {}", status.message),
+                RetryPolicy::Slowly,
+            ))
+        }
         Err(error) => Err(failed(&error)),
     }
 }
 
-fn child(
-    room: &Room,
+fn generated(
+    ctx: &Context,
     deployment: &DynamicObject,
     template: &Template,
     name: &str,
@@ -216,7 +218,7 @@ fn child(
     if let Some(proof) = deployment.annotations().get(names::ANNOTATION_PROOF) {
         annotations.insert(names::ANNOTATION_PROOF.to_owned(), proof.clone());
     }
-    let mut object = DynamicObject::new(name, &room.bundles);
+    let mut object = DynamicObject::new(name, &ctx.bundles);
     object.metadata.labels = Some(labels);
     object.metadata.annotations = Some(annotations);
     object.metadata.owner_references = Some(vec![
@@ -236,15 +238,15 @@ fn child(
 /// Deletes the Bundles of earlier templates that nobody needs any more. Their seals say which ones were made for `deployment`, and not their labels, which
 /// others can write.
 pub(in crate::reconcile) async fn clear(
-    room: &Room,
+    ctx: &Context,
     deployment: &DynamicObject,
     wanted: &str,
     active: Option<&str>,
     revisions: &[Revision],
     wanted_is_installed: bool,
 ) -> Result<(), kube::Error> {
-    let api: Api<DynamicObject> = Api::all_with(room.own.clone(), &room.bundles);
-    let all = match room.bundle_cache.get() {
+    let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), &ctx.bundles);
+    let all = match ctx.bundle_cache.get() {
         Some(cache) => cache.state(),
         None => Vec::new(),
     };
@@ -253,7 +255,7 @@ pub(in crate::reconcile) async fn clear(
     let ours: Vec<&Arc<DynamicObject>> = all
         .iter()
         .filter(|bundle| bundle.name_any().starts_with(&prefix))
-        .filter(|bundle| generated_hash(room, deployment, bundle).is_some())
+        .filter(|bundle| generated_hash(ctx, deployment, bundle).is_some())
         .collect();
     let owned: Vec<Owned> = ours
         .iter()

@@ -15,8 +15,8 @@ use kube::api::DynamicObject;
 use crate::reconcile::bundle::controller;
 use crate::reconcile::bundle::verify;
 use crate::reconcile::content::reader;
-use crate::reconcile::context::Room;
-use crate::reconcile::error::{Retry, Trouble, tell};
+use crate::reconcile::context::Context;
+use crate::reconcile::error::{ReconcileError, RetryPolicy, tell};
 use crate::reconcile::rights::source;
 use crate::sources::ContentSource as _;
 
@@ -24,7 +24,7 @@ const FAILED: &str = reason::UNPACK_FAILED;
 
 /// What is unpacked, and in whose name.
 pub(in crate::reconcile) struct Unpack {
-    pub(in crate::reconcile) room: Arc<Room>,
+    pub(in crate::reconcile) ctx: Arc<Context>,
     pub(in crate::reconcile) class: Class,
     pub(in crate::reconcile) bundle: DynamicObject,
     pub(in crate::reconcile) source: Source,
@@ -46,15 +46,15 @@ pub(in crate::reconcile) struct Unpacked {
 
 /// Why nothing was unpacked.
 pub(in crate::reconcile) struct UnpackFailed {
-    pub(in crate::reconcile) trouble: Trouble,
+    pub(in crate::reconcile) error: ReconcileError,
     /// The condition `Verified`, if it failed there.
     pub(in crate::reconcile) verified: Option<(State, String)>,
 }
 
-impl From<Trouble> for UnpackFailed {
-    fn from(trouble: Trouble) -> Self {
+impl From<ReconcileError> for UnpackFailed {
+    fn from(error: ReconcileError) -> Self {
         Self {
-            trouble,
+            error,
             verified: None,
         }
     }
@@ -63,37 +63,37 @@ impl From<Trouble> for UnpackFailed {
 impl Unpack {
     /// Unpacks it into the cache. Content that fails a check is not kept.
     pub(in crate::reconcile) async fn run(self) -> Result<Unpacked, UnpackFailed> {
-        let room = &*self.room;
+        let ctx = &*self.ctx;
         let user = &self.requester.user;
-        source::check(room, &self.requester, &self.source).await?;
-        let place = reader::place(room, user, &self.source, FAILED).await?;
-        let source = reader::open(room, &self.source, user, FAILED).await?;
+        source::check(ctx, &self.requester, &self.source).await?;
+        let place = reader::place(ctx, user, &self.source, FAILED).await?;
+        let source = reader::open(ctx, &self.source, user, FAILED).await?;
         let resolved = source.resolve().await;
-        let resolved = resolved.map_err(|error| reader::trouble(error, FAILED))?;
-        let verified = verify::verify(room, &self.class, &source, &self.bundle, resolved);
-        let decided = Box::pin(verified).await.map_err(|trouble| {
-            let state = if trouble.cannot_tell() {
+        let resolved = resolved.map_err(|error| reader::registry_error(error, FAILED))?;
+        let verified = verify::verify(ctx, &self.class, &source, &self.bundle, resolved);
+        let decided = Box::pin(verified).await.map_err(|error| {
+            let state = if error.cannot_tell() {
                 State::Unknown
             } else {
                 State::False
             };
             UnpackFailed {
-                verified: Some((state, trouble.message.clone())),
-                trouble,
+                verified: Some((state, error.message.clone())),
+                error,
             }
         })?;
         let id = decided.content.get().clone();
-        let fetched = reader::fetch(room, &source, &id, FAILED).await?;
+        let fetched = reader::fetch(ctx, &source, &id, FAILED).await?;
         // Whoever waits for memory holds no place, and no other memory, that others could use.
         drop((place, source));
         let summary = fetched.summary;
-        let memory = reader::memory(room, user, summary.weight, FAILED).await?;
-        let (fetched, read) = fetched.parse(room, FAILED).await?;
-        self.class
-            .reads(read.format)
-            .map_err(|finding| Trouble::findings(FAILED, &finding.into(), Retry::OnChange))?;
-        let compatible = controller::compatibility(room, &read)?;
-        fetched.keep(room, &id, user, FAILED)?;
+        let memory = reader::memory(ctx, user, summary.weight, FAILED).await?;
+        let (fetched, read) = fetched.parse(ctx, FAILED).await?;
+        self.class.reads(read.format).map_err(|finding| {
+            ReconcileError::findings(FAILED, &finding.into(), RetryPolicy::OnChange)
+        })?;
+        let compatible = controller::compatibility(ctx, &read)?;
+        fetched.keep(ctx, &id, user, FAILED)?;
         let warnings: Vec<_> = decided.warnings.0.iter().map(tell).collect();
         let found = if decided.signed_by.is_empty() {
             "NotRequired"

@@ -14,35 +14,35 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
 use crate::heavy;
-use crate::reconcile::context::Room;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::context::Context;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::condition_set;
 use crate::sources::{ContentSource as _, OpenSource};
 
 /// Decides on `content` under the policies and class as they are now. `bundle` may carry a proof; where that is not enough, the registry is asked.
 pub(in crate::reconcile) async fn verify(
-    room: &Room,
+    ctx: &Context,
     class: &Class,
     source: &OpenSource,
     bundle: &DynamicObject,
     content: ContentId,
-) -> Result<Decided<ContentId>, Trouble> {
+) -> Result<Decided<ContentId>, ReconcileError> {
     let Some(image) = content.image() else {
         return proof::decide_unsignable(content, class.signatures)
             .map_err(|refusal| refused(&refusal));
     };
     let (pinned, pull_secret) = (image.pinned(), image.pull_secret.cloned());
-    if !room.shared.policies.is_synced() {
-        return Err(Trouble::new(
+    if !ctx.shared.policies.is_synced() {
+        return Err(ReconcileError::new(
             codes::trust::CANNOT_TELL,
             reason::UNPACK_FAILED,
             "the SignaturePolicies are not known yet",
-            Retry::Soon,
+            RetryPolicy::Soon,
         ));
     }
-    let stored = room.shared.policies.all();
+    let stored = ctx.shared.policies.all();
     let policies = || stored.values().map(|policy| &**policy);
-    let (now, examinations) = (jiff::Timestamp::now(), &room.shared.examinations);
+    let (now, examinations) = (jiff::Timestamp::now(), &ctx.shared.examinations);
     let needed = policy::needs_signatures(pinned.reference(), policies());
     if needed
         && let Some(carried) = carried(bundle, &pinned)
@@ -67,14 +67,14 @@ pub(in crate::reconcile) async fn verify(
 }
 
 /// A signature may be pushed later, and a policy may change: neither tells us by itself.
-fn refused(refusal: &Refusal) -> Trouble {
-    Trouble::findings(
+fn refused(refusal: &Refusal) -> ReconcileError {
+    ReconcileError::findings(
         reason::UNPACK_FAILED,
         &refusal.findings,
         if refusal.cannot_tell {
-            Retry::Soon
+            RetryPolicy::Soon
         } else {
-            Retry::Slowly
+            RetryPolicy::Slowly
         },
     )
 }

@@ -11,15 +11,15 @@ use kube::core::discovery::ApiResource;
 
 use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object;
-use crate::reconcile::deployment::controller::Turn;
-use crate::reconcile::error::Trouble;
+use crate::reconcile::deployment::controller::DeploymentReconcile;
+use crate::reconcile::error::ReconcileError;
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     /// Adds the target namespace to the `objects` of a content if it is created with them. It is looked at as the pod itself.
     pub(in crate::reconcile) async fn add_created_namespace(
         &mut self,
         objects: &mut Vec<Manifest>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         self.created_namespace = None;
         let Some(target) = self.spec.target_namespace.clone() else {
             return Ok(());
@@ -35,15 +35,15 @@ impl Turn<'_> {
         Ok(())
     }
 
-    async fn namespace_state(&self, name: &str) -> Result<NamespaceState, Trouble> {
+    async fn namespace_state(&self, name: &str) -> Result<NamespaceState, ReconcileError> {
         let kind = Kind {
             resource: ApiResource::erase::<Namespace>(&()),
             namespaced: false,
         };
         let id = namespace_id(name);
-        let found = object::look(&self.room.own, &kind, &id).await;
+        let found = object::look(&self.ctx.own, &kind, &id).await;
         let found = found.map_err(|error| {
-            Trouble::api("read the target namespace", self.install_reason(), &error)
+            ReconcileError::api("read the target namespace", self.install_reason(), &error)
         })?;
         Ok(match found {
             None => NamespaceState::Absent,
@@ -55,17 +55,20 @@ impl Turn<'_> {
     }
 
     /// Adds the next step to an error about a target namespace that is missing.
-    pub(in crate::reconcile) fn with_namespace_hint(&self, trouble: Trouble) -> Trouble {
+    pub(in crate::reconcile) fn with_namespace_hint(
+        &self,
+        error: ReconcileError,
+    ) -> ReconcileError {
         let target = self.spec.target_namespace.as_deref();
         let hint = target
             .filter(|_| !self.spec.create_namespace)
-            .and_then(|target| missing_namespace_hint(&trouble.message, target));
+            .and_then(|target| missing_namespace_hint(&error.message, target));
         match hint {
-            Some(hint) => Trouble {
-                message: format!("{} ({hint})", trouble.message),
-                ..trouble
+            Some(hint) => ReconcileError {
+                message: format!("{} ({hint})", error.message),
+                ..error
             },
-            None => trouble,
+            None => error,
         }
     }
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::reconcile::api::discovery::{Apis, Kind};
 use crate::reconcile::deployment::controller::LISTED;
-use crate::reconcile::error::{self, Retry, Trouble};
+use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 
 /// One object, ready to be applied.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ pub(in crate::reconcile) async fn items(
     objects: Vec<Manifest>,
     owner: &Owner<'_>,
     reason: &'static str,
-) -> Result<Vec<Item>, Trouble> {
+) -> Result<Vec<Item>, ReconcileError> {
     let defined = CustomKind::all(&objects);
     let mut kinds = BTreeMap::<(String, String, String), Option<(Kind, bool)>>::new();
     let mut items = Vec::with_capacity(objects.len());
@@ -65,7 +65,7 @@ pub(in crate::reconcile) async fn items(
                 apis.find(group, version, kind).await
             };
             let served = served.map_err(|error| {
-                Trouble::api("ask the API server for its kinds", reason, &error)
+                ReconcileError::api("ask the API server for its kinds", reason, &error)
             })?;
             // What the server has counts: content cannot say that a kind is something else.
             let found = served
@@ -87,15 +87,15 @@ pub(in crate::reconcile) async fn items(
         }
     }
     if !missing.is_empty() {
-        return Err(Trouble::new(
+        return Err(ReconcileError::new(
             codes::install::MISSING_KIND,
             reason,
             format!("required resource not found: {}", error::list(missing, 20)),
-            Retry::Soon,
+            RetryPolicy::Soon,
         ));
     }
     if !unplaced.is_empty() {
-        return Err(Trouble::new(
+        return Err(ReconcileError::new(
             codes::install::NO_NAMESPACE,
             reason,
             format!(
@@ -103,19 +103,19 @@ pub(in crate::reconcile) async fn items(
                 count(unplaced.len()),
                 some_of(&unplaced, LISTED)
             ),
-            Retry::OnChange,
+            RetryPolicy::OnChange,
         ));
     }
     let twice = duplicates(&items);
     if !twice.is_empty() {
-        return Err(Trouble::new(
+        return Err(ReconcileError::new(
             codes::format::DUPLICATE_OBJECT,
             reason,
             format!(
                 "the content has more than once, with their namespaces settled: {} (remove or rename one of each)",
                 some_of(&twice, LISTED)
             ),
-            Retry::OnChange,
+            RetryPolicy::OnChange,
         ));
     }
     Ok(items)

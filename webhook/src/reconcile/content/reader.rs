@@ -19,8 +19,8 @@ use crate::budget::{self, Budget, Share};
 use crate::reconcile::content::stored::{
     ContentWriter, FilePlace, StoredContent, StoredFile, Summary,
 };
-use crate::reconcile::context::Room;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::context::Context;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::sources::{self, ContentSource as _, OpenSource, SourceError};
 
 /// What an object takes beside its tree once it is ready to be applied, in bytes: its names, labels, and what is known of its kind.
@@ -31,72 +31,85 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Opens a source, and reads the credentials that it names. What a registry returns beside layers is held in the name of `requester`, in the same memory as the
 /// looks of reviews, until the source is dropped.
 pub(in crate::reconcile) async fn open(
-    room: &Room,
+    ctx: &Context,
     source: &Source,
     requester: &str,
     reason: &'static str,
-) -> Result<OpenSource, Trouble> {
-    let memory = LookMemory::new(&room.shared.budget.trees, requester, PATIENCE);
-    let opened = sources::open(&room.shared, source, Arc::new(memory)).await;
-    opened.map_err(|error| trouble(error, reason))
+) -> Result<OpenSource, ReconcileError> {
+    let memory = LookMemory::new(&ctx.shared.budget.trees, requester, PATIENCE);
+    let opened = sources::open(&ctx.shared, source, Arc::new(memory)).await;
+    opened.map_err(|error| registry_error(error, reason))
 }
 
 /// A source's failure, as a trouble.
-pub(in crate::reconcile) fn trouble(error: SourceError, reason: &'static str) -> Trouble {
+pub(in crate::reconcile) fn registry_error(
+    error: SourceError,
+    reason: &'static str,
+) -> ReconcileError {
     match error {
-        SourceError::Unsupported(_) => Trouble::new(
+        SourceError::Unsupported(_) => ReconcileError::new(
             codes::install::SOURCE_UNSUPPORTED,
             reason,
             error.to_string(),
-            Retry::OnChange,
+            RetryPolicy::OnChange,
         ),
-        SourceError::PullSecret(error) => Trouble::new(
+        SourceError::PullSecret(error) => ReconcileError::new(
             codes::install::CONTENT_LOST,
             reason,
             crate::chain(&error),
-            Retry::Soon,
+            RetryPolicy::Soon,
         ),
         SourceError::Registry(error) => registry_trouble(error, reason),
         SourceError::ConfigMaps(error) => {
             let finding = error.finding();
             // ConfigMaps are not watched: somebody may have made them meanwhile.
             let retry = if finding.code.outcome == Outcome::CannotTell {
-                Retry::Soon
+                RetryPolicy::Soon
             } else {
-                Retry::Slowly
+                RetryPolicy::Slowly
             };
-            Trouble::findings(reason, &finding.into(), retry)
+            ReconcileError::findings(reason, &finding.into(), retry)
         }
     }
 }
 
-fn registry_trouble(error: RegistryError, reason: &'static str) -> Trouble {
+fn registry_trouble(error: RegistryError, reason: &'static str) -> ReconcileError {
     let finding = Finding::from(error);
     // Bundles are unpacked into the cache and nowhere else.
     if finding.code == codes::usage::FILE_UNWRITABLE {
-        return Trouble::new(
+        return ReconcileError::new(
             codes::install::CACHE_FULL,
             reason,
             finding.message,
-            Retry::Slowly,
+            RetryPolicy::Slowly,
         );
     }
     let retry = if finding.code.outcome == Outcome::CannotTell {
-        Retry::Soon
+        RetryPolicy::Soon
     } else {
-        Retry::Slowly
+        RetryPolicy::Slowly
     };
-    Trouble::findings(reason, &finding.into(), retry)
+    ReconcileError::findings(reason, &finding.into(), retry)
 }
 
-fn unstorable(error: &io::Error, reason: &'static str) -> Trouble {
+fn unstorable(error: &io::Error, reason: &'static str) -> ReconcileError {
     let message = format!("the content cannot be stored in the cache: {error}");
-    Trouble::new(codes::install::CACHE_FULL, reason, message, Retry::Slowly)
+    ReconcileError::new(
+        codes::install::CACHE_FULL,
+        reason,
+        message,
+        RetryPolicy::Slowly,
+    )
 }
 
-fn panicked(reason: &'static str) -> Trouble {
+fn panicked(reason: &'static str) -> ReconcileError {
     let message = "the content could not be read: the thread that reads it ended early";
-    Trouble::new(codes::install::CONTENT_LOST, reason, message, Retry::Slowly)
+    ReconcileError::new(
+        codes::install::CONTENT_LOST,
+        reason,
+        message,
+        RetryPolicy::Slowly,
+    )
 }
 
 /// A content that lies on disk and has no name there yet.
@@ -108,24 +121,24 @@ pub(in crate::reconcile) struct Fetched {
 
 /// Fetches `content` onto the disk, and finds out what it takes. The caller holds a place for the transfer.
 pub(in crate::reconcile) async fn fetch(
-    room: &Room,
+    ctx: &Context,
     source: &OpenSource,
     content: &ContentId,
     reason: &'static str,
-) -> Result<Fetched, Trouble> {
-    let writer = room.store.begin();
+) -> Result<Fetched, ReconcileError> {
+    let writer = ctx.store.begin();
     let writer = writer.map_err(|error| unstorable(&error, reason))?;
     let fetched = source.fetch(content, writer).await;
-    let (files, mut writer) = fetched.map_err(|error| trouble(error, reason))?;
+    let (files, mut writer) = fetched.map_err(|error| registry_error(error, reason))?;
     let weigh = move || {
         let weighed = weigh(&files, |place| writer.read(place));
         (writer, files, weighed)
     };
-    let weighed = room.shared.budget.blocking(weigh).await;
+    let weighed = ctx.shared.budget.blocking(weigh).await;
     let (writer, files, summary) = weighed.ok_or_else(|| panicked(reason))?;
     let summary = summary.map_err(|why| match why {
         Unweighed::Unreadable(finding) => {
-            Trouble::findings(reason, &finding.into(), Retry::OnChange)
+            ReconcileError::findings(reason, &finding.into(), RetryPolicy::OnChange)
         }
         Unweighed::Io(error) => unstorable(&error, reason),
     })?;
@@ -140,9 +153,9 @@ impl Fetched {
     /// What [`parse`] needs, and the content back.
     pub(in crate::reconcile) async fn parse(
         mut self,
-        room: &Room,
+        ctx: &Context,
         reason: &'static str,
-    ) -> Result<(Self, Content), Trouble> {
+    ) -> Result<(Self, Content), ReconcileError> {
         let work = move || {
             let files = self
                 .files
@@ -152,7 +165,7 @@ impl Fetched {
             let read = parse(files, None, |place| self.writer.read(place));
             (self, read)
         };
-        let done = room.shared.budget.blocking(work).await;
+        let done = ctx.shared.budget.blocking(work).await;
         let (back, read) = done.ok_or_else(|| panicked(reason))?;
         Ok((back, told(read, reason)?))
     }
@@ -160,15 +173,15 @@ impl Fetched {
     /// Keeps it in the cache.
     pub(in crate::reconcile) fn keep(
         self,
-        room: &Room,
+        ctx: &Context,
         content: &ContentId,
         owner: &str,
         reason: &'static str,
-    ) -> Result<(), Trouble> {
-        let key = room.shared.stamp_key();
+    ) -> Result<(), ReconcileError> {
+        let key = ctx.shared.stamp_key();
         let files = self.files.into_iter();
         let files = files.map(|(path, place)| StoredFile { path, place });
-        room.store
+        ctx.store
             .keep(
                 self.writer,
                 files.collect(),
@@ -239,31 +252,35 @@ fn parse(
 fn told(
     read: io::Result<Result<Content, bundle_core::diagnostic::Findings>>,
     reason: &'static str,
-) -> Result<Content, Trouble> {
+) -> Result<Content, ReconcileError> {
     match read {
         Ok(Ok(content)) => Ok(content),
-        Ok(Err(findings)) => Err(Trouble::findings(reason, &findings, Retry::OnChange)),
-        Err(error) => Err(Trouble::new(
+        Ok(Err(findings)) => Err(ReconcileError::findings(
+            reason,
+            &findings,
+            RetryPolicy::OnChange,
+        )),
+        Err(error) => Err(ReconcileError::new(
             codes::install::CONTENT_LOST,
             reason,
             format!("the content cannot be read from the cache: {error}"),
-            Retry::Soon,
+            RetryPolicy::Soon,
         )),
     }
 }
 
 /// The memory that a content takes, in the name of a requester.
 pub(in crate::reconcile) async fn memory(
-    room: &Room,
+    ctx: &Context,
     requester: &str,
     weight: u64,
     reason: &'static str,
-) -> Result<Share, Trouble> {
-    let pool = &room.shared.budget.content;
+) -> Result<Share, ReconcileError> {
+    let pool = &ctx.shared.budget.content;
     let share = pool.take(weight, Budget::half(pool, requester));
     match budget::within(PATIENCE, share).await {
         Some(Ok(share)) => Ok(share),
-        Some(Err(never)) => Err(Trouble::new(
+        Some(Err(never)) => Err(ReconcileError::new(
             codes::install::CONTENT_TOO_LARGE,
             reason,
             format!(
@@ -271,13 +288,13 @@ pub(in crate::reconcile) async fn memory(
                 never.wanted.div_ceil(1 << 20),
                 never.capacity >> 20
             ),
-            Retry::OnChange,
+            RetryPolicy::OnChange,
         )),
-        None => Err(Trouble::new(
+        None => Err(ReconcileError::new(
             codes::install::MEMORY_BUSY,
             reason,
             "the content waits for memory that other content uses now",
-            Retry::Soon,
+            RetryPolicy::Soon,
         )),
     }
 }
@@ -297,15 +314,15 @@ pub(in crate::reconcile) struct Wanted<'a> {
 
 /// The content of a BundleDeployment, with the memory that it takes: `share` is replaced by it, and has to be held for as long as the objects are.
 pub(in crate::reconcile) async fn load(
-    room: &Arc<Room>,
+    ctx: &Arc<Context>,
     wanted: &Wanted<'_>,
     share: &mut Option<Share>,
-) -> Result<Content, Trouble> {
+) -> Result<Content, ReconcileError> {
     let reason = wanted.reason;
     // First: whoever holds memory does not wait for more of it.
     *share = None;
-    let stored = stored(room, wanted).await?;
-    *share = Some(memory(room, wanted.requester, stored.summary().weight, reason).await?);
+    let stored = stored(ctx, wanted).await?;
+    *share = Some(memory(ctx, wanted.requester, stored.summary().weight, reason).await?);
     let mut stored = stored;
     let target = wanted.target.map(str::to_owned);
     let work = move || {
@@ -313,69 +330,69 @@ pub(in crate::reconcile) async fn load(
         let files: Vec<_> = files.map(|file| (file.path.clone(), file.place)).collect();
         parse(files, target.as_deref(), |place| stored.read(place))
     };
-    let read = room.shared.budget.blocking(work).await;
+    let read = ctx.shared.budget.blocking(work).await;
     told(read.ok_or_else(|| panicked(reason))?, reason).inspect_err(|_| {
         // A copy that cannot be read is fetched again.
-        room.store.remove(wanted.content.digest());
+        ctx.store.remove(wanted.content.digest());
     })
 }
 
 /// The copy on disk, fetched again if it is not there.
-async fn stored(room: &Arc<Room>, wanted: &Wanted<'_>) -> Result<StoredContent, Trouble> {
+async fn stored(ctx: &Arc<Context>, wanted: &Wanted<'_>) -> Result<StoredContent, ReconcileError> {
     let reason = wanted.reason;
     let copy = || {
-        let key = room.shared.stamp_key();
-        room.store.open(wanted.content, key.bytes())
+        let key = ctx.shared.stamp_key();
+        ctx.store.open(wanted.content, key.bytes())
     };
     if let Some(stored) = copy() {
         return Ok(stored);
     }
     let work = {
-        let (room, content) = (room.clone(), wanted.content.clone());
+        let (ctx, content) = (ctx.clone(), wanted.content.clone());
         let requester = wanted.requester.to_owned();
         async move {
-            let _place = place(&room, &requester, content.source(), reason).await?;
-            let source = open(&room, content.source(), &requester, reason).await?;
-            let fetched = fetch(&room, &source, &content, reason).await?;
-            fetched.keep(&room, &content, &requester, reason)
+            let _place = place(&ctx, &requester, content.source(), reason).await?;
+            let source = open(&ctx, content.source(), &requester, reason).await?;
+            let fetched = fetch(&ctx, &source, &content, reason).await?;
+            fetched.keep(&ctx, &content, &requester, reason)
         }
     };
-    match room.refetching.run(wanted.name, wanted.version, work).await {
+    match ctx.refetching.run(wanted.name, wanted.version, work).await {
         Some(fetched) => fetched?,
         None => {
-            return Err(Trouble::new(
+            return Err(ReconcileError::new(
                 codes::install::UNPACKING,
                 reason,
                 "the content is not in the cache and is fetched again",
-                Retry::Soon,
+                RetryPolicy::Soon,
             ));
         }
     }
     copy().ok_or_else(|| {
-        Trouble::new(
+        ReconcileError::new(
             codes::install::CONTENT_LOST,
             reason,
             "the content was fetched and is not in the cache",
-            Retry::Soon,
+            RetryPolicy::Soon,
         )
     })
 }
 
 /// A place among the transfers, when it is its turn. Sources without a host share the places of one.
 pub(in crate::reconcile) async fn place(
-    room: &Room,
+    ctx: &Context,
     requester: &str,
     source: &Source,
     reason: &'static str,
-) -> Result<Share, Trouble> {
-    let budget = &room.shared.budget;
+) -> Result<Share, ReconcileError> {
+    let budget = &ctx.shared.budget;
     let caps = budget.transfer_caps(requester, source.host().unwrap_or(source.kind()));
     budget.transfers.take(1, caps).await.map_err(|error| {
-        Trouble::new(
+        ReconcileError::new(
             codes::install::CONTENT_LOST,
             reason,
             format!("there is no place for a transfer: {error}"),
-            Retry::Slowly,
+            RetryPolicy::Slowly,
         )
     })
 }

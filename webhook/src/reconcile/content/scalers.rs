@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::reconcile::api::object;
 use crate::reconcile::api::whole;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::Turn;
+use crate::reconcile::deployment::controller::DeploymentReconcile;
 use crate::reconcile::install::apply::CheckedApply;
 
 /// Most autoscalers of a namespace that are looked at.
@@ -73,7 +73,7 @@ impl Scalers {
     }
 }
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     /// The revisions, before they are applied, of those objects whose replicas are left to somebody.
     pub(in crate::reconcile) fn revisions_of_scaled(
         &self,
@@ -84,7 +84,7 @@ impl Turn<'_> {
         if scaled.is_empty() {
             return HashMap::new();
         }
-        let seen = self.room.watches.seen_of(&self.name);
+        let seen = self.ctx.watches.seen_of(&self.name);
         let revision = |key: &str| Some((key.to_owned(), seen.get(key)?.state.revision));
         scaled.into_iter().filter_map(revision).collect()
     }

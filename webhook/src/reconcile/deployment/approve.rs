@@ -15,21 +15,21 @@ use k8s_openapi::api::authorization::v1::{
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, PostParams};
 
-use crate::reconcile::context::Room;
-use crate::reconcile::error::{Retry, Trouble};
-use crate::reconcile::status::condition_set::{self, Said};
+use crate::reconcile::context::Context;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::seal;
 use crate::reconcile::status::writer;
 
 /// Who approved `digest` for `deployment`; none where the class does not ask. Admission asked whether they may, and of the class that the deployment had
 /// then; so it is asked again of the class that it has now.
 pub(in crate::reconcile) async fn approved(
-    room: &Room,
+    ctx: &Context,
     deployment: &DynamicObject,
     class: &Class,
     requesters: &PartRequesters,
     digest: &str,
-) -> Result<Option<String>, Trouble> {
+) -> Result<Option<String>, ReconcileError> {
     let mode = class.approval;
     if mode == Approval::None {
         return Ok(None);
@@ -38,7 +38,7 @@ pub(in crate::reconcile) async fn approved(
     let present_terms = approval_terms(&deployment.data["spec"]);
     let has_default_terms = has_default_terms(&deployment.data["spec"]);
     let mut approvals = Vec::new();
-    room.each(&room.approvals, None, |approval| {
+    ctx.each(&ctx.approvals, None, |approval| {
         let spec = &approval.data["spec"];
         let target = &spec["bundleDeployment"];
         if target["name"].as_str() == Some(&name)
@@ -50,10 +50,10 @@ pub(in crate::reconcile) async fn approved(
         }
     })
     .await
-    .map_err(|error| Trouble::api("list BundleApprovals", reason::INSTALL_FAILED, &error))?;
+    .map_err(|error| ReconcileError::api("list BundleApprovals", reason::INSTALL_FAILED, &error))?;
     let mut turned_down = Vec::new();
     for approval in approvals {
-        let vouched = seal::vouched(room, &approval, Kind::BundleApproval);
+        let vouched = seal::vouched(ctx, &approval, Kind::BundleApproval);
         let terms = vouched
             .as_ref()
             .ok()
@@ -71,7 +71,7 @@ pub(in crate::reconcile) async fn approved(
                     by.user
                 ),
             )),
-            Ok(by) if !may_approve(room, class, &by).await? => Err((
+            Ok(by) if !may_approve(ctx, class, &by).await? => Err((
                 reason::NOT_ADMITTED,
                 format!("{} may not approve for class {}", by.user, class.name),
             )),
@@ -90,7 +90,7 @@ pub(in crate::reconcile) async fn approved(
             )),
             Ok(by) => Ok(by),
         };
-        tell(room, &approval, &by).await;
+        tell(ctx, &approval, &by).await;
         match by {
             Ok(by) => return Ok(Some(by.user)),
             Err((_, why)) => turned_down.push(format!("{}: {why}", approval.name_any())),
@@ -105,11 +105,11 @@ pub(in crate::reconcile) async fn approved(
         turned_down.sort();
         message = format!("{message}; does not count: {}", turned_down.join("; "));
     }
-    Err(Trouble::new(
+    Err(ReconcileError::new(
         codes::install::NOT_APPROVED,
         reason::INSTALL_FAILED,
         message,
-        Retry::OnChange,
+        RetryPolicy::OnChange,
     ))
 }
 
@@ -120,7 +120,7 @@ fn asked(requesters: &PartRequesters, by: &Requester) -> bool {
 }
 
 /// Whether `by` has verb `approve` on the class; a RoleBinding in the namespace of the pod counts, as at admission.
-async fn may_approve(room: &Room, class: &Class, by: &Requester) -> Result<bool, Trouble> {
+async fn may_approve(ctx: &Context, class: &Class, by: &Requester) -> Result<bool, ReconcileError> {
     let review = SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
             user: Some(by.user.clone()),
@@ -130,8 +130,8 @@ async fn may_approve(room: &Room, class: &Class, by: &Requester) -> Result<bool,
             resource_attributes: Some(ResourceAttributes {
                 verb: Some(names::verb::APPROVE.to_owned()),
                 group: Some(names::GROUP.to_owned()),
-                resource: Some(room.classes.plural.clone()),
-                namespace: Some(room.shared.settings.namespace.clone()),
+                resource: Some(ctx.classes.plural.clone()),
+                namespace: Some(ctx.shared.settings.namespace.clone()),
                 name: Some(class.name.clone()),
                 ..ResourceAttributes::default()
             }),
@@ -139,11 +139,13 @@ async fn may_approve(room: &Room, class: &Class, by: &Requester) -> Result<bool,
         },
         ..SubjectAccessReview::default()
     };
-    let api: Api<SubjectAccessReview> = Api::all(room.own.clone());
+    let api: Api<SubjectAccessReview> = Api::all(ctx.own.clone());
     let answer = api
         .create(&PostParams::default(), &review)
         .await
-        .map_err(|error| Trouble::api("ask who may approve", reason::INSTALL_FAILED, &error))?;
+        .map_err(|error| {
+            ReconcileError::api("ask who may approve", reason::INSTALL_FAILED, &error)
+        })?;
     Ok(answer
         .status
         .is_some_and(|status| status.allowed && status.denied != Some(true)))
@@ -151,29 +153,29 @@ async fn may_approve(room: &Room, class: &Class, by: &Requester) -> Result<bool,
 
 /// Says on an approval whether it counts.
 async fn tell(
-    room: &Room,
+    ctx: &Context,
     approval: &DynamicObject,
     by: &Result<Requester, (&'static str, String)>,
 ) {
     let old: BundleApprovalStatus =
         serde_json::from_value(approval.data["status"].clone()).unwrap_or_default();
     let generation = approval.metadata.generation.unwrap_or_default();
-    let mut said = Said::new(&old.conditions, generation, condition_set::now());
+    let mut conditions = ConditionSet::new(&old.conditions, generation, condition_set::now());
     match by {
-        Ok(by) => said.set(
+        Ok(by) => conditions.set(
             condition::ACCEPTED,
             State::True,
             reason::ACCEPTED,
             &format!("approved by {}", by.user),
         ),
-        Err((found, why)) => said.set(condition::ACCEPTED, State::False, found, why),
+        Err((found, why)) => conditions.set(condition::ACCEPTED, State::False, found, why),
     }
     let new = BundleApprovalStatus {
         observed_generation: Some(generation),
-        conditions: said.into_api(),
+        conditions: conditions.into_api(),
         ..old.clone()
     };
-    if let Err(error) = writer::write(&room.own, &room.approvals, approval, &old, &new).await {
+    if let Err(error) = writer::write(&ctx.own, &ctx.approvals, approval, &old, &new).await {
         tracing::warn!(
             approval = approval.name_any(),
             error = crate::chain(&error),

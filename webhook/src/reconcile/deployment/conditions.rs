@@ -10,11 +10,11 @@ use bundle_core::plan::conditions::State;
 use bundle_core::plan::summary::{Correction, Installation, Observed};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::reconcile::bundle::generated::Child;
-use crate::reconcile::deployment::controller::{LISTED, Turn};
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::bundle::generated::GeneratedBundle;
+use crate::reconcile::deployment::controller::{DeploymentReconcile, LISTED};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) fn warn_of_unused(&mut self) {
         let spec = &self.object.data["spec"];
         for (pointer, field) in [
@@ -37,10 +37,13 @@ impl Turn<'_> {
     }
 
     /// Says how the Bundle is; whether its content can be installed.
-    pub(in crate::reconcile) fn tell_bundle(&mut self, child: &Child) -> bool {
-        let name = &child.name;
-        let (state, found, message) = match child.status.phase.as_deref() {
-            _ if child.content.is_some() => (
+    pub(in crate::reconcile) fn set_bundle_condition(
+        &mut self,
+        generated: &GeneratedBundle,
+    ) -> bool {
+        let name = &generated.name;
+        let (state, found, message) = match generated.status.phase.as_deref() {
+            _ if generated.content.is_some() => (
                 State::True,
                 reason::UNPACK_SUCCESSFUL,
                 format!("Successfully unpacked the {name} Bundle"),
@@ -48,7 +51,10 @@ impl Turn<'_> {
             Some(names::PHASE_FAILING) => (
                 State::False,
                 reason::UNPACK_FAILED,
-                format!("Failed to unpack the {name} Bundle: {}", child.message()),
+                format!(
+                    "Failed to unpack the {name} Bundle: {}",
+                    generated.message()
+                ),
             ),
             Some(names::PHASE_UNPACKING) => (
                 State::False,
@@ -61,27 +67,31 @@ impl Turn<'_> {
                 format!("Waiting for the {name} Bundle to be unpacked"),
             ),
         };
-        self.said
+        self.conditions
             .set(condition::HAS_VALID_BUNDLE, state, found, &message);
         state == State::True
     }
 
-    pub(in crate::reconcile) fn tell_installed(&mut self, child: &Child, in_place: bool) {
-        if in_place && self.status.active_bundle.as_deref() == Some(&child.name) {
-            self.said.set(
+    pub(in crate::reconcile) fn set_installed_condition(
+        &mut self,
+        generated: &GeneratedBundle,
+        in_place: bool,
+    ) {
+        if in_place && self.status.active_bundle.as_deref() == Some(&generated.name) {
+            self.conditions.set(
                 condition::INSTALLED,
                 State::True,
                 reason::INSTALLATION_SUCCEEDED,
-                &format!("Instantiated bundle {} successfully", child.name),
+                &format!("Instantiated bundle {} successfully", generated.name),
             );
         } else if self.status.active_bundle.is_none() {
-            let failed = child.status.phase.as_deref() == Some(names::PHASE_FAILING);
+            let failed = generated.status.phase.as_deref() == Some(names::PHASE_FAILING);
             let (state, found) = if failed {
                 (State::False, reason::UNPACK_FAILED)
             } else {
                 (State::Unknown, reason::UNPACK_PENDING)
             };
-            self.said.set(
+            self.conditions.set(
                 condition::INSTALLED,
                 state,
                 found,
@@ -90,32 +100,30 @@ impl Turn<'_> {
         }
     }
 
-    pub(in crate::reconcile) fn tell_trouble(&mut self, trouble: &Trouble) {
+    pub(in crate::reconcile) fn set_error_condition(&mut self, error: &ReconcileError) {
         // What is installed stays so.
-        if trouble.reason == reason::RIGHTS_WITHDRAWN {
+        if error.reason == reason::RIGHTS_WITHDRAWN {
             return;
         }
-        let state = if trouble.cannot_tell() && self.status.active_bundle.is_none() {
+        let state = if error.cannot_tell() && self.status.active_bundle.is_none() {
             State::False
-        } else if trouble.cannot_tell() {
+        } else if error.cannot_tell() {
             State::Unknown
         } else {
             State::False
         };
-        if self.said.is_true(condition::HAS_VALID_BUNDLE) || self.status.active_bundle.is_none() {
-            self.said.set(
-                condition::INSTALLED,
-                state,
-                trouble.reason,
-                &trouble.message,
-            );
+        if self.conditions.is_true(condition::HAS_VALID_BUNDLE)
+            || self.status.active_bundle.is_none()
+        {
+            self.conditions
+                .set(condition::INSTALLED, state, error.reason, &error.message);
         }
     }
 
     /// Sets the conditions that follow from what is known of the objects, and lists what has drifted.
-    pub(in crate::reconcile) fn tell_state(&mut self, trouble: Option<&Trouble>) {
-        let books = &self.room.books;
-        let drifted = books.drifted(&self.name);
+    pub(in crate::reconcile) fn set_object_conditions(&mut self, error: Option<&ReconcileError>) {
+        let states = &self.ctx.states;
+        let drifted = states.drifted(&self.name);
         self.status.drift = drifted
             .iter()
             .take(LISTED)
@@ -127,7 +135,7 @@ impl Turn<'_> {
             })
             .collect();
         let drifted: Vec<String> = drifted.into_keys().collect();
-        let blind = self.room.watches.blind(&self.name);
+        let blind = self.ctx.watches.blind(&self.name);
         let correction = if self.spec.paused {
             Correction::Paused
         } else if self.rights_are_withdrawn() {
@@ -137,12 +145,12 @@ impl Turn<'_> {
         } else {
             Correction::Reported
         };
-        let missing = books.missing(&self.name);
-        let fought = books.fought(&self.name);
-        let mut unhealthy = books.unhealthy(&self.name);
+        let missing = states.missing(&self.name);
+        let fought = states.fought(&self.name);
+        let mut unhealthy = states.unhealthy(&self.name);
         unhealthy.extend(self.failed_jobs());
         let observed = Observed {
-            coverage: books.coverage(&self.name, self.installed_content().is_some()),
+            coverage: states.coverage(&self.name, self.installed_content().is_some()),
             correction,
             drifted: &drifted,
             missing: &missing,
@@ -151,15 +159,18 @@ impl Turn<'_> {
             blind: blind.as_deref(),
         };
         let generation = self.object.metadata.generation;
-        let is_installed = self.said.get(condition::INSTALLED).is_some_and(|set| {
-            set.status == State::True && Some(set.observed_generation) == generation
-        });
-        let bundle = self.said.get(condition::HAS_VALID_BUNDLE).cloned();
+        let is_installed = self
+            .conditions
+            .get(condition::INSTALLED)
+            .is_some_and(|set| {
+                set.status == State::True && Some(set.observed_generation) == generation
+            });
+        let bundle = self.conditions.get(condition::HAS_VALID_BUNDLE).cloned();
         let installation = Installation {
             is_paused: self.spec.paused,
-            error: trouble.map(|trouble| {
-                let retried = trouble.retry != Retry::OnChange;
-                (trouble.reason, trouble.message.as_str(), retried)
+            error: error.map(|error| {
+                let retried = error.retry != RetryPolicy::OnChange;
+                (error.reason, error.message.as_str(), retried)
             }),
             bundle: bundle
                 .as_ref()
@@ -177,13 +188,14 @@ impl Turn<'_> {
             (condition::READY, observed.ready(&installation)),
         ] {
             // The code that `--wait` and scripts decide by. Messages of RukPak's own conditions stay as RukPak has them.
-            let message = match trouble {
-                Some(trouble) if kind == condition::READY && !self.spec.paused => {
-                    format!("{} [{}]", told.message, trouble.code.id)
+            let message = match error {
+                Some(error) if kind == condition::READY && !self.spec.paused => {
+                    format!("{} [{}]", told.message, error.code.id)
                 }
                 _ => told.message,
             };
-            self.said.set(kind, told.state, &told.reason, &message);
+            self.conditions
+                .set(kind, told.state, &told.reason, &message);
         }
     }
 
@@ -194,7 +206,7 @@ impl Turn<'_> {
     ) -> Option<Duration> {
         let restores = self.restores_tried && self.spec.correct_drift && !self.spec.paused;
         let next = restores
-            .then(|| self.room.books.next_restore(&self.name))
+            .then(|| self.ctx.states.next_restore(&self.name))
             .flatten();
         match (wait, next) {
             (Some(wait), Some(next)) => Some(wait.min(next)),

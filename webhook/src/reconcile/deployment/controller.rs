@@ -21,17 +21,17 @@ use kube::{Client, ResourceExt as _};
 
 use crate::budget::Share;
 use crate::cluster::ServiceAccount;
-use crate::reconcile::ReconcileError;
-use crate::reconcile::bundle::generated::{self, Child};
+use crate::reconcile::ApiFailure;
+use crate::reconcile::bundle::generated::{self, GeneratedBundle};
 use crate::reconcile::content::scalers::Scalers;
-use crate::reconcile::context::{ClassFound, Room};
+use crate::reconcile::context::{ClassFound, Context};
 use crate::reconcile::deployment::failures::Work;
-use crate::reconcile::deployment::steps::Placing;
+use crate::reconcile::deployment::steps::InstallRequest;
 use crate::reconcile::drift::keep;
 use crate::reconcile::drift::restored::{Restored, Scope};
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::removal::teardown;
-use crate::reconcile::status::condition_set::{self, Said};
+use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::seal;
 use crate::reconcile::status::unreadable;
 use crate::reconcile::status::writer;
@@ -47,11 +47,11 @@ const NOT_LOOKED_AT: &str = "not looked at";
 /// Reconciles one BundleDeployment.
 pub(in crate::reconcile) async fn reconcile(
     object: Arc<DynamicObject>,
-    room: Arc<Room>,
-) -> Result<Action, ReconcileError> {
+    ctx: Arc<Context>,
+) -> Result<Action, ApiFailure> {
     let begun = Instant::now();
-    let result = in_turn(&object, &room).await;
-    room.shared.metrics.reconcile(
+    let result = in_turn(&object, &ctx).await;
+    ctx.shared.metrics.reconcile(
         crate::reconcile::DEPLOYMENT,
         result.is_ok(),
         begun.elapsed(),
@@ -60,13 +60,13 @@ pub(in crate::reconcile) async fn reconcile(
 }
 
 /// Seals the object without delay, then waits for a slot of its requester and reconciles it.
-async fn in_turn(woken: &DynamicObject, room: &Arc<Room>) -> Result<Action, ReconcileError> {
-    let (now, requester) = match sealed(woken, room).await? {
+async fn in_turn(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiFailure> {
+    let (now, requester) = match sealed(woken, ctx).await? {
         ControlFlow::Continue(found) => found,
         ControlFlow::Break(action) => return Ok(action),
     };
     let mut now = Some(now);
-    let mut slot = std::pin::pin!(room.slots.of(&requester));
+    let mut slot = std::pin::pin!(ctx.slots.of(&requester));
     let at_once = (&mut slot).now_or_never();
     let slot = if let Some(slot) = at_once {
         slot
@@ -77,13 +77,13 @@ async fn in_turn(woken: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reco
     };
     let now = match now {
         Some(now) => now,
-        None => match sealed(woken, room).await? {
+        None => match sealed(woken, ctx).await? {
             ControlFlow::Continue((now, _)) => now,
             ControlFlow::Break(action) => return Ok(action),
         },
     };
     // On the heap: it holds a whole conversation with a registry.
-    let result = Box::pin(once(&now, room)).await;
+    let result = Box::pin(once(&now, ctx)).await;
     drop(slot);
     result
 }
@@ -93,37 +93,37 @@ async fn in_turn(woken: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reco
 /// its seal has just been written and wakes us.
 async fn sealed(
     woken: &DynamicObject,
-    room: &Arc<Room>,
-) -> Result<ControlFlow<Action, (DynamicObject, String)>, ReconcileError> {
+    ctx: &Arc<Context>,
+) -> Result<ControlFlow<Action, (DynamicObject, String)>, ApiFailure> {
     // Not held while anything is waited for but the API server.
-    let _read = room.slots.read().await;
-    let object = match room.get(&room.deployments, &woken.name_any()).await {
+    let _read = ctx.slots.read().await;
+    let object = match ctx.get(&ctx.deployments, &woken.name_any()).await {
         Ok(Some(object)) => object,
         Ok(None) => return Ok(ControlFlow::Break(Action::await_change())),
         Err(error) if unreadable::is_too_large(&error) => {
-            let (resource, teller) = (&room.deployments, &room.deployment_teller);
-            let reported = room.unreadable.report(&room.own, resource, teller, woken);
+            let (resource, events) = (&ctx.deployments, &ctx.deployment_events);
+            let reported = ctx.unreadable.report(&ctx.own, resource, events, woken);
             return Ok(ControlFlow::Break(reported.await));
         }
         Err(error) => return Err(error.into()),
     };
-    room.unreadable.remove(&object);
-    if seal::ensure(room, &room.deployments, &object, Kind::BundleDeployment).await? {
+    ctx.unreadable.remove(&object);
+    if seal::ensure(ctx, &ctx.deployments, &object, Kind::BundleDeployment).await? {
         return Ok(ControlFlow::Break(Action::await_change()));
     }
-    let vouched = seal::vouched(room, &object, Kind::BundleDeployment);
+    let vouched = seal::vouched(ctx, &object, Kind::BundleDeployment);
     let requester = vouched.map_or_else(|_| String::new(), |vouched| vouched.parts.template.user);
     Ok(ControlFlow::Continue((object, requester)))
 }
 
-async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, ReconcileError> {
+async fn once(object: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiFailure> {
     if object.metadata.deletion_timestamp.is_some() {
-        return teardown::reconcile(object, room).await;
+        return teardown::reconcile(object, ctx).await;
     }
     let class_name = object.data["spec"]["provisionerClassName"]
         .as_str()
         .unwrap_or_default();
-    let class = match room.class(class_name).await? {
+    let class = match ctx.class(class_name).await? {
         ClassFound::Ours(class) => class,
         ClassFound::Foreign => return Ok(Action::await_change()),
         ClassFound::Gone if !has_finalizer(object) => return Ok(Action::await_change()),
@@ -131,47 +131,51 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
             let message = format!(
                 "ProvisionerClass {class_name} is gone: what is installed stays, and nothing is changed until it is there again"
             );
-            return stuck(object, room, "ClassGone", &message).await;
+            return stuck(object, ctx, "ClassGone", &message).await;
         }
         ClassFound::Unreadable(why) => {
-            return stuck(object, room, "ClassUnreadable", &why).await;
+            return stuck(object, ctx, "ClassUnreadable", &why).await;
         }
     };
     let old = status_of(object);
-    let said = Said::new(
+    let conditions = ConditionSet::new(
         &old.conditions,
         object.metadata.generation.unwrap_or_default(),
         condition_set::now(),
     );
-    let checked = seal::vouched(room, object, Kind::BundleDeployment)
+    let checked = seal::vouched(ctx, object, Kind::BundleDeployment)
         .map_err(|message| {
-            Trouble::new(
+            ReconcileError::new(
                 codes::review::NOT_ADMITTED,
                 reason::NOT_ADMITTED,
                 message,
-                Retry::OnChange,
+                RetryPolicy::OnChange,
             )
         })
         .and_then(|vouched| {
             CheckedDeploymentSpec::parse(&object.data["spec"])
                 .map(|spec| (vouched, spec))
                 .map_err(|findings| {
-                    Trouble::findings(reason::BUNDLE_LOAD_FAILED, &findings, Retry::OnChange)
+                    ReconcileError::findings(
+                        reason::BUNDLE_LOAD_FAILED,
+                        &findings,
+                        RetryPolicy::OnChange,
+                    )
                 })
         });
     let (vouched, spec) = match checked {
         Ok(checked) => checked,
-        Err(trouble) => return not_admitted(object, room, old, said, &trouble).await,
+        Err(error) => return not_admitted(object, ctx, old, conditions, &error).await,
     };
     if !has_finalizer(object) {
         let mut finalizers = object.finalizers().to_vec();
         finalizers.push(names::FINALIZER_INSTALLED.to_owned());
-        crate::reconcile::set_finalizers(&room.own, &room.deployments, object, finalizers).await?;
+        crate::reconcile::set_finalizers(&ctx.own, &ctx.deployments, object, finalizers).await?;
     }
     let name = object.name_any();
-    let mut turn = Turn {
+    let mut reconcile = DeploymentReconcile {
         object,
-        room,
+        ctx,
         class: &class,
         spec,
         requester: vouched.parts.template.clone(),
@@ -181,7 +185,7 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
         annotations: object.annotations().clone(),
         inventory: Arc::new(Inventory::new(&name)),
         name,
-        said,
+        conditions,
         status: BundleDeploymentStatus {
             observed_generation: object.metadata.generation,
             ..old.clone()
@@ -195,11 +199,11 @@ async fn once(object: &DynamicObject, room: &Arc<Room>) -> Result<Action, Reconc
         scalers: Arc::default(),
         created_namespace: None,
     };
-    turn.warn_of_unused();
-    room.books.begin_reconcile(&turn.name);
-    let result = Box::pin(turn.run()).await;
-    room.books.end_reconcile(&turn.name);
-    turn.finish(result).await
+    reconcile.warn_of_unused();
+    ctx.states.begin_reconcile(&reconcile.name);
+    let result = Box::pin(reconcile.run()).await;
+    ctx.states.end_reconcile(&reconcile.name);
+    reconcile.finish(result).await
 }
 
 pub(in crate::reconcile) fn status_of(object: &DynamicObject) -> BundleDeploymentStatus {
@@ -216,22 +220,22 @@ pub(in crate::reconcile) fn has_finalizer(object: &DynamicObject) -> bool {
 /// Says why nothing can be done, and leaves everything as it is.
 pub(in crate::reconcile) async fn stuck(
     object: &DynamicObject,
-    room: &Room,
+    ctx: &Context,
     found: &str,
     message: &str,
-) -> Result<Action, ReconcileError> {
+) -> Result<Action, ApiFailure> {
     let old = status_of(object);
     let generation = object.metadata.generation.unwrap_or_default();
-    let mut said = Said::new(&old.conditions, generation, condition_set::now());
-    said.set(condition::PROGRESSING, State::False, found, message);
-    said.set(condition::READY, State::False, found, message);
+    let mut conditions = ConditionSet::new(&old.conditions, generation, condition_set::now());
+    conditions.set(condition::PROGRESSING, State::False, found, message);
+    conditions.set(condition::READY, State::False, found, message);
     for kind in [condition::HEALTHY, condition::DRIFTED] {
-        said.set(kind, State::Unknown, found, NOT_LOOKED_AT);
+        conditions.set(kind, State::Unknown, found, NOT_LOOKED_AT);
     }
     let mut status = old.clone();
-    status.conditions = said.into_api();
-    if writer::write(&room.own, &room.deployments, object, &old, &status).await? {
-        room.deployment_teller
+    status.conditions = conditions.into_api();
+    if writer::write(&ctx.own, &ctx.deployments, object, &old, &status).await? {
+        ctx.deployment_events
             .warn(object, codes::install::CLASS_GONE, message)
             .await;
     }
@@ -243,51 +247,46 @@ pub(in crate::reconcile) async fn stuck(
 /// Reports an object that was written while admission was off, or cannot be read, and does nothing with it.
 async fn not_admitted(
     object: &DynamicObject,
-    room: &Room,
+    ctx: &Context,
     old: BundleDeploymentStatus,
-    mut said: Said,
-    trouble: &Trouble,
-) -> Result<Action, ReconcileError> {
-    let found = trouble.reason;
-    said.set(
+    mut conditions: ConditionSet,
+    error: &ReconcileError,
+) -> Result<Action, ApiFailure> {
+    let found = error.reason;
+    conditions.set(
         condition::HAS_VALID_BUNDLE,
         State::Unknown,
         found,
-        &trouble.message,
+        &error.message,
     );
     if old.installed.is_none() {
-        said.set(condition::INSTALLED, State::False, found, &trouble.message);
+        conditions.set(condition::INSTALLED, State::False, found, &error.message);
     }
     for kind in [condition::AUTHORIZED, condition::APPROVED] {
-        said.set_if_new(kind, State::Unknown, found, NOT_LOOKED_AT);
+        conditions.set_if_new(kind, State::Unknown, found, NOT_LOOKED_AT);
     }
     for kind in [condition::HEALTHY, condition::DRIFTED] {
-        said.set(kind, State::Unknown, found, NOT_LOOKED_AT);
+        conditions.set(kind, State::Unknown, found, NOT_LOOKED_AT);
     }
-    said.set(
-        condition::PROGRESSING,
-        State::False,
-        found,
-        &trouble.message,
-    );
-    said.set(condition::READY, State::False, found, &trouble.message);
+    conditions.set(condition::PROGRESSING, State::False, found, &error.message);
+    conditions.set(condition::READY, State::False, found, &error.message);
     let status = BundleDeploymentStatus {
         observed_generation: object.metadata.generation,
-        conditions: said.into_api(),
+        conditions: conditions.into_api(),
         ..old.clone()
     };
-    if writer::write(&room.own, &room.deployments, object, &old, &status).await? {
-        room.deployment_teller
-            .warn(object, trouble.code, &trouble.message)
+    if writer::write(&ctx.own, &ctx.deployments, object, &old, &status).await? {
+        ctx.deployment_events
+            .warn(object, error.code, &error.message)
             .await;
     }
     Ok(Action::await_change())
 }
 
 /// One reconcile.
-pub(in crate::reconcile) struct Turn<'a> {
+pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) object: &'a DynamicObject,
-    pub(in crate::reconcile) room: &'a Arc<Room>,
+    pub(in crate::reconcile) ctx: &'a Arc<Context>,
     pub(in crate::reconcile) class: &'a Class,
     pub(in crate::reconcile) spec: CheckedDeploymentSpec,
     /// Who asked for the template, and so for the content.
@@ -300,7 +299,7 @@ pub(in crate::reconcile) struct Turn<'a> {
     pub(in crate::reconcile) annotations: BTreeMap<String, String>,
     /// What belongs to the deployment, as it is recorded.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
-    pub(in crate::reconcile) said: Said,
+    pub(in crate::reconcile) conditions: ConditionSet,
     pub(in crate::reconcile) old: BundleDeploymentStatus,
     pub(in crate::reconcile) status: BundleDeploymentStatus,
     pub(in crate::reconcile) warnings: BTreeSet<String>,
@@ -317,7 +316,7 @@ pub(in crate::reconcile) struct Turn<'a> {
     pub(in crate::reconcile) created_namespace: Option<String>,
 }
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     /// The reason for a failure to install.
     pub(in crate::reconcile) fn install_reason(&self) -> &'static str {
         if self.status.active_bundle.is_none() {
@@ -327,21 +326,21 @@ impl Turn<'_> {
         }
     }
 
-    fn account(&self) -> Result<ServiceAccount, Trouble> {
+    fn account(&self) -> Result<ServiceAccount, ReconcileError> {
         let chosen = self
             .spec
             .service_account
             .as_ref()
             .or(self.class.service_account.as_ref());
         let Some(chosen) = chosen else {
-            return Err(Trouble::new(
+            return Err(ReconcileError::new(
                 codes::install::NO_ACCOUNT,
                 reason::ERROR_GETTING_CLIENT,
                 format!(
                     "neither spec.serviceAccount nor class {} names a ServiceAccount to install as",
                     self.class.name
                 ),
-                Retry::OnChange,
+                RetryPolicy::OnChange,
             ));
         };
         Ok(ServiceAccount {
@@ -350,106 +349,106 @@ impl Turn<'_> {
         })
     }
 
-    fn client(&self, account: &ServiceAccount) -> Result<Client, Trouble> {
-        self.room.shared.client_as(account).map_err(|error| {
-            Trouble::new(
+    fn client(&self, account: &ServiceAccount) -> Result<Client, ReconcileError> {
+        self.ctx.shared.client_as(account).map_err(|error| {
+            ReconcileError::new(
                 codes::install::NO_ACCOUNT,
                 reason::ERROR_GETTING_CLIENT,
                 crate::chain(&error),
-                Retry::OnChange,
+                RetryPolicy::OnChange,
             )
         })
     }
 
-    async fn run(&mut self) -> Result<Option<Duration>, Trouble> {
+    async fn run(&mut self) -> Result<Option<Duration>, ReconcileError> {
         crate::reconcile::context::is_built(self.class)?;
         self.load_inventory().await?;
         let template = self.spec.template.clone();
-        let child =
-            generated::of_template(self.room, self.object, &template, &self.core_revisions())
+        let generated =
+            generated::of_template(self.ctx, self.object, &template, &self.core_revisions())
                 .await
-                .inspect_err(|trouble| {
-                    self.said.set(
+                .inspect_err(|error| {
+                    self.conditions.set(
                         condition::HAS_VALID_BUNDLE,
                         State::Unknown,
-                        trouble.reason,
-                        &trouble.message,
+                        error.reason,
+                        &error.message,
                     );
                 })?;
-        self.remember_seals(&child).await?;
+        self.remember_seals(&generated).await?;
         let account = self.account()?;
         let client = self.client(&account)?;
-        let unpacked = self.tell_bundle(&child);
-        let placing = Placing {
-            child: &child,
+        let unpacked = self.set_bundle_condition(&generated);
+        let request = InstallRequest {
+            generated: &generated,
             account: &account,
             client: &client,
             reason: self.install_reason(),
         };
-        let result = self.place(&placing, unpacked).await;
+        let result = self.place(&request, unpacked).await;
         self.placed = matches!(result, Ok(true));
         if result.is_err() {
             // What was cached may be the cause.
-            self.room.apis.forget_custom().await;
+            self.ctx.apis.forget_custom().await;
         }
-        let key = self.content_key(&placing);
-        let applied = self.room.books.applied_partly(&self.name, &key);
-        self.show_upgrade(&child);
+        let key = self.content_key(&request);
+        let applied = self.ctx.states.applied_partly(&self.name, &key);
+        self.show_upgrade(&generated);
         let outcome = Outcome {
-            is_in_place: unpacked && self.room.books.content(&self.name) == Some(key),
+            is_in_place: unpacked && self.ctx.states.content(&self.name) == Some(key),
             is_partly_applied: applied.is_some(),
             has_changed: self.placed,
         };
         let kept = self
-            .upkeep(&placing, outcome, applied.unwrap_or_default())
+            .upkeep(&request, outcome, applied.unwrap_or_default())
             .await;
-        if let (Err(_), Err(trouble)) = (&result, &kept) {
+        if let (Err(_), Err(error)) = (&result, &kept) {
             // The error of the new content is reported, and would hide that the installed content lacks rights.
-            self.set_rights_condition(trouble);
+            self.set_rights_condition(error);
         }
         result?;
         let wait = kept?;
-        self.tell_installed(&child, outcome.is_in_place);
+        self.set_installed_condition(&generated, outcome.is_in_place);
         Ok(wait)
     }
 
     /// Does the steps that follow an installation. Returns when to look again.
     async fn upkeep(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         outcome: Outcome,
         applied: BTreeSet<String>,
-    ) -> Result<Option<Duration>, Trouble> {
+    ) -> Result<Option<Duration>, ReconcileError> {
         let mut kept = Ok(None);
         for step in outcome.upkeep() {
             match step {
                 UpkeepStep::TellApproval if outcome.is_in_place => {
                     let installed =
-                        self.status.active_bundle.as_deref() == Some(&placing.child.name);
-                    self.approve(placing, !installed).await.ok();
+                        self.status.active_bundle.as_deref() == Some(&request.generated.name);
+                    self.approve(request, !installed).await.ok();
                 }
                 UpkeepStep::TellApproval => {
-                    let is_known = placing.child.content.is_some();
-                    self.show_approval(placing, is_known).await;
+                    let is_known = request.generated.content.is_some();
+                    self.show_approval(request, is_known).await;
                 }
-                UpkeepStep::Keep => kept = Box::pin(self.keep(placing)).await,
+                UpkeepStep::Keep => kept = Box::pin(self.keep(request)).await,
                 UpkeepStep::KeepPartly => {
-                    kept = Box::pin(self.keep_partly(placing, &applied)).await;
+                    kept = Box::pin(self.keep_partly(request, &applied)).await;
                 }
                 UpkeepStep::KeepFormer => {
-                    let former = self.keep_active(placing.account, placing.client);
+                    let former = self.keep_active(request.account, request.client);
                     kept = Box::pin(former).await;
                 }
                 UpkeepStep::CheckRights => {
                     if let Ok(wait) = &mut kept {
-                        match self.rights_cycle(placing).await {
+                        match self.rights_cycle(request).await {
                             Ok(next) => *wait = Some(wait.map_or(next, |wait| wait.min(next))),
-                            Err(trouble) => kept = Err(trouble),
+                            Err(error) => kept = Err(error),
                         }
                     }
                 }
                 UpkeepStep::DeleteOldBundles => {
-                    self.clear(placing.child, outcome.is_in_place).await;
+                    self.clear(request.generated, outcome.is_in_place).await;
                 }
             }
         }
@@ -457,15 +456,15 @@ impl Turn<'_> {
     }
 
     /// Deletes Bundles that nobody needs any more.
-    async fn clear(&self, child: &Child, in_place: bool) {
+    async fn clear(&self, generated: &GeneratedBundle, in_place: bool) {
         let active = self.status.active_bundle.as_deref();
         let cleared = generated::clear(
-            self.room,
+            self.ctx,
             self.object,
-            &child.name,
+            &generated.name,
             active,
             &self.core_revisions(),
-            in_place && active == Some(&child.name),
+            in_place && active == Some(&generated.name),
         )
         .await;
         if let Err(error) = cleared {
@@ -480,19 +479,19 @@ impl Turn<'_> {
     /// Keeps content that is in place: heals or reports drift, and looks at health.
     pub(in crate::reconcile) async fn keep(
         &mut self,
-        placing: &Placing<'_>,
-    ) -> Result<Option<Duration>, Trouble> {
+        request: &InstallRequest<'_>,
+    ) -> Result<Option<Duration>, ReconcileError> {
         let mut refused = None;
-        self.expire_drifted_jobs(placing).await?;
-        let mut wait = match self.restore(placing, Scope::All).await {
-            Err(trouble) if trouble.reason == reason::RIGHTS_WITHDRAWN => {
-                refused = Some(trouble);
+        self.expire_drifted_jobs(request).await?;
+        let mut wait = match self.restore(request, Scope::All).await {
+            Err(error) if error.reason == reason::RIGHTS_WITHDRAWN => {
+                refused = Some(error);
                 None
             }
             restored => restored?,
         };
         let name = self.name.clone();
-        if keep::look(self.room, placing.client, &name).await {
+        if keep::look(self.ctx, request.client, &name).await {
             wait = Some(wait.unwrap_or(HEALTH_AGAIN).min(HEALTH_AGAIN));
         }
         refused.map_or(Ok(wait), Err)
@@ -501,42 +500,42 @@ impl Turn<'_> {
     /// The conditions that follow from all others, the one status write, and what is told besides.
     async fn finish(
         mut self,
-        result: Result<Option<Duration>, Trouble>,
-    ) -> Result<Action, ReconcileError> {
-        let (wait, trouble) = match result {
+        result: Result<Option<Duration>, ReconcileError>,
+    ) -> Result<Action, ApiFailure> {
+        let (wait, error) = match result {
             Ok(wait) => {
-                self.room.failures.reset(Work::Install, self.object);
+                self.ctx.failures.reset(Work::Install, self.object);
                 (wait, None)
             }
-            Err(trouble) => {
-                self.tell_trouble(&trouble);
-                self.set_rights_condition(&trouble);
-                let failures = &self.room.failures;
-                let wait = failures.next(Work::Install, self.object, trouble.retry);
-                (wait, Some(trouble))
+            Err(error) => {
+                self.set_error_condition(&error);
+                self.set_rights_condition(&error);
+                let failures = &self.ctx.failures;
+                let wait = failures.next(Work::Install, self.object, error.retry);
+                (wait, Some(error))
             }
         };
         let wait = self.with_next_restore(wait);
         self.warnings.extend(self.scalers.warnings());
         for kind in [condition::AUTHORIZED, condition::APPROVED] {
-            self.said.set_if_new(
+            self.conditions.set_if_new(
                 kind,
                 State::Unknown,
                 "NotAsked",
                 "the content has not been looked at yet",
             );
         }
-        self.said.set_if_new(
+        self.conditions.set_if_new(
             condition::HAS_VALID_BUNDLE,
             State::Unknown,
             reason::UNPACK_PENDING,
             "not looked at yet",
         );
-        self.tell_state(trouble.as_ref());
+        self.set_object_conditions(error.as_ref());
         let Self {
             object,
-            room,
-            said,
+            ctx,
+            conditions,
             old,
             mut status,
             warnings,
@@ -544,20 +543,20 @@ impl Turn<'_> {
             placed,
             ..
         } = self;
-        status.conditions = said.into_api();
-        if placed || !warnings.is_empty() || trouble.is_none() && status.warnings.is_empty() {
+        status.conditions = conditions.into_api();
+        if placed || !warnings.is_empty() || error.is_none() && status.warnings.is_empty() {
             status.warnings = merged(&status.warnings, warnings, placed);
         }
-        let written = writer::write(&room.own, &room.deployments, object, &old, &status).await?;
-        let teller = &room.deployment_teller;
-        match &trouble {
-            Some(trouble) if written && !is_told(&old, trouble) => {
-                teller.warn(object, trouble.code, &trouble.message).await;
+        let written = writer::write(&ctx.own, &ctx.deployments, object, &old, &status).await?;
+        let events = &ctx.deployment_events;
+        match &error {
+            Some(error) if written && !is_told(&old, error) => {
+                events.warn(object, error.code, &error.message).await;
             }
             None if placed => {
                 let bundle = status.active_bundle.as_deref().unwrap_or_default();
                 let note = format!("Instantiated bundle {bundle} successfully");
-                teller
+                events
                     .note(object, reason::INSTALLATION_SUCCEEDED, &note)
                     .await;
             }
@@ -566,19 +565,19 @@ impl Turn<'_> {
         if !restored.is_empty() {
             let note = bundle_core::plan::conditions::some_of(&restored, LISTED);
             tracing::info!(deployment = object.name_any(), objects = note, "restored");
-            teller.restored(object, &restored).await;
+            events.restored(object, &restored).await;
         }
         Ok(wait.map_or_else(Action::await_change, Action::requeue))
     }
 }
 
 /// Whether the conditions said before that rights were withdrawn, in the same words: that is told by one Event.
-fn is_told(old: &BundleDeploymentStatus, trouble: &Trouble) -> bool {
-    trouble.code == codes::install::RIGHTS_WITHDRAWN
+fn is_told(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
+    error.code == codes::install::RIGHTS_WITHDRAWN
         && old.conditions.iter().any(|condition| {
             condition.type_ == condition::AUTHORIZED
                 && condition.reason == reason::RIGHTS_WITHDRAWN
-                && condition.message == trouble.message
+                && condition.message == error.message
         })
 }
 

@@ -9,8 +9,8 @@ use bundle_core::review::{Class, approval_terms};
 use kube::api::DynamicObject;
 
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::Turn;
-use crate::reconcile::deployment::steps::Placing;
+use crate::reconcile::deployment::controller::DeploymentReconcile;
+use crate::reconcile::deployment::steps::InstallRequest;
 
 /// The decider about content of `deployment` under `class`.
 pub(in crate::reconcile) fn decider(class: &Class, deployment: &DynamicObject) -> Decider {
@@ -25,14 +25,14 @@ pub(in crate::reconcile) fn objects(inventory: &Inventory, decider: &Decider) ->
     })
 }
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     fn decider(&self) -> Decider {
         decider(self.class, self.object)
     }
 
     /// Returns `true` if the class, with the terms that it has now, decided about this content.
-    pub(in crate::reconcile) fn is_decided(&self, placing: &Placing<'_>) -> bool {
-        let content = self.placement(placing);
+    pub(in crate::reconcile) fn is_decided(&self, request: &InstallRequest<'_>) -> bool {
+        let content = self.placement(request);
         let record = self.inventory.record.as_ref();
         record.is_some_and(|record| record.decisions.is_decided(&content, &self.decider()))
     }
@@ -46,14 +46,14 @@ impl Turn<'_> {
     pub(in crate::reconcile) fn note_decision(
         &self,
         inventory: &mut Inventory,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
     ) {
         let has_objects = inventory.objects().next().is_some();
         let record = inventory.record.get_or_insert_default();
         let installed = record.installed.as_ref();
         // Without the settings and the uid of the deployment.
         let installed = installed.map(|installed| content_of(&installed.installation));
-        let content = self.placement(placing);
+        let content = self.placement(request);
         let decisions = &mut record.decisions;
         decisions.begin(&content, &self.decider(), installed.as_deref(), has_objects);
     }
@@ -62,12 +62,12 @@ impl Turn<'_> {
     pub(in crate::reconcile) fn conclude_decision(
         &self,
         record: &mut InstallationRecord,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[Item],
     ) {
         let wanted: BTreeSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
         let keys = self.inventory.objects().map(|(key, _)| key);
-        let content = self.placement(placing);
+        let content = self.placement(request);
         let decisions = &mut record.decisions;
         decisions.conclude(&content, &self.decider(), keys, &wanted);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kube::api::DynamicObject;
 
-use crate::reconcile::error::Retry;
+use crate::reconcile::error::RetryPolicy;
 
 /// Failures that are counted; beyond that all start again, which costs requests and nothing else.
 const REMEMBERED: usize = 10_000;
@@ -33,7 +33,7 @@ impl FailureCounts {
         &self,
         work: Work,
         object: &DynamicObject,
-        retry: Retry,
+        retry: RetryPolicy,
     ) -> Option<Duration> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Those of objects that have gone since are never told again.
@@ -73,7 +73,11 @@ mod tests {
     #[test]
     fn removal_and_new_object_of_the_same_name_begin_with_the_first_pause() {
         let counts = FailureCounts::default();
-        let next = |work, uid| counts.next(work, &object(uid), Retry::Slowly).unwrap();
+        let next = |work, uid| {
+            counts
+                .next(work, &object(uid), RetryPolicy::Slowly)
+                .unwrap()
+        };
         for _ in 0..20 {
             next(Work::Install, "u-1");
         }

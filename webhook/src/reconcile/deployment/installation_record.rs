@@ -7,15 +7,15 @@ use bundle_core::plan::inventory::{InstallationRecord, InstalledContent, Remembe
 use bundle_core::reference::Digest;
 use bundle_core::review::Kind;
 
-use crate::reconcile::bundle::generated::Child;
+use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::Turn;
+use crate::reconcile::deployment::controller::DeploymentReconcile;
 use crate::reconcile::deployment::revisions;
-use crate::reconcile::deployment::steps::Placing;
-use crate::reconcile::error::Trouble;
+use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::error::ReconcileError;
 use crate::reconcile::status::seal;
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     /// What was installed completely, if anything was.
     pub(in crate::reconcile) fn installed_content(&self) -> Option<&InstalledContent> {
         self.inventory.record.as_ref()?.installed.as_ref()
@@ -36,44 +36,45 @@ impl Turn<'_> {
     /// Records that the content is installed.
     pub(in crate::reconcile) async fn record(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[Item],
         fields: Option<Digest>,
-    ) -> Result<(), Trouble> {
-        let child = placing.child;
-        let content = child.content.as_ref();
+    ) -> Result<(), ReconcileError> {
+        let generated = request.generated;
+        let content = generated.content.as_ref();
         let version = content.and_then(|content| content.version.clone());
-        let uid = child.object.metadata.uid.clone();
+        let uid = generated.object.metadata.uid.clone();
         let mut record = self.inventory.record.clone().unwrap_or_default();
         record.is_unfinished = false;
-        record.revisions = self.next_revisions(&child.name, placing.digest(), version.as_deref());
+        record.revisions =
+            self.next_revisions(&generated.name, request.digest(), version.as_deref());
         record.installed = Some(InstalledContent {
-            installation: self.content_key(placing),
-            bundle: child.name.clone(),
+            installation: self.content_key(request),
+            bundle: generated.name.clone(),
             bundle_uid: uid.unwrap_or_default(),
-            digest: placing.digest().to_owned(),
+            digest: request.digest().to_owned(),
             version,
             objects: items.len() as u64,
-            account_namespace: placing.account.namespace.to_string(),
-            account_name: placing.account.name.to_string(),
+            account_namespace: request.account.namespace.to_string(),
+            account_name: request.account.name.to_string(),
             requested_by: self.requester.user.clone(),
             approved_by: self.approved_by.clone(),
             fields_digest: fields.map(|digest| digest.to_string()),
         });
-        self.conclude_decision(&mut record, placing, items);
+        self.conclude_decision(&mut record, request, items);
         self.save_record(record).await
     }
 
     /// Records that the class, with the terms that it has now, decided about this content, which is installed completely.
     pub(in crate::reconcile) async fn record_decision(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[Item],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let Some(mut record) = self.inventory.record.clone() else {
             return Ok(());
         };
-        self.conclude_decision(&mut record, placing, items);
+        self.conclude_decision(&mut record, request, items);
         self.save_record(record).await
     }
 
@@ -81,7 +82,7 @@ impl Turn<'_> {
     pub(in crate::reconcile) async fn record_fields(
         &mut self,
         fields: Option<Digest>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let Some(mut record) = self.inventory.record.clone() else {
             return Ok(());
         };
@@ -94,26 +95,26 @@ impl Turn<'_> {
     /// Remembers the seals of the deployment and of the Bundle of its template, from the first installation on: whoever may write a status can remove them there.
     pub(in crate::reconcile) async fn remember_seals(
         &mut self,
-        child: &Child,
-    ) -> Result<(), Trouble> {
+        generated: &GeneratedBundle,
+    ) -> Result<(), ReconcileError> {
         let Some(mut record) = self.inventory.record.clone() else {
             return Ok(());
         };
-        let (room, bundle) = (self.room, &child.object);
-        let admission = seal::admission_text(room, self.object, Kind::BundleDeployment);
-        let of_bundle = seal::admission_text(room, bundle, Kind::Bundle);
+        let (ctx, bundle) = (self.ctx, &generated.object);
+        let admission = seal::admission_text(ctx, self.object, Kind::BundleDeployment);
+        let of_bundle = seal::admission_text(ctx, bundle, Kind::Bundle);
         // An object that has just been sealed comes again, with its seal.
         let (Some(admission), Some(of_bundle)) = (admission, of_bundle) else {
             return Ok(());
         };
-        let content = child.content.as_ref();
+        let content = generated.content.as_ref();
         let deployment = RememberedSeals {
             admission,
             content: None,
         };
         let bundle_seals = RememberedSeals {
             admission: of_bundle,
-            content: content.map(|content| seal::content_text(room, bundle, content)),
+            content: content.map(|content| seal::content_text(ctx, bundle, content)),
         };
         record.remember([
             (self.uid(), deployment),
@@ -125,7 +126,7 @@ impl Turn<'_> {
         self.save_record(record).await
     }
 
-    async fn save_record(&mut self, record: InstallationRecord) -> Result<(), Trouble> {
+    async fn save_record(&mut self, record: InstallationRecord) -> Result<(), ReconcileError> {
         if self.inventory.record.as_ref() == Some(&record) {
             return Ok(());
         }

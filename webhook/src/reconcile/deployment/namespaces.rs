@@ -14,9 +14,9 @@ use kube::{Client, ResourceExt as _};
 
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::{LISTED, Turn};
-use crate::reconcile::deployment::steps::Placing;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::deployment::controller::{DeploymentReconcile, LISTED};
+use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
 /// The uids of namespaces that exist, by name.
 pub(in crate::reconcile) type Uids = BTreeMap<String, String>;
@@ -83,15 +83,17 @@ fn missing(names: BTreeSet<&str>, live: &Uids) -> Vec<String> {
         .collect()
 }
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     /// The namespaces that `items` live in, as far as they exist and are not being deleted.
     pub(in crate::reconcile) async fn namespaces_of(
         &self,
         items: &[&Item],
-    ) -> Result<Uids, Trouble> {
-        active(&self.room.own, names_of(items))
+    ) -> Result<Uids, ReconcileError> {
+        active(&self.ctx.own, names_of(items))
             .await
-            .map_err(|error| Trouble::api("read the namespaces", self.install_reason(), &error))
+            .map_err(|error| {
+                ReconcileError::api("read the namespaces", self.install_reason(), &error)
+            })
     }
 
     /// The same right before objects are created. Fails if one of the namespaces does not exist or is being deleted: the API server would refuse the creation,
@@ -99,20 +101,20 @@ impl Turn<'_> {
     pub(in crate::reconcile) async fn existing_namespaces_of(
         &self,
         items: &[&Item],
-    ) -> Result<Uids, Trouble> {
+    ) -> Result<Uids, ReconcileError> {
         let live = self.namespaces_of(items).await?;
         let missing = missing(names_of(items), &live);
         if missing.is_empty() {
             return Ok(live);
         }
-        Err(Trouble::new(
+        Err(ReconcileError::new(
             codes::install::APPLY_FAILED,
             self.install_reason(),
             format!(
                 "{}: it does not exist, or is being deleted, and nothing is created in it",
                 some_of(&missing, LISTED)
             ),
-            Retry::Soon,
+            RetryPolicy::Soon,
         ))
     }
 
@@ -121,10 +123,10 @@ impl Turn<'_> {
     /// The rights of the requesters are asked again; objects that the class decides about wait for the next write of the spec.
     pub(in crate::reconcile) async fn check_namespaces(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[&Item],
         (act, live): (Act, &Uids),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let replaced: BTreeSet<&str> = live
             .iter()
             .filter(|(name, uid)| {
@@ -137,7 +139,7 @@ impl Turn<'_> {
         if replaced.is_empty() {
             return Ok(());
         }
-        let rule = self.consent_rule(placing);
+        let rule = self.consent_rule(request);
         let is_delegated = |item: &Item| rule.consent(act, &item.id) == Consent::Delegated;
         let is_in_replaced = |item: &Item| {
             let namespace = item.id.namespace.as_deref();
@@ -148,7 +150,7 @@ impl Turn<'_> {
             .map(|name| format!("namespace {name}"))
             .collect();
         let list = some_of(&names, LISTED);
-        let said =
+        let conditions =
             format!("{list} was deleted and made anew since the content was installed into it");
         let concerned = |item: &&&Item| is_in_replaced(item);
         if items
@@ -157,11 +159,14 @@ impl Turn<'_> {
             .any(|item| !is_delegated(item))
         {
             let items: Vec<Item> = items.iter().map(|item| (*item).clone()).collect();
-            self.authorize(placing, &items, (act, true))
+            self.authorize(request, &items, (act, true))
                 .await
-                .map_err(|trouble| Trouble {
-                    message: format!("{said}, and nothing is created in it: {}", trouble.message),
-                    ..trouble
+                .map_err(|error| ReconcileError {
+                    message: format!(
+                        "{conditions}, and nothing is created in it: {}",
+                        error.message
+                    ),
+                    ..error
                 })?;
         }
         if !items
@@ -169,34 +174,37 @@ impl Turn<'_> {
             .filter(concerned)
             .any(|item| is_delegated(item))
             // Nobody wrote the spec for what is restored.
-            || (act == Act::Install && self.inventory.installation != self.content_key(placing))
+            || (act == Act::Install && self.inventory.installation != self.content_key(request))
         {
             return Ok(());
         }
-        Err(Trouble::new(
+        Err(ReconcileError::new(
             codes::install::NAMESPACE_REPLACED,
             self.install_reason(),
             format!(
-                "{said}: nothing is created in it until spec is written again by somebody who may use the class"
+                "{conditions}: nothing is created in it until spec is written again by somebody who may use the class"
             ),
-            Retry::Slowly,
+            RetryPolicy::Slowly,
         ))
     }
 
     /// Before objects that were installed are created again, or written where somebody else made another object in their place.
     pub(in crate::reconcile) async fn before_recreate(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[&Item],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let live = self.existing_namespaces_of(items).await?;
-        self.check_namespaces(placing, items, (Act::Restore, &live))
+        self.check_namespaces(request, items, (Act::Restore, &live))
             .await?;
         self.record_live(&live).await
     }
 
     /// Records that objects are installed into these namespaces.
-    pub(in crate::reconcile) async fn record_live(&mut self, live: &Uids) -> Result<(), Trouble> {
+    pub(in crate::reconcile) async fn record_live(
+        &mut self,
+        live: &Uids,
+    ) -> Result<(), ReconcileError> {
         let mut inventory = (*self.inventory).clone();
         for (name, uid) in live {
             inventory.record_namespace(name, uid);
@@ -207,16 +215,16 @@ impl Turn<'_> {
     /// Records, before anything is applied, the namespaces that exist and which of `items` is the created target namespace.
     pub(in crate::reconcile) async fn record_namespaces(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[Item],
         live: Uids,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let mut inventory = (*self.inventory).clone();
         if inventory.installation.is_empty() || inventory.record.is_some() {
-            self.note_decision(&mut inventory, placing);
+            self.note_decision(&mut inventory, request);
             inventory.record.get_or_insert_default().is_unfinished = true;
         }
-        inventory.installation = self.content_key(placing);
+        inventory.installation = self.content_key(request);
         for (name, uid) in live {
             inventory.record_namespace(name, uid);
         }

@@ -10,49 +10,49 @@ use bundle_core::plan::backoff::RestoreFailure;
 use kube::Client;
 
 use crate::cluster::ServiceAccount;
-use crate::reconcile::bundle::generated::{self, Child};
+use crate::reconcile::bundle::generated::{self, GeneratedBundle};
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::{HEALTH_AGAIN, Turn};
-use crate::reconcile::deployment::steps::Placing;
-use crate::reconcile::drift::books;
+use crate::reconcile::deployment::controller::{DeploymentReconcile, HEALTH_AGAIN};
+use crate::reconcile::deployment::steps::InstallRequest;
 use crate::reconcile::drift::keep;
 use crate::reconcile::drift::restored::Scope;
-use crate::reconcile::error::Trouble;
+use crate::reconcile::drift::states;
+use crate::reconcile::error::ReconcileError;
 use crate::reconcile::install::executor;
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     /// Restores objects that `applied` names from the content that is wanted, and all others from the content that was installed last.
     pub(in crate::reconcile) async fn keep_partly(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         applied: &BTreeSet<String>,
-    ) -> Result<Option<Duration>, Trouble> {
-        let new = Placing {
+    ) -> Result<Option<Duration>, ReconcileError> {
+        let new = InstallRequest {
             reason: reason::RECONCILE_FAILED,
-            ..*placing
+            ..*request
         };
         // Without an approval nothing more of new content is written.
         let restored = match self.approve(&new, true).await {
             Ok(()) => self.restore(&new, Scope::Only(applied)).await,
             Err(_) => Ok(None),
         };
-        let kept = Box::pin(self.keep_former(placing, applied)).await;
+        let kept = Box::pin(self.keep_former(request, applied)).await;
         let name = self.name.clone();
         // Those whose values are not known wait, as others that cannot be restored.
-        let untried = self.room.books.restorable(&name);
-        let books = &self.room.books;
-        books.not_restored(&name, &untried, RestoreFailure::Refused);
-        let look_again = keep::look(self.room, placing.client, &name).await;
+        let untried = self.ctx.states.restorable(&name);
+        let states = &self.ctx.states;
+        states.not_restored(&name, &untried, RestoreFailure::Refused);
+        let look_again = keep::look(self.ctx, request.client, &name).await;
         let wait = [restored?, kept?, look_again.then_some(HEALTH_AGAIN)];
         Ok(wait.into_iter().flatten().min())
     }
 
     /// The Bundle whose content is installed.
-    async fn active_child(&self) -> Option<Child> {
+    async fn active_child(&self) -> Option<GeneratedBundle> {
         let active = self.status.active_bundle.as_ref()?;
-        let object = self.room.get(&self.room.bundles, active).await.ok()??;
-        generated::generated_hash(self.room, self.object, &object)?;
-        Some(Child::of(self.room, object))
+        let object = self.ctx.get(&self.ctx.bundles, active).await.ok()??;
+        generated::generated_hash(self.ctx, self.object, &object)?;
+        Some(GeneratedBundle::of(self.ctx, object))
     }
 
     /// Keeps the content that is installed while the wanted one is not.
@@ -60,48 +60,48 @@ impl Turn<'_> {
         &mut self,
         account: &ServiceAccount,
         client: &Client,
-    ) -> Result<Option<Duration>, Trouble> {
-        let Some(child) = self.active_child().await else {
+    ) -> Result<Option<Duration>, ReconcileError> {
+        let Some(generated) = self.active_child().await else {
             return Ok(None);
         };
-        let placing = Placing {
-            child: &child,
+        let request = InstallRequest {
+            generated: &generated,
             account,
             client,
             reason: reason::RECONCILE_FAILED,
         };
         // By its name alone it may be another one, made anew by whoever deleted the first: nobody was asked about the content of that.
-        if !self.is_installed(&placing) {
+        if !self.is_installed(&request) {
             return Ok(None);
         }
-        let books = &self.room.books;
-        match books.content(&self.name) {
-            Some(key) if key.starts_with(placing.digest()) => self.keep(&placing).await,
+        let states = &self.ctx.states;
+        match states.content(&self.name) {
+            Some(key) if key.starts_with(request.digest()) => self.keep(&request).await,
             Some(_) => Ok(None),
             None => {
-                self.find_again(&placing).await?;
-                self.keep(&placing).await
+                self.find_again(&request).await?;
+                self.keep(&request).await
             }
         }
     }
 
     async fn keep_former(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         applied: &BTreeSet<String>,
-    ) -> Result<Option<Duration>, Trouble> {
-        let Some(child) = self.active_child().await else {
+    ) -> Result<Option<Duration>, ReconcileError> {
+        let Some(generated) = self.active_child().await else {
             return Ok(None);
         };
-        let former = Placing {
-            child: &child,
+        let former = InstallRequest {
+            generated: &generated,
             reason: reason::RECONCILE_FAILED,
-            ..*placing
+            ..*request
         };
         if !self.was_installed(&former) {
             return Ok(None);
         }
-        if self.room.books.lacks_former(&self.name) {
+        if self.ctx.states.lacks_former(&self.name) {
             self.find_former(&former, applied).await?;
         }
         self.restore(&former, Scope::Except(applied)).await
@@ -110,22 +110,22 @@ impl Turn<'_> {
     /// Finds the state of objects of the former content of which nothing is known, after a restart.
     async fn find_former(
         &mut self,
-        former: &Placing<'_>,
+        former: &InstallRequest<'_>,
         applied: &BTreeSet<String>,
-    ) -> Result<(), Trouble> {
-        let books = &self.room.books;
+    ) -> Result<(), ReconcileError> {
+        let states = &self.ctx.states;
         let name = self.name.clone();
         let mut items = self.items(former).await?;
-        items.retain(|item| !applied.contains(&item.key) && !books.knows(&name, &item.key));
+        items.retain(|item| !applied.contains(&item.key) && !states.knows(&name, &item.key));
         self.watch(former, &items, true).await?;
         let seen = self.seen(former, &items).await?;
         let changed = keep::changed(former.client, &items, &seen).await;
-        let left: HashMap<String, books::Left> = items
+        let left: HashMap<String, states::AppliedState> = items
             .iter()
             .map(|item: &Item| {
                 let left = match seen.get(&item.key) {
                     Some(seen) if !changed.contains(&item.key) => executor::left(seen),
-                    _ => books::Left {
+                    _ => states::AppliedState {
                         state: None,
                         version: 0,
                     },
@@ -138,8 +138,8 @@ impl Turn<'_> {
             .filter(|key| !seen.contains_key(*key))
             .cloned()
             .collect();
-        books.take_up(&name, left, &seen, &missing);
-        books.doubt(&name, changed);
+        states.take_up(&name, left, &seen, &missing);
+        states.doubt(&name, changed);
         Ok(())
     }
 }

@@ -15,28 +15,31 @@ use crate::reconcile::bundle::verify;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::content::reader;
 use crate::reconcile::deployment::approve;
-use crate::reconcile::deployment::controller::{LISTED, Turn};
-use crate::reconcile::deployment::steps::Placing;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::deployment::controller::{DeploymentReconcile, LISTED};
+use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     /// The namespace of objects that name none. Never one of the pod's own, where a Pod of the content could read the keys: admission refuses that, and
     /// here it is refused to specs that were written while admission was off.
-    pub(in crate::reconcile) fn target_namespace(&self) -> Result<Option<&str>, Trouble> {
-        let settings = &self.room.shared.settings;
+    pub(in crate::reconcile) fn target_namespace(&self) -> Result<Option<&str>, ReconcileError> {
+        let settings = &self.ctx.shared.settings;
         let target = self.spec.target_namespace.as_deref();
         check_target(target, &settings.namespace, &settings.state_namespace).map_err(|why| {
-            Trouble::new(
+            ReconcileError::new(
                 codes::install::RESERVED_NAMESPACE,
                 self.install_reason(),
                 format!("spec.targetNamespace: {why}; name the namespace that it is for"),
-                Retry::OnChange,
+                RetryPolicy::OnChange,
             )
         })?;
         Ok(target)
     }
 
-    pub(in crate::reconcile) fn within_targets(&self, items: &[Item]) -> Result<(), Trouble> {
+    pub(in crate::reconcile) fn within_targets(
+        &self,
+        items: &[Item],
+    ) -> Result<(), ReconcileError> {
         // Where content may land depends on no earlier decision.
         let rule = ConsentRule::new(
             Some(self.class),
@@ -52,7 +55,7 @@ impl Turn<'_> {
         if outside.is_empty() {
             return Ok(());
         }
-        Err(Trouble::new(
+        Err(ReconcileError::new(
             codes::install::OUTSIDE_TARGETS,
             self.install_reason(),
             format!(
@@ -60,7 +63,7 @@ impl Turn<'_> {
                 self.class.name,
                 some_of(&outside, LISTED)
             ),
-            Retry::OnChange,
+            RetryPolicy::OnChange,
         ))
     }
 
@@ -68,17 +71,17 @@ impl Turn<'_> {
     /// for that nobody asked.
     pub(in crate::reconcile) fn is_what_it_was(
         &self,
-        placing: &Placing<'_>,
-    ) -> Result<(), Trouble> {
+        request: &InstallRequest<'_>,
+    ) -> Result<(), ReconcileError> {
         let changed = |message: String| {
-            Err(Trouble::new(
+            Err(ReconcileError::new(
                 codes::install::CONTENT_CHANGED,
-                placing.reason,
+                request.reason,
                 message,
-                Retry::OnChange,
+                RetryPolicy::OnChange,
             ))
         };
-        let (bundle, digest) = (&placing.child.name, placing.digest());
+        let (bundle, digest) = (&request.generated.name, request.digest());
         let installation = &self.inventory.installation;
         // Of an earlier version: neither the history nor the version of what is installed is known.
         if self.inventory.record.is_none()
@@ -91,7 +94,7 @@ impl Turn<'_> {
             ));
         }
         let hash = &self.spec.template.hash;
-        let names = generated::candidates(self.room, self.object, hash, &[]);
+        let names = generated::candidates(self.ctx, self.object, hash, &[]);
         let revisions = self.core_revisions();
         let mut of_template = revisions
             .iter()
@@ -106,42 +109,45 @@ impl Turn<'_> {
     }
 
     /// Whether the class takes content from there: it may have been narrowed since admission, and the Bundle asked its own class only.
-    pub(in crate::reconcile) fn takes_source(&self) -> Result<(), Trouble> {
+    pub(in crate::reconcile) fn takes_source(&self) -> Result<(), ReconcileError> {
         let source = &self.spec.template.bundle.source;
         let field = "spec.template.spec.source";
         self.class.takes(source, field).map_or(Ok(()), |finding| {
-            Err(Trouble::findings(
+            Err(ReconcileError::findings(
                 self.install_reason(),
                 &finding.into(),
-                Retry::OnChange,
+                RetryPolicy::OnChange,
             ))
         })
     }
 
     /// Verifies the content once more before it is first installed: policies may have changed since it was unpacked.
-    pub(in crate::reconcile) async fn verify(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
-        let id = placing.source()?;
+    pub(in crate::reconcile) async fn verify(
+        &self,
+        request: &InstallRequest<'_>,
+    ) -> Result<(), ReconcileError> {
+        let id = request.source()?;
         let user = &self.requester.user;
-        let source = reader::open(self.room, id.source(), user, placing.reason).await?;
-        let bundle = &placing.child.object;
-        let decided = verify::verify(self.room, self.class, &source, bundle, id)
+        let source = reader::open(self.ctx, id.source(), user, request.reason).await?;
+        let bundle = &request.generated.object;
+        let decided = verify::verify(self.ctx, self.class, &source, bundle, id)
             .await
-            .map_err(|trouble| Trouble {
-                reason: placing.reason,
-                ..trouble
+            .map_err(|error| ReconcileError {
+                reason: request.reason,
+                ..error
             })?;
         let installed = self.installed_content();
-        let wanted = placing.child.content.as_ref();
+        let wanted = request.generated.content.as_ref();
         let refusal = downgrade::refusal(
             installed.and_then(|installed| installed.version.as_deref()),
             wanted.and_then(|content| content.version.as_deref()),
             &decided.no_downgrade,
         );
         match refusal {
-            Some(finding) => Err(Trouble::findings(
-                placing.reason,
+            Some(finding) => Err(ReconcileError::findings(
+                request.reason,
                 &finding.into(),
-                Retry::Slowly,
+                RetryPolicy::Slowly,
             )),
             None => Ok(()),
         }
@@ -150,62 +156,62 @@ impl Turn<'_> {
     /// Sets the condition `Approved` by the present class, for content that is not in place. It says nothing of content that is not known yet.
     pub(in crate::reconcile) async fn show_approval(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         is_known: bool,
     ) {
         if is_known || self.class.approval == Approval::None {
-            self.approve(placing, true).await.ok();
+            self.approve(request, true).await.ok();
             return;
         }
         let message = format!(
             "class {} asks for an approval, and the content is not unpacked yet",
             self.class.name
         );
-        self.said
+        self.conditions
             .set(condition::APPROVED, State::Unknown, "NotAsked", &message);
     }
 
     /// Whether the content is approved. A withdrawn approval is told, and tears nothing down: only content that is new waits for one.
     pub(in crate::reconcile) async fn approve(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         first: bool,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let approved = approve::approved(
-            self.room,
+            self.ctx,
             self.object,
             self.class,
             &self.parts,
-            placing.digest(),
+            request.digest(),
         )
         .await;
         match approved {
             Ok(by) => {
                 let (found, message) = match &by {
-                    Some(user) => ("Approved", format!("{user} approved {}", placing.digest())),
+                    Some(user) => ("Approved", format!("{user} approved {}", request.digest())),
                     None => (
                         "NotRequired",
                         format!("class {} asks for no approval", self.class.name),
                     ),
                 };
-                self.said
+                self.conditions
                     .set(condition::APPROVED, State::True, found, &message);
                 self.approved_by = by;
                 Ok(())
             }
-            Err(trouble) => {
-                self.said.set(
+            Err(error) => {
+                self.conditions.set(
                     condition::APPROVED,
                     State::False,
                     "NotApproved",
-                    &trouble.message,
+                    &error.message,
                 );
                 if !first {
                     return Ok(());
                 }
-                Err(Trouble {
+                Err(ReconcileError {
                     reason: self.install_reason(),
-                    ..trouble
+                    ..error
                 })
             }
         }

@@ -13,8 +13,8 @@ use rand::Rng as _;
 use serde_json::json;
 
 use crate::reconcile::bundle::controller;
-use crate::reconcile::deployment::controller::Turn;
-use crate::reconcile::error::Trouble;
+use crate::reconcile::deployment::controller::DeploymentReconcile;
+use crate::reconcile::error::ReconcileError;
 use crate::reconcile::install::apply::Target;
 use crate::reconcile::install::executor::Done;
 use crate::reconcile::status::condition_set;
@@ -74,12 +74,12 @@ impl Intents {
     }
 }
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     /// Reads what belongs to the deployment. Without an inventory nothing does.
-    pub(in crate::reconcile) async fn load_inventory(&mut self) -> Result<(), Trouble> {
-        let loaded = self.room.inventories.load(self.uid()).await;
+    pub(in crate::reconcile) async fn load_inventory(&mut self) -> Result<(), ReconcileError> {
+        let loaded = self.ctx.inventories.load(self.uid()).await;
         let reason = self.install_reason();
-        let inventory = loaded.map_err(|error| Trouble::inventory(reason, &error))?;
+        let inventory = loaded.map_err(|error| ReconcileError::inventory(reason, &error))?;
         // Also where there is none: an earlier deployment of the same name may have had one.
         let mut inventory = inventory.unwrap_or_else(|| Arc::new(Inventory::new(&self.name)));
         if !inventory.has_creation_key() {
@@ -94,17 +94,17 @@ impl Turn<'_> {
     pub(in crate::reconcile) async fn save_inventory(
         &mut self,
         inventory: Inventory,
-    ) -> Result<(), Trouble> {
-        let saved = self.room.inventories.save(self.uid(), inventory).await;
+    ) -> Result<(), ReconcileError> {
+        let saved = self.ctx.inventories.save(self.uid(), inventory).await;
         let reason = self.install_reason();
-        let inventory = saved.map_err(|error| Trouble::inventory(reason, &error))?;
+        let inventory = saved.map_err(|error| ReconcileError::inventory(reason, &error))?;
         self.take_inventory(inventory);
         Ok(())
     }
 
     fn take_inventory(&mut self, inventory: Arc<Inventory>) {
-        let books = &self.room.books;
-        books.set_inventory(&self.name, inventory.clone());
+        let states = &self.ctx.states;
+        states.set_inventory(&self.name, inventory.clone());
         self.inventory = inventory;
         self.show_record();
     }
@@ -114,17 +114,17 @@ impl Turn<'_> {
     pub(in crate::reconcile) async fn record_targets<'t>(
         &mut self,
         targets: impl Iterator<Item = (&'t str, &'t Target)>,
-    ) -> Result<Intents, Trouble> {
+    ) -> Result<Intents, ReconcileError> {
         let mut inventory = (*self.inventory).clone();
         let since = condition_set::now().as_second();
         let intents = Intents::record(&mut inventory, targets, since);
         let adopted = intents.adopted();
-        let inventories = &self.room.inventories;
+        let inventories = &self.ctx.inventories;
         let saved = inventories
             .save_adopting(self.uid(), inventory, &adopted)
             .await;
         let reason = self.install_reason();
-        let inventory = saved.map_err(|error| Trouble::inventory(reason, &error))?;
+        let inventory = saved.map_err(|error| ReconcileError::inventory(reason, &error))?;
         self.take_inventory(inventory);
         Ok(intents)
     }
@@ -133,7 +133,7 @@ impl Turn<'_> {
     pub(in crate::reconcile) async fn record_applied(
         &mut self,
         done: &Done,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let is_new = |(key, uid): (&String, &String)| !self.inventory.owns(key, uid);
         if !done.uids.iter().any(is_new) {
             return Ok(());
@@ -149,7 +149,7 @@ impl Turn<'_> {
         &mut self,
         done: &Done,
         intents: &Intents,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let mut inventory = (*self.inventory).clone();
         intents.forget_undone(&mut inventory, done);
         note_applied(&mut inventory, done);
@@ -165,7 +165,7 @@ impl Turn<'_> {
     }
 
     /// Tells other tools which kinds and namespaces are in use, as an ApplySet (KEP-3659). Nothing is decided by it.
-    pub(in crate::reconcile) async fn write_applyset(&mut self) -> Result<(), Trouble> {
+    pub(in crate::reconcile) async fn write_applyset(&mut self) -> Result<(), ReconcileError> {
         let mut kinds = BTreeSet::new();
         let mut namespaces = BTreeSet::new();
         for (kind, namespace, _) in self
@@ -206,10 +206,10 @@ impl Turn<'_> {
             "labels": { names::LABEL_APPLYSET_ID: self.applyset },
             "annotations": annotations,
         });
-        controller::patch_metadata(self.room, &self.room.deployments, &self.name, metadata)
+        controller::patch_metadata(self.ctx, &self.ctx.deployments, &self.name, metadata)
             .await
             .map_err(|error| {
-                Trouble::api(
+                ReconcileError::api(
                     "record what will be installed",
                     self.install_reason(),
                     &error,

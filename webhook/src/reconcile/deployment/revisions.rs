@@ -5,10 +5,10 @@ use bundle_api::deployment_status::{Revision, RevisionState};
 use bundle_core::plan::pivot;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::reconcile::deployment::controller::Turn;
+use crate::reconcile::deployment::controller::DeploymentReconcile;
 use crate::reconcile::status::condition_set;
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) fn core_revisions(&self) -> Vec<pivot::Revision> {
         let record = self.inventory.record.as_ref();
         record.map_or_else(Vec::new, |record| record.revisions.clone())

@@ -15,49 +15,49 @@ use kube::api::DynamicObject;
 use kube::{Client, ResourceExt as _};
 
 use crate::cluster::ServiceAccount;
-use crate::reconcile::api::object::Seen;
+use crate::reconcile::api::object::ObservedObject;
 use crate::reconcile::bundle::controller;
-use crate::reconcile::bundle::generated::Child;
+use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::content::items::{self, Item, Owner};
 use crate::reconcile::content::reader;
-use crate::reconcile::context::Room;
-use crate::reconcile::deployment::controller::Turn;
-use crate::reconcile::drift::books::{self, Left};
+use crate::reconcile::context::Context;
+use crate::reconcile::deployment::controller::DeploymentReconcile;
 use crate::reconcile::drift::keep;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::drift::states::{self, AppliedState};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::install::executor::Install;
 use crate::reconcile::rights::authorized::AuthorizedInstall;
 
 /// What will be put in place, and as whom.
-pub(in crate::reconcile) struct Placing<'a> {
-    pub(in crate::reconcile) child: &'a Child,
+pub(in crate::reconcile) struct InstallRequest<'a> {
+    pub(in crate::reconcile) generated: &'a GeneratedBundle,
     pub(in crate::reconcile) account: &'a ServiceAccount,
     pub(in crate::reconcile) client: &'a Client,
     pub(in crate::reconcile) reason: &'static str,
 }
 
-impl Placing<'_> {
+impl InstallRequest<'_> {
     /// The digest of the content.
     pub(in crate::reconcile) fn digest(&self) -> &str {
-        self.child
+        self.generated
             .content
             .as_ref()
             .map_or("", |content| content.digest.as_str())
     }
 
     /// The content, and what its source was resolved to.
-    pub(in crate::reconcile) fn source(&self) -> Result<ContentId, Trouble> {
+    pub(in crate::reconcile) fn source(&self) -> Result<ContentId, ReconcileError> {
         let lost = |why: &str| {
-            Trouble::new(
+            ReconcileError::new(
                 codes::install::CONTENT_LOST,
                 reason::BUNDLE_LOAD_FAILED,
-                format!("Bundle {}: {why}", self.child.name),
-                Retry::OnChange,
+                format!("Bundle {}: {why}", self.generated.name),
+                RetryPolicy::OnChange,
             )
         };
-        let spec = CheckedBundleSpec::parse(&self.child.object.data["spec"])
+        let spec = CheckedBundleSpec::parse(&self.generated.object.data["spec"])
             .map_err(|_| lost("its source cannot be read"))?;
-        let content = self.child.content.as_ref();
+        let content = self.generated.content.as_ref();
         let digest = content
             .map(|content| content.digest.clone())
             .ok_or_else(|| lost("its content is not known"))?;
@@ -65,13 +65,13 @@ impl Placing<'_> {
     }
 }
 
-impl<'a> Turn<'a> {
+impl<'a> DeploymentReconcile<'a> {
     /// The objects of the content, ready to be applied.
     pub(in crate::reconcile) async fn items(
         &mut self,
-        placing: &Placing<'_>,
-    ) -> Result<Vec<Item>, Trouble> {
-        let id = placing.source()?;
+        request: &InstallRequest<'_>,
+    ) -> Result<Vec<Item>, ReconcileError> {
+        let id = request.source()?;
         let target = self.target_namespace()?.map(str::to_owned);
         let read = reason::READING_CONTENT_FAILED;
         let wanted = reader::Wanted {
@@ -82,15 +82,15 @@ impl<'a> Turn<'a> {
             target: target.as_deref(),
             reason: read,
         };
-        let content = reader::load(self.room, &wanted, &mut self.memory).await?;
-        let (state, _, message) = controller::compatibility(self.room, &content)?;
+        let content = reader::load(self.ctx, &wanted, &mut self.memory).await?;
+        let (state, _, message) = controller::compatibility(self.ctx, &content)?;
         if state == State::False {
             if !self.spec.accept_unsupported {
-                return Err(Trouble::new(
+                return Err(ReconcileError::new(
                     codes::format::UNSUPPORTED_KUBERNETES,
-                    placing.reason,
+                    request.reason,
                     message,
-                    Retry::Slowly,
+                    RetryPolicy::Slowly,
                 ));
             }
             self.warnings.insert(format!(
@@ -105,8 +105,8 @@ impl<'a> Turn<'a> {
             applyset: &self.applyset,
             namespace: target.as_deref(),
         };
-        let mut items = items::items(&self.room.apis, objects, &owner, placing.reason).await?;
-        items.retain(|item| !self.has_expired(placing, item));
+        let mut items = items::items(&self.ctx.apis, objects, &owner, request.reason).await?;
+        items.retain(|item| !self.has_expired(request, item));
         Ok(items)
     }
 
@@ -120,30 +120,30 @@ impl<'a> Turn<'a> {
     /// Makes sure that the content is in place. Returns whether something had to be done for it.
     pub(in crate::reconcile) async fn place(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         is_unpacked: bool,
-    ) -> Result<bool, Trouble> {
-        let key = self.content_key(placing);
+    ) -> Result<bool, ReconcileError> {
+        let key = self.content_key(request);
         let attempt = self.attempt_key(&key);
-        let held = self.room.books.held(&self.name, &attempt);
-        let observed = self.observed(placing, (&key, is_unpacked), held.is_some());
-        let installing = self.install_content(placing, &key, (observed, held));
+        let held = self.ctx.states.held(&self.name, &attempt);
+        let observed = self.observed(request, (&key, is_unpacked), held.is_some());
+        let installing = self.install_content(request, &key, (observed, held));
         match Box::pin(installing).await {
-            Err(trouble) if trouble.code == codes::install::INVALID_OBJECT => {
-                Err(self.room.books.hold(&self.name, &attempt, trouble))
+            Err(error) if error.code == codes::install::INVALID_OBJECT => {
+                Err(self.ctx.states.hold(&self.name, &attempt, error))
             }
-            result => result.map_err(|trouble| self.with_namespace_hint(trouble)),
+            result => result.map_err(|error| self.with_namespace_hint(error)),
         }
     }
 
     /// What is known before anything is done.
     fn observed(
         &self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         (key, is_unpacked): (&str, bool),
         is_held: bool,
     ) -> Observed {
-        let known = self.room.books.content(&self.name);
+        let known = self.ctx.states.content(&self.name);
         Observed {
             is_paused: self.spec.paused,
             corrects_drift: self.spec.correct_drift,
@@ -153,14 +153,14 @@ impl<'a> Turn<'a> {
                 Some(known) if known == key => InPlace::Wanted,
                 Some(_) => InPlace::Other,
             },
-            is_installed: self.is_installed(placing),
+            is_installed: self.is_installed(request),
             is_unfinished: self
                 .inventory
                 .record
                 .as_ref()
                 .is_some_and(|record| record.is_unfinished),
-            is_decided: self.is_decided(placing),
-            is_active: self.status.active_bundle.as_deref() == Some(&placing.child.name),
+            is_decided: self.is_decided(request),
+            is_active: self.status.active_bundle.as_deref() == Some(&request.generated.name),
             is_held,
             ..Observed::default()
         }
@@ -174,9 +174,12 @@ impl<'a> Turn<'a> {
     }
 
     /// The objects of the content that are to be installed now.
-    async fn prepared_items(&mut self, placing: &Placing<'_>) -> Result<Vec<Item>, Trouble> {
-        let mut items = self.items(placing).await?;
-        self.expire_unseen_jobs(placing, &mut items).await?;
+    async fn prepared_items(
+        &mut self,
+        request: &InstallRequest<'_>,
+    ) -> Result<Vec<Item>, ReconcileError> {
+        let mut items = self.items(request).await?;
+        self.expire_unseen_jobs(request, &mut items).await?;
         items.sort_by_key(|item| item.phase);
         let objects: Vec<_> = items.iter().map(|item| (&item.id, &item.value)).collect();
         let unused = ignore::without_effect(&self.spec.drift_ignore, &objects);
@@ -190,10 +193,10 @@ impl<'a> Turn<'a> {
     /// Does the steps of the plan one after the other, until none is left or one fails.
     async fn install_content(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         key: &str,
-        (mut observed, held): (Observed, Option<Trouble>),
-    ) -> Result<bool, Trouble> {
+        (mut observed, held): (Observed, Option<ReconcileError>),
+    ) -> Result<bool, ReconcileError> {
         let first = observed.is_first();
         let prepared = OnceLock::<Vec<Item>>::new();
         let items = || prepared.get().map_or(&[][..], Vec::as_slice);
@@ -209,24 +212,24 @@ impl<'a> Turn<'a> {
             };
             match step {
                 InstallStep::TellHeldError => return held.map_or(Ok(false), Err),
-                InstallStep::CheckContent => self.is_what_it_was(placing)?,
+                InstallStep::CheckContent => self.is_what_it_was(request)?,
                 InstallStep::Render => {
-                    let items = self.prepared_items(placing).await?;
+                    let items = self.prepared_items(request).await?;
                     prepared.get_or_init(|| items);
                 }
                 InstallStep::CheckTargets => self.within_targets(items())?,
-                InstallStep::AskApproval => self.approve(placing, first).await?,
+                InstallStep::AskApproval => self.approve(request, first).await?,
                 InstallStep::CheckSource => self.takes_source()?,
-                InstallStep::Verify => self.verify(placing).await?,
+                InstallStep::Verify => self.verify(request).await?,
                 InstallStep::Authorize | InstallStep::AuthorizeAgain => {
-                    authorized = Some(self.authorize_install(placing, items(), first).await?);
+                    authorized = Some(self.authorize_install(request, items(), first).await?);
                 }
-                InstallStep::RecordDecision => self.record_decision(placing, items()).await?,
-                InstallStep::Watch => is_watched = self.watch(placing, items(), false).await?,
-                InstallStep::FindDrift => self.find_again(placing).await?,
+                InstallStep::RecordDecision => self.record_decision(request, items()).await?,
+                InstallStep::Watch => is_watched = self.watch(request, items(), false).await?,
+                InstallStep::FindDrift => self.find_again(request).await?,
                 InstallStep::Compare => {
-                    seen = self.seen(placing, items()).await?;
-                    observed.is_as_recorded = Some(self.is_as_left(items(), placing, &seen));
+                    seen = self.seen(request, items()).await?;
+                    observed.is_as_recorded = Some(self.is_as_left(items(), request, &seen));
                 }
                 InstallStep::TakeAsRecorded => {
                     tracing::info!(
@@ -234,26 +237,26 @@ impl<'a> Turn<'a> {
                         "everything is in place: nothing is applied"
                     );
                     let left = keep::as_left(items(), &seen).unwrap_or_default();
-                    self.room.books.settle(&self.name, key, left, &seen);
+                    self.ctx.states.settle(&self.name, key, left, &seen);
                 }
                 InstallStep::Apply => {
                     let authorized = match authorized.take() {
                         Some(authorized) => authorized,
-                        None => self.authorize_install(placing, items(), first).await?,
+                        None => self.authorize_install(request, items(), first).await?,
                     };
                     let watched = (is_watched, first);
-                    let left = self.apply(placing, items(), watched, authorized).await?;
-                    let seen = self.room.watches.seen_of(&self.name);
-                    self.room.books.settle(&self.name, key, left, &seen);
+                    let left = self.apply(request, items(), watched, authorized).await?;
+                    let seen = self.ctx.watches.seen_of(&self.name);
+                    self.ctx.states.settle(&self.name, key, left, &seen);
                 }
-                InstallStep::Prune => self.prune(placing, items()).await?,
+                InstallStep::Prune => self.prune(request, items()).await?,
                 InstallStep::RecordInstalled => {
-                    let fields = self.room.books.fields_digest(&self.name);
-                    self.record(placing, items(), fields).await?;
+                    let fields = self.ctx.states.fields_digest(&self.name);
+                    self.record(request, items(), fields).await?;
                 }
                 // Kinds that only the former content had are not watched any more.
                 InstallStep::WatchAll => {
-                    self.watch(placing, items(), true).await?;
+                    self.watch(request, items(), true).await?;
                 }
             }
             observed.done.insert(step);
@@ -263,26 +266,26 @@ impl<'a> Turn<'a> {
     /// After a restart: finds the state of installed content again, without applying anything. What differs counts as drifted.
     pub(in crate::reconcile) async fn find_again(
         &mut self,
-        placing: &Placing<'_>,
-    ) -> Result<(), Trouble> {
-        let mut items = self.items(placing).await?;
-        self.expire_unseen_jobs(placing, &mut items).await?;
-        self.watch(placing, &items, false).await?;
-        let seen = self.seen(placing, &items).await?;
-        let in_place = self.is_as_left(&items, placing, &seen);
+        request: &InstallRequest<'_>,
+    ) -> Result<(), ReconcileError> {
+        let mut items = self.items(request).await?;
+        self.expire_unseen_jobs(request, &mut items).await?;
+        self.watch(request, &items, false).await?;
+        let seen = self.seen(request, &items).await?;
+        let in_place = self.is_as_left(&items, request, &seen);
         let changed = if in_place {
             BTreeSet::new()
         } else {
-            keep::changed(placing.client, &items, &seen).await
+            keep::changed(request.client, &items, &seen).await
         };
-        let left: HashMap<String, Left> = items
+        let left: HashMap<String, AppliedState> = items
             .iter()
             .map(|item| {
                 let left = match seen.get(&item.key) {
                     Some(seen) if !changed.contains(&item.key) => {
                         crate::reconcile::install::executor::left(seen)
                     }
-                    _ => Left {
+                    _ => AppliedState {
                         state: None,
                         version: 0,
                     },
@@ -290,39 +293,39 @@ impl<'a> Turn<'a> {
                 (item.key.clone(), left)
             })
             .collect();
-        let key = self.content_key(placing);
-        self.room.books.settle(&self.name, &key, left, &seen);
-        self.room.books.doubt(&self.name, changed);
+        let key = self.content_key(request);
+        self.ctx.states.settle(&self.name, &key, left, &seen);
+        self.ctx.states.doubt(&self.name, changed);
         Ok(())
     }
 
     /// The content, the identity that installs it, and the namespace of its objects that name none, as the inventory records them.
-    pub(in crate::reconcile) fn placement(&self, placing: &Placing<'_>) -> String {
+    pub(in crate::reconcile) fn placement(&self, request: &InstallRequest<'_>) -> String {
         let namespace = self.spec.target_namespace.as_deref().unwrap_or("-");
-        format!("{} {} {namespace} ", placing.digest(), placing.account)
+        format!("{} {} {namespace} ", request.digest(), request.account)
     }
 
     /// Content, identity and settings: if one of them changes, everything is applied again. With the uid: what an earlier object of the same name had
     /// installed says nothing of what this one may.
-    pub(in crate::reconcile) fn content_key(&self, placing: &Placing<'_>) -> String {
+    pub(in crate::reconcile) fn content_key(&self, request: &InstallRequest<'_>) -> String {
         format!(
             "{}{} {}",
-            self.placement(placing),
+            self.placement(request),
             self.spec.digest,
             self.object.metadata.uid.as_deref().unwrap_or_default()
         )
     }
 
     /// Returns whether this content is what was installed last, even if an installation of other content began since.
-    pub(in crate::reconcile) fn was_installed(&self, placing: &Placing<'_>) -> bool {
-        let applied = self.placement(placing);
+    pub(in crate::reconcile) fn was_installed(&self, request: &InstallRequest<'_>) -> bool {
+        let applied = self.placement(request);
         self.installed_content()
             .is_some_and(|installed| installed.installation.starts_with(&applied))
     }
 
     /// Whether just this content was installed completely, as the same ServiceAccount and into the same namespace.
-    pub(in crate::reconcile) fn is_installed(&self, placing: &Placing<'_>) -> bool {
-        let applied = self.placement(placing);
+    pub(in crate::reconcile) fn is_installed(&self, request: &InstallRequest<'_>) -> bool {
+        let applied = self.placement(request);
         self.inventory.installation.starts_with(&applied)
             && self
                 .installed_content()
@@ -333,12 +336,12 @@ impl<'a> Turn<'a> {
     /// Says whether everything is watched.
     pub(in crate::reconcile) async fn watch(
         &self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[Item],
         all: bool,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, ReconcileError> {
         let failed = |error: kube::Error| {
-            Trouble::api(
+            ReconcileError::api(
                 "ask what may be watched",
                 reason::CREATE_DYNAMIC_WATCH_FAILED,
                 &error,
@@ -350,7 +353,7 @@ impl<'a> Turn<'a> {
             if item.custom && !all && !served.contains_key(&item.kind) {
                 let resource = &item.kind.resource;
                 let found = self
-                    .room
+                    .ctx
                     .apis
                     .find(&resource.group, &resource.version, &resource.kind)
                     .await
@@ -363,23 +366,23 @@ impl<'a> Turn<'a> {
         }
         let complete = watched.len() == items.len();
         // Until other content is installed completely, objects of the former one are kept, and watched.
-        let only = self.is_installed(placing);
+        let only = self.is_installed(request);
         let subjects = self
-            .room
+            .ctx
             .scopes
-            .subjects(placing.client, placing.account, watched)
+            .subjects(request.client, request.account, watched)
             .await
             .map_err(failed)?;
-        self.room
+        self.ctx
             .watches
-            .keep(&self.name, &subjects, only, placing.client)
+            .keep(&self.name, &subjects, only, request.client)
             .await
             .map_err(|error| {
-                Trouble::new(
+                ReconcileError::new(
                     codes::install::NOT_WATCHED,
                     reason::CREATE_DYNAMIC_WATCH_FAILED,
                     error.to_string(),
-                    Retry::Soon,
+                    RetryPolicy::Soon,
                 )
             })?;
         Ok(complete)
@@ -388,14 +391,14 @@ impl<'a> Turn<'a> {
     /// The recorded objects among `items` that exist. Those that no watch shows, such as one without our labels, are looked at one by one.
     pub(in crate::reconcile) async fn seen(
         &self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[Item],
-    ) -> Result<BTreeMap<String, Seen>, Trouble> {
-        let mut seen = self.room.watches.seen_of(&self.name);
+    ) -> Result<BTreeMap<String, ObservedObject>, ReconcileError> {
+        let mut seen = self.ctx.watches.seen_of(&self.name);
         let missing = items.iter().filter(|item| {
             !seen.contains_key(&item.key) && self.inventory.uid(&item.key).is_some()
         });
-        let install = self.install(placing, placing.reason);
+        let install = self.install(request, request.reason);
         let found = install.look_at(missing).await?;
         seen.extend(
             found
@@ -409,39 +412,39 @@ impl<'a> Turn<'a> {
     fn is_as_left(
         &self,
         items: &[Item],
-        placing: &Placing<'_>,
-        seen: &BTreeMap<String, Seen>,
+        request: &InstallRequest<'_>,
+        seen: &BTreeMap<String, ObservedObject>,
     ) -> bool {
         let Some(installed) = self.installed_content() else {
             return false;
         };
-        if installed.installation != self.content_key(placing) || !self.is_installed(placing) {
+        if installed.installation != self.content_key(request) || !self.is_installed(request) {
             return false;
         }
         let Some(left) = keep::as_left(items, seen) else {
             return false;
         };
-        books::digest_of(&left)
+        states::digest_of(&left)
             .is_some_and(|digest| installed.fields_digest.as_deref() == Some(digest.as_str()))
     }
 
     /// What all steps of one installation share.
     pub(in crate::reconcile) fn install<'b>(
         &self,
-        placing: &Placing<'b>,
+        request: &InstallRequest<'b>,
         reason: &'static str,
     ) -> Install<'b>
     where
         'a: 'b,
     {
         let object: &'a DynamicObject = self.object;
-        let room: &'a Room = self.room;
+        let ctx: &'a Context = self.ctx;
         Install {
-            client: placing.client,
-            account: placing.account,
+            client: request.client,
+            account: request.account,
             uid: object.metadata.uid.as_deref().unwrap_or_default(),
             inventory: self.inventory.clone(),
-            inventories: &room.inventories,
+            inventories: &ctx.inventories,
             reason,
             adopt: self.spec.adopt,
             created_namespace: self.created_namespace.clone(),

@@ -3,27 +3,27 @@
 
 use bundle_api::deployment_status::Upgrade;
 
-use crate::reconcile::bundle::generated::Child;
+use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::{LISTED, Turn};
+use crate::reconcile::deployment::controller::{DeploymentReconcile, LISTED};
 use crate::reconcile::install::executor::Done;
 
-impl Turn<'_> {
-    /// Shows that the content of `child` is awaited while other content is installed.
-    pub(in crate::reconcile) fn show_upgrade(&mut self, child: &Child) {
+impl DeploymentReconcile<'_> {
+    /// Shows that the content of `generated` is awaited while other content is installed.
+    pub(in crate::reconcile) fn show_upgrade(&mut self, generated: &GeneratedBundle) {
         let active = self.status.active_bundle.as_deref();
-        let Some(content) = &child.content else {
+        let Some(content) = &generated.content else {
             self.status.upgrade = None;
             return;
         };
-        if active.is_none_or(|active| active == child.name) {
+        if active.is_none_or(|active| active == generated.name) {
             self.status.upgrade = None;
             return;
         }
         let shown = self.status.upgrade.as_ref();
-        if shown.is_none_or(|shown| shown.bundle != child.name) {
+        if shown.is_none_or(|shown| shown.bundle != generated.name) {
             self.status.upgrade = Some(Upgrade {
-                bundle: child.name.clone(),
+                bundle: generated.name.clone(),
                 digest: content.digest.to_string(),
                 version: content.version.clone(),
                 ..Upgrade::default()
@@ -34,11 +34,11 @@ impl Turn<'_> {
     /// Shows which of `items` were applied before it went wrong, together with those of earlier attempts.
     pub(in crate::reconcile) fn show_applied(
         &mut self,
-        child: &Child,
+        generated: &GeneratedBundle,
         items: &[Item],
         done: &Done,
     ) {
-        self.show_upgrade(child);
+        self.show_upgrade(generated);
         let Some(upgrade) = &mut self.status.upgrade else {
             return;
         };

@@ -16,11 +16,11 @@ use kube::Client;
 use crate::reconcile::api::discovery::is_custom;
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::context::Room;
-use crate::reconcile::deployment::controller::Turn;
-use crate::reconcile::deployment::steps::Placing;
+use crate::reconcile::context::Context;
+use crate::reconcile::deployment::controller::DeploymentReconcile;
+use crate::reconcile::deployment::steps::InstallRequest;
 use crate::reconcile::drift::restored::{Restored, Scope};
-use crate::reconcile::error::{self, Retry, Trouble};
+use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::{
     Applied, ApplyError, ApplyPlan, CheckedApply, Target, Targets,
 };
@@ -29,38 +29,38 @@ use crate::reconcile::rights::requester_check::RequesterCheck;
 
 /// Message for an object whose kind the API server does not list.
 const KIND_GONE: &str = "its kind is gone";
-impl Turn<'_> {
-    /// Restores what has drifted and verifies what somebody wrote, of the objects that `placing` is about. Returns when to verify the next one. An error is
+impl DeploymentReconcile<'_> {
+    /// Restores what has drifted and verifies what somebody wrote, of the objects that `request` is about. Returns when to verify the next one. An error is
     /// returned until the objects that it is about are restored, also while they wait for their next attempt.
     pub(in crate::reconcile) async fn restore(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         scope: Scope<'_>,
-    ) -> Result<Option<Duration>, Trouble> {
-        let result = Box::pin(self.restore_due(placing, scope)).await;
+    ) -> Result<Option<Duration>, ReconcileError> {
+        let result = Box::pin(self.restore_due(request, scope)).await;
         self.restores_tried = true;
-        let books = &self.room.books;
-        books.keep_restore_error(&self.name, result.as_ref().err());
+        let states = &self.ctx.states;
+        states.keep_restore_error(&self.name, result.as_ref().err());
         if !self.spec.correct_drift || self.spec.paused {
             return result;
         }
-        match (result, books.restore_error(&self.name)) {
-            (Ok(_), Some(trouble)) => Err(trouble),
+        match (result, states.restore_error(&self.name)) {
+            (Ok(_), Some(error)) => Err(error),
             (result, _) => result,
         }
     }
 
     async fn restore_due(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         scope: Scope<'_>,
-    ) -> Result<Option<Duration>, Trouble> {
-        let books = &self.room.books;
-        let (mut due, next) = books.suspects(&self.name, Instant::now());
+    ) -> Result<Option<Duration>, ReconcileError> {
+        let states = &self.ctx.states;
+        let (mut due, next) = states.suspects(&self.name, Instant::now());
         due.retain(|key| scope.has(key));
         let correct = self.spec.correct_drift && !self.spec.paused;
-        let restorable = |turn: &Self| {
-            let mut keys = turn.room.books.restorable(&turn.name);
+        let restorable = |this: &Self| {
+            let mut keys = this.ctx.states.restorable(&this.name);
             keys.retain(|key| scope.has(key));
             keys
         };
@@ -72,11 +72,11 @@ impl Turn<'_> {
         if drifted.is_empty() && due.is_empty() {
             return Ok(next);
         }
-        let items = match self.items(placing).await {
+        let items = match self.items(request).await {
             Ok(items) => items,
-            Err(trouble) => {
-                self.not_restored(&drifted, &trouble).await;
-                return Err(trouble);
+            Err(error) => {
+                self.not_restored(&drifted, &error).await;
+                return Err(error);
             }
         };
         let known: HashSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
@@ -85,28 +85,28 @@ impl Turn<'_> {
             .partition(|key| known.contains(key.as_str()));
         if !unknown.is_empty() && scope == Scope::All {
             // The kind has another scope by now: its objects have other names.
-            self.room.books.forget_content(&self.name);
+            self.ctx.states.forget_content(&self.name);
             return Ok(Some(Duration::ZERO));
         }
         // The values of these are not known any more.
-        let books = &self.room.books;
-        books.not_restored(&self.name, &unknown, RestoreFailure::Refused);
+        let states = &self.ctx.states;
+        states.not_restored(&self.name, &unknown, RestoreFailure::Refused);
         // What drifts from here on waits for the next time: nobody was asked about it.
         if correct {
             drifted = restorable(self);
             drifted.retain(|key| known.contains(key.as_str()));
         }
         let before = self.restored.len();
-        let install = self.install(placing, reason::RECONCILE_FAILED);
+        let install = self.install(request, reason::RECONCILE_FAILED);
         let healed = if correct {
             let check = self
-                .authorize_changes(placing, &items, (&drifted, &due))
+                .authorize_changes(request, &items, (&drifted, &due))
                 .await;
             let check = match check {
                 Ok(check) => check,
-                Err(trouble) => {
-                    self.not_restored(&drifted, &trouble).await;
-                    return Err(trouble);
+                Err(error) => {
+                    self.not_restored(&drifted, &error).await;
+                    return Err(error);
                 }
             };
             // What has drifted is looked at and restored below.
@@ -115,52 +115,52 @@ impl Turn<'_> {
                 .filter(|item| due.contains(&item.key) && !drifted.contains(&item.key))
                 .collect();
             let verified = self.verify_suspects(&check, &install, suspects).await;
-            self.expire_drifted_among(placing, &items).await?;
+            self.expire_drifted_among(request, &items).await?;
             let healed = self
-                .heal(placing, (install, &check), &items, (&drifted, &due))
+                .heal(request, (install, &check), &items, (&drifted, &due))
                 .await;
             healed.and(verified)
         } else {
-            self.verify_by_dry_run(placing, &items, &due).await;
+            self.verify_by_dry_run(request, &items, &due).await;
             Ok(())
         };
         self.restored.sort();
         let count = (self.restored.len() - before) as u64;
-        self.room.shared.metrics.drift_corrected(count);
+        self.ctx.shared.metrics.drift_corrected(count);
         let recorded = if scope == Scope::All {
-            let fields = self.room.books.fields_digest(&self.name);
+            let fields = self.ctx.states.fields_digest(&self.name);
             self.record_fields(fields).await
         } else {
             Ok(())
         };
-        if let Err(trouble) = &healed {
+        if let Err(error) = &healed {
             let mut untried = restorable(self);
             untried.retain(|key| drifted.contains(key));
-            self.not_restored(&untried, trouble).await;
+            self.not_restored(&untried, error).await;
         }
         healed?;
         recorded?;
-        Ok(self.room.books.suspects(&self.name, Instant::now()).1)
+        Ok(self.ctx.states.suspects(&self.name, Instant::now()).1)
     }
 
     /// Records that nothing could be tried for these objects, and has kinds looked up anew.
-    async fn not_restored(&self, keys: &BTreeSet<String>, trouble: &Trouble) {
-        let failure = if trouble.retry == Retry::Soon {
+    async fn not_restored(&self, keys: &BTreeSet<String>, error: &ReconcileError) {
+        let failure = if error.retry == RetryPolicy::Soon {
             RestoreFailure::Passing
         } else {
             RestoreFailure::Refused
         };
-        self.room.books.not_restored(&self.name, keys, failure);
-        self.room.apis.forget_custom().await;
+        self.ctx.states.not_restored(&self.name, keys, failure);
+        self.ctx.apis.forget_custom().await;
     }
 
     /// Asks whether the requesters may still write what is about to be applied again: what has drifted, and what is `due` to be verified.
     async fn authorize_changes<'b>(
         &self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[Item],
         (drifted, due): (&BTreeSet<String>, &BTreeSet<String>),
-    ) -> Result<RequesterCheck<'b>, Trouble>
+    ) -> Result<RequesterCheck<'b>, ReconcileError>
     where
         Self: 'b,
     {
@@ -169,7 +169,7 @@ impl Turn<'_> {
             .filter(|item| drifted.contains(&item.key) || due.contains(&item.key))
             .cloned()
             .collect();
-        self.authorize_repair(placing, &concerned).await
+        self.authorize_repair(request, &concerned).await
     }
 
     /// Applies objects once more that somebody wrote without our entry showing a change: what is as it was stays, and the rest is restored.
@@ -178,8 +178,8 @@ impl Turn<'_> {
         check: &RequesterCheck<'_>,
         install: &Install<'_>,
         suspects: Vec<&Item>,
-    ) -> Result<(), Trouble> {
-        let books = &self.room.books;
+    ) -> Result<(), ReconcileError> {
+        let states = &self.ctx.states;
         let targets: Targets = suspects
             .iter()
             .filter_map(|item| {
@@ -189,7 +189,7 @@ impl Turn<'_> {
             .collect();
         let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), &suspects, &targets).await;
         // As any other drift: it is restored, and where an error is in the way, that is said.
-        books.doubt(
+        states.doubt(
             &self.name,
             failed.iter().map(|(item, _)| item.key.clone()).collect(),
         );
@@ -206,16 +206,16 @@ impl Turn<'_> {
             match result {
                 Ok(applied) if self.is_as_applied(item, &applied) => {
                     let left = executor::left(&applied.seen);
-                    books.verified(&self.name, &item.key, left, now);
+                    states.verified(&self.name, &item.key, left, now);
                 }
                 Ok(applied) => {
-                    books.healed(&self.name, &item.key, executor::left(&applied.seen));
+                    states.healed(&self.name, &item.key, executor::left(&applied.seen));
                     self.restored.push(Restored {
                         key: item.key.clone(),
                         cause: None,
                     });
                 }
-                Err(_) => books.doubt(&self.name, [item.key.clone()].into()),
+                Err(_) => states.doubt(&self.name, [item.key.clone()].into()),
             }
         }
         refused
@@ -224,12 +224,12 @@ impl Turn<'_> {
     /// The same where drift is only reported.
     async fn verify_by_dry_run(
         &self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[Item],
         due: &BTreeSet<String>,
     ) {
-        let books = &self.room.books;
-        let preparer = &self.preparer(placing);
+        let states = &self.ctx.states;
+        let preparer = &self.preparer(request);
         let suspects = items.iter().filter_map(|item| {
             let uid = self.inventory.uid(&item.key)?.to_owned();
             due.contains(&item.key).then_some((item, uid))
@@ -243,48 +243,48 @@ impl Turn<'_> {
             match result {
                 Ok(applied) if self.is_as_applied(item, &applied) => {
                     let left = executor::left(&applied.seen);
-                    books.verified(&self.name, &item.key, left, now);
+                    states.verified(&self.name, &item.key, left, now);
                 }
-                Ok(_) | Err(_) => books.doubt(&self.name, [item.key.clone()].into()),
+                Ok(_) | Err(_) => states.doubt(&self.name, [item.key.clone()].into()),
             }
         }
     }
 
     /// Whether an apply of an object changed nothing.
     fn is_as_applied(&self, item: &Item, applied: &Applied) -> bool {
-        let before = self.room.books.state(&self.name, &item.key);
+        let before = self.ctx.states.state(&self.name, &item.key);
         applied.seen.state.fingerprint == before.and_then(|state| state.fingerprint)
     }
 
     /// Applies again what has drifted, in the order of installation. An object that somebody else made in the place of ours stops no other.
     async fn heal(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         (mut install, check): (Install<'_>, &RequesterCheck<'_>),
         items: &[Item],
         (asked, due): (&BTreeSet<String>, &BTreeSet<String>),
-    ) -> Result<(), Trouble> {
-        let room = self.room;
-        let now_drifted = room.books.drifted(&self.name);
+    ) -> Result<(), ReconcileError> {
+        let ctx = self.ctx;
+        let now_drifted = ctx.states.drifted(&self.name);
         let mut by_phase = BTreeMap::<Phase, Vec<&Item>>::new();
         let is_asked = |item: &&Item| asked.contains(&item.key) || due.contains(&item.key);
         let is_drifted = |item: &&Item| now_drifted.contains_key(&item.key);
         for item in items.iter().filter(is_asked).filter(is_drifted) {
-            if !room.books.is_told_by_fields(&self.name, &item.key)
+            if !ctx.states.is_told_by_fields(&self.name, &item.key)
                 && self.is_untouched(install.client, item).await
             {
-                room.books.settled(&self.name, &item.key);
+                ctx.states.settled(&self.name, &item.key);
                 continue;
             }
             by_phase.entry(item.phase).or_default().push(item);
         }
-        let mut trouble = None;
+        let mut last_error = None;
         for items in by_phase.values() {
             let mut targets = Targets::new();
             for item in items {
                 match install.targets(&[item], &BTreeMap::new()).await {
                     Ok(found) => targets.extend(found),
-                    Err(error) => trouble = Some(error),
+                    Err(error) => last_error = Some(error),
                 }
             }
             let absent: Vec<&Item> = items
@@ -301,21 +301,21 @@ impl Turn<'_> {
                 })
                 .collect();
             if !absent.is_empty()
-                && let Err(error) = self.before_recreate(placing, &absent).await
+                && let Err(error) = self.before_recreate(request, &absent).await
             {
-                trouble = Some(error);
+                last_error = Some(error);
                 for item in absent {
                     targets.remove(&item.key);
                 }
             }
             let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), items, &targets).await;
             if !failed.is_empty() {
-                trouble = Some(not_prepared(&failed));
+                last_error = Some(not_prepared(&failed));
             }
             // Before the record: what is refused was never about to be created.
             let (applies, refused) = check.before_repair(items, &mut plan).await;
             if let Err(error) = refused {
-                trouble = Some(error);
+                last_error = Some(error);
             }
             let targets = applies.iter().map(CheckedApply::key_and_target);
             let intents = self.record_targets(targets).await?;
@@ -324,7 +324,7 @@ impl Turn<'_> {
             let mut causes: BTreeMap<&str, String> = items
                 .iter()
                 .filter_map(|item| {
-                    Some((item.key.as_str(), room.books.cause(&self.name, &item.key)?))
+                    Some((item.key.as_str(), ctx.states.cause(&self.name, &item.key)?))
                 })
                 .collect();
             let before = self.revisions_of_scaled(&applies);
@@ -335,31 +335,34 @@ impl Turn<'_> {
                     _ if done.left.contains_key(&item.key) => continue,
                     Some(failure) => *failure,
                     // It was refused before it was sent.
-                    None if trouble.as_ref().is_some_and(|t| t.retry != Retry::Soon) => {
+                    None if last_error
+                        .as_ref()
+                        .is_some_and(|t| t.retry != RetryPolicy::Soon) =>
+                    {
                         RestoreFailure::Refused
                     }
                     None => RestoreFailure::Passing,
                 };
-                room.books.not_restored(&self.name, [&item.key], failure);
+                ctx.states.not_restored(&self.name, [&item.key], failure);
             }
             recorded?;
             install.inventory = self.inventory.clone();
             if items.iter().any(|item| defines_kinds(item)) {
-                room.apis.forget_custom().await;
+                ctx.apis.forget_custom().await;
             }
             for (key, left) in done.left {
                 let cause = causes.remove(key.as_str());
-                room.books.healed(&self.name, &key, left);
+                ctx.states.healed(&self.name, &key, left);
                 // Giving replicas up to an autoscaler corrects nothing.
                 if left.state.map(|state| state.revision) != before.get(&key).copied() {
                     self.restored.push(Restored { key, cause });
                 }
             }
             if let Err(error) = result {
-                trouble = Some(error);
+                last_error = Some(error);
             }
         }
-        trouble.map_or(Ok(()), Err)
+        last_error.map_or(Ok(()), Err)
     }
 
     /// Whether an object that no field tells about is ours and has everything that we applied.
@@ -374,16 +377,16 @@ impl Turn<'_> {
 }
 
 /// What keeps objects from being restored before anything is sent.
-fn not_prepared(failed: &[(&Item, ApplyError)]) -> Trouble {
+fn not_prepared(failed: &[(&Item, ApplyError)]) -> ReconcileError {
     let messages = failed
         .iter()
         .map(|(item, error)| format!("{}: {}", item.key, error.message()))
         .collect();
-    Trouble::new(
+    ReconcileError::new(
         codes::install::APPLY_FAILED,
         reason::RECONCILE_FAILED,
         error::list(messages, executor::COMPLAINTS),
-        Retry::Soon,
+        RetryPolicy::Soon,
     )
 }
 
@@ -411,7 +414,7 @@ async fn covered(client: &Client, item: &Item) -> bool {
 pub(in crate::reconcile) async fn changed(
     client: &Client,
     items: &[Item],
-    seen: &BTreeMap<String, object::Seen>,
+    seen: &BTreeMap<String, object::ObservedObject>,
 ) -> BTreeSet<String> {
     let looked = crate::reconcile::api::parallel::all(items.iter().map(|item| async move {
         let same = seen.contains_key(&item.key) && covered(client, item).await;
@@ -422,12 +425,12 @@ pub(in crate::reconcile) async fn changed(
 }
 
 /// Looks at each object that moved, and records how it is. Says whether one could not be read and has to be looked at again.
-pub(in crate::reconcile) async fn look(room: &Room, client: &Client, deployment: &str) -> bool {
+pub(in crate::reconcile) async fn look(ctx: &Context, client: &Client, deployment: &str) -> bool {
     let mut again = false;
-    let touched = room.books.take_touched(deployment);
+    let touched = ctx.states.take_touched(deployment);
     let looked: Vec<_> =
         crate::reconcile::api::parallel::all(touched.into_iter().map(|key| async move {
-            let health = health_of(room, client, &key).await;
+            let health = health_of(ctx, client, &key).await;
             (key, health)
         }))
         .await;
@@ -437,33 +440,33 @@ pub(in crate::reconcile) async fn look(room: &Room, client: &Client, deployment:
             // Discovery may be behind a definition that was established just now.
             Ok(Health::Waiting(why)) if why == KIND_GONE => {
                 again = true;
-                room.books.touch(deployment, &key);
+                ctx.states.touch(deployment, &key);
                 Some(why)
             }
             Ok(Health::Waiting(why) | Health::Failed(why)) => Some(why),
             Err(error) => {
                 again = true;
-                room.books.touch(deployment, &key);
+                ctx.states.touch(deployment, &key);
                 Some(format!("cannot be read: {}", object::told(&error)))
             }
         };
-        room.books.tell_health(deployment, &key, why);
+        ctx.states.record_health(deployment, &key, why);
     }
     again
 }
 
-async fn health_of(room: &Room, client: &Client, key: &str) -> Result<Health, kube::Error> {
+async fn health_of(ctx: &Context, client: &Client, key: &str) -> Result<Health, kube::Error> {
     let Some((group_kind, namespace, name)) = inventory::parts(key) else {
         return Ok(Health::Ready);
     };
-    let Some(kind) = room.apis.preferred(&group_kind).await? else {
+    let Some(kind) = ctx.apis.preferred(&group_kind).await? else {
         return Ok(Health::Waiting(KIND_GONE.to_owned()));
     };
     let mut live = object::read(client, &kind, namespace, name).await?;
     if live.is_none() && is_custom(&kind.resource.api_version) {
         // Its kind may be served in another version by now.
-        room.apis.forget_custom().await;
-        live = match room.apis.preferred(&group_kind).await? {
+        ctx.apis.forget_custom().await;
+        live = match ctx.apis.preferred(&group_kind).await? {
             Some(now) if now != kind => object::read(client, &now, namespace, name).await?,
             _ => None,
         };
@@ -480,8 +483,8 @@ async fn health_of(room: &Room, client: &Client, key: &str) -> Result<Health, ku
 /// What was seen of `items`, as what our last apply left; none if one of them is not there, not ours or told by no fields.
 pub(in crate::reconcile) fn as_left(
     items: &[Item],
-    seen: &BTreeMap<String, object::Seen>,
-) -> Option<std::collections::HashMap<String, crate::reconcile::drift::books::Left>> {
+    seen: &BTreeMap<String, object::ObservedObject>,
+) -> Option<std::collections::HashMap<String, crate::reconcile::drift::states::AppliedState>> {
     items
         .iter()
         .map(|item| {

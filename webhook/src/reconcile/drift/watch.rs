@@ -16,8 +16,8 @@ use tokio::task::AbortHandle;
 
 use crate::cluster::{ServiceAccount, watch_events};
 use crate::reconcile::api::discovery::Kind;
-use crate::reconcile::api::object::{self, Seen};
-use crate::reconcile::drift::books::{Books, Told};
+use crate::reconcile::api::object::{self, ObservedObject};
+use crate::reconcile::drift::states::{InstalledStates, Observation};
 
 /// How long the first listing of a watch may take before an installation says that it cannot see its objects.
 const FIRST_LIST: Duration = Duration::from_secs(30);
@@ -44,7 +44,7 @@ enum Progress {
 }
 
 /// What a watch sees, by object id in text: objects that some inventory has, and no others, whatever labels they bear.
-type Table = Arc<Mutex<HashMap<String, Seen>>>;
+type Table = Arc<Mutex<HashMap<String, ObservedObject>>>;
 
 struct Watch {
     users: Arc<Mutex<HashSet<String>>>,
@@ -61,14 +61,14 @@ impl Drop for Watch {
 
 /// All watches of the process. They end with it.
 pub(in crate::reconcile) struct Watches {
-    books: Arc<Books>,
+    states: Arc<InstalledStates>,
     open: Mutex<HashMap<Subject, Watch>>,
 }
 
 /// A watch that could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot watch {kind}{place} as {account}: {why}")]
-pub(in crate::reconcile) struct NotWatching {
+pub(in crate::reconcile) struct WatchError {
     kind: String,
     place: String,
     account: ServiceAccount,
@@ -76,9 +76,9 @@ pub(in crate::reconcile) struct NotWatching {
 }
 
 impl Watches {
-    pub(in crate::reconcile) fn new(books: Arc<Books>) -> Self {
+    pub(in crate::reconcile) fn new(states: Arc<InstalledStates>) -> Self {
         Self {
-            books,
+            states,
             open: Mutex::default(),
         }
     }
@@ -90,7 +90,7 @@ impl Watches {
         wanted: &HashSet<Subject>,
         only: bool,
         client: &Client,
-    ) -> Result<(), NotWatching> {
+    ) -> Result<(), WatchError> {
         let mut waiting = Vec::new();
         {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,7 +128,7 @@ impl Watches {
                 Err(_) => format!("no answer within {} s", FIRST_LIST.as_secs()),
             };
             self.close(&subject);
-            return Err(NotWatching {
+            return Err(WatchError {
                 kind: subject.kind.resource.plural.clone(),
                 place: subject
                     .namespace
@@ -172,7 +172,10 @@ impl Watches {
     }
 
     /// What the watches of `deployment` see of its objects, as far as they have been told: just those with the recorded uids.
-    pub(in crate::reconcile) fn seen_of(&self, deployment: &str) -> BTreeMap<String, Seen> {
+    pub(in crate::reconcile) fn seen_of(
+        &self,
+        deployment: &str,
+    ) -> BTreeMap<String, ObservedObject> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = BTreeMap::new();
         for watch in open.values() {
@@ -186,7 +189,7 @@ impl Watches {
                 all.extend(
                     table
                         .iter()
-                        .filter(|(key, seen)| self.books.owns(deployment, key, &seen.uid))
+                        .filter(|(key, seen)| self.states.owns(deployment, key, &seen.uid))
                         .map(|(key, seen)| (key.clone(), seen.clone())),
                 );
             }
@@ -210,7 +213,7 @@ impl Watches {
             client.clone(),
             users.clone(),
             table.clone(),
-            self.books.clone(),
+            self.states.clone(),
             told,
         ))
         .abort_handle();
@@ -228,7 +231,7 @@ async fn follow(
     client: Client,
     users: Arc<Mutex<HashSet<String>>>,
     table: Table,
-    books: Arc<Books>,
+    states: Arc<InstalledStates>,
     told: watch::Sender<Progress>,
 ) {
     let api = object::api::<PartialObjectMeta<DynamicObject>>(
@@ -273,8 +276,8 @@ async fn follow(
             }
             Ok(Event::InitApply(object)) => {
                 let (key, seen) = entry(&subject.kind, &object);
-                if books.is_recorded(&key) {
-                    books.job_ends.saw(&key, &object.metadata);
+                if states.is_recorded(&key) {
+                    states.job_ends.saw(&key, &object.metadata);
                     listing.insert(key, seen);
                 }
                 continue;
@@ -286,9 +289,9 @@ async fn follow(
                     .unwrap_or_else(PoisonError::into_inner)
                     .clone_from(&listed);
                 if matches!(told.send_replace(Progress::Synced), Progress::Failed(_)) {
-                    books.look_again(&users());
+                    states.look_again(&users());
                 }
-                books.listed(
+                states.listed(
                     &users(),
                     &subject.kind,
                     subject.namespace.as_deref(),
@@ -297,24 +300,28 @@ async fn follow(
             }
             Ok(Event::Apply(object)) => {
                 let (key, seen) = entry(&subject.kind, &object);
-                if books.is_recorded(&key) {
-                    books.job_ends.saw(&key, &object.metadata);
+                if states.is_recorded(&key) {
+                    states.job_ends.saw(&key, &object.metadata);
                     table
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
                         .insert(key.clone(), seen.clone());
-                    books.changed(&books.recorders(&users(), &key), &key, &Told::Seen(seen));
+                    states.changed(
+                        &states.recorders(&users(), &key),
+                        &key,
+                        &Observation::Present(seen),
+                    );
                 }
             }
             Ok(Event::Delete(object)) => {
                 let (key, seen) = entry(&subject.kind, &object);
-                books.job_ends.saw(&key, &object.metadata);
+                states.job_ends.saw(&key, &object.metadata);
                 table
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .remove(&key);
-                let told = Told::Gone(seen.version);
-                books.changed(&books.recorders(&users(), &key), &key, &told);
+                let told = Observation::Gone(seen.version);
+                states.changed(&states.recorders(&users(), &key), &key, &told);
             }
             Err(error) => {
                 failures += 1;
@@ -337,7 +344,7 @@ async fn follow(
                     tell
                 });
                 if has_worked {
-                    books.look_again(&users());
+                    states.look_again(&users());
                 }
                 continue;
             }
@@ -346,7 +353,7 @@ async fn follow(
     }
 }
 
-fn entry(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> (String, Seen) {
+fn entry(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> (String, ObservedObject) {
     let id = object::id_of(kind, object);
-    (id.to_string(), Seen::of(kind, object))
+    (id.to_string(), ObservedObject::of(kind, object))
 }

@@ -9,11 +9,11 @@ use bundle_core::plan::inventory::Claim;
 use bundle_core::plan::phases::Phase;
 
 use crate::cluster::with_missing_right;
-use crate::reconcile::api::object::{self, Seen};
+use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::Turn;
-use crate::reconcile::deployment::steps::Placing;
-use crate::reconcile::error::{self, Retry, Trouble};
+use crate::reconcile::deployment::controller::DeploymentReconcile;
+use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::{ApplyPlan, Preparer, Target, Targets};
 use crate::reconcile::install::executor::{COMPLAINTS, Install};
 use crate::reconcile::rights::requester_check::RequesterCheck;
@@ -21,11 +21,11 @@ use crate::reconcile::rights::requester_check::RequesterCheck;
 /// Most objects that exist already and that a message names.
 const NAMED: usize = 3;
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     /// What applies are worked out from.
-    pub(in crate::reconcile) fn preparer(&self, placing: &Placing<'_>) -> Preparer {
+    pub(in crate::reconcile) fn preparer(&self, request: &InstallRequest<'_>) -> Preparer {
         Preparer {
-            client: placing.client.clone(),
+            client: request.client.clone(),
             ignore: self.spec.drift_ignore.clone(),
             inventory: self.inventory.clone(),
             adopt: self.spec.adopt,
@@ -36,12 +36,12 @@ impl Turn<'_> {
     /// Looks at the objects of a content, once, and works out what will be applied to each; or names every object that exists and is not ours.
     pub(in crate::reconcile) async fn plan<'i>(
         &self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &'i [Item],
         check: &RequesterCheck<'_>,
-    ) -> Result<ApplyPlan<'i>, Trouble> {
-        let install = self.install(placing, placing.reason);
-        let seen = self.room.watches.seen_of(&self.name);
+    ) -> Result<ApplyPlan<'i>, ReconcileError> {
+        let install = self.install(request, request.reason);
+        let seen = self.ctx.watches.seen_of(&self.name);
         let all: Vec<&Item> = items.iter().collect();
         let targets = install.targets(&all, &seen).await?;
         let (plan, failed) = ApplyPlan::prepare(check.preparer(), &all, &targets).await;
@@ -101,8 +101,8 @@ impl Install<'_> {
     pub(in crate::reconcile) async fn targets(
         &self,
         items: &[&Item],
-        seen: &BTreeMap<String, Seen>,
-    ) -> Result<Targets, Trouble> {
+        seen: &BTreeMap<String, ObservedObject>,
+    ) -> Result<Targets, ReconcileError> {
         let (namespaces, others): (Vec<&Item>, Vec<&Item>) = items
             .iter()
             .copied()
@@ -153,22 +153,22 @@ impl Install<'_> {
         &self,
         foreign: &BTreeMap<String, String>,
         replaced: &HashSet<&str>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         if foreign.is_empty() {
             return Ok(());
         }
         if let Some(key) = &self.created_namespace
             && foreign.contains_key(key)
         {
-            return Err(Trouble::new(
+            return Err(ReconcileError::new(
                 codes::install::NAMESPACE_CREATED,
                 self.reason,
                 format!("{key} was missing, and somebody else created it at the same time"),
-                Retry::Soon,
+                RetryPolicy::Soon,
             ));
         }
         let owners = self.inventories.owners(foreign, self.uid).await;
-        let owners = owners.map_err(|error| Trouble::inventory(self.reason, &error))?;
+        let owners = owners.map_err(|error| ReconcileError::inventory(self.reason, &error))?;
         let mut of_others = Vec::new();
         let mut of_nobody = Collisions::default();
         for key in foreign.keys() {
@@ -188,14 +188,19 @@ impl Install<'_> {
                 (codes::install::OWNED_BY_OTHER, parts.join("; "))
             }
         };
-        Err(Trouble::new(code, self.reason, message, Retry::Slowly))
+        Err(ReconcileError::new(
+            code,
+            self.reason,
+            message,
+            RetryPolicy::Slowly,
+        ))
     }
 
     /// Those of `items` that exist, by key.
     pub(in crate::reconcile) async fn look_at(
         &self,
         items: impl Iterator<Item = &Item> + Send,
-    ) -> Result<BTreeMap<String, Seen>, Trouble> {
+    ) -> Result<BTreeMap<String, ObservedObject>, ReconcileError> {
         let looks: Vec<_> = crate::reconcile::api::parallel::all(items.map(|item| async move {
             (item, object::look(self.client, &item.kind, &item.id).await)
         }))

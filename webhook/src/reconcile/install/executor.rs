@@ -11,11 +11,11 @@ use bundle_core::plan::inventory::Inventory;
 use kube::Client;
 
 use crate::cluster::ServiceAccount;
-use crate::reconcile::api::object::{self, Seen};
+use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::content::items::Item;
 use crate::reconcile::deployment::inventory::Inventories;
-use crate::reconcile::drift::books::Left;
-use crate::reconcile::error::{self, Retry, Trouble};
+use crate::reconcile::drift::states::AppliedState;
+use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::{
     Applied, ApplyChecker, ApplyError, CheckedApply, NotAllowed,
 };
@@ -51,7 +51,7 @@ pub(in crate::reconcile) struct Install<'a> {
 /// What has been applied so far.
 #[derive(Default)]
 pub(in crate::reconcile) struct Done {
-    pub(in crate::reconcile) left: HashMap<String, Left>,
+    pub(in crate::reconcile) left: HashMap<String, AppliedState>,
     /// The uid of each object, as the API server answered.
     pub(in crate::reconcile) uids: BTreeMap<String, String>,
     /// The objects that a request may have created although its answer says otherwise, or was lost.
@@ -68,14 +68,14 @@ impl Install<'_> {
         check: &RequesterCheck<'_>,
         applies: Vec<CheckedApply<'i>>,
         done: &mut Done,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let items: Vec<&'i Item> = applies
             .iter()
             .map(|apply| apply.prepared().item())
             .collect();
         self.apply(check.checker(), applies, done)
             .await
-            .map_err(|failed| failed.into_trouble(self.reason, check))?;
+            .map_err(|failed| failed.into_error(self.reason, check))?;
         if items.first().is_some_and(|item| item.phase.gates()) {
             self.wait_until_ready(&items).await?;
         }
@@ -124,12 +124,16 @@ impl Install<'_> {
         failed: Vec<String>,
         passing: bool,
         code: bundle_core::diagnostic::Code,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         if failed.is_empty() {
             return Ok(());
         }
-        let retry = if passing { Retry::Soon } else { Retry::Slowly };
-        Err(Trouble::new(
+        let retry = if passing {
+            RetryPolicy::Soon
+        } else {
+            RetryPolicy::Slowly
+        };
+        Err(ReconcileError::new(
             code,
             self.reason,
             error::list(failed, COMPLAINTS),
@@ -179,30 +183,30 @@ impl FailedApplies {
     }
 
     /// What the requesters may not do comes first.
-    fn into_trouble(self, reason: &'static str, check: &RequesterCheck<'_>) -> Trouble {
-        if let Err(trouble) = check.result(self.not_allowed) {
-            return trouble;
+    fn into_error(self, reason: &'static str, check: &RequesterCheck<'_>) -> ReconcileError {
+        if let Err(error) = check.result(self.not_allowed) {
+            return error;
         }
         let all_invalid = self.invalid.len() == self.messages.len();
         let (code, retry) = match self.not_passing {
-            true if all_invalid => (codes::install::INVALID_OBJECT, Retry::Rarely),
-            true => (codes::install::APPLY_FAILED, Retry::Slowly),
-            false => (codes::install::APPLY_FAILED, Retry::Soon),
+            true if all_invalid => (codes::install::INVALID_OBJECT, RetryPolicy::Rarely),
+            true => (codes::install::APPLY_FAILED, RetryPolicy::Slowly),
+            false => (codes::install::APPLY_FAILED, RetryPolicy::Soon),
         };
         let mut message = error::list(self.messages, COMPLAINTS);
         if code == codes::install::INVALID_OBJECT {
             message = format!("{CANNOT_STORE}{message}");
         }
-        Trouble {
+        ReconcileError {
             objects: self.invalid,
-            ..Trouble::new(code, reason, message, retry)
+            ..ReconcileError::new(code, reason, message, retry)
         }
     }
 }
 
 /// What an apply left, for the books.
-pub(in crate::reconcile) fn left(seen: &Seen) -> Left {
-    Left {
+pub(in crate::reconcile) fn left(seen: &ObservedObject) -> AppliedState {
+    AppliedState {
         state: Some(seen.state),
         version: seen.version,
     }

@@ -10,9 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::Turn;
-use crate::reconcile::deployment::steps::Placing;
-use crate::reconcile::error::Trouble;
+use crate::reconcile::deployment::controller::DeploymentReconcile;
+use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::error::ReconcileError;
 use crate::reconcile::status::condition_set;
 
 /// Reason why a Job that is gone is not healthy.
@@ -60,48 +60,52 @@ impl JobEnds {
     }
 }
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     /// Returns whether `item` is a Job of this content that has run, and that its TTL has deleted.
-    pub(in crate::reconcile) fn has_expired(&self, placing: &Placing<'_>, item: &Item) -> bool {
+    pub(in crate::reconcile) fn has_expired(
+        &self,
+        request: &InstallRequest<'_>,
+        item: &Item,
+    ) -> bool {
         let runs = &self.inventory.job_runs;
-        runs.has_expired(&item.key, placing.digest())
+        runs.has_expired(&item.key, request.digest())
     }
 
     /// Before drift is corrected or reported: Jobs among the drifted objects that have expired are not drift.
     pub(in crate::reconcile) async fn expire_drifted_jobs(
         &mut self,
-        placing: &Placing<'_>,
-    ) -> Result<(), Trouble> {
-        let drifted = self.room.books.drifted(&self.name);
+        request: &InstallRequest<'_>,
+    ) -> Result<(), ReconcileError> {
+        let drifted = self.ctx.states.drifted(&self.name);
         if !drifted.keys().any(|key| jobs::is_job_key(key)) {
             return Ok(());
         }
-        let items = self.items(placing).await?;
-        self.expire_drifted_among(placing, &items).await
+        let items = self.items(request).await?;
+        self.expire_drifted_among(request, &items).await
     }
 
     /// The same, where the `items` of the content are at hand.
     pub(in crate::reconcile) async fn expire_drifted_among(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[Item],
-    ) -> Result<(), Trouble> {
-        let drifted = self.room.books.drifted(&self.name);
+    ) -> Result<(), ReconcileError> {
+        let drifted = self.ctx.states.drifted(&self.name);
         let drifted = items.iter().filter(|item| drifted.contains_key(&item.key));
-        if self.expire_jobs(placing, drifted).await?.is_empty() {
+        if self.expire_jobs(request, drifted).await?.is_empty() {
             return Ok(());
         }
-        let fields = self.room.books.fields_digest(&self.name);
+        let fields = self.ctx.states.fields_digest(&self.name);
         self.record_fields(fields).await
     }
 
     /// Before content is applied again, or found again after a restart: takes those Jobs out of `items` that have run from it and expired meanwhile.
     pub(in crate::reconcile) async fn expire_unseen_jobs(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &mut Vec<Item>,
-    ) -> Result<(), Trouble> {
-        let expired = self.expire_jobs(placing, items.iter()).await?;
+    ) -> Result<(), ReconcileError> {
+        let expired = self.expire_jobs(request, items.iter()).await?;
         items.retain(|item| !expired.contains(&item.key));
         Ok(())
     }
@@ -109,11 +113,11 @@ impl Turn<'_> {
     /// Records which Jobs among `items` have expired, and returns their keys.
     async fn expire_jobs<'i>(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: impl Iterator<Item = &'i Item> + Send,
-    ) -> Result<BTreeSet<String>, Trouble> {
+    ) -> Result<BTreeSet<String>, ReconcileError> {
         let now = condition_set::now().as_second();
-        let (room, name) = (self.room, self.name.clone());
+        let (ctx, name) = (self.ctx, self.name.clone());
         let mut expired = BTreeMap::new();
         for item in items {
             let Some(ttl) = jobs::ttl(&item.id, &item.value) else {
@@ -121,19 +125,20 @@ impl Turn<'_> {
             };
             let recorded = self.inventory.uid(&item.key);
             let runs = &self.inventory.job_runs;
-            let Some(uid) = recorded.filter(|_| runs.has_run(&item.key, placing.digest())) else {
+            let Some(uid) = recorded.filter(|_| runs.has_run(&item.key, request.digest())) else {
                 continue;
             };
-            let look = object::look(placing.client, &item.kind, &item.id).await;
-            let look = look
-                .map_err(|error| Trouble::api("look at a Job", reason::RECONCILE_FAILED, &error))?;
+            let look = object::look(request.client, &item.kind, &item.id).await;
+            let look = look.map_err(|error| {
+                ReconcileError::api("look at a Job", reason::RECONCILE_FAILED, &error)
+            })?;
             if look.is_some() {
                 continue;
             }
-            let last = room.books.job_ends.last(uid);
-            if room.watches.seen_of(&name).contains_key(&item.key) {
+            let last = ctx.states.job_ends.last(uid);
+            if ctx.watches.seen_of(&name).contains_key(&item.key) {
                 // The watch has not told of the deletion yet, nor how far the Job was; it wakes us again when it does.
-                room.books.settled(&name, &item.key);
+                ctx.states.settled(&name, &item.key);
             } else if jobs::has_expired(ttl, last.end, now) {
                 let failed = last.has_failed;
                 tracing::info!(deployment = name, job = item.key, failed, "has expired");
@@ -148,7 +153,7 @@ impl Turn<'_> {
             self.save_inventory(inventory).await?;
         }
         let expired = expired.into_keys().collect();
-        room.books.expired(&name, &expired);
+        ctx.states.expired(&name, &expired);
         Ok(expired)
     }
 

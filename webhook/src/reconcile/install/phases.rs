@@ -10,56 +10,56 @@ use bundle_core::plan::phases::Phase;
 
 use crate::reconcile::content::items::Item;
 use crate::reconcile::context::ClassFound;
-use crate::reconcile::deployment::controller::Turn;
+use crate::reconcile::deployment::controller::DeploymentReconcile;
 use crate::reconcile::deployment::record::Intents;
-use crate::reconcile::deployment::steps::Placing;
-use crate::reconcile::drift::books::Left;
+use crate::reconcile::deployment::steps::InstallRequest;
 use crate::reconcile::drift::keep;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::drift::states::AppliedState;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::install::executor::Done;
 use crate::reconcile::rights::authorized::AuthorizedInstall;
 
 /// Most objects that are applied before it is looked whether rights have to be asked again.
 const CHUNK: usize = 100;
 
-impl<'a> Turn<'a> {
+impl<'a> DeploymentReconcile<'a> {
     /// Records all `items`, which are in the order of their phases, and applies them. `first` says that this content was not installed before.
     pub(in crate::reconcile) async fn apply<'i>(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &'i [Item],
         (watched, first): (bool, bool),
         mut asked: AuthorizedInstall<'a, 'i>,
-    ) -> Result<HashMap<String, Left>, Trouble> {
+    ) -> Result<HashMap<String, AppliedState>, ReconcileError> {
         let all: Vec<&Item> = items.iter().collect();
-        self.check_namespaces(placing, &all, (Act::Install, &asked.namespaces))
+        self.check_namespaces(request, &all, (Act::Install, &asked.namespaces))
             .await?;
         self.before_record(&all, &asked.namespaces).await?;
         // Recorded before anything is applied: a crash never loses an object.
-        self.record_namespaces(placing, items, asked.namespaces.clone())
+        self.record_namespaces(request, items, asked.namespaces.clone())
             .await?;
         let mut intents = vec![self.record_targets(asked.plan.targets()).await?];
         self.write_applyset().await?;
-        self.room.books.begin(&self.name);
+        self.ctx.states.begin(&self.name);
         let mut done = Done::default();
         let work = (&mut done, &mut intents);
         let applied = self
-            .apply_phases(placing, items, (watched, first), &mut asked, work)
+            .apply_phases(request, items, (watched, first), &mut asked, work)
             .await;
         let mut recorded = Ok(());
         for intents in &intents {
             recorded = recorded.and(self.record_done(&done, intents).await);
         }
         if items.iter().any(keep::defines_kinds) {
-            self.room.apis.forget_custom().await;
+            self.ctx.apis.forget_custom().await;
         }
-        if let Err(trouble) = recorded.and(applied) {
-            self.show_applied(placing.child, items, &done);
-            let key = self.content_key(placing);
-            let books = &self.room.books;
-            let seen = self.room.watches.seen_of(&self.name);
-            books.interrupt(&self.name, &key, done.left, &done.uncertain, &seen);
-            return Err(trouble);
+        if let Err(error) = recorded.and(applied) {
+            self.show_applied(request.generated, items, &done);
+            let key = self.content_key(request);
+            let states = &self.ctx.states;
+            let seen = self.ctx.watches.seen_of(&self.name);
+            states.interrupt(&self.name, &key, done.left, &done.uncertain, &seen);
+            return Err(error);
         }
         self.warnings.extend(done.warnings);
         Ok(done.left)
@@ -67,22 +67,22 @@ impl<'a> Turn<'a> {
 
     async fn apply_phases<'i>(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &'i [Item],
         (mut watched, first): (bool, bool),
         asked: &mut AuthorizedInstall<'a, 'i>,
         (done, intents): (&mut Done, &mut Vec<Intents>),
-    ) -> Result<(), Trouble> {
-        let install = self.install(placing, placing.reason);
+    ) -> Result<(), ReconcileError> {
+        let install = self.install(request, request.reason);
         let mut left = items;
         while let Some(next) = left.first() {
             // Kinds that the content brings can be watched once the objects of all earlier phases are applied.
             if next.phase > Phase::Crds && !watched {
-                self.watch(placing, items, true).await?;
+                self.watch(request, items, true).await?;
                 watched = true;
             }
             if !asked.is_recent() {
-                *asked = Box::pin(self.authorize_remaining(placing, left, first)).await?;
+                *asked = Box::pin(self.authorize_remaining(request, left, first)).await?;
                 intents.push(self.record_targets(asked.plan.targets()).await?);
             }
             let of_phase = left.iter().take_while(|item| item.phase == next.phase);
@@ -95,7 +95,7 @@ impl<'a> Turn<'a> {
                     .filter(|key| asked.replacements.contains(key))
                     .cloned(),
             );
-            intents.extend(self.replace_phase(placing, asked, &chunk).await?);
+            intents.extend(self.replace_phase(request, asked, &chunk).await?);
             let applies = asked.check.before_phase(&chunk, &mut asked.plan).await?;
             self.before_applies(&chunk, &mut asked.namespaces).await?;
             let outcome = install.phase(&asked.check, applies, done).await;
@@ -104,7 +104,7 @@ impl<'a> Turn<'a> {
             left = later;
         }
         if !watched {
-            self.watch(placing, items, true).await?;
+            self.watch(request, items, true).await?;
         }
         Ok(())
     }
@@ -112,41 +112,41 @@ impl<'a> Turn<'a> {
     /// Asks once more for all that an installation of `items` takes, after it has gone on for a while.
     async fn authorize_remaining<'i>(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &'i [Item],
         first: bool,
-    ) -> Result<AuthorizedInstall<'a, 'i>, Trouble> {
-        self.has_not_changed(placing).await?;
-        self.approve(placing, first).await?;
-        let asked = self.authorize_install(placing, items, first).await?;
+    ) -> Result<AuthorizedInstall<'a, 'i>, ReconcileError> {
+        self.has_not_changed(request).await?;
+        self.approve(request, first).await?;
+        let asked = self.authorize_install(request, items, first).await?;
         let all: Vec<&Item> = items.iter().collect();
-        self.check_namespaces(placing, &all, (Act::Install, &asked.namespaces))
+        self.check_namespaces(request, &all, (Act::Install, &asked.namespaces))
             .await?;
         Ok(asked)
     }
 
     /// Fails if the deployment or its class has changed since the reconcile began.
-    async fn has_not_changed(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
+    async fn has_not_changed(&self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
         let failed =
-            |error| Trouble::api("read the BundleDeployment again", placing.reason, &error);
+            |error| ReconcileError::api("read the BundleDeployment again", request.reason, &error);
         let before = &self.object.metadata;
-        let now = self.room.get(&self.room.deployments, &self.name).await;
+        let now = self.ctx.get(&self.ctx.deployments, &self.name).await;
         let is_same = now.map_err(failed)?.is_some_and(|now| {
             let now = now.metadata;
             now.uid == before.uid
                 && now.generation == before.generation
                 && now.deletion_timestamp.is_none()
         });
-        let class = self.room.class(&self.class.name).await.map_err(failed)?;
+        let class = self.ctx.class(&self.class.name).await.map_err(failed)?;
         let is_same_class = matches!(class, ClassFound::Ours(class) if *class == *self.class);
         if is_same && is_same_class {
             return Ok(());
         }
-        Err(Trouble::new(
+        Err(ReconcileError::new(
             codes::install::CHANGED_MEANWHILE,
-            placing.reason,
+            request.reason,
             "spec or the class changed while the content was installed: the installation begins anew with what they say now",
-            Retry::Soon,
+            RetryPolicy::Soon,
         ))
     }
 }

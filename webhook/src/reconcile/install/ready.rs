@@ -9,7 +9,7 @@ use kube::api::DynamicObject;
 
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::error::{self, Retry, Trouble};
+use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::executor::{COMPLAINTS, Install};
 
 /// How long Namespaces and CRDs may take until they are ready.
@@ -20,7 +20,7 @@ impl Install<'_> {
     pub(in crate::reconcile) async fn wait_until_ready(
         &self,
         items: &[&Item],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let end = Instant::now() + GATE;
         let mut waiting: Vec<&Item> = items.to_vec();
         let mut pause = Duration::from_millis(20);
@@ -51,11 +51,11 @@ impl Install<'_> {
                 return Ok(());
             }
             if Instant::now() > end {
-                return Err(Trouble::new(
+                return Err(ReconcileError::new(
                     codes::install::NOT_READY,
                     self.reason,
                     error::list(not_ready, COMPLAINTS),
-                    Retry::Soon,
+                    RetryPolicy::Soon,
                 ));
             }
             tokio::time::sleep(pause).await;

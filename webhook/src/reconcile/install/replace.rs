@@ -17,10 +17,10 @@ use rand::Rng as _;
 
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::Turn;
+use crate::reconcile::deployment::controller::DeploymentReconcile;
 use crate::reconcile::deployment::record::Intents;
-use crate::reconcile::deployment::steps::Placing;
-use crate::reconcile::error::{self, Retry, Trouble};
+use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::{ApplyError, ApplyPlan, NotAllowed, Target, Targets};
 use crate::reconcile::install::executor::COMPLAINTS;
 use crate::reconcile::removal::remove::Present;
@@ -64,16 +64,16 @@ impl Replacements {
     }
 }
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     /// Finds the objects among `items` that are replaced, checks that the requesters may delete and create them, and takes them out of `plan`. Only those that
     /// may be replaced at all are asked about.
     pub(in crate::reconcile) async fn replacements<'i>(
         &self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &'i [Item],
         check: &RequesterCheck<'_>,
         plan: &mut ApplyPlan<'i>,
-    ) -> Result<Replacements, Trouble> {
+    ) -> Result<Replacements, ReconcileError> {
         let preparer = check.preparer();
         let candidates = items.iter().filter_map(|item| {
             let uid = self.inventory.uid(&item.key)?;
@@ -95,7 +95,7 @@ impl Turn<'_> {
             let Some(fields) = immutable(&status) else {
                 continue;
             };
-            match self.decide(placing, item, &uid).await? {
+            match self.decide(request, item, &uid).await? {
                 Some((Replacement::Replace, _)) => replaced.push((item, uid)),
                 Some((Replacement::Keep(reason), _)) => {
                     let sentence = replace::sentence(&fields, reason);
@@ -106,9 +106,9 @@ impl Turn<'_> {
         }
         // Only Jobs that run are kept here, and these end by themselves.
         if !kept.is_empty() {
-            return Err(held(placing, kept));
+            return Err(held(request, kept));
         }
-        self.may_replace(placing, check, &replaced).await?;
+        self.may_replace(request, check, &replaced).await?;
         let mut replacements = Replacements::default();
         for (item, uid) in replaced {
             plan.take_waiting(item);
@@ -127,13 +127,13 @@ impl Turn<'_> {
     /// Looks at the object with this uid and decides. Returns its resource version as well; `None` if the object is gone or another one.
     async fn decide(
         &self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         item: &Item,
         uid: &str,
-    ) -> Result<Option<(Replacement, String)>, Trouble> {
+    ) -> Result<Option<(Replacement, String)>, ReconcileError> {
         let namespace = item.id.namespace.as_deref();
-        let live = object::read(placing.client, &item.kind, namespace, &item.id.name).await;
-        let live = live.map_err(|error| failed(placing, item, &error))?;
+        let live = object::read(request.client, &item.kind, namespace, &item.id.name).await;
+        let live = live.map_err(|error| failed(request, item, &error))?;
         let Some(live) = live.filter(|live| live.metadata.uid.as_deref() == Some(uid)) else {
             return Ok(None);
         };
@@ -146,10 +146,10 @@ impl Turn<'_> {
     /// Fails if a requester may not delete one of the objects, or if it could not be created again.
     async fn may_replace(
         &self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         check: &RequesterCheck<'_>,
         replaced: &[(&Item, String)],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let present: Vec<Present> = replaced
             .iter()
             .map(|(item, uid)| Present {
@@ -160,16 +160,16 @@ impl Turn<'_> {
                 held_by: Vec::new(),
             })
             .collect();
-        let refused = self.undeletable(&present, placing.reason).await?;
+        let refused = self.undeletable(&present, request.reason).await?;
         if !refused.is_empty() {
             let refused = refused
                 .into_iter()
                 .map(|kept| format!("{} has to be replaced: {}", kept.id, kept.why));
-            return Err(Trouble::new(
+            return Err(ReconcileError::new(
                 codes::install::REQUESTER_REFUSED,
-                placing.reason,
+                request.reason,
                 error::list(refused.collect(), COMPLAINTS),
-                Retry::Slowly,
+                RetryPolicy::Slowly,
             ));
         }
         let trials = crate::reconcile::api::parallel::all(
@@ -194,11 +194,11 @@ impl Turn<'_> {
         if failed.is_empty() {
             return Ok(());
         }
-        Err(Trouble::new(
+        Err(ReconcileError::new(
             codes::install::APPLY_FAILED,
-            placing.reason,
+            request.reason,
             error::list(failed, COMPLAINTS),
-            Retry::Slowly,
+            RetryPolicy::Slowly,
         ))
     }
 
@@ -206,10 +206,10 @@ impl Turn<'_> {
     /// finalizers hold an object, everything is asked anew by the next attempt.
     pub(in crate::reconcile) async fn replace_phase<'i>(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         asked: &mut AuthorizedInstall<'_, 'i>,
         items: &[&'i Item],
-    ) -> Result<Option<Intents>, Trouble> {
+    ) -> Result<Option<Intents>, ReconcileError> {
         let replaced: Vec<(&'i Item, &String)> = items
             .iter()
             .filter_map(|item| Some((*item, asked.replacements.0.get(&item.key)?)))
@@ -217,14 +217,14 @@ impl Turn<'_> {
         if replaced.is_empty() {
             return Ok(None);
         }
-        let turn: &Self = self;
+        let this: &Self = self;
         let deletions = replaced
             .iter()
-            .map(|&(item, uid)| async move { turn.delete_replaced(placing, item, uid).await });
+            .map(|&(item, uid)| async move { this.delete_replaced(request, item, uid).await });
         for deleted in crate::reconcile::api::parallel::all(deletions).await {
             deleted?;
         }
-        self.until_gone(placing, &replaced).await?;
+        self.until_gone(request, &replaced).await?;
         // Only now: as long as the old object is there, its uid is what tells whose it is.
         let absent: Targets = replaced
             .iter()
@@ -241,25 +241,25 @@ impl Turn<'_> {
     /// Deletes the object with this uid as it was when the decision was made.
     async fn delete_replaced(
         &self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         item: &Item,
         uid: &str,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let mut tries = 0;
         loop {
-            let version = match self.decide(placing, item, uid).await? {
+            let version = match self.decide(request, item, uid).await? {
                 None => return Ok(()),
                 Some((Replacement::Replace, version)) => version,
                 Some((Replacement::Keep(reason), _)) => {
                     let kept = format!("{}: {}", item.key, reason.next_step());
-                    return Err(held(placing, vec![kept]));
+                    return Err(held(request, vec![kept]));
                 }
             };
             tries += 1;
-            match delete(placing.client, item, uid, &version).await {
+            match delete(request.client, item, uid, &version).await {
                 Ok(()) => break,
                 Err(error) if object::is_conflict(&error) && tries < TRIES => {}
-                Err(error) => return Err(failed(placing, item, &error)),
+                Err(error) => return Err(failed(request, item, &error)),
             }
         }
         tracing::info!(
@@ -273,21 +273,21 @@ impl Turn<'_> {
     /// Waits until the objects with these uids are gone, together for no longer than [`GONE`].
     async fn until_gone(
         &self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         replaced: &[(&Item, &String)],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let end = Instant::now() + GONE;
         let mut pause = Duration::from_millis(20);
         let mut left = replaced.to_vec();
         loop {
             let looks = left.into_iter().map(|(item, uid)| async move {
-                let look = object::look(placing.client, &item.kind, &item.id).await;
+                let look = object::look(request.client, &item.kind, &item.id).await;
                 let is_there = look.map(|look| look.is_some_and(|live| live.uid == *uid));
                 (item, uid, is_there)
             });
             left = Vec::new();
             for (item, uid, is_there) in crate::reconcile::api::parallel::all(looks).await {
-                if is_there.map_err(|error| failed(placing, item, &error))? {
+                if is_there.map_err(|error| failed(request, item, &error))? {
                     left.push((item, uid));
                 }
             }
@@ -297,7 +297,7 @@ impl Turn<'_> {
             if Instant::now() > end {
                 let why = "it was deleted to be replaced, and finalizers hold it";
                 let left = left.iter().map(|(item, _)| format!("{}: {why}", item.key));
-                return Err(held(placing, left.collect()));
+                return Err(held(request, left.collect()));
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(200));
@@ -305,23 +305,23 @@ impl Turn<'_> {
     }
 }
 
-fn held(placing: &Placing<'_>, messages: Vec<String>) -> Trouble {
-    Trouble::new(
+fn held(request: &InstallRequest<'_>, messages: Vec<String>) -> ReconcileError {
+    ReconcileError::new(
         codes::install::REPLACEMENT_HELD,
-        placing.reason,
+        request.reason,
         error::list(messages, COMPLAINTS),
-        Retry::Soon,
+        RetryPolicy::Soon,
     )
 }
 
-fn failed(placing: &Placing<'_>, item: &Item, error: &kube::Error) -> Trouble {
+fn failed(request: &InstallRequest<'_>, item: &Item, error: &kube::Error) -> ReconcileError {
     let retry = if object::is_passing(error) {
-        Retry::Soon
+        RetryPolicy::Soon
     } else {
-        Retry::Slowly
+        RetryPolicy::Slowly
     };
     let message = format!("{} cannot be replaced: {}", item.key, object::told(error));
-    Trouble::new(codes::install::APPLY_FAILED, placing.reason, message, retry)
+    ReconcileError::new(codes::install::APPLY_FAILED, request.reason, message, retry)
 }
 
 /// Sends the creation as dry runs under another name, since the object is still there. Node ports that it has are left out of them.

@@ -10,8 +10,8 @@ use bundle_core::review::stamp::admit_token;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
-use crate::reconcile::context::Room;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::context::Context;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::removal::teardown::{REMOVING, refused};
 use crate::reconcile::status::condition_set;
 use crate::reconcile::status::seal;
@@ -19,9 +19,9 @@ use crate::reconcile::status::seal;
 /// Records in `inventory` that the deletion of `object` is accepted. Fails if nobody was asked about it.
 pub(in crate::reconcile) async fn accept(
     object: &DynamicObject,
-    room: &Room,
+    ctx: &Context,
     inventory: &mut Inventory,
-) -> Result<(), Trouble> {
+) -> Result<(), ReconcileError> {
     if inventory.is_deletion_accepted {
         return Ok(());
     }
@@ -32,24 +32,29 @@ pub(in crate::reconcile) async fn accept(
             why.to_owned(),
         ));
     };
-    let registration = &room.shared.settings.registration;
-    let enforced_since = room
+    let registration = &ctx.shared.settings.registration;
+    let enforced_since = ctx
         .shared
         .registrations
-        .enforced_since(&room.own, registration)
+        .enforced_since(&ctx.own, registration)
         .await
         .map_err(|error| {
             let text = format!(
                 "it is not known yet whether the deletion was reviewed: {}",
                 crate::chain(&error)
             );
-            Trouble::new(codes::cluster::UNREACHABLE, REMOVING, text, Retry::Soon)
+            ReconcileError::new(
+                codes::cluster::UNREACHABLE,
+                REMOVING,
+                text,
+                RetryPolicy::Soon,
+            )
         })?;
     let deletion = ObservedDeletion {
         deleted: deleted.0.as_millisecond(),
         is_recorded: false,
         enforced_since: enforced_since.map(jiff::Timestamp::as_millisecond),
-        admitted: admitted(object, room),
+        admitted: admitted(object, ctx),
     };
     if deletion.is_accepted() {
         inventory.is_deletion_accepted = true;
@@ -58,28 +63,28 @@ pub(in crate::reconcile) async fn accept(
     if !deletion.can_be_admitted(condition_set::now().as_millisecond()) {
         let text = format!("{why}, and in a few seconds it is said here how to admit it");
         let code = codes::install::DELETION_NOT_REVIEWED;
-        return Err(Trouble::new(code, REMOVING, text, Retry::Soon));
+        return Err(ReconcileError::new(code, REMOVING, text, RetryPolicy::Soon));
     }
     Err(refused(
         codes::install::DELETION_NOT_REVIEWED,
         format!(
             "{why} ({}). Read its spec; if what it has installed shall be removed, run {}: you become its requester, and only what you may delete is removed. To keep what is installed, set spec.deletion.objects: Orphan before that",
             codes::install::DELETION_NOT_REVIEWED,
-            admit_command(object, room)
+            admit_command(object, ctx)
         ),
     ))
 }
 
 /// The time of the stamp of `object` if that was made for the annotation with which somebody admits the present spec.
-fn admitted(object: &DynamicObject, room: &Room) -> Option<i64> {
+fn admitted(object: &DynamicObject, ctx: &Context) -> Option<i64> {
     let set = object.annotations().get(names::ANNOTATION_ADMIT)?;
-    let vouched = seal::vouched(room, object, Kind::BundleDeployment).ok()?;
-    (*set == token(object, room)).then(|| vouched.time())
+    let vouched = seal::vouched(ctx, object, Kind::BundleDeployment).ok()?;
+    (*set == token(object, ctx)).then(|| vouched.time())
 }
 
-fn token(object: &DynamicObject, room: &Room) -> String {
+fn token(object: &DynamicObject, ctx: &Context) -> String {
     admit_token(
-        room.shared.stamp_key().bytes(),
+        ctx.shared.stamp_key().bytes(),
         Kind::BundleDeployment.as_str(),
         object.metadata.name.as_deref().unwrap_or_default(),
         object.metadata.uid.as_deref().unwrap_or_default(),
@@ -88,8 +93,8 @@ fn token(object: &DynamicObject, room: &Room) -> String {
 }
 
 /// The command with which somebody takes `object` over, quoted. A value that is set already does not count, since nobody knows who set it.
-pub(in crate::reconcile) fn admit_command(object: &DynamicObject, room: &Room) -> String {
-    let token = token(object, room);
+pub(in crate::reconcile) fn admit_command(object: &DynamicObject, ctx: &Context) -> String {
+    let token = token(object, ctx);
     let annotation = names::ANNOTATION_ADMIT;
     let annotate = format!("kubectl annotate bundledeployment {}", object.name_any());
     let set = format!("`{annotate} {annotation}={token} --overwrite`");

@@ -11,30 +11,30 @@ use kube::core::discovery::ApiResource;
 use kube::runtime::watcher::{self, Event};
 
 use crate::cluster::watch_events;
-use crate::reconcile::context::Room;
+use crate::reconcile::context::Context;
 
 /// Objects of one page of a list: metadata only, and that is bounded too.
 const PAGE: u32 = 100;
 
 /// Ends the work for Bundles and BundleDeployments that are deleted, for ever.
-pub(in crate::reconcile) async fn watch(room: Arc<Room>) {
-    let bundles = follow(&room, &room.bundles, |room, is_there| {
-        room.unpacking.retain(is_there);
-        room.resolving.retain(is_there);
+pub(in crate::reconcile) async fn watch(ctx: Arc<Context>) {
+    let bundles = follow(&ctx, &ctx.bundles, |ctx, is_there| {
+        ctx.unpacking.retain(is_there);
+        ctx.resolving.retain(is_there);
     });
-    let deployments = follow(&room, &room.deployments, |room, is_there| {
-        room.refetching.retain(is_there);
+    let deployments = follow(&ctx, &ctx.deployments, |ctx, is_there| {
+        ctx.refetching.retain(is_there);
     });
     futures::join!(bundles, deployments);
 }
 
 /// Calls `retain` with a test of names whenever an object goes, or all of them are listed anew.
 async fn follow(
-    room: &Room,
+    ctx: &Context,
     resource: &ApiResource,
-    retain: impl Fn(&Room, &dyn Fn(&str) -> bool),
+    retain: impl Fn(&Context, &dyn Fn(&str) -> bool),
 ) {
-    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(room.own.clone(), resource);
+    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(ctx.own.clone(), resource);
     let config = watcher::Config::default().page_size(PAGE);
     let mut events = std::pin::pin!(watch_events(api, config));
     let mut listed = BTreeSet::new();
@@ -47,16 +47,16 @@ async fn follow(
                 }
             }
             Ok(Event::InitDone) => {
-                retain(room, &|name| listed.contains(name));
+                retain(ctx, &|name| listed.contains(name));
                 listed.clear();
             }
             Ok(Event::Apply(object)) if is_leaving(&object) => {
                 let gone = object.name_any();
-                retain(room, &|name| name != gone);
+                retain(ctx, &|name| name != gone);
             }
             Ok(Event::Delete(object)) => {
                 let gone = object.name_any();
-                retain(room, &|name| name != gone);
+                retain(ctx, &|name| name != gone);
             }
             // Errors are told by the controllers, which watch the same; the watch is opened again.
             Ok(Event::Apply(_)) | Err(_) => {}

@@ -11,7 +11,7 @@ use kube::core::metadata::PartialObjectMeta;
 
 use crate::reconcile::api::discovery::{Kind, is_custom};
 use crate::reconcile::api::object::{self, PAGE};
-use crate::reconcile::error::Trouble;
+use crate::reconcile::error::ReconcileError;
 use crate::reconcile::removal::remove::{Kept, Present, Remover};
 
 /// The most versions of API groups that are asked for their kinds.
@@ -79,7 +79,7 @@ impl Remover<'_> {
     pub(in crate::reconcile) async fn occupied(
         &self,
         objects: &[Present],
-    ) -> Result<Vec<Kept>, Trouble> {
+    ) -> Result<Vec<Kept>, ReconcileError> {
         let mut created = Vec::new();
         let is_created = |present: &&Present| self.inventory.is_created_namespace(&present.key);
         for present in objects.iter().filter(is_created) {
@@ -119,7 +119,7 @@ impl Remover<'_> {
         Ok(kept)
     }
 
-    async fn namespaced_kinds(&self) -> Result<NamespacedKinds, Trouble> {
+    async fn namespaced_kinds(&self) -> Result<NamespacedKinds, ReconcileError> {
         let failed = |error: &kube::Error| self.failed("ask the API server for its kinds", error);
         let core = self.client.list_core_api_resources("v1").await;
         let mut kinds = NamespacedKinds::default();
@@ -172,7 +172,7 @@ impl Remover<'_> {
         namespace: &str,
         kind: &Kind,
         namespaced: &BTreeSet<(String, String)>,
-    ) -> Result<Found, Trouble> {
+    ) -> Result<Found, ReconcileError> {
         let plural = &kind.resource.plural;
         let failed =
             |error: &kube::Error| self.failed(&format!("list {plural} in {namespace}"), error);

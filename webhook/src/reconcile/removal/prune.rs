@@ -11,29 +11,29 @@ use bundle_core::plan::phases::Phase;
 use bundle_core::plan::removal::{self, Obstacle};
 
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::Turn;
-use crate::reconcile::deployment::steps::Placing;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::deployment::controller::DeploymentReconcile;
+use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::removal::remove::{self, Kept, Present, Remover};
 use crate::reconcile::removal::rest::{self, Rest};
 
 /// Most finalizers of one object that a warning names.
 const FINALIZERS: usize = 3;
 
-impl Turn<'_> {
+impl DeploymentReconcile<'_> {
     /// Removes what the content does not have any more, and shrinks what is recorded to what is there.
     pub(in crate::reconcile) async fn prune(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[Item],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let wanted = items.iter().map(|item| item.key.as_str()).collect();
         let unwanted = self.inventory.unwanted(&wanted);
         let mut left = (*self.inventory).clone();
         if !unwanted.is_empty() {
             // A prune that failed is tried again for as long as it takes, and the rights for the installation were asked before.
-            self.ask_for_prune(placing).await?;
-            self.prune_objects(placing, items, &unwanted, &mut left)
+            self.ask_for_prune(request).await?;
+            self.prune_objects(request, items, &unwanted, &mut left)
                 .await?;
         }
         left.shrink_namespaces();
@@ -43,18 +43,18 @@ impl Turn<'_> {
 
     async fn prune_objects(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[Item],
         unwanted: &[String],
         left: &mut Inventory,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let inventory = self.inventory.clone();
         let remover = Remover {
-            apis: &self.room.apis,
-            client: placing.client,
-            account: placing.account,
+            apis: &self.ctx.apis,
+            client: request.client,
+            account: request.account,
             inventory: &inventory,
-            reason: placing.reason,
+            reason: request.reason,
         };
         let present = remover.present(unwanted).await?;
         // What is not there any more, or was replaced by somebody else's, is forgotten.
@@ -73,7 +73,7 @@ impl Turn<'_> {
             .collect();
         kept.extend(Box::pin(remover.occupied(&free)).await?);
         let asked = rest::not_held(&present);
-        kept.extend(self.undeletable(&asked, placing.reason).await?);
+        kept.extend(self.undeletable(&asked, request.reason).await?);
         let mut rest = Rest {
             obstacles: rest::obstacles(&present, kept),
             present: present.clone(),
@@ -91,7 +91,7 @@ impl Turn<'_> {
         }
         let result = outcome.and_then(|going| {
             self.warnings.extend(stayed.warnings(&going));
-            stayed.result(&going, placing.reason)
+            stayed.result(&going, request.reason)
         });
         if result.is_err() {
             self.save_inventory(left.clone()).await?;
@@ -134,7 +134,7 @@ impl Stayed {
     }
 
     /// Fails while others wait for what is going, so that they are pruned soon after.
-    fn result(&self, going: &[Present], reason: &'static str) -> Result<(), Trouble> {
+    fn result(&self, going: &[Present], reason: &'static str) -> Result<(), ReconcileError> {
         let ids = self.present.iter().map(|present| &present.id);
         if !removal::waits_for(ids, |id| self.is_going(id, going), &self.obstacles) {
             return Ok(());
@@ -150,7 +150,12 @@ impl Stayed {
             self.present.len()
         );
         let code = codes::install::REMOVAL_FAILED;
-        Err(Trouble::new(code, reason, message, Retry::Soon))
+        Err(ReconcileError::new(
+            code,
+            reason,
+            message,
+            RetryPolicy::Soon,
+        ))
     }
 }
 

@@ -17,8 +17,8 @@ use kube::core::metadata::PartialObjectMeta;
 
 use crate::cluster::ServiceAccount;
 use crate::reconcile::api::discovery::{Apis, Kind};
-use crate::reconcile::api::object::{self, Seen};
-use crate::reconcile::error::{self, Retry, Trouble};
+use crate::reconcile::api::object::{self, ObservedObject};
+use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 
 /// How many objects a message names.
 const NAMED: usize = 10;
@@ -79,7 +79,7 @@ impl Remover<'_> {
     pub(in crate::reconcile) async fn present(
         &self,
         keys: &[String],
-    ) -> Result<Vec<Present>, Trouble> {
+    ) -> Result<Vec<Present>, ReconcileError> {
         // An object whose kind is served in another version or scope by now would count as gone.
         self.apis.forget_custom().await;
         let looks: Vec<_> =
@@ -92,7 +92,7 @@ impl Remover<'_> {
         Ok(all)
     }
 
-    async fn present_of(&self, key: &str) -> Result<Option<Present>, Trouble> {
+    async fn present_of(&self, key: &str) -> Result<Option<Present>, ReconcileError> {
         let failed = |error: &kube::Error| self.failed(&format!("look at {key}"), error);
         let Some((group_kind, namespace, name)) = inventory::parts(key) else {
             return Ok(None);
@@ -115,7 +115,7 @@ impl Remover<'_> {
         let Some(found) = found.map_err(|error| failed(&error))? else {
             return Ok(None);
         };
-        let seen = Seen::of(&kind, &found);
+        let seen = ObservedObject::of(&kind, &found);
         let is_ours = match record {
             Record::Uid(uid) => *uid == seen.uid,
             Record::Intent(_) | Record::Adoption(_) => {
@@ -144,8 +144,8 @@ impl Remover<'_> {
         }
     }
 
-    pub(in crate::reconcile) fn failed(&self, doing: &str, error: &kube::Error) -> Trouble {
-        Trouble::new(
+    pub(in crate::reconcile) fn failed(&self, doing: &str, error: &kube::Error) -> ReconcileError {
+        ReconcileError::new(
             codes::install::REMOVAL_FAILED,
             self.reason,
             format!(
@@ -154,9 +154,9 @@ impl Remover<'_> {
                 object::told(error)
             ),
             if object::is_passing(error) {
-                Retry::Soon
+                RetryPolicy::Soon
             } else {
-                Retry::Slowly
+                RetryPolicy::Slowly
             },
         )
     }
@@ -165,7 +165,7 @@ impl Remover<'_> {
     pub(in crate::reconcile) async fn in_use(
         &self,
         objects: &[Present],
-    ) -> Result<Vec<Kept>, Trouble> {
+    ) -> Result<Vec<Kept>, ReconcileError> {
         let mut kept = Vec::new();
         for present in objects
             .iter()
@@ -196,7 +196,7 @@ impl Remover<'_> {
         Ok(kept)
     }
 
-    async fn foreign(&self, custom: &CustomKind) -> Result<Foreign, Trouble> {
+    async fn foreign(&self, custom: &CustomKind) -> Result<Foreign, ReconcileError> {
         let mut foreign = Foreign::default();
         let Some(version) = custom.versions.first() else {
             return Ok(foreign);
@@ -240,7 +240,7 @@ impl Remover<'_> {
         &self,
         objects: &[Present],
         gone: &mut BTreeSet<String>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let results: Vec<_> =
             crate::reconcile::api::parallel::all(objects.iter().map(|present| async move {
                 let done =
@@ -261,7 +261,7 @@ impl Remover<'_> {
         if failed.is_empty() {
             return Ok(());
         }
-        Err(Trouble::new(
+        Err(ReconcileError::new(
             codes::install::REMOVAL_FAILED,
             self.reason,
             format!(
@@ -269,7 +269,7 @@ impl Remover<'_> {
                 self.account,
                 error::list(failed, NAMED)
             ),
-            Retry::Soon,
+            RetryPolicy::Soon,
         ))
     }
 
@@ -278,7 +278,7 @@ impl Remover<'_> {
         &self,
         objects: &[Present],
         (patience, end): (Instant, Instant),
-    ) -> Result<Looked, Trouble> {
+    ) -> Result<Looked, ReconcileError> {
         let mut pause = Duration::from_millis(20);
         let mut looked = Looked::default();
         loop {
@@ -321,7 +321,10 @@ impl Remover<'_> {
     }
 
     /// Takes our labels off `objects`, so that they belong to nobody.
-    pub(in crate::reconcile) async fn release(&self, objects: &[Present]) -> Result<(), Trouble> {
+    pub(in crate::reconcile) async fn release(
+        &self,
+        objects: &[Present],
+    ) -> Result<(), ReconcileError> {
         let results: Vec<_> =
             crate::reconcile::api::parallel::all(objects.iter().map(|present| async move {
                 let done =

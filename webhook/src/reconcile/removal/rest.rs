@@ -8,7 +8,7 @@ use bundle_core::object::ObjectId;
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::removal::Obstacle;
 
-use crate::reconcile::error::Trouble;
+use crate::reconcile::error::ReconcileError;
 use crate::reconcile::removal::remove::{Kept, Looked, Present, Remover, next_free_step};
 
 /// Time for which one reconcile waits for objects to go, before it says which ones it waits for.
@@ -32,7 +32,7 @@ impl Rest<'_> {
     pub(in crate::reconcile) async fn remove(
         &mut self,
         remover: &Remover<'_>,
-    ) -> Result<Vec<Present>, Trouble> {
+    ) -> Result<Vec<Present>, ReconcileError> {
         let end = Instant::now() + WAIT;
         loop {
             let step: Vec<Present> = next_free_step(&self.present, &self.obstacles)
@@ -62,7 +62,7 @@ impl Rest<'_> {
         remover: &Remover<'_>,
         step: &[Present],
         end: Instant,
-    ) -> Result<Vec<Present>, Trouble> {
+    ) -> Result<Vec<Present>, ReconcileError> {
         let mut looked = Looked::default();
         let deleted = remover.delete(step, &mut looked.gone).await;
         self.take(looked);

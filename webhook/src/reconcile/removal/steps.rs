@@ -12,8 +12,8 @@ use bundle_core::review::Requester;
 use bundle_core::review::deployment::CustomResources;
 use kube::api::DynamicObject;
 
-use crate::reconcile::context::Room;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::context::Context;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::removal::remove::{Present, Remover, name_some};
 use crate::reconcile::removal::rest::{self, Rest};
 use crate::reconcile::removal::teardown::{REFUSED, REMOVING, refused};
@@ -23,7 +23,7 @@ use crate::reconcile::rights::removal_rights::Deletions;
 pub(in crate::reconcile) struct Removal<'a> {
     /// The BundleDeployment.
     pub(in crate::reconcile) object: &'a DynamicObject,
-    pub(in crate::reconcile) room: &'a Room,
+    pub(in crate::reconcile) ctx: &'a Context,
     pub(in crate::reconcile) remover: &'a Remover<'a>,
     pub(in crate::reconcile) policy: CustomResources,
     pub(in crate::reconcile) rule: &'a ConsentRule,
@@ -38,7 +38,7 @@ impl Removal<'_> {
         &self,
         inventory: &mut Inventory,
         mut present: Vec<Present>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         // As a ServiceAccount that may not be used nothing is let go either.
         if self.policy != CustomResources::Delete && self.rule.account_withdrawn().is_none() {
             present = self.without_definitions_in_use(inventory, present).await?;
@@ -56,7 +56,7 @@ impl Removal<'_> {
         &self,
         inventory: &mut Inventory,
         present: Vec<Present>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let mut rest = Rest {
             obstacles: self.obstacles(&present).await?,
             present,
@@ -66,11 +66,11 @@ impl Removal<'_> {
         if !going.is_empty() {
             let left = rest.present.len();
             let names = name_some(&going.iter().collect::<Vec<_>>());
-            return Err(Trouble::new(
+            return Err(ReconcileError::new(
                 codes::install::REMOVAL_FAILED,
                 REMOVING,
                 format!("{left} objects are left; waiting for these to go: {names}"),
-                Retry::Soon,
+                RetryPolicy::Soon,
             ));
         }
         self.result(&rest)
@@ -80,9 +80,9 @@ impl Removal<'_> {
     async fn obstacles(
         &self,
         present: &[Present],
-    ) -> Result<BTreeMap<ObjectId, Obstacle>, Trouble> {
+    ) -> Result<BTreeMap<ObjectId, Obstacle>, ReconcileError> {
         let deletions = Deletions {
-            room: self.room,
+            ctx: self.ctx,
             rule: self.rule,
             act: Act::Remove,
             requesters: self.requesters,
@@ -97,15 +97,15 @@ impl Removal<'_> {
         &self,
         inventory: &mut Inventory,
         present: Vec<Present>,
-    ) -> Result<Vec<Present>, Trouble> {
+    ) -> Result<Vec<Present>, ReconcileError> {
         let in_use = self.remover.in_use(&present).await?;
         if self.policy == CustomResources::Refuse && !in_use.is_empty() {
             let list = in_use
                 .iter()
                 .map(|kept| format!("{}: {}", kept.id, kept.why))
                 .collect();
-            return Err(Trouble {
-                retry: Retry::Soon,
+            return Err(ReconcileError {
+                retry: RetryPolicy::Soon,
                 ..refused(
                     codes::install::RESOURCES_LEFT,
                     format!(
@@ -130,7 +130,7 @@ impl Removal<'_> {
         &self,
         inventory: &mut Inventory,
         created: Vec<Present>,
-    ) -> Result<Vec<Present>, Trouble> {
+    ) -> Result<Vec<Present>, ReconcileError> {
         if self.rule.account_withdrawn().is_some() {
             return Ok(created);
         }
@@ -147,15 +147,15 @@ impl Removal<'_> {
                 "{} was created with the content and stays: {}; delete it by hand once nobody needs it",
                 kept.id, kept.why
             );
-            self.room
-                .deployment_teller
+            self.ctx
+                .deployment_events
                 .warn(self.object, codes::install::NAMESPACE_IN_USE, &note)
                 .await;
         }
         Ok(rest)
     }
 
-    fn result(&self, rest: &Rest<'_>) -> Result<(), Trouble> {
+    fn result(&self, rest: &Rest<'_>) -> Result<(), ReconcileError> {
         if rest.present.is_empty() {
             return Ok(());
         }
@@ -163,14 +163,19 @@ impl Removal<'_> {
         let refuses = |obstacle: &Obstacle| matches!(obstacle, Obstacle::NotAllowed(_));
         if !rest.obstacles.values().any(refuses) {
             let code = codes::install::REMOVAL_FAILED;
-            return Err(Trouble::new(code, REMOVING, message, Retry::Soon));
+            return Err(ReconcileError::new(
+                code,
+                REMOVING,
+                message,
+                RetryPolicy::Soon,
+            ));
         }
         let retry = if rest.held().is_empty() {
-            Retry::Slowly
+            RetryPolicy::Slowly
         } else {
-            Retry::Soon
+            RetryPolicy::Soon
         };
-        Err(Trouble {
+        Err(ReconcileError {
             retry,
             ..refused(self.code(rest), message)
         })

@@ -17,18 +17,18 @@ use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 
 use crate::cluster::ServiceAccount;
-use crate::reconcile::ReconcileError;
-use crate::reconcile::context::{ClassFound, Room};
+use crate::reconcile::ApiFailure;
+use crate::reconcile::context::{ClassFound, Context};
 use crate::reconcile::deployment::controller;
 use crate::reconcile::deployment::decided;
 use crate::reconcile::deployment::failures::Work;
 use crate::reconcile::deployment::namespaces;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::removal::deletion;
 use crate::reconcile::removal::remove::Remover;
 use crate::reconcile::removal::steps::Removal;
 use crate::reconcile::rights::removal_rights::named_account;
-use crate::reconcile::status::condition_set::{self, Said};
+use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::seal;
 use crate::reconcile::status::writer;
 
@@ -40,29 +40,29 @@ pub(in crate::reconcile) const REFUSED: &str = "RemovalRefused";
 /// Reconciles a BundleDeployment that is being deleted.
 pub(in crate::reconcile) async fn reconcile(
     object: &DynamicObject,
-    room: &Room,
-) -> Result<Action, ReconcileError> {
+    ctx: &Context,
+) -> Result<Action, ApiFailure> {
     let name = object.name_any();
     // From here on, an object that goes is no drift.
-    room.books.close(&name);
-    room.watches.leave(&name);
+    ctx.states.close(&name);
+    ctx.watches.leave(&name);
     if !controller::has_finalizer(object) {
         return Ok(Action::await_change());
     }
-    match remove(object, room).await {
+    match remove(object, ctx).await {
         Ok(()) => {
-            room.failures.reset(Work::Remove, object);
+            ctx.failures.reset(Work::Remove, object);
             let finalizers = object
                 .finalizers()
                 .iter()
                 .filter(|name| *name != names::FINALIZER_INSTALLED)
                 .cloned()
                 .collect();
-            crate::reconcile::set_finalizers(&room.own, &room.deployments, object, finalizers)
+            crate::reconcile::set_finalizers(&ctx.own, &ctx.deployments, object, finalizers)
                 .await?;
             // Last: while the object is there, a removal without it would be refused. What is left behind is swept.
             let uid = object.metadata.uid.as_deref().unwrap_or_default();
-            if let Err(error) = room.inventories.remove(uid).await {
+            if let Err(error) = ctx.inventories.remove(uid).await {
                 tracing::warn!(
                     deployment = name,
                     error = crate::chain(&error),
@@ -71,36 +71,35 @@ pub(in crate::reconcile) async fn reconcile(
             }
             Ok(Action::await_change())
         }
-        Err(trouble) => {
-            tell(object, room, &trouble).await?;
-            let wait = room.failures.next(Work::Remove, object, trouble.retry);
+        Err(error) => {
+            tell(object, ctx, &error).await?;
+            let wait = ctx.failures.next(Work::Remove, object, error.retry);
             Ok(wait.map_or_else(Action::await_change, Action::requeue))
         }
     }
 }
 
-async fn tell(object: &DynamicObject, room: &Room, trouble: &Trouble) -> Result<(), kube::Error> {
+async fn tell(
+    object: &DynamicObject,
+    ctx: &Context,
+    error: &ReconcileError,
+) -> Result<(), kube::Error> {
     let old = controller::status_of(object);
     let generation = object.metadata.generation.unwrap_or_default();
-    let mut said = Said::new(&old.conditions, generation, condition_set::now());
-    let goes_on = trouble.reason == REMOVING;
-    said.set(
+    let mut conditions = ConditionSet::new(&old.conditions, generation, condition_set::now());
+    let goes_on = error.reason == REMOVING;
+    conditions.set(
         condition::PROGRESSING,
         if goes_on { State::True } else { State::False },
-        trouble.reason,
-        &trouble.message,
+        error.reason,
+        &error.message,
     );
-    said.set(
-        condition::READY,
-        State::False,
-        trouble.reason,
-        &trouble.message,
-    );
+    conditions.set(condition::READY, State::False, error.reason, &error.message);
     let mut new = old.clone();
-    new.conditions = said.into_api();
-    if writer::write(&room.own, &room.deployments, object, &old, &new).await? && !goes_on {
-        room.deployment_teller
-            .warn(object, trouble.code, &trouble.message)
+    new.conditions = conditions.into_api();
+    if writer::write(&ctx.own, &ctx.deployments, object, &old, &new).await? && !goes_on {
+        ctx.deployment_events
+            .warn(object, error.code, &error.message)
             .await;
     }
     Ok(())
@@ -114,12 +113,14 @@ struct RemovingAccount {
 }
 
 /// The class, if it is there, can be read and is ours.
-async fn class(object: &DynamicObject, room: &Room) -> Result<Option<Class>, Trouble> {
+async fn class(object: &DynamicObject, ctx: &Context) -> Result<Option<Class>, ReconcileError> {
     let name = object.data["spec"]["provisionerClassName"]
         .as_str()
         .unwrap_or_default();
-    let found = room.class(name).await;
-    match found.map_err(|error| Trouble::api("read the ProvisionerClass", REMOVING, &error))? {
+    let found = ctx.class(name).await;
+    match found
+        .map_err(|error| ReconcileError::api("read the ProvisionerClass", REMOVING, &error))?
+    {
         ClassFound::Ours(class) => Ok(Some(*class)),
         _ => Ok(None),
     }
@@ -127,17 +128,17 @@ async fn class(object: &DynamicObject, room: &Room) -> Result<Option<Class>, Tro
 
 /// Who removes: whom the spec names, which is vouched for; else whoever installed, as it is recorded; before that, whoever would have.
 async fn account(
-    (object, room): (&DynamicObject, &Room),
+    (object, ctx): (&DynamicObject, &Context),
     class: Option<&Class>,
     inventory: &Inventory,
     requesters: &[Requester],
-) -> Result<Option<RemovingAccount>, Trouble> {
+) -> Result<Option<RemovingAccount>, ReconcileError> {
     let chosen = CheckedDeploymentSpec::parse(&object.data["spec"])
         .ok()
         .and_then(|spec| spec.service_account);
     if let Some(chosen) = chosen {
         return Ok(Some(RemovingAccount {
-            acting: named_account(room, &chosen, requesters).await?,
+            acting: named_account(ctx, &chosen, requesters).await?,
             name: ServiceAccount {
                 namespace: chosen.namespace,
                 name: chosen.name,
@@ -160,7 +161,12 @@ async fn account(
     let name = ServiceAccount::parse(&installed.account_namespace, &installed.account_name)
         .map_err(|error| {
             let text = format!("the inventory records no ServiceAccount: {error}");
-            Trouble::new(codes::install::NO_ACCOUNT, REMOVING, text, Retry::OnChange)
+            ReconcileError::new(
+                codes::install::NO_ACCOUNT,
+                REMOVING,
+                text,
+                RetryPolicy::OnChange,
+            )
         })?;
     Ok(Some(RemovingAccount {
         acting: if of_class.as_ref() == Some(&name) {
@@ -184,10 +190,10 @@ fn may_have_installed(object: &DynamicObject) -> bool {
         || told.is_some_and(|kinds| !kinds.is_empty())
 }
 
-async fn remove(object: &DynamicObject, room: &Room) -> Result<(), Trouble> {
+async fn remove(object: &DynamicObject, ctx: &Context) -> Result<(), ReconcileError> {
     let uid = object.metadata.uid.as_deref().unwrap_or_default();
-    let unreadable = |error| Trouble::inventory("RemovalFailed", &error);
-    let inventory = room.inventories.load(uid).await.map_err(unreadable)?;
+    let unreadable = |error| ReconcileError::inventory("RemovalFailed", &error);
+    let inventory = ctx.inventories.load(uid).await.map_err(unreadable)?;
     let deletion = CheckedDeploymentSpec::parse(&object.data["spec"])
         .ok()
         .map(|spec| spec.deletion);
@@ -201,34 +207,34 @@ async fn remove(object: &DynamicObject, room: &Room) -> Result<(), Trouble> {
             codes::install::INVENTORY_LOST,
             format!(
                 "the inventory of what was installed (ConfigMap inventory-{uid} in namespace {}) is gone, so it is not known which objects are to be removed: remove them by hand, and set spec.deletion.objects: Orphan to let this one go",
-                room.shared.settings.state_namespace
+                ctx.shared.settings.state_namespace
             ),
         ));
     };
     let mut left = (*inventory).clone();
-    forget_replaced_namespaces(room, &mut left).await;
+    forget_replaced_namespaces(ctx, &mut left).await;
     if left.is_empty() {
         return Ok(());
     }
-    deletion::accept(object, room, &mut left).await?;
+    deletion::accept(object, ctx, &mut left).await?;
     // Before anything is removed: a gap that comes later does not count.
-    let saved = room.inventories.save(uid, left.clone()).await;
+    let saved = ctx.inventories.save(uid, left.clone()).await;
     saved.map_err(unreadable)?;
-    let vouched = seal::vouched(room, object, Kind::BundleDeployment)
+    let vouched = seal::vouched(ctx, object, Kind::BundleDeployment)
         .map_err(|why| refused(codes::review::NOT_ADMITTED, why))?;
-    let done = remove_objects(object, room, &mut left, deletion, &vouched).await;
+    let done = remove_objects(object, ctx, &mut left, deletion, &vouched).await;
     if done.is_err() {
         // What is gone need not be looked at again.
-        room.inventories.save(uid, left).await.map_err(unreadable)?;
+        ctx.inventories.save(uid, left).await.map_err(unreadable)?;
     }
     done
 }
 
 /// Objects went with their namespace, also where another one has its name now.
-async fn forget_replaced_namespaces(room: &Room, left: &mut Inventory) {
+async fn forget_replaced_namespaces(ctx: &Context, left: &mut Inventory) {
     let names: BTreeSet<String> = left.namespaces().map(|(name, _)| name.to_owned()).collect();
     let names = names.iter().map(String::as_str).collect();
-    let Ok(live) = namespaces::uids(&room.own, names).await else {
+    let Ok(live) = namespaces::uids(&ctx.own, names).await else {
         // Then each object is asked for.
         return;
     };
@@ -250,15 +256,15 @@ async fn forget_replaced_namespaces(room: &Room, left: &mut Inventory) {
 
 async fn remove_objects(
     object: &DynamicObject,
-    room: &Room,
+    ctx: &Context,
     left: &mut Inventory,
     deletion: Option<Deletion>,
     vouched: &Vouched,
-) -> Result<(), Trouble> {
+) -> Result<(), ReconcileError> {
     let orphan = deletion.as_ref().is_some_and(|deletion| deletion.orphan);
-    let class = class(object, room).await?;
+    let class = class(object, ctx).await?;
     let requesters: Vec<Requester> = vouched.parts.content().into_iter().cloned().collect();
-    let account = account((object, room), class.as_ref(), left, &requesters).await?;
+    let account = account((object, ctx), class.as_ref(), left, &requesters).await?;
     let Some(account) = account else {
         if orphan {
             return Ok(());
@@ -268,13 +274,13 @@ async fn remove_objects(
             "the ProvisionerClass is gone and it is not recorded who installed: create the class again, or set spec.deletion.objects: Orphan to leave the objects behind".to_owned(),
         ));
     };
-    let client = room
+    let client = ctx
         .shared
         .client_as(&account.name)
         .map_err(|error| refused(codes::install::NO_ACCOUNT, crate::chain(&error)))?;
     let recorded = left.clone();
     let remover = Remover {
-        apis: &room.apis,
+        apis: &ctx.apis,
         client: &client,
         account: &account.name,
         inventory: &recorded,
@@ -296,14 +302,14 @@ async fn remove_objects(
     if orphan {
         let released = match remover.present(&keys).await {
             Ok(present) => remover.release(&present).await,
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
         };
         return match released {
             // Whoever asked for the objects to be left behind is not kept waiting for labels that cannot be taken off.
-            Err(trouble) if trouble.retry != Retry::Soon => {
+            Err(error) if error.retry != RetryPolicy::Soon => {
                 tracing::warn!(
                     deployment = object.name_any(),
-                    why = trouble.message,
+                    why = error.message,
                     "objects are left behind with our labels"
                 );
                 Ok(())
@@ -321,16 +327,16 @@ async fn remove_objects(
     }
     let removal = Removal {
         object,
-        room,
+        ctx,
         remover: &remover,
         policy,
         rule: &rule,
         requesters: &requesters,
-        admit: &deletion::admit_command(object, room),
+        admit: &deletion::admit_command(object, ctx),
     };
     removal.run(left, present).await
 }
 
-pub(in crate::reconcile) fn refused(code: Code, message: String) -> Trouble {
-    Trouble::new(code, REFUSED, message, Retry::Slowly)
+pub(in crate::reconcile) fn refused(code: Code, message: String) -> ReconcileError {
+    ReconcileError::new(code, REFUSED, message, RetryPolicy::Slowly)
 }

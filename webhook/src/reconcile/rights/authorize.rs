@@ -22,7 +22,7 @@ use crate::cluster::ServiceAccount;
 use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::removal::remove::Present;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -42,7 +42,7 @@ pub(in crate::reconcile) async fn authorize(
     (account, installer): (&ServiceAccount, &Client),
     requester: &Requester,
     (subset, items): (&[&Item], &[Item]),
-) -> Result<(), Trouble> {
+) -> Result<(), ReconcileError> {
     let asker = Asker {
         own,
         requester,
@@ -55,7 +55,7 @@ pub(in crate::reconcile) async fn authorize(
     if missing.is_empty() {
         return Ok(());
     }
-    Err(Trouble::new(
+    Err(ReconcileError::new(
         codes::install::NOT_AUTHORIZED,
         reason::INSTALL_FAILED,
         format!(
@@ -63,7 +63,7 @@ pub(in crate::reconcile) async fn authorize(
             requester.user,
             missing.text(&requester.user)
         ),
-        Retry::Slowly,
+        RetryPolicy::Slowly,
     ))
 }
 
@@ -116,7 +116,7 @@ pub(in crate::reconcile) async fn may(
     own: &Client,
     requester: &Requester,
     question: &Question,
-) -> Result<bool, Trouble> {
+) -> Result<bool, ReconcileError> {
     let asker = Asker {
         own,
         requester,
@@ -131,7 +131,7 @@ pub(in crate::reconcile) async fn patch_is_refused(
     own: &Client,
     requester: &Requester,
     item: &Item,
-) -> Result<bool, Trouble> {
+) -> Result<bool, ReconcileError> {
     let question = Question::resource(
         "patch",
         &item.id.group,
@@ -147,7 +147,7 @@ pub(in crate::reconcile) async fn undeletable(
     own: &Client,
     requester: &Requester,
     objects: &[Present],
-) -> Result<Vec<ObjectId>, Trouble> {
+) -> Result<Vec<ObjectId>, ReconcileError> {
     let asker = Asker {
         own,
         requester,
@@ -169,8 +169,8 @@ pub(in crate::reconcile) async fn undeletable(
     Ok(refused)
 }
 
-fn unknown(requester: &Requester, error: &kube::Error) -> Trouble {
-    Trouble::new(
+fn unknown(requester: &Requester, error: &kube::Error) -> ReconcileError {
+    ReconcileError::new(
         codes::install::RIGHTS_UNKNOWN,
         reason::INSTALL_FAILED,
         format!(
@@ -178,7 +178,7 @@ fn unknown(requester: &Requester, error: &kube::Error) -> Trouble {
             requester.user,
             object::told(error)
         ),
-        Retry::Soon,
+        RetryPolicy::Soon,
     )
 }
 

@@ -8,10 +8,10 @@ use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::consent::Act;
 
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::{LISTED, Turn};
+use crate::reconcile::deployment::controller::{DeploymentReconcile, LISTED};
 use crate::reconcile::deployment::namespaces::Uids;
-use crate::reconcile::deployment::steps::Placing;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::ApplyPlan;
 use crate::reconcile::install::replace::Replacements;
 use crate::reconcile::rights::requester_check::RequesterCheck;
@@ -36,17 +36,17 @@ impl AuthorizedInstall<'_, '_> {
     }
 }
 
-impl<'a> Turn<'a> {
+impl<'a> DeploymentReconcile<'a> {
     /// Checks whether the requesters may install `items`. `first` says that this content was not installed before.
     pub(in crate::reconcile) async fn authorize_install<'i>(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &'i [Item],
         first: bool,
-    ) -> Result<AuthorizedInstall<'a, 'i>, Trouble> {
+    ) -> Result<AuthorizedInstall<'a, 'i>, ReconcileError> {
         let all: Vec<&Item> = items.iter().collect();
         let namespaces = self.namespaces_of(&all).await?;
-        let asked = self.authorize(placing, items, (Act::Install, first));
+        let asked = self.authorize(request, items, (Act::Install, first));
         let (check, plan, replacements) = asked.await?;
         Ok(AuthorizedInstall {
             check,
@@ -62,7 +62,7 @@ impl<'a> Turn<'a> {
         &self,
         items: &[&Item],
         asked: &Uids,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let live = self.namespaces_of(items).await?;
         let names = asked.keys().chain(live.keys());
         let changed = names.filter(|name| asked.get(*name) != live.get(*name));
@@ -75,7 +75,7 @@ impl<'a> Turn<'a> {
         &mut self,
         items: &[&Item],
         asked: &mut Uids,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let live = self.existing_namespaces_of(items).await?;
         let replaced = live
             .iter()
@@ -88,20 +88,20 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    fn unless_changed(&self, mut changed: Vec<&str>) -> Result<(), Trouble> {
+    fn unless_changed(&self, mut changed: Vec<&str>) -> Result<(), ReconcileError> {
         changed.sort_unstable();
         changed.dedup();
         if changed.is_empty() {
             return Ok(());
         }
         let list = some_of(&changed, LISTED);
-        Err(Trouble::new(
+        Err(ReconcileError::new(
             codes::install::NAMESPACE_REPLACED,
             self.install_reason(),
             format!(
                 "somebody created or deleted these namespaces while the rights for them were asked: {list}. They are asked again"
             ),
-            Retry::Soon,
+            RetryPolicy::Soon,
         ))
     }
 }

@@ -4,7 +4,7 @@ use bundle_core::diagnostic::{Code, codes};
 use bundle_core::rights::{DryRunVerdict, concerns_rights};
 
 use crate::reconcile::content::items::Item;
-use crate::reconcile::error::{self, Retry, Trouble};
+use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::NotAllowed;
 use crate::reconcile::install::executor::CANNOT_STORE;
 
@@ -98,65 +98,65 @@ impl DryRunComplaints {
         self,
         users: &str,
         reason: &'static str,
-    ) -> Result<(), Trouble> {
-        let kinds: [(Vec<String>, Code, String, Retry); 8] = [
+    ) -> Result<(), ReconcileError> {
+        let kinds: [(Vec<String>, Code, String, RetryPolicy); 8] = [
             (
                 self.invalid,
                 codes::install::INVALID_OBJECT,
                 CANNOT_STORE.to_owned(),
-                Retry::Rarely,
+                RetryPolicy::Rarely,
             ),
             (
                 self.refused,
                 codes::install::REQUESTER_REFUSED,
                 format!("the API server refuses content of {users}: "),
-                Retry::Slowly,
+                RetryPolicy::Slowly,
             ),
             (
                 self.rejected,
                 codes::install::OBJECT_REJECTED,
                 "the API server rejects content, whoever writes it: ".to_owned(),
-                Retry::Slowly,
+                RetryPolicy::Slowly,
             ),
             (
                 self.differs,
                 codes::install::REQUESTER_DIFFERS,
                 format!("the API server would store other objects for {users}: "),
-                Retry::Slowly,
+                RetryPolicy::Slowly,
             ),
             (
                 self.unsupported,
                 codes::install::DRY_RUN_UNSUPPORTED,
                 format!("whether {users} may write the content cannot be checked by dry run: "),
-                Retry::Slowly,
+                RetryPolicy::Slowly,
             ),
             (
                 self.not_impersonated,
                 codes::install::NOT_IMPERSONATED,
                 format!("the pod may not send dry runs as {users}: "),
-                Retry::Slowly,
+                RetryPolicy::Slowly,
             ),
             (
                 self.installer,
                 codes::install::APPLY_FAILED,
                 String::new(),
-                Retry::Slowly,
+                RetryPolicy::Slowly,
             ),
             (
                 self.unknown,
                 codes::install::RIGHTS_UNKNOWN,
                 format!("whether {users} may write the content is not known yet: "),
-                Retry::Soon,
+                RetryPolicy::Soon,
             ),
         ];
         for (told, code, begin, retry) in kinds {
             if !told.is_empty() {
                 let message = format!("{begin}{}", error::list(told, NAMED));
-                let mut trouble = Trouble::new(code, reason, message, retry);
+                let mut error = ReconcileError::new(code, reason, message, retry);
                 if code == codes::install::INVALID_OBJECT {
-                    trouble.objects = self.invalid_keys;
+                    error.objects = self.invalid_keys;
                 }
-                return Err(trouble);
+                return Err(error);
             }
         }
         Ok(())
@@ -228,10 +228,10 @@ mod tests {
         ] {
             let mut complaints = DryRunComplaints::default();
             complaints.add(&config_map(), NotAllowed::Verdict(verdict(status, message)));
-            let trouble = complaints.into_result("ana", reason::RECONCILE_FAILED);
-            let trouble = trouble.unwrap_err();
-            assert_eq!(trouble.code, code, "{message}");
-            assert!(trouble.message.contains(message), "{}", trouble.message);
+            let error = complaints.into_result("ana", reason::RECONCILE_FAILED);
+            let error = error.unwrap_err();
+            assert_eq!(error.code, code, "{message}");
+            assert!(error.message.contains(message), "{}", error.message);
         }
     }
 }

@@ -10,8 +10,8 @@ use bundle_core::review::class::RequesterCheck;
 use bundle_core::review::deployment::ServiceAccount;
 use bundle_core::rights::Question;
 
-use crate::reconcile::context::Room;
-use crate::reconcile::error::Trouble;
+use crate::reconcile::context::Context;
+use crate::reconcile::error::ReconcileError;
 use crate::reconcile::removal::remove::{Kept, Present};
 use crate::reconcile::rights::authorize;
 use crate::reconcile::rights::requester_check;
@@ -29,13 +29,13 @@ pub(in crate::reconcile) fn impersonation(account: &ServiceAccount) -> Question 
 
 /// Returns whether the ServiceAccount that `spec.serviceAccount` names may be used: all `requesters` may impersonate it now.
 pub(in crate::reconcile) async fn named_account(
-    room: &Room,
+    ctx: &Context,
     account: &ServiceAccount,
     requesters: &[Requester],
-) -> Result<ActingAccount, Trouble> {
+) -> Result<ActingAccount, ReconcileError> {
     let question = impersonation(account);
     for requester in requesters {
-        if !authorize::may(&room.own, requester, &question).await? {
+        if !authorize::may(&ctx.own, requester, &question).await? {
             let ServiceAccount { namespace, name } = account;
             return Ok(ActingAccount::Withdrawn(format!(
                 "{} may not impersonate ServiceAccount {namespace}/{name}",
@@ -48,7 +48,7 @@ pub(in crate::reconcile) async fn named_account(
 
 /// Deletions that somebody may have to be asked about.
 pub(in crate::reconcile) struct Deletions<'a> {
-    pub(in crate::reconcile) room: &'a Room,
+    pub(in crate::reconcile) ctx: &'a Context,
     pub(in crate::reconcile) rule: &'a ConsentRule,
     pub(in crate::reconcile) act: Act,
     /// Everybody who asked for a part of the content.
@@ -62,7 +62,7 @@ impl Deletions<'_> {
     pub(in crate::reconcile) async fn undeletable(
         &self,
         objects: &[Present],
-    ) -> Result<Vec<Kept>, Trouble> {
+    ) -> Result<Vec<Kept>, ReconcileError> {
         let mut kept: Vec<Kept> = Vec::new();
         let mut reviewed: Vec<Present> = Vec::new();
         let mut tried: Vec<&Present> = Vec::new();
@@ -81,9 +81,9 @@ impl Deletions<'_> {
                 }),
             }
         }
-        let room = self.room;
+        let ctx = self.ctx;
         for requester in self.requesters {
-            let refused = authorize::undeletable(&room.own, requester, &reviewed).await?;
+            let refused = authorize::undeletable(&ctx.own, requester, &reviewed).await?;
             kept.extend(refused.into_iter().map(|id| Kept {
                 why: format!("{} may not delete it", requester.user),
                 id,
@@ -92,7 +92,7 @@ impl Deletions<'_> {
         let refused: BTreeSet<&ObjectId> = kept.iter().map(|kept| &kept.id).collect();
         tried.retain(|present| !refused.contains(&present.id));
         let refused =
-            requester_check::undeletable(room, self.requesters, &tried, self.reason).await?;
+            requester_check::undeletable(ctx, self.requesters, &tried, self.reason).await?;
         kept.extend(refused);
         for kept in &mut kept {
             if self.rule.exceeds_delegation(&kept.id) {

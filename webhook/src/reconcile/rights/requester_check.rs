@@ -12,8 +12,8 @@ use bundle_core::rights::{DryRunVerdict, MutatedKinds, Provided};
 use crate::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
 use crate::reconcile::content::items::Item;
-use crate::reconcile::context::Room;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::context::Context;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 pub(in crate::reconcile) use crate::reconcile::install::apply::TakenConsent;
 use crate::reconcile::install::apply::{
     ApplyChecker, ApplyPlan, CheckedApply, DryRuns, NotAllowed, Preparer,
@@ -26,11 +26,11 @@ const TRIES: Duration = Duration::from_secs(5);
 
 /// The dry runs of one content. Objects that cannot be judged yet are checked right before their phase.
 pub(in crate::reconcile) struct RequesterCheck<'a> {
-    room: &'a Room,
+    ctx: &'a Context,
     checker: ApplyChecker<'a>,
     reason: &'static str,
     /// Turns a refusal into what it means for the content.
-    translate: fn(Trouble) -> Trouble,
+    translate: fn(ReconcileError) -> ReconcileError,
 }
 
 /// The input of a check.
@@ -44,25 +44,25 @@ pub(in crate::reconcile) struct Subject<'a> {
     pub(in crate::reconcile) reason: &'static str,
     pub(in crate::reconcile) preparer: Preparer,
     pub(in crate::reconcile) remembers: bool,
-    pub(in crate::reconcile) translate: fn(Trouble) -> Trouble,
+    pub(in crate::reconcile) translate: fn(ReconcileError) -> ReconcileError,
     /// Which objects take the consent of the requesters.
     pub(in crate::reconcile) consent: TakenConsent,
 }
 
 impl<'a> RequesterCheck<'a> {
     pub(in crate::reconcile) async fn new(
-        room: &'a Room,
+        ctx: &'a Context,
         subject: Subject<'_>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, ReconcileError> {
         let mutated = if subject.requesters.is_empty() {
             MutatedKinds::default()
         } else {
-            crate::reconcile::rights::mutators::registered(&room.apis, &room.own).await
+            crate::reconcile::rights::mutators::registered(&ctx.apis, &ctx.own).await
         };
         let dry_runs = DryRuns {
-            runs: runs(room, subject.requesters, subject.reason)?,
+            runs: runs(ctx, subject.requesters, subject.reason)?,
             class: subject.class.to_owned(),
-            memory: &room.allowed_dry_runs,
+            memory: &ctx.allowed_dry_runs,
             remembers: subject.remembers,
             mutated,
             installer: subject.preparer.client.clone(),
@@ -70,7 +70,7 @@ impl<'a> RequesterCheck<'a> {
             consent: subject.consent,
         };
         Ok(Self {
-            room,
+            ctx,
             checker: ApplyChecker {
                 preparer: subject.preparer,
                 dry_runs,
@@ -94,7 +94,7 @@ impl<'a> RequesterCheck<'a> {
         &self,
         items: &'i [Item],
         plan: &mut ApplyPlan<'i>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReconcileError> {
         let provided = Provided::by(items.iter().map(|item| (&item.id, &item.value)));
         let (namespaces, others): (Vec<&Item>, Vec<&Item>) = items
             .iter()
@@ -135,7 +135,7 @@ impl<'a> RequesterCheck<'a> {
         &self,
         items: &[&'i Item],
         plan: &mut ApplyPlan<'i>,
-    ) -> Result<Vec<CheckedApply<'i>>, Trouble> {
+    ) -> Result<Vec<CheckedApply<'i>>, ReconcileError> {
         let (checked, refused) = self.before_repair(items, plan).await;
         refused.map(|()| checked)
     }
@@ -145,7 +145,7 @@ impl<'a> RequesterCheck<'a> {
         &self,
         items: &[&'i Item],
         plan: &mut ApplyPlan<'i>,
-    ) -> (Vec<CheckedApply<'i>>, Result<(), Trouble>) {
+    ) -> (Vec<CheckedApply<'i>>, Result<(), ReconcileError>) {
         let mut complaints = DryRunComplaints::default();
         plan.drop_stale_checks(items);
         for (item, refusal) in self.check(items, plan, true).await {
@@ -202,8 +202,11 @@ impl<'a> RequesterCheck<'a> {
     }
 
     /// Logs and counts disagreements, and returns an error if there are complaints.
-    pub(in crate::reconcile) fn result(&self, complaints: DryRunComplaints) -> Result<(), Trouble> {
-        let metrics = &self.room.shared.metrics;
+    pub(in crate::reconcile) fn result(
+        &self,
+        complaints: DryRunComplaints,
+    ) -> Result<(), ReconcileError> {
+        let metrics = &self.ctx.shared.metrics;
         let class = &self.checker.dry_runs.class;
         if complaints.by_rbac > 0 {
             tracing::warn!(
@@ -245,19 +248,19 @@ fn is_for_its_phase(refusal: &NotAllowed) -> bool {
 }
 
 fn runs(
-    room: &Room,
+    ctx: &Context,
     requesters: &[Requester],
     reason: &'static str,
-) -> Result<Vec<(Requester, RequesterDryRun)>, Trouble> {
+) -> Result<Vec<(Requester, RequesterDryRun)>, ReconcileError> {
     requesters
         .iter()
         .map(|requester| {
-            let run = room.shared.dry_run_as(requester).map_err(|error| {
-                Trouble::new(
+            let run = ctx.shared.dry_run_as(requester).map_err(|error| {
+                ReconcileError::new(
                     codes::install::NOT_IMPERSONATED,
                     reason,
                     format!("no dry run can be sent as {:?}: {error}", requester.user),
-                    Retry::OnChange,
+                    RetryPolicy::OnChange,
                 )
             })?;
             Ok((requester.clone(), run))
@@ -267,13 +270,13 @@ fn runs(
 
 /// Returns those of `objects` that the API server does not let the requesters delete, with its message.
 pub(in crate::reconcile) async fn undeletable(
-    room: &Room,
+    ctx: &Context,
     requesters: &[Requester],
     objects: &[&Present],
     reason: &'static str,
-) -> Result<Vec<Kept>, Trouble> {
+) -> Result<Vec<Kept>, ReconcileError> {
     let mut refused = Vec::new();
-    for (requester, run) in &runs(room, requesters, reason)? {
+    for (requester, run) in &runs(ctx, requesters, reason)? {
         let mut complaints = DryRunComplaints::default();
         let answers =
             crate::reconcile::api::parallel::ordered(objects.iter().map(|present| async move {

@@ -13,9 +13,9 @@ use bundle_core::review::class::Authorization;
 use bundle_core::rights::Question;
 
 use crate::reconcile::content::items::Item;
-use crate::reconcile::deployment::controller::Turn;
-use crate::reconcile::deployment::steps::Placing;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::deployment::controller::DeploymentReconcile;
+use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::ApplyPlan;
 use crate::reconcile::install::replace::Replacements;
 use crate::reconcile::removal::remove::{Kept, Present};
@@ -28,15 +28,15 @@ const COMPARED: usize = 20;
 /// How soon the cycle asks again after it could not find out.
 const UNKNOWN_AGAIN: Duration = Duration::from_secs(30);
 
-impl<'a> Turn<'a> {
+impl<'a> DeploymentReconcile<'a> {
     /// The requesters whose rights the content needs.
     fn content_requesters(&self) -> Vec<Requester> {
         self.parts.content().into_iter().cloned().collect()
     }
 
     /// The rule for the consent that writing an object takes, once the terms have been asked.
-    pub(in crate::reconcile) fn consent_rule(&self, placing: &Placing<'_>) -> ConsentRule {
-        let decided = if self.is_decided(placing) {
+    pub(in crate::reconcile) fn consent_rule(&self, request: &InstallRequest<'_>) -> ConsentRule {
+        let decided = if self.is_decided(request) {
             DecidedObjects::ALL
         } else {
             DecidedObjects::None
@@ -48,20 +48,20 @@ impl<'a> Turn<'a> {
     /// `first` says that this content was not installed before.
     pub(in crate::reconcile) async fn authorize<'i>(
         &mut self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &'i [Item],
         (act, first): (Act, bool),
-    ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>, Replacements), Trouble> {
+    ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>, Replacements), ReconcileError> {
         let translate = if first {
             std::convert::identity
         } else {
             withdrawn
         };
-        let asked = self.ask_and_plan(placing, items, (act, translate)).await;
-        let asked = asked.map_err(|trouble| {
-            translate(Trouble {
+        let asked = self.ask_and_plan(request, items, (act, translate)).await;
+        let asked = asked.map_err(|error| {
+            translate(ReconcileError {
                 reason: self.install_reason(),
-                ..trouble
+                ..error
             })
         })?;
         self.set_authorized();
@@ -70,14 +70,14 @@ impl<'a> Turn<'a> {
 
     async fn ask_and_plan<'i>(
         &self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &'i [Item],
-        (act, translate): (Act, fn(Trouble) -> Trouble),
-    ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>, Replacements), Trouble> {
-        let check = self.ask(placing, items, act, (true, translate)).await?;
+        (act, translate): (Act, fn(ReconcileError) -> ReconcileError),
+    ) -> Result<(RequesterCheck<'a>, ApplyPlan<'i>, Replacements), ReconcileError> {
+        let check = self.ask(request, items, act, (true, translate)).await?;
         // Not before the reviews: whoever may not write an object is not told whether it exists.
-        let mut plan = self.plan(placing, items, &check).await?;
-        let replacements = self.replacements(placing, items, &check, &mut plan).await?;
+        let mut plan = self.plan(request, items, &check).await?;
+        let replacements = self.replacements(request, items, &check, &mut plan).await?;
         check.before_all(items, &mut plan).await?;
         Ok((check, plan, replacements))
     }
@@ -85,11 +85,14 @@ impl<'a> Turn<'a> {
     /// Checks whether the requesters may write `items`, installed objects that have drifted, by access reviews. The check that it returns does the rest.
     pub(in crate::reconcile) async fn authorize_repair(
         &self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[Item],
-    ) -> Result<RequesterCheck<'a>, Trouble> {
-        let how = (false, withdrawn_from_installed as fn(Trouble) -> Trouble);
-        self.ask(placing, items, Act::Restore, how)
+    ) -> Result<RequesterCheck<'a>, ReconcileError> {
+        let how = (
+            false,
+            withdrawn_from_installed as fn(ReconcileError) -> ReconcileError,
+        );
+        self.ask(request, items, Act::Restore, how)
             .await
             .map_err(withdrawn_from_installed)
     }
@@ -98,17 +101,17 @@ impl<'a> Turn<'a> {
     /// every change is preceded by a check of its own.
     pub(in crate::reconcile) async fn rights_cycle(
         &mut self,
-        placing: &Placing<'_>,
-    ) -> Result<Duration, Trouble> {
-        let interval = self.room.shared.settings.rights_check_interval;
+        request: &InstallRequest<'_>,
+    ) -> Result<Duration, ReconcileError> {
+        let interval = self.ctx.shared.settings.rights_check_interval;
         let uid = self.object.metadata.uid.clone().unwrap_or_default();
-        let schedule = &self.room.rights_schedule;
+        let schedule = &self.ctx.rights_schedule;
         let wait = schedule.wait(&uid, Instant::now(), interval);
-        if !wait.is_zero() && self.said.is_true(condition::AUTHORIZED) {
+        if !wait.is_zero() && self.conditions.is_true(condition::AUTHORIZED) {
             return Ok(wait);
         }
         match self
-            .ask_again(placing)
+            .ask_again(request)
             .await
             .map_err(withdrawn_from_installed)
         {
@@ -117,11 +120,11 @@ impl<'a> Turn<'a> {
                 self.set_authorized();
                 Ok(crate::reconcile::spread(interval))
             }
-            Err(trouble) if trouble.code == codes::install::RIGHTS_WITHDRAWN => Err(trouble),
-            Err(trouble) => {
+            Err(error) if error.code == codes::install::RIGHTS_WITHDRAWN => Err(error),
+            Err(error) => {
                 tracing::warn!(
                     deployment = self.name,
-                    why = trouble.message,
+                    why = error.message,
                     "the rights of the requesters cannot be asked again now"
                 );
                 Ok(crate::reconcile::spread(UNKNOWN_AGAIN))
@@ -133,30 +136,30 @@ impl<'a> Turn<'a> {
     /// agree to each of them is asked by [`Self::undeletable`].
     pub(in crate::reconcile) async fn ask_for_prune(
         &self,
-        placing: &Placing<'_>,
-    ) -> Result<(), Trouble> {
-        self.ask_terms(placing)
+        request: &InstallRequest<'_>,
+    ) -> Result<(), ReconcileError> {
+        self.ask_terms(request)
             .await
             .map_err(withdrawn_from_installed)
     }
 
-    async fn ask_again(&mut self, placing: &Placing<'_>) -> Result<(), Trouble> {
-        self.ask_terms(placing).await?;
-        let items = self.items(placing).await?;
-        self.ask_reviews(placing, &items, Act::Restore).await
+    async fn ask_again(&mut self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
+        self.ask_terms(request).await?;
+        let items = self.items(request).await?;
+        self.ask_reviews(request, &items, Act::Restore).await
     }
 
     /// Runs the checks that need no look at the objects, the cheapest first.
     async fn ask(
         &self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[Item],
         act: Act,
-        (remembers, translate): (bool, fn(Trouble) -> Trouble),
-    ) -> Result<RequesterCheck<'a>, Trouble> {
-        self.ask_terms(placing).await?;
+        (remembers, translate): (bool, fn(ReconcileError) -> ReconcileError),
+    ) -> Result<RequesterCheck<'a>, ReconcileError> {
+        self.ask_terms(request).await?;
         let consent = TakenConsent {
-            rule: self.consent_rule(placing),
+            rule: self.consent_rule(request),
             act,
         };
         let by_dry_run = items.iter().any(|item| consent.is_by_dry_run(&item.id));
@@ -168,33 +171,33 @@ impl<'a> Turn<'a> {
         let subject = Subject {
             requesters: &requesters,
             class: &self.class.name,
-            account: placing.account,
-            reason: placing.reason,
-            preparer: self.preparer(placing),
+            account: request.account,
+            reason: request.reason,
+            preparer: self.preparer(request),
             remembers,
             translate,
             consent,
         };
-        let check = RequesterCheck::new(self.room, subject).await?;
-        let reviewed = self.ask_reviews(placing, items, act).await;
-        if let Err(trouble) = &reviewed
+        let check = RequesterCheck::new(self.ctx, subject).await?;
+        let reviewed = self.ask_reviews(request, items, act).await;
+        if let Err(error) = &reviewed
             && by_dry_run
-            && trouble.code == codes::install::NOT_AUTHORIZED
+            && error.code == codes::install::NOT_AUTHORIZED
         {
-            self.compare(&check, placing, items).await;
+            self.compare(&check, request, items).await;
         }
         reviewed?;
         Ok(check)
     }
 
     /// Checks verb `use` on the classes and verb `impersonate` on `spec.serviceAccount`.
-    async fn ask_terms(&self, placing: &Placing<'_>) -> Result<(), Trouble> {
-        let system = self.room.shared.settings.namespace.as_str();
+    async fn ask_terms(&self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
+        let system = self.ctx.shared.settings.namespace.as_str();
         let on_class = |name: &str| {
             Question::resource(
                 names::verb::USE,
                 names::GROUP,
-                &self.room.classes.plural,
+                &self.ctx.classes.plural,
                 Some(system),
                 Some(name),
             )
@@ -214,14 +217,14 @@ impl<'a> Turn<'a> {
             questions.extend(requesters.iter().map(|who| (who, question.clone())));
         }
         for (requester, question) in questions {
-            if !authorize::may(&self.room.own, requester, &question).await? {
+            if !authorize::may(&self.ctx.own, requester, &question).await? {
                 let rules = authorize::rules(std::slice::from_ref(&question));
                 let message = format!("{} may not do this any more: {rules}", requester.user);
-                return Err(Trouble::new(
+                return Err(ReconcileError::new(
                     codes::install::RIGHTS_WITHDRAWN,
-                    placing.reason,
+                    request.reason,
                     message,
-                    Retry::Slowly,
+                    RetryPolicy::Slowly,
                 ));
             }
         }
@@ -231,11 +234,11 @@ impl<'a> Turn<'a> {
     /// Runs the access reviews for those of `items` that take the consent of the requesters. They list all missing rights at once.
     async fn ask_reviews(
         &self,
-        placing: &Placing<'_>,
+        request: &InstallRequest<'_>,
         items: &[Item],
         act: Act,
-    ) -> Result<(), Trouble> {
-        let rule = self.consent_rule(placing);
+    ) -> Result<(), ReconcileError> {
+        let rule = self.consent_rule(request);
         let asked: Vec<&Item> = items
             .iter()
             .filter(|item| rule.consent(act, &item.id) != Consent::Delegated)
@@ -243,21 +246,26 @@ impl<'a> Turn<'a> {
         if asked.is_empty() {
             return Ok(());
         }
-        let installer = (placing.account, placing.client);
+        let installer = (request.account, request.client);
         for requester in &self.content_requesters() {
-            authorize::authorize(&self.room.own, installer, requester, (&asked, items)).await?;
+            authorize::authorize(&self.ctx.own, installer, requester, (&asked, items)).await?;
         }
         Ok(())
     }
 
     /// Logs and counts objects that the access reviews refuse and the dry run allows. They stay refused.
-    async fn compare(&self, check: &RequesterCheck<'_>, placing: &Placing<'_>, items: &[Item]) {
-        let installer = (placing.account, placing.client);
+    async fn compare(
+        &self,
+        check: &RequesterCheck<'_>,
+        request: &InstallRequest<'_>,
+        items: &[Item],
+    ) {
+        let installer = (request.account, request.client);
         let mut refused = Vec::new();
         for item in items.iter().take(COMPARED) {
             for requester in &self.content_requesters() {
                 // What cannot be asked now is compared another time.
-                let asked = authorize::patch_is_refused(&self.room.own, requester, item).await;
+                let asked = authorize::patch_is_refused(&self.ctx.own, requester, item).await;
                 if asked.unwrap_or(false) {
                     refused.push(item);
                 }
@@ -271,7 +279,7 @@ impl<'a> Turn<'a> {
                 objects = allowed,
                 "the access reviews refuse what the API server allows in the dry run"
             );
-            let metrics = &self.room.shared.metrics;
+            let metrics = &self.ctx.shared.metrics;
             metrics.authorization_disagreed(allowed);
         }
     }
@@ -281,14 +289,14 @@ impl<'a> Turn<'a> {
         &self,
         objects: &[Present],
         reason: &'static str,
-    ) -> Result<Vec<Kept>, Trouble> {
+    ) -> Result<Vec<Kept>, ReconcileError> {
         let requesters = self.content_requesters();
         let account = match &self.spec.service_account {
-            Some(account) => named_account(self.room, account, &requesters).await?,
+            Some(account) => named_account(self.ctx, account, &requesters).await?,
             None => ActingAccount::Granted,
         };
         let deletions = Deletions {
-            room: self.room,
+            ctx: self.ctx,
             rule: &ConsentRule::new(Some(self.class), account, self.decided_objects()),
             act: Act::Prune,
             requesters: &requesters,
@@ -315,19 +323,19 @@ impl<'a> Turn<'a> {
                 )
             }
         };
-        self.said
+        self.conditions
             .set(condition::AUTHORIZED, State::True, found, &message);
     }
 
     /// Whether the condition says that rights of the requesters are gone.
     pub(in crate::reconcile) fn rights_are_withdrawn(&self) -> bool {
-        self.said
+        self.conditions
             .get(condition::AUTHORIZED)
             .is_some_and(|found| found.reason == reason::RIGHTS_WITHDRAWN)
     }
 
-    /// Sets the condition `Authorized` if `trouble` is about rights.
-    pub(in crate::reconcile) fn set_rights_condition(&mut self, trouble: &Trouble) {
+    /// Sets the condition `Authorized` if `error` is about rights.
+    pub(in crate::reconcile) fn set_rights_condition(&mut self, error: &ReconcileError) {
         let about_rights = [
             (
                 codes::install::NOT_AUTHORIZED,
@@ -366,45 +374,45 @@ impl<'a> Turn<'a> {
             ),
         ];
         for (code, state, found) in about_rights {
-            if code == trouble.code {
-                self.said
-                    .set(condition::AUTHORIZED, state, found, &trouble.message);
+            if code == error.code {
+                self.conditions
+                    .set(condition::AUTHORIZED, state, found, &error.message);
             }
         }
     }
 }
 
 /// Turns a refusal of content that was allowed before into withdrawn rights.
-fn withdrawn(trouble: Trouble) -> Trouble {
+fn withdrawn(error: ReconcileError) -> ReconcileError {
     let refused = [
         codes::install::NOT_AUTHORIZED,
         codes::install::REQUESTER_REFUSED,
     ];
-    if !refused.contains(&trouble.code) {
-        return trouble;
+    if !refused.contains(&error.code) {
+        return error;
     }
-    Trouble {
+    ReconcileError {
         code: codes::install::RIGHTS_WITHDRAWN,
-        ..trouble
+        ..error
     }
 }
 
 /// The same for installed objects, with reasons that leave the condition `Installed` alone.
-fn withdrawn_from_installed(trouble: Trouble) -> Trouble {
-    let trouble = withdrawn(trouble);
-    if trouble.code != codes::install::RIGHTS_WITHDRAWN {
-        return Trouble {
+fn withdrawn_from_installed(error: ReconcileError) -> ReconcileError {
+    let error = withdrawn(error);
+    if error.code != codes::install::RIGHTS_WITHDRAWN {
+        return ReconcileError {
             reason: reason::RECONCILE_FAILED,
-            ..trouble
+            ..error
         };
     }
-    Trouble {
+    ReconcileError {
         reason: reason::RIGHTS_WITHDRAWN,
         message: format!(
             "nothing is changed any more, and what is installed stays: {}",
-            trouble.message
+            error.message
         ),
-        ..trouble
+        ..error
     }
 }
 
@@ -414,7 +422,8 @@ mod tests {
 
     #[test]
     fn only_refusals_become_withdrawn_rights() {
-        let with = |code| Trouble::new(code, reason::INSTALL_FAILED, "why", Retry::Slowly);
+        let with =
+            |code| ReconcileError::new(code, reason::INSTALL_FAILED, "why", RetryPolicy::Slowly);
         let found = withdrawn_from_installed(with(codes::install::REQUESTER_REFUSED));
         assert_eq!(
             (found.code, found.reason),

@@ -10,8 +10,8 @@ use bundle_core::plan::conditions::some_of;
 use bundle_core::review::{Requester, Source};
 use bundle_core::rights::Question;
 
-use crate::reconcile::context::Room;
-use crate::reconcile::error::{Retry, Trouble};
+use crate::reconcile::context::Context;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::rights::authorize;
 
 /// ConfigMaps that a message names.
@@ -19,26 +19,26 @@ const LISTED: usize = 3;
 
 /// Fails if `requester` may not read one of the ConfigMaps of `source`.
 pub(in crate::reconcile) async fn check(
-    room: &Room,
+    ctx: &Context,
     requester: &Requester,
     source: &Source,
-) -> Result<(), Trouble> {
+) -> Result<(), ReconcileError> {
     let Source::ConfigMaps(parts) = source else {
         return Ok(());
     };
-    let namespace = &room.shared.settings.namespace;
+    let namespace = &ctx.shared.settings.namespace;
     let names: BTreeSet<&KubeName> = parts.iter().map(|part| &part.name).collect();
     let mut refused = Vec::new();
     for name in names {
         let question = Question::resource("get", "", "configmaps", Some(namespace), Some(name));
-        if !authorize::may(&room.own, requester, &question).await? {
+        if !authorize::may(&ctx.own, requester, &question).await? {
             refused.push(name);
         }
     }
     if refused.is_empty() {
         return Ok(());
     }
-    Err(Trouble::new(
+    Err(ReconcileError::new(
         codes::review::CONFIGMAP_NOT_ALLOWED,
         reason::UNPACK_FAILED,
         format!(
@@ -46,6 +46,6 @@ pub(in crate::reconcile) async fn check(
             requester.user,
             some_of(&refused, LISTED)
         ),
-        Retry::Slowly,
+        RetryPolicy::Slowly,
     ))
 }

@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// The conditions of one object.
-pub(in crate::reconcile) struct Said {
+pub(in crate::reconcile) struct ConditionSet {
     list: Vec<conditions::Condition>,
     generation: i64,
     now: Timestamp,
 }
 
-impl Said {
+impl ConditionSet {
     /// Starts from what stands there. `now` has whole seconds, as Kubernetes keeps times.
     pub(in crate::reconcile) fn new(old: &[Condition], generation: i64, now: Timestamp) -> Self {
         Self {
@@ -115,15 +115,15 @@ mod tests {
     #[test]
     fn what_is_said_again_equals_what_stands_there() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let mut first = Said::new(&[], 1, at(10));
+        let mut first = ConditionSet::new(&[], 1, at(10));
         first.set("Ready", State::False, "A", "a");
         let stands = first.into_api();
-        let mut again = Said::new(&stands, 1, at(20));
+        let mut again = ConditionSet::new(&stands, 1, at(20));
         again.set("Ready", State::False, "A", "a");
         again.set_if_new("Ready", State::True, "B", "b");
         assert!(!again.is_true("Ready"));
         assert_eq!(again.into_api(), stands);
-        let mut moved = Said::new(&stands, 2, at(30));
+        let mut moved = ConditionSet::new(&stands, 2, at(30));
         moved.set("Ready", State::True, "A", "a");
         assert_eq!(moved.into_api()[0].last_transition_time, Time(at(30)));
     }

@@ -20,20 +20,20 @@ use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::watcher;
 use serde_json::json;
 
-use crate::reconcile::ReconcileError;
-use crate::reconcile::context::Room;
+use crate::reconcile::ApiFailure;
+use crate::reconcile::context::Context;
 use crate::reconcile::status::unreadable;
 
 /// What vouches for `object`: its seal, or a stamp that is fresh. Otherwise why nothing does, and how somebody can.
 pub(in crate::reconcile) fn vouched(
-    room: &Room,
+    ctx: &Context,
     object: &DynamicObject,
     kind: Kind,
 ) -> Result<Vouched, String> {
     let stored = stored(object, kind);
-    state(room, &stored)
+    state(ctx, &stored)
         .vouched()
-        .map_err(|why| message(room, object, &stored, why))
+        .map_err(|why| message(ctx, object, &stored, why))
 }
 
 /// Returns the warning about owner references of `object` that nobody was asked about: admission refuses a deletion that follows from them.
@@ -55,17 +55,17 @@ pub(in crate::reconcile) fn owner_warning(
 /// Seals `object` if it has a fresh stamp. Afterwards the stamp is worth nothing any more, and nothing else is needed. A seal that somebody removed from the
 /// status is written back if the inventory remembers it; returns whether it was, and then `object` is outdated and its next event continues.
 pub(in crate::reconcile) async fn ensure(
-    room: &Room,
+    ctx: &Context,
     resource: &ApiResource,
     object: &DynamicObject,
     kind: Kind,
 ) -> Result<bool, kube::Error> {
     let stored = stored(object, kind);
-    let key = room.shared.stamp_key();
-    let (text, is_restored) = match state(room, &stored) {
+    let key = ctx.shared.stamp_key();
+    let (text, is_restored) = match state(ctx, &stored) {
         VouchState::Sealed(_) => return Ok(false),
         VouchState::Unsealed(vouched) => (seal(key.bytes(), &stored, &vouched), false),
-        VouchState::NotVouched(_) => match remembered(room, &stored) {
+        VouchState::NotVouched(_) => match remembered(ctx, &stored) {
             Some(text) => (text, true),
             None => return Ok(false),
         },
@@ -80,7 +80,7 @@ pub(in crate::reconcile) async fn ensure(
         "metadata": { "name": stored.name, "uid": stored.uid },
         "status": { "admission": admission },
     });
-    let api: Api<DynamicObject> = Api::all_with(room.own.clone(), resource);
+    let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), resource);
     // Under a manager of its own: other writes of the status, which began earlier, do not take it back.
     let parameters = PatchParams::apply(names::SEAL_MANAGER).force();
     match ByName(&api)
@@ -94,36 +94,39 @@ pub(in crate::reconcile) async fn ensure(
 }
 
 /// The seal that the inventory remembers of this object, if it is one for just this generation.
-fn remembered(room: &Room, stored: &StoredObject<'_>) -> Option<String> {
-    let text = room.inventories.seals(stored.uid)?.admission;
+fn remembered(ctx: &Context, stored: &StoredObject<'_>) -> Option<String> {
+    let text = ctx.inventories.seals(stored.uid)?.admission;
     let with_seal = StoredObject {
         seal: Some(&text),
         ..*stored
     };
-    let is_sealed = matches!(state(room, &with_seal), VouchState::Sealed(_));
+    let is_sealed = matches!(state(ctx, &with_seal), VouchState::Sealed(_));
     is_sealed.then_some(text)
 }
 
 /// The admission seal that counts for this generation of `object`, from its status, else as the inventory remembers it.
 pub(in crate::reconcile) fn admission_text(
-    room: &Room,
+    ctx: &Context,
     object: &DynamicObject,
     kind: Kind,
 ) -> Option<String> {
     let stored = stored(object, kind);
-    match state(room, &stored) {
+    match state(ctx, &stored) {
         VouchState::Sealed(_) => stored.seal.map(str::to_owned),
-        _ => remembered(room, &stored),
+        _ => remembered(ctx, &stored),
     }
 }
 
 /// The content that was sealed for `bundle`, as the inventory remembers it from the installation on, else as its status has it: there somebody could
 /// write back another one that was sealed earlier. Its spec may be another one by now.
-pub(in crate::reconcile) fn content(room: &Room, bundle: &DynamicObject) -> Option<SealedContent> {
+pub(in crate::reconcile) fn content(
+    ctx: &Context,
+    bundle: &DynamicObject,
+) -> Option<SealedContent> {
     let uid = bundle.metadata.uid.as_deref()?;
-    let key = room.shared.stamp_key();
+    let key = ctx.shared.stamp_key();
     let read = |text: &str| sealed_content(key.bytes(), &bundle.name_any(), uid, text);
-    let remembered = room.inventories.seals(uid).and_then(|seals| seals.content);
+    let remembered = ctx.inventories.seals(uid).and_then(|seals| seals.content);
     let text = bundle.data["status"]["content"]["seal"].as_str();
     remembered
         .and_then(|text| read(&text))
@@ -132,46 +135,46 @@ pub(in crate::reconcile) fn content(room: &Room, bundle: &DynamicObject) -> Opti
 
 /// The text that makes [`content`] last.
 pub(in crate::reconcile) fn content_text(
-    room: &Room,
+    ctx: &Context,
     bundle: &DynamicObject,
     content: &SealedContent,
 ) -> String {
     let uid = bundle.metadata.uid.as_deref().unwrap_or_default();
-    let key = room.shared.stamp_key();
+    let key = ctx.shared.stamp_key();
     content_seal(key.bytes(), &bundle.name_any(), uid, content)
 }
 
 /// Seals approvals as they come, whether or not any class asks for them yet.
-pub(in crate::reconcile) async fn approvals(room: Arc<Room>) {
-    let api: Api<DynamicObject> = Api::all_with(room.own.clone(), &room.approvals);
-    Controller::new_with(api, watcher::Config::default(), room.approvals.clone())
+pub(in crate::reconcile) async fn approvals(ctx: Arc<Context>) {
+    let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), &ctx.approvals);
+    Controller::new_with(api, watcher::Config::default(), ctx.approvals.clone())
         .with_config(Config::default().concurrency(crate::reconcile::CONCURRENCY))
-        .run(approval, crate::reconcile::policy, room)
+        .run(approval, crate::reconcile::policy, ctx)
         .for_each(crate::reconcile::told)
         .await;
 }
 
-async fn approval(object: Arc<DynamicObject>, room: Arc<Room>) -> Result<Action, ReconcileError> {
+async fn approval(object: Arc<DynamicObject>, ctx: Arc<Context>) -> Result<Action, ApiFailure> {
     if unreadable::is_identity(&object) {
-        let (resource, teller) = (&room.approvals, &room.approval_teller);
-        let reported = room.unreadable.report(&room.own, resource, teller, &object);
+        let (resource, events) = (&ctx.approvals, &ctx.approval_events);
+        let reported = ctx.unreadable.report(&ctx.own, resource, events, &object);
         return Ok(reported.await);
     }
-    room.unreadable.remove(&object);
-    ensure(&room, &room.approvals, &object, Kind::BundleApproval).await?;
+    ctx.unreadable.remove(&object);
+    ensure(&ctx, &ctx.approvals, &object, Kind::BundleApproval).await?;
     Ok(Action::await_change())
 }
 
-fn state(room: &Room, stored: &StoredObject<'_>) -> VouchState {
+fn state(ctx: &Context, stored: &StoredObject<'_>) -> VouchState {
     let moment = SealMoment {
         now: Timestamp::now().as_millisecond(),
-        intact_since: room
+        intact_since: ctx
             .shared
             .registrations
             .intact_since()
             .map(Timestamp::as_millisecond),
     };
-    vouch_state(room.shared.stamp_key().bytes(), stored, &moment)
+    vouch_state(ctx.shared.stamp_key().bytes(), stored, &moment)
 }
 
 fn stored(object: &DynamicObject, kind: Kind) -> StoredObject<'_> {
@@ -200,12 +203,12 @@ fn stored(object: &DynamicObject, kind: Kind) -> StoredObject<'_> {
 }
 
 fn message(
-    room: &Room,
+    ctx: &Context,
     object: &DynamicObject,
     stored: &StoredObject<'_>,
     why: StampError,
 ) -> String {
-    let key = room.shared.stamp_key();
+    let key = ctx.shared.stamp_key();
     let kind = stored.kind.as_str();
     let token = admit_token(key.bytes(), kind, stored.name, stored.uid, stored.spec);
     let annotate = format!("kubectl annotate {} {}", kind.to_lowercase(), stored.name);

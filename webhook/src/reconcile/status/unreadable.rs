@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::reconcile::api::object;
 use crate::reconcile::status::condition_set;
-use crate::reconcile::status::writer::Teller;
+use crate::reconcile::status::writer::EventRecorder;
 
 /// Objects that are remembered. Beyond it all are forgotten, and told once more.
 const REMEMBERED: usize = 10_000;
@@ -65,12 +65,12 @@ impl ReportedObjects {
         &self,
         own: &Client,
         resource: &ApiResource,
-        teller: &Teller,
+        events: &EventRecorder,
         object: &DynamicObject,
     ) -> Action {
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
         if self.add(uid) {
-            teller
+            events
                 .warn(object, codes::review::TOO_LARGE_TO_READ, MESSAGE)
                 .await;
             // An object of the largest size that is stored takes no condition: then there is the Event.

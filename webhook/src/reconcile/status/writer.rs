@@ -96,12 +96,12 @@ async fn remove_foreign(
 }
 
 /// Who tells Events.
-pub(in crate::reconcile) struct Teller {
+pub(in crate::reconcile) struct EventRecorder {
     recorders: Recorders,
     resource: ApiResource,
 }
 
-impl Teller {
+impl EventRecorder {
     pub(in crate::reconcile) fn new(client: Client, resource: ApiResource) -> Self {
         Self {
             recorders: Recorders::new(client),
@@ -213,17 +213,17 @@ mod tests {
         });
         let resource = ApiResource::erase::<bundle_api::BundleDeployment>(&());
         let object = DynamicObject::new("web", &resource);
-        let teller = Teller::new(Client::new(service, "default"), resource);
+        let events = EventRecorder::new(Client::new(service, "default"), resource);
         let code = codes::install::INVALID_OBJECT;
         for note in ["one", "two", "one"] {
-            teller.warn(&object, code, note).await;
+            events.warn(&object, code, note).await;
         }
         let restored = |cause: &str| Restored {
             key: "ConfigMap/team-a/web".to_owned(),
             cause: Some(cause.to_owned()),
         };
         for cause in ["ana", "eve"] {
-            teller.restored(&object, &[restored(cause)]).await;
+            events.restored(&object, &[restored(cause)]).await;
         }
         for (method, note) in [
             (Method::POST, "one"),

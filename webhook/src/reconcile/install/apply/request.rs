@@ -10,12 +10,12 @@ use kube::core::response::Status;
 
 use super::PreparedApply;
 use crate::cluster::TOO_LARGE;
-use crate::reconcile::api::object::Seen;
+use crate::reconcile::api::object::ObservedObject;
 
 /// What an apply left, and what the API server said about it.
 #[derive(Debug)]
 pub(in crate::reconcile) struct Applied {
-    pub(in crate::reconcile) seen: Seen,
+    pub(in crate::reconcile) seen: ObservedObject,
     pub(in crate::reconcile) warnings: Vec<String>,
     /// Whether the object did not exist before.
     pub(in crate::reconcile) created: bool,
@@ -42,7 +42,7 @@ pub(super) async fn send(
         .filter_map(|header| warning(header.to_str().ok()?))
         .collect();
     Ok(Applied {
-        seen: Seen::of(&prepared.item().kind, &object),
+        seen: ObservedObject::of(&prepared.item().kind, &object),
         warnings,
         created: parts.status == http::StatusCode::CREATED,
     })

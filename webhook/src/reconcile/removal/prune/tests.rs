@@ -91,8 +91,8 @@ fn objects_that_stay_are_named_and_only_those_going_are_waited_for() {
             "Namespace/team-a is no longer part of the content and stays: objects that stay need it",
         ]
     );
-    let trouble = stayed(&held).result(&[], "x").unwrap_err();
-    assert!(trouble.message.contains("to go: ConfigMap/team-a/web"));
+    let error = stayed(&held).result(&[], "x").unwrap_err();
+    assert!(error.message.contains("to go: ConfigMap/team-a/web"));
     // Nothing needs that it goes.
     let last = Stayed {
         present: vec![namespace.clone()],

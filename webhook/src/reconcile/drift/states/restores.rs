@@ -8,8 +8,8 @@ use bundle_core::plan::backoff::{RestoreBackoff, RestoreFailure};
 use bundle_core::plan::summary::Coverage;
 use jiff::Timestamp;
 
-use super::{Book, Books, Left, Seen, Told};
-use crate::reconcile::error::{Retry, Trouble};
+use super::{AppliedState, InstalledState, InstalledStates, Observation, ObservedObject};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
 /// An object that is out of line.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub(super) struct Drift {
 /// An installation that ended half-way.
 #[derive(Debug)]
 pub(super) struct Partial {
-    /// The content and settings, as in [`Book::digest`].
+    /// The content and settings, as in [`InstalledState::digest`].
     pub(super) digest: String,
     /// Those of its objects that were applied.
     pub(super) applied: BTreeSet<String>,
@@ -35,19 +35,19 @@ pub(super) struct Partial {
 pub(super) struct Held {
     /// Attempt that the error is of.
     pub(super) key: String,
-    pub(super) error: Trouble,
+    pub(super) error: ReconcileError,
     pub(super) times: u32,
     pub(super) until: Instant,
 }
 
-impl Book {
+impl InstalledState {
     pub(super) fn wait(&self, key: &str, now: Duration) -> Duration {
         let backoff = self.restores.get(key).copied().unwrap_or_default();
         backoff.wait(now)
     }
 }
 
-impl Books {
+impl InstalledStates {
     /// The objects that are out of line and may be restored now.
     pub(in crate::reconcile) fn restorable(&self, deployment: &str) -> BTreeSet<String> {
         let now = self.began.elapsed();
@@ -88,10 +88,10 @@ impl Books {
     pub(in crate::reconcile) fn keep_restore_error(
         &self,
         deployment: &str,
-        error: Option<&Trouble>,
+        error: Option<&ReconcileError>,
     ) {
         self.with(deployment, |book| {
-            let failing = |book: &Book, key: &String| {
+            let failing = |book: &InstalledState, key: &String| {
                 book.drifted.contains_key(key)
                     && book
                         .restores
@@ -103,20 +103,20 @@ impl Books {
                 (None, Some(kept)) => kept,
                 (None, None) => return,
             };
-            let (error, mut keys): (Trouble, BTreeSet<String>) = all;
+            let (error, mut keys): (ReconcileError, BTreeSet<String>) = all;
             keys.retain(|key| failing(book, key));
             book.restore_error = (!keys.is_empty()).then_some((error, keys));
         });
     }
 
     /// The error of the last attempt to restore objects that are still out of line.
-    pub(in crate::reconcile) fn restore_error(&self, deployment: &str) -> Option<Trouble> {
+    pub(in crate::reconcile) fn restore_error(&self, deployment: &str) -> Option<ReconcileError> {
         let now = self.began.elapsed();
         self.with(deployment, |book| {
             let (error, keys) = book.restore_error.as_ref()?;
             let wait = keys.iter().map(|key| book.wait(key, now)).min()?;
-            Some(Trouble {
-                retry: Retry::At(wait),
+            Some(ReconcileError {
+                retry: RetryPolicy::At(wait),
                 ..error.clone()
             })
         })
@@ -165,9 +165,9 @@ impl Books {
         &self,
         deployment: &str,
         digest: &str,
-        applied: HashMap<String, Left>,
+        applied: HashMap<String, AppliedState>,
         uncertain: &BTreeSet<String>,
-        seen: &BTreeMap<String, Seen>,
+        seen: &BTreeMap<String, ObservedObject>,
     ) {
         let work = self.with(deployment, |book| {
             let mut partial = book.partial.take().unwrap_or_else(|| Partial {
@@ -210,8 +210,8 @@ impl Books {
     pub(in crate::reconcile) fn take_up(
         &self,
         deployment: &str,
-        objects: HashMap<String, Left>,
-        seen: &BTreeMap<String, Seen>,
+        objects: HashMap<String, AppliedState>,
+        seen: &BTreeMap<String, ObservedObject>,
         missing: &BTreeSet<String>,
     ) {
         self.with(deployment, |book| {
@@ -278,8 +278,8 @@ impl Books {
         &self,
         deployment: &str,
         key: &str,
-        error: Trouble,
-    ) -> Trouble {
+        error: ReconcileError,
+    ) -> ReconcileError {
         self.with(deployment, |book| {
             let held = book.held.take().filter(|held| held.key == key);
             let times = held.map_or(1, |held| held.times.saturating_add(1));
@@ -290,29 +290,29 @@ impl Books {
                 times,
                 until: Instant::now() + pause,
             });
-            Trouble {
-                retry: Retry::At(pause),
+            ReconcileError {
+                retry: RetryPolicy::At(pause),
                 ..error
             }
         })
     }
 
     /// The error of the installation `key`, if it is not to be tried again yet.
-    pub(in crate::reconcile) fn held(&self, deployment: &str, key: &str) -> Option<Trouble> {
+    pub(in crate::reconcile) fn held(&self, deployment: &str, key: &str) -> Option<ReconcileError> {
         self.with(deployment, |book| {
             let held = book.held.as_ref().filter(|held| held.key == key)?;
             let pause = held.until.saturating_duration_since(Instant::now());
-            (!pause.is_zero()).then(|| Trouble {
-                retry: Retry::At(pause),
+            (!pause.is_zero()).then(|| ReconcileError {
+                retry: RetryPolicy::At(pause),
                 ..held.error.clone()
             })
         })
     }
 }
 
-impl Book {
+impl InstalledState {
     /// Records that the object is out of line, and that attempts which failed may succeed now.
-    pub(super) fn record_drift(&mut self, key: &str, seen: Option<&Seen>) {
+    pub(super) fn record_drift(&mut self, key: &str, seen: Option<&ObservedObject>) {
         let is_missing = seen.is_none();
         let drift = self.drifted.entry(key.to_owned()).or_insert(Drift {
             since: Timestamp::now(),
@@ -337,10 +337,10 @@ impl Book {
     }
 
     /// Takes in how all objects are: as `seen`, or as was told since.
-    pub(super) fn look_at_all(&mut self, seen: &BTreeMap<String, Seen>) -> bool {
-        let mut all: BTreeMap<String, Told> = seen
+    pub(super) fn look_at_all(&mut self, seen: &BTreeMap<String, ObservedObject>) -> bool {
+        let mut all: BTreeMap<String, Observation> = seen
             .iter()
-            .map(|(key, seen)| (key.clone(), Told::Seen(seen.clone())))
+            .map(|(key, seen)| (key.clone(), Observation::Present(seen.clone())))
             .collect();
         all.extend(self.told.all());
         let mut work = false;

@@ -18,12 +18,12 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 
 use self::restores::{Drift, Held, Partial};
-pub(in crate::reconcile) use self::told::Told;
-use self::told::ToldSince;
+pub(in crate::reconcile) use self::told::Observation;
+use self::told::ObservationLog;
 
 use crate::reconcile::api::discovery::Kind;
-use crate::reconcile::api::object::Seen;
-use crate::reconcile::error::Trouble;
+use crate::reconcile::api::object::ObservedObject;
+use crate::reconcile::error::ReconcileError;
 use crate::reconcile::install::jobs::JobEnds;
 
 /// After so long without a verification of an object, the next one is the first again.
@@ -31,14 +31,14 @@ const QUIET_OBJECT: Duration = Duration::from_secs(120);
 
 /// What our last apply left of one object.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::reconcile) struct Left {
+pub(in crate::reconcile) struct AppliedState {
     /// None if it is not known, so that only reading the object tells.
     pub(in crate::reconcile) state: Option<ObjectState>,
     /// Its resource version.
     pub(in crate::reconcile) version: u64,
 }
 
-impl Left {
+impl AppliedState {
     /// Whether our entry in `managedFields` tells drift.
     fn is_told_by_fields(&self) -> bool {
         self.state.is_some_and(|state| state.fingerprint.is_some())
@@ -57,12 +57,12 @@ struct Suspect {
 
 /// What is known of one deployment.
 #[derive(Default)]
-struct Book {
+struct InstalledState {
     /// What is ours, as it is recorded.
     inventory: Arc<Inventory>,
     /// The content that these objects are of.
     digest: String,
-    objects: HashMap<String, Left>,
+    objects: HashMap<String, AppliedState>,
     /// While objects are being applied, events tell nothing new: what they brought is looked at when it is settled.
     busy: bool,
     partial: Option<Partial>,
@@ -70,16 +70,16 @@ struct Book {
     drifted: BTreeMap<String, Drift>,
     restores: BTreeMap<String, RestoreBackoff>,
     /// Reasons for which objects could not be restored, and their keys.
-    restore_error: Option<(Trouble, BTreeSet<String>)>,
+    restore_error: Option<(ReconcileError, BTreeSet<String>)>,
     suspects: BTreeMap<String, Suspect>,
     touched: BTreeSet<String>,
     unhealthy: BTreeMap<String, String>,
-    told: ToldSince,
+    told: ObservationLog,
 }
 
 /// The books of all deployments.
-pub(in crate::reconcile) struct Books {
-    all: Mutex<HashMap<String, Book>>,
+pub(in crate::reconcile) struct InstalledStates {
+    all: Mutex<HashMap<String, InstalledState>>,
     /// The moment that times of restores are counted from.
     began: Instant,
     wake: mpsc::UnboundedSender<String>,
@@ -87,7 +87,7 @@ pub(in crate::reconcile) struct Books {
     pub(in crate::reconcile) job_ends: JobEnds,
 }
 
-impl Books {
+impl InstalledStates {
     /// `wake` is told the name of each deployment that has something to do.
     pub(in crate::reconcile) fn new(wake: mpsc::UnboundedSender<String>) -> Self {
         Self {
@@ -98,9 +98,9 @@ impl Books {
         }
     }
 
-    fn with<T>(&self, deployment: &str, act: impl FnOnce(&mut Book) -> T) -> T {
-        let mut books = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        act(books.entry(deployment.to_owned()).or_default())
+    fn with<T>(&self, deployment: &str, act: impl FnOnce(&mut InstalledState) -> T) -> T {
+        let mut states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        act(states.entry(deployment.to_owned()).or_default())
     }
 
     /// From now on this is what belongs to `deployment`.
@@ -110,24 +110,28 @@ impl Books {
 
     /// Those of `deployments` whose inventory has the object `key`: an event about any other object is nobody's.
     pub(in crate::reconcile) fn recorders(&self, deployments: &[String], key: &str) -> Vec<String> {
-        let books = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         deployments
             .iter()
-            .filter(|name| books.get(*name).is_some_and(|book| book.inventory.has(key)))
+            .filter(|name| {
+                states
+                    .get(*name)
+                    .is_some_and(|book| book.inventory.has(key))
+            })
             .cloned()
             .collect()
     }
 
     /// Whether some inventory has the object `key`.
     pub(in crate::reconcile) fn is_recorded(&self, key: &str) -> bool {
-        let books = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        books.values().any(|book| book.inventory.has(key))
+        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        states.values().any(|book| book.inventory.has(key))
     }
 
     /// Whether just this object belongs to `deployment`.
     pub(in crate::reconcile) fn owns(&self, deployment: &str, key: &str, uid: &str) -> bool {
-        let books = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        books
+        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        states
             .get(deployment)
             .is_some_and(|book| book.inventory.owns(key, uid))
     }
@@ -143,7 +147,7 @@ impl Books {
     }
 
     /// Changes what is known of the object `key`, and then takes in again what was told of it meanwhile.
-    fn record(&self, deployment: &str, key: &str, change: impl FnOnce(&mut Book)) {
+    fn record(&self, deployment: &str, key: &str, change: impl FnOnce(&mut InstalledState)) {
         let work = self.with(deployment, |book| {
             change(book);
             let told = book.told.of(key);
@@ -189,7 +193,7 @@ impl Books {
         &self,
         deployment: &str,
         key: &str,
-        left: Left,
+        left: AppliedState,
         now: Instant,
     ) {
         self.record(deployment, key, |book| {
@@ -223,8 +227,8 @@ impl Books {
         &self,
         deployment: &str,
         digest: &str,
-        objects: HashMap<String, Left>,
-        seen: &BTreeMap<String, Seen>,
+        objects: HashMap<String, AppliedState>,
+        seen: &BTreeMap<String, ObservedObject>,
     ) {
         let work = self.with(deployment, |book| {
             digest.clone_into(&mut book.digest);
@@ -252,7 +256,7 @@ impl Books {
     }
 
     /// One object was applied again.
-    pub(in crate::reconcile) fn healed(&self, deployment: &str, key: &str, left: Left) {
+    pub(in crate::reconcile) fn healed(&self, deployment: &str, key: &str, left: AppliedState) {
         self.record(deployment, key, |book| {
             book.drifted.remove(key);
             book.suspects.remove(key);
@@ -310,8 +314,8 @@ impl Books {
 
     /// The deployments that something is known of.
     pub(in crate::reconcile) fn names(&self) -> Vec<String> {
-        let books = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        books.keys().cloned().collect()
+        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        states.keys().cloned().collect()
     }
 
     /// Forgets everything about `deployment`.
@@ -340,7 +344,9 @@ impl Books {
     /// Whether it is known what our last apply left of the object.
     pub(in crate::reconcile) fn is_told_by_fields(&self, deployment: &str, key: &str) -> bool {
         self.with(deployment, |book| {
-            book.objects.get(key).is_some_and(Left::is_told_by_fields)
+            book.objects
+                .get(key)
+                .is_some_and(AppliedState::is_told_by_fields)
         })
     }
 
@@ -350,7 +356,7 @@ impl Books {
     }
 
     /// Records why an object is not healthy; none if it is.
-    pub(in crate::reconcile) fn tell_health(
+    pub(in crate::reconcile) fn record_health(
         &self,
         deployment: &str,
         key: &str,
@@ -377,7 +383,7 @@ impl Books {
     }
 
     /// A watch tells how an object is now.
-    pub(in crate::reconcile) fn changed(&self, users: &[String], key: &str, told: &Told) {
+    pub(in crate::reconcile) fn changed(&self, users: &[String], key: &str, told: &Observation) {
         for deployment in users {
             let work = self.with(deployment, |book| {
                 book.told.keep(key, told);
@@ -395,7 +401,7 @@ impl Books {
         users: &[String],
         kind: &Kind,
         namespace: Option<&str>,
-        seen: &HashMap<String, Seen>,
+        seen: &HashMap<String, ObservedObject>,
     ) {
         let group_kind = GroupKind::new(&kind.resource.group, &kind.resource.kind).to_string();
         for deployment in users {
@@ -410,7 +416,10 @@ impl Books {
                     .collect();
                 let mut work = false;
                 for key in mine {
-                    let told = seen.get(&key).cloned().map_or(Told::Gone(0), Told::Seen);
+                    let told = seen
+                        .get(&key)
+                        .cloned()
+                        .map_or(Observation::Gone(0), Observation::Present);
                     book.told.keep(&key, &told);
                     work |= book.look(&key, &told);
                 }
@@ -435,9 +444,9 @@ impl Books {
     }
 }
 
-impl Book {
+impl InstalledState {
     /// Takes in how one object is; says whether there is something to do.
-    fn look(&mut self, key: &str, told: &Told) -> bool {
+    fn look(&mut self, key: &str, told: &Observation) -> bool {
         if self.busy {
             return false;
         }
@@ -494,7 +503,7 @@ impl Book {
 }
 
 /// One digest over the states of all objects.
-pub(in crate::reconcile) fn digest_of(objects: &HashMap<String, Left>) -> Option<Digest> {
+pub(in crate::reconcile) fn digest_of(objects: &HashMap<String, AppliedState>) -> Option<Digest> {
     let states: Option<Vec<_>> = objects
         .iter()
         .map(|(key, left)| {

@@ -3,22 +3,22 @@
 
 use std::collections::BTreeMap;
 
-use crate::reconcile::api::object::Seen;
+use crate::reconcile::api::object::ObservedObject;
 
 /// How an object is, as a watch tells it.
 #[derive(Debug, Clone)]
-pub(in crate::reconcile) enum Told {
+pub(in crate::reconcile) enum Observation {
     /// It was created or changed, or is listed.
-    Seen(Seen),
+    Present(ObservedObject),
     /// It is not there any more, since the write of this resource version; 0 if that is not known.
     Gone(u64),
 }
 
-impl Told {
+impl Observation {
     /// Returns the object, if it is there.
-    pub(super) fn seen(&self) -> Option<&Seen> {
+    pub(super) fn seen(&self) -> Option<&ObservedObject> {
         match self {
-            Self::Seen(seen) => Some(seen),
+            Self::Present(seen) => Some(seen),
             Self::Gone(_) => None,
         }
     }
@@ -26,7 +26,7 @@ impl Told {
     /// Returns whether it is from before a write of ours that left the object at resource version `written`, or is just that write.
     pub(super) fn is_older_than(&self, written: u64) -> bool {
         let version = match self {
-            Self::Seen(seen) => seen.version,
+            Self::Present(seen) => seen.version,
             Self::Gone(version) => *version,
         };
         version > 0 && version <= written
@@ -35,9 +35,9 @@ impl Told {
 
 /// What was told since a reconcile began.
 #[derive(Debug, Default)]
-pub(super) struct ToldSince(Option<BTreeMap<String, Told>>);
+pub(super) struct ObservationLog(Option<BTreeMap<String, Observation>>);
 
-impl ToldSince {
+impl ObservationLog {
     /// Begins anew.
     pub(super) fn begin(&mut self) {
         self.0 = Some(BTreeMap::new());
@@ -49,19 +49,19 @@ impl ToldSince {
     }
 
     /// Keeps the last that was told of the object `key`, while a reconcile goes on.
-    pub(super) fn keep(&mut self, key: &str, told: &Told) {
+    pub(super) fn keep(&mut self, key: &str, told: &Observation) {
         if let Some(all) = &mut self.0 {
             all.insert(key.to_owned(), told.clone());
         }
     }
 
     /// Returns the last that was told of the object `key`.
-    pub(super) fn of(&self, key: &str) -> Option<Told> {
+    pub(super) fn of(&self, key: &str) -> Option<Observation> {
         self.0.as_ref()?.get(key).cloned()
     }
 
     /// Returns the last that was told of each object.
-    pub(super) fn all(&self) -> BTreeMap<String, Told> {
+    pub(super) fn all(&self) -> BTreeMap<String, Observation> {
         self.0.clone().unwrap_or_default()
     }
 }

@@ -1,0 +1,380 @@
+//! What of a deployment counts as drifted, suspect or touched, by what watches tell.
+
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::backoff::RestoreFailure;
+use bundle_core::plan::summary::Coverage;
+use serde_json::json;
+
+use super::*;
+use crate::reconcile::error::RetryPolicy;
+
+const KEY: &str = "ConfigMap/n/x";
+
+/// The state of an object that our entry `text` is in, after the write `revision`.
+fn state(text: &str, revision: &str) -> ObjectState {
+    let fields = json!({ text: {} });
+    let entry = drift::Entry {
+        manager: "m",
+        operation: "Apply",
+        subresource: "",
+        api_version: "v1",
+        time: Some(1),
+        fields: &fields,
+    };
+    ObjectState {
+        fingerprint: drift::Fingerprint::of("m", [entry], &BTreeMap::new(), &[]),
+        revision: drift::Revision::of(drift::RevisionParts {
+            group: "",
+            kind: "ConfigMap",
+            generation: None,
+            resource_version: revision,
+            rest: "",
+        }),
+    }
+}
+
+fn left(version: u64, text: &str) -> AppliedState {
+    AppliedState {
+        state: Some(state(text, &version.to_string())),
+        version,
+    }
+}
+
+fn seen(version: u64, text: &str) -> ObservedObject {
+    ObservedObject {
+        uid: "u".to_owned(),
+        version,
+        state: state(text, &version.to_string()),
+        created: None,
+        mark: None,
+        writer: None,
+    }
+}
+
+fn recording(keys: &[&str]) -> Arc<Inventory> {
+    let mut inventory = Inventory::new("web");
+    for key in keys {
+        inventory.record(*key, "u");
+    }
+    Arc::new(inventory)
+}
+
+fn states() -> (InstalledStates, mpsc::UnboundedReceiver<String>) {
+    let (wake, woken) = mpsc::unbounded_channel();
+    let states = InstalledStates::new(wake);
+    states.set_inventory("web", recording(&[KEY]));
+    states.begin("web");
+    let objects = [(KEY.to_owned(), left(5, "a"))].into();
+    states.settle("web", "sha256:1", objects, &BTreeMap::new());
+    (states, woken)
+}
+
+#[test]
+fn a_write_that_leaves_our_entry_alone_is_verified_once_and_then_ever_more_rarely() {
+    let (states, mut woken) = states();
+    let users = ["web".to_owned()];
+    let now = Instant::now() + Duration::from_secs(1);
+    states.changed(&users, KEY, &Observation::Present(seen(6, "a")));
+    assert_eq!(woken.try_recv().unwrap(), "web");
+    assert!(states.drifted("web").is_empty());
+    assert_eq!(states.suspects("web", now).0, [KEY.to_owned()].into());
+    states.verified("web", KEY, left(6, "a"), now);
+    assert_eq!(states.suspects("web", now), (BTreeSet::new(), None));
+    // The same state once more is no news; another write is verified after a pause.
+    states.changed(&users, KEY, &Observation::Present(seen(6, "a")));
+    assert_eq!(states.suspects("web", now), (BTreeSet::new(), None));
+    states.changed(&users, KEY, &Observation::Present(seen(7, "a")));
+    let (due, next) = states.suspects("web", now);
+    assert!(due.is_empty() && next.is_some(), "{due:?} {next:?}");
+    let later = now + Duration::from_secs(1);
+    assert_eq!(states.suspects("web", later).0, [KEY.to_owned()].into());
+}
+
+#[test]
+fn an_object_with_another_uid_is_not_ours_whatever_it_looks_like() {
+    let (states, _woken) = states();
+    let mut other = seen(6, "a");
+    other.uid = "other".to_owned();
+    other.state = state("a", "5");
+    states.changed(&["web".to_owned()], KEY, &Observation::Present(other));
+    assert_eq!(states.drifted("web").len(), 1);
+    assert!(states.owns("web", KEY, "u") && !states.owns("web", KEY, "other"));
+}
+
+#[test]
+fn objects_that_no_inventory_has_are_nobodys() {
+    let (states, _woken) = states();
+    let users = ["web".to_owned(), "unknown".to_owned()];
+    assert_eq!(states.recorders(&users, KEY), ["web"]);
+    assert_eq!(states.recorders(&users, "ConfigMap/n/other"), [""; 0]);
+    assert_eq!(states.recorders(&users[1..], KEY), [""; 0]);
+    assert!(states.is_recorded(KEY) && !states.is_recorded("ConfigMap/n/other"));
+}
+
+#[test]
+fn our_own_writes_wake_nobody_and_later_ones_of_others_do() {
+    let (states, mut woken) = states();
+    let users = ["web".to_owned()];
+    states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(4, "b")));
+    states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(5, "a")));
+    states.changed(&users, "ConfigMap/n/other", &Observation::Gone(0));
+    assert!(woken.try_recv().is_err());
+    states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(6, "b")));
+    assert_eq!(woken.try_recv().unwrap(), "web");
+    assert_eq!(states.drifted("web").len(), 1);
+    // A value may be another one under the same entry: drift stays drift until we have applied.
+    states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(7, "a")));
+    assert_eq!(states.drifted("web").len(), 1);
+    states.healed("web", "ConfigMap/n/x", left(8, "a"));
+    assert_eq!(states.drifted("web").len(), 0);
+}
+
+#[test]
+fn object_missing_from_a_listing_counts_as_gone() {
+    let (states, mut woken) = states();
+    let kind = Kind {
+        resource: kube::core::discovery::ApiResource {
+            group: String::new(),
+            version: "v1".to_owned(),
+            api_version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            plural: "configmaps".to_owned(),
+        },
+        namespaced: true,
+    };
+    let users = ["web".to_owned()];
+    states.listed(&users, &kind, Some("elsewhere"), &HashMap::new());
+    assert!(woken.try_recv().is_err());
+    states.listed(&users, &kind, None, &HashMap::new());
+    assert_eq!(
+        states.drifted("web").into_keys().collect::<Vec<_>>(),
+        ["ConfigMap/n/x"]
+    );
+}
+
+#[test]
+fn while_we_write_nothing_counts_and_what_came_in_meanwhile_is_not_lost() {
+    let (states, mut woken) = states();
+    let users = ["web".to_owned()];
+    states.begin("web");
+    states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(9, "b")));
+    assert!(woken.try_recv().is_err());
+    assert_eq!(states.content("web"), None);
+    let left = left(8, "a");
+    let table = [("ConfigMap/n/x".to_owned(), seen(9, "b"))].into();
+    states.settle(
+        "web",
+        "sha256:2",
+        [("ConfigMap/n/x".to_owned(), left)].into(),
+        &table,
+    );
+    assert_eq!(woken.try_recv().unwrap(), "web");
+    assert_eq!(states.content("web").as_deref(), Some("sha256:2"));
+}
+
+#[test]
+fn a_workload_that_moves_is_looked_at_and_is_no_drift() {
+    let (states, mut woken) = states();
+    let key = "Deployment.apps/n/x";
+    states.set_inventory("web", recording(&[key]));
+    states.settle(
+        "web",
+        "d",
+        [(key.to_owned(), left(1, "a"))].into(),
+        &BTreeMap::new(),
+    );
+    assert_eq!(states.take_touched("web").len(), 1);
+    let mut moved = seen(2, "a");
+    moved.state = state("a", "1");
+    states.changed(&["web".to_owned()], key, &Observation::Present(moved));
+    assert_eq!(woken.try_recv().unwrap(), "web");
+    assert_eq!(states.drifted("web").len(), 0);
+}
+
+const OTHER: &str = "ConfigMap/n/y";
+
+/// Two installed objects, and somebody who has changed both.
+fn two_drifted() -> InstalledStates {
+    let (states, _) = states();
+    states.set_inventory("web", recording(&[KEY, OTHER]));
+    let objects = [KEY, OTHER].map(|key| (key.to_owned(), left(5, "a")));
+    states.settle("web", "sha256:1", objects.into(), &BTreeMap::new());
+    for key in [KEY, OTHER] {
+        states.changed(
+            &["web".to_owned()],
+            key,
+            &Observation::Present(seen(6, "b")),
+        );
+    }
+    states
+}
+
+fn keys(keys: &[&str]) -> BTreeSet<String> {
+    keys.iter().map(|&key| key.to_owned()).collect()
+}
+
+#[test]
+fn object_that_is_fought_over_delays_no_other() {
+    let states = two_drifted();
+    for version in 0..20 {
+        states.healed("web", KEY, left(10 + 2 * version, "a"));
+        states.changed(
+            &["web".to_owned()],
+            KEY,
+            &Observation::Present(seen(11 + 2 * version, "b")),
+        );
+    }
+    assert_eq!(states.restorable("web"), keys(&[OTHER]));
+    assert_eq!(states.fought("web"), [KEY]);
+    assert_eq!(states.next_restore("web"), Some(Duration::ZERO));
+    states.healed("web", OTHER, left(7, "a"));
+    let next = states.next_restore("web").unwrap();
+    assert!(next > Duration::from_secs(20), "{next:?}");
+}
+
+#[test]
+fn attempts_that_failed_count_until_the_object_is_deleted() {
+    let states = two_drifted();
+    for _ in 0..20 {
+        states.not_restored("web", [&KEY.to_owned()], RestoreFailure::Invalid);
+    }
+    assert_eq!(states.restorable("web"), keys(&[OTHER]));
+    assert!(states.missing("web").is_empty());
+    states.changed(&["web".to_owned()], KEY, &Observation::Gone(0));
+    assert_eq!(states.restorable("web"), keys(&[KEY, OTHER]));
+    assert_eq!(states.missing("web"), [KEY]);
+}
+
+#[test]
+fn error_of_a_restore_is_kept_while_its_object_is_out_of_line() {
+    let states = two_drifted();
+    states.not_restored("web", [&KEY.to_owned()], RestoreFailure::Refused);
+    let error = ReconcileError::new(
+        codes::install::APPLY_FAILED,
+        "ReconcileFailed",
+        "no",
+        RetryPolicy::Slowly,
+    );
+    states.keep_restore_error("web", Some(&error));
+    states.healed("web", OTHER, left(7, "a"));
+    states.keep_restore_error("web", None);
+    let kept = states.restore_error("web").unwrap();
+    assert_eq!(kept.message, "no");
+    assert!(matches!(kept.retry, RetryPolicy::At(_)), "{kept:?}");
+    states.healed("web", KEY, left(7, "a"));
+    states.keep_restore_error("web", None);
+    assert_eq!(states.restore_error("web"), None);
+}
+
+#[test]
+fn interrupted_installation_is_looked_at_beside_the_former_content() {
+    let states = two_drifted();
+    for key in [KEY, OTHER] {
+        states.healed("web", key, left(7, "a"));
+    }
+    states.begin("web");
+    let applied = HashMap::from([(KEY.to_owned(), left(9, "new"))]);
+    let nothing = (BTreeSet::new(), BTreeMap::new());
+    states.interrupt("web", "sha256:2", applied, &nothing.0, &nothing.1);
+    assert_eq!(states.coverage("web", true), Coverage::Partly);
+    assert_eq!(states.content("web"), None);
+    assert_eq!(states.applied_partly("web", "sha256:2"), Some(keys(&[KEY])));
+    assert!(!states.lacks_former("web"));
+    // Later writes of others, of both contents.
+    for key in [KEY, OTHER] {
+        states.changed(
+            &["web".to_owned()],
+            key,
+            &Observation::Present(seen(12, "evil")),
+        );
+    }
+    assert_eq!(states.restorable("web"), keys(&[KEY, OTHER]));
+    // Another content is wanted by now: what the values of the first object are to be is not known.
+    states.begin("web");
+    states.interrupt("web", "sha256:3", HashMap::new(), &nothing.0, &nothing.1);
+    assert_eq!(states.applied_partly("web", "sha256:3"), Some(keys(&[])));
+    assert!(states.lacks_former("web"));
+    assert!(!states.knows("web", KEY) && states.knows("web", OTHER));
+    assert_eq!(states.restorable("web"), keys(&[OTHER]));
+}
+
+#[test]
+fn installation_that_is_invalid_is_held_until_one_of_its_objects_changes() {
+    let states = two_drifted();
+    let invalid = ReconcileError {
+        objects: vec![KEY.to_owned()],
+        ..ReconcileError::new(
+            codes::install::INVALID_OBJECT,
+            "InstallFailed",
+            "no",
+            RetryPolicy::Rarely,
+        )
+    };
+    states.hold("web", "key", invalid);
+    let held = states.held("web", "key").unwrap();
+    assert!(matches!(held.retry, RetryPolicy::At(_)), "{held:?}");
+    assert_eq!(states.held("web", "other"), None);
+    states.changed(&["web".to_owned()], OTHER, &Observation::Gone(0));
+    assert!(states.held("web", "key").is_some());
+    states.changed(&["web".to_owned()], KEY, &Observation::Gone(0));
+    assert_eq!(states.held("web", "key"), None);
+}
+
+#[test]
+fn object_that_is_deleted_while_it_is_restored_stays_out_of_line() {
+    let users = ["web".to_owned()];
+    for (told, is_lost) in [
+        (Observation::Gone(8), true),
+        (Observation::Gone(0), true),
+        (Observation::Present(seen(8, "c")), true),
+        // From before the restore.
+        (Observation::Gone(7), false),
+        (Observation::Present(seen(7, "b")), false),
+    ] {
+        let (states, mut woken) = states();
+        states.changed(&users, KEY, &Observation::Present(seen(6, "b")));
+        states.begin_reconcile("web");
+        // The watch may be faster than the answer to our own write, and slower than the write of somebody else.
+        states.changed(&users, KEY, &told);
+        while woken.try_recv().is_ok() {}
+        states.healed("web", KEY, left(7, "a"));
+        assert_eq!(
+            states.drifted("web").len(),
+            usize::from(is_lost),
+            "{told:?}"
+        );
+        assert_eq!(woken.try_recv().is_ok(), is_lost, "{told:?}");
+    }
+}
+
+#[test]
+fn object_that_is_deleted_while_it_is_verified_or_installed_is_out_of_line() {
+    let users = ["web".to_owned()];
+    let (states, _woken) = states();
+    states.begin_reconcile("web");
+    states.changed(&users, KEY, &Observation::Gone(8));
+    states.verified("web", KEY, left(7, "a"), Instant::now());
+    assert_eq!(states.missing("web"), [KEY]);
+    states.end_reconcile("web");
+    states.healed("web", KEY, left(9, "a"));
+    assert_eq!(states.missing("web"), [""; 0]);
+
+    states.begin_reconcile("web");
+    states.begin("web");
+    states.changed(&users, KEY, &Observation::Gone(12));
+    let objects: HashMap<String, AppliedState> = [(KEY.to_owned(), left(11, "a"))].into();
+    states.settle("web", "sha256:2", objects.clone(), &BTreeMap::new());
+    assert_eq!(states.missing("web"), [KEY]);
+
+    states.begin_reconcile("web");
+    states.begin("web");
+    states.changed(&users, KEY, &Observation::Gone(14));
+    states.interrupt(
+        "web",
+        "sha256:3",
+        [(KEY.to_owned(), left(13, "a"))].into(),
+        &BTreeSet::new(),
+        &[(KEY.to_owned(), seen(13, "a"))].into(),
+    );
+    assert_eq!(states.missing("web"), [KEY]);
+}
