@@ -34,7 +34,9 @@ pub(crate) use self::weight::{WEIGHT_LIMITS, weigh};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Until the head of an answer; also of a watch, whose body may go on. Above the minute that API servers give a request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
-const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
+pub(crate) const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
+/// How many clients for ServiceAccounts are kept. Those beyond are made again, which costs little.
+const ACCOUNTS: usize = 256;
 
 /// Why there is no way to the API server.
 #[derive(Debug, thiserror::Error)]
@@ -139,6 +141,9 @@ impl Clients {
                 account: account.clone(),
             })?;
         let client = impersonating(self.own.clone(), user);
+        if known.len() >= ACCOUNTS {
+            known.clear();
+        }
         known.insert(account.clone(), client.clone());
         Ok(client)
     }
@@ -189,6 +194,17 @@ mod tests {
             answering.await.unwrap(),
             [Some(account.clone()), None, Some(account)]
         );
+    }
+
+    #[tokio::test]
+    async fn clients_of_more_accounts_than_are_kept_are_forgotten() {
+        let (service, _server) = tower_test::mock::pair::<Request<Body>, http::Response<Body>>();
+        let clients = Clients::new(Client::new(service, "default"));
+        for number in 0..3 * ACCOUNTS {
+            let account = ServiceAccount::parse("team-a", &format!("deployer-{number}")).unwrap();
+            clients.acting_as(&account).unwrap();
+            assert!(clients.by_account.lock().unwrap().len() <= ACCOUNTS);
+        }
     }
 
     #[test]

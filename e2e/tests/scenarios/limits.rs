@@ -20,6 +20,7 @@ use super::objects::{apply, kubectl};
 
 mod answers;
 mod floods;
+mod reviews;
 
 const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(120);

@@ -138,6 +138,8 @@ fn weight(looked: &Looked) -> usize {
 /// Names everything that a verdict depends on beside the state of the cluster.
 pub(super) fn key(subject: &Subject<'_>, user: &UserInfo) -> Digest {
     let old = subject.old_spec().map(spec_digest);
+    // It can be as long as the request.
+    let proof = carried::text(subject.new).map(|text| Digest::of(text.as_bytes()));
     let named = serde_json::json!([
         subject.kind.as_str(),
         subject.name,
@@ -148,7 +150,7 @@ pub(super) fn key(subject: &Subject<'_>, user: &UserInfo) -> Digest {
         subject.own,
         subject.admits,
         subject.spec_is_untouched(),
-        carried::text(subject.new),
+        proof,
         user.username,
         user.uid,
         user.groups,

@@ -11,19 +11,17 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bundle_core::diagnostic::{Code, Finding, codes};
 use bundle_core::review::{Verdict, text};
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use kube::core::admission::AdmissionResponse;
 use tokio::time::Instant;
 
 use super::review::{self, Envelope, Request, RequestEnvelope};
 use super::{Admission, Lookups};
-use crate::budget::{self, Budget, Share};
+use crate::budget::{self, Budget, SMALL_BODY, Share};
 use crate::metrics::ReviewOutcome;
 
 /// The largest body that is received, in bytes. A review of an update carries two objects of up to 3 MiB each, with their managed fields.
 pub(super) const BODY_LIMIT: usize = 8 << 20;
-/// Bodies of up to so many bytes are parsed where they are: handing them to another thread takes longer than parsing them.
-const SMALL: usize = 64 << 10;
 /// How long a body may take to arrive beside what its size needs.
 const ARRIVAL: Duration = Duration::from_secs(2);
 /// Bytes a second that a body has to arrive with. API servers are near.
@@ -64,7 +62,12 @@ impl<L: Lookups> Admission<L> {
                 format!("the review is larger than {BODY_LIMIT} bytes, and nothing larger is read");
             return Err(self.invalid(StatusCode::PAYLOAD_TOO_LARGE, message, received));
         }
-        let share = self.budget.bodies.take(length as u64, Vec::new());
+        let pool = if length <= SMALL_BODY {
+            &self.budget.small_bodies
+        } else {
+            &self.budget.bodies
+        };
+        let share = pool.take(length as u64, Vec::new());
         let Some(Ok(body_share)) = budget::within(self.patience(), share).await else {
             let message = "too many large reviews arrive at once".to_owned();
             return Err(self.invalid(StatusCode::TOO_MANY_REQUESTS, message, received));
@@ -108,7 +111,8 @@ impl<L: Lookups> Admission<L> {
         body: Vec<u8>,
         read: fn(&[u8]) -> Result<T, String>,
     ) -> (Vec<u8>, Result<Option<T>, String>) {
-        if body.len() <= SMALL {
+        // Handing it to another thread takes longer than parsing it.
+        if body.len() <= SMALL_BODY {
             let result = read(&body).map(Some);
             return (body, result);
         }
@@ -135,7 +139,21 @@ impl<L: Lookups> Admission<L> {
             .unwrap_or_default()
             .saturating_add(body as u64);
         let pool = &self.budget.trees;
-        let share = pool.take(weight, Budget::half(pool, requester));
+        let caps = Budget::half(pool, requester);
+        let _waiting = if weight <= pool.capacity() && pool.is_capped(weight, &caps) {
+            let Some(waiting) = self.wait_for_own(requester, body) else {
+                let finding = Finding::error(
+                    codes::review::BUSY,
+                    "other reviews of this requester use up the memory for them",
+                )
+                .hint("try again, with fewer large objects at a time; nothing was decided");
+                return Err(self.answered(request, finding, started));
+            };
+            Some(waiting)
+        } else {
+            None
+        };
+        let share = pool.take(weight, caps);
         let finding = match budget::within(self.patience(), share).await {
             Some(Ok(share)) => return Ok(share),
             Some(Err(too_large)) => Finding::error(
@@ -154,6 +172,17 @@ impl<L: Lookups> Admission<L> {
             .hint("try again; nothing was decided"),
         };
         Err(self.answered(request, finding, started))
+    }
+
+    /// Lets a review wait for others of its requester. `None`: it may not, since its body takes memory meanwhile that the reviews of others arrive in. Small
+    /// bodies may, up to a quarter of the memory for them.
+    fn wait_for_own(&self, requester: &str, body: usize) -> Option<Share> {
+        if body > SMALL_BODY {
+            return None;
+        }
+        let pool = &self.budget.waiting_bodies;
+        let share = pool.take(body as u64, Budget::part(pool, requester, 4));
+        share.now_or_never()?.ok()
     }
 
     /// The answer to a review that was not parsed.

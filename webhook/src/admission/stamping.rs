@@ -123,8 +123,8 @@ impl<'a> MadeFor<'a> {
         let kind = Kind::BundleDeployment;
         let vouched = vouched(key, kind, self.name, deployment, moment)?;
         let spec = CheckedDeploymentSpec::parse(&deployment["spec"]).ok()?;
-        let same =
-            spec.template.hash == self.hash && review::same(&spec.template.spec, &bundle["spec"]);
+        let wanted = &deployment["spec"]["template"]["spec"];
+        let same = spec.template.hash == self.hash && review::same(wanted, &bundle["spec"]);
         same.then(|| Inherited {
             parts: vouched.parts,
             from: GeneratedFor {

@@ -2,6 +2,7 @@
 
 mod deletions;
 mod signatures;
+mod waiting;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -172,7 +173,13 @@ fn server(fake: Fake) -> Server {
 
 impl Server {
     async fn post(&self, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
-        let request = HttpRequest::post(path).body(body.into()).unwrap();
+        let body = body.into();
+        let mut request = HttpRequest::post(path);
+        // As the API server does it.
+        if let Some(length) = http_body::Body::size_hint(&body).exact() {
+            request = request.header("content-length", length);
+        }
+        let request = request.body(body).unwrap();
         let response = self.router.clone().oneshot(request).await.unwrap();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();

@@ -21,8 +21,12 @@ const RESERVE: u64 = 32 * MIB;
 const LEAST: u64 = 64 * MIB;
 /// The most that is shared out, in bytes: more than this is no help to anybody.
 const MOST: u64 = 1024 * MIB;
-/// Bodies of reviews as they arrive, in bytes: one of the largest size, and small ones beside it.
-const BODIES: u64 = 10 * MIB;
+/// Large bodies of reviews as they arrive, in bytes: one of the largest size, and another one beside it.
+const BODIES: u64 = 9 * MIB;
+/// Small bodies of reviews, in bytes: large ones do not keep them waiting.
+const SMALL_BODIES: u64 = MIB;
+/// Bodies of up to so many bytes are small.
+pub const SMALL_BODY: usize = 64 << 10;
 /// What one transfer may hold, in bytes: pieces that wait for the unpacker, its buffers, and the list of files (`bundle_oci::limits::NAMES`).
 pub const TRANSFER: u64 = 3 * MIB;
 /// Transfers from one registry at a time.
@@ -38,8 +42,12 @@ pub const DEFAULT_LIMIT: u64 = 128 * MIB;
 /// The shares of one process.
 #[derive(Debug)]
 pub struct Budget {
-    /// Bodies of reviews, in bytes, from their first byte until they are parsed. Taken before [`Budget::trees`], never after.
+    /// Large bodies of reviews, in bytes, from their first byte until they are parsed. Taken before [`Budget::trees`], never after.
     pub bodies: Pool,
+    /// The same for small bodies.
+    pub small_bodies: Pool,
+    /// Those of the small bodies that wait for other reviews of their requester, in bytes, by requester.
+    pub waiting_bodies: Pool,
     /// The parsed objects of reviews, and what registries answer about their images (`looks`), in bytes, by requester.
     pub trees: Pool,
     /// The parsed content of bundles and the files that it is read from, in bytes, by requester.
@@ -52,11 +60,13 @@ pub struct Budget {
 impl Budget {
     /// Divides `limit`, in bytes, into shares.
     pub fn new(limit: u64) -> Self {
-        let shared = limit.saturating_sub(RESERVE).clamp(LEAST, MOST) - BODIES;
+        let shared = limit.saturating_sub(RESERVE).clamp(LEAST, MOST) - BODIES - SMALL_BODIES;
         let transfers = shared / 6 / TRANSFER;
         let trees = shared * 3 / 8;
         Self {
             bodies: Pool::new(BODIES),
+            small_bodies: Pool::new(SMALL_BODIES),
+            waiting_bodies: Pool::new(SMALL_BODIES),
             trees: Pool::new(trees),
             content: Pool::new(shared - trees - transfers * TRANSFER),
             transfers: Pool::new(transfers),
@@ -66,9 +76,14 @@ impl Budget {
 
     /// The caps of a requester in a pool: half of it.
     pub fn half(pool: &Pool, requester: &str) -> Vec<Cap> {
+        Self::part(pool, requester, 2)
+    }
+
+    /// The caps of a requester in a pool: one of so many equal parts.
+    pub fn part(pool: &Pool, requester: &str, parts: u64) -> Vec<Cap> {
         vec![Cap {
             key: format!("requester {requester}"),
-            most: pool.capacity() / 2,
+            most: pool.capacity() / parts,
         }]
     }
 
@@ -112,8 +127,9 @@ mod tests {
     fn all_shares_together_stay_below_the_limit() {
         for limit in [SMALLEST_LIMIT, DEFAULT_LIMIT, 512 * MIB] {
             let budget = Budget::new(limit);
-            let pools = [&budget.bodies, &budget.trees, &budget.content];
-            let shares: u64 = pools.iter().map(|pool| pool.capacity()).sum();
+            let bodies = [&budget.bodies, &budget.small_bodies];
+            let pools = bodies.into_iter().chain([&budget.trees, &budget.content]);
+            let shares: u64 = pools.map(Pool::capacity).sum();
             let shares = shares + budget.transfers.capacity() * TRANSFER;
             assert_eq!(shares + RESERVE, limit);
         }

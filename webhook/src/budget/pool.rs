@@ -98,6 +98,11 @@ impl Pool {
         lock(&self.state).used
     }
 
+    /// Returns whether a share of this weight has to wait for others under its own caps, whatever else is free.
+    pub fn is_capped(&self, weight: u64, caps: &[Cap]) -> bool {
+        !lock(&self.state).fits(weight, caps)
+    }
+
     /// Waits for a share of this weight under these caps. Those whose first key holds least come first; within a key, whoever asked first.
     /// Whoever gives up the wait by dropping the future leaves the queue.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, NeverFits> {
@@ -133,10 +138,10 @@ impl Pool {
 }
 
 impl State {
-    fn fits(&self, waiter: &Waiter) -> bool {
-        waiter.caps.iter().all(|cap| {
+    fn fits(&self, weight: u64, caps: &[Cap]) -> bool {
+        caps.iter().all(|cap| {
             let held = self.held.get(&cap.key).copied().unwrap_or_default();
-            held == 0 || held.saturating_add(waiter.weight) <= cap.most
+            held == 0 || held.saturating_add(weight) <= cap.most
         })
     }
 
@@ -158,7 +163,10 @@ impl State {
         let mut granted = Vec::new();
         loop {
             let next = (0..self.waiting.len())
-                .filter(|index| self.fits(&self.waiting[*index]))
+                .filter(|index| {
+                    let waiter = &self.waiting[*index];
+                    self.fits(waiter.weight, &waiter.caps)
+                })
                 .min_by_key(|index| {
                     let waiter = &self.waiting[*index];
                     (self.held_by_first_key(waiter), waiter.number)
@@ -255,6 +263,7 @@ mod tests {
     async fn a_key_at_its_cap_waits_and_others_overtake_it() {
         let pool = Pool::new(10);
         let one = pool.take(3, by("a", 4)).await.unwrap();
+        assert!(pool.is_capped(3, &by("a", 4)) && !pool.is_capped(3, &by("b", 4)));
         let mut two = Box::pin(pool.take(3, by("a", 4)));
         assert!(two.as_mut().now_or_never().is_none());
         assert!(pool.take(3, by("b", 4)).now_or_never().is_some());

@@ -1,9 +1,12 @@
 //! When two specs mean the same: absent, null and empty are equal, `createNamespace: false` is absent, and the order of keys does not matter. Digests and hashes follow from that.
+//! Nothing here copies a value: a spec is compared, digested and read where it is, since copies of it would take several times the memory that its review was granted.
 //! Not here: what a spec means (source, deployment).
 
-use std::fmt::Write as _;
+use std::io::Write;
 
-use serde_json::{Map, Value, json};
+use hmac::digest::Update;
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
 use crate::reference::Digest;
 
@@ -17,26 +20,125 @@ const PRESENT: [&str; 3] = ["hosts", "namespaces", "types"];
 /// switches are not here: the digests of specs that have them written out are recorded in stamps and names of Bundles, and stay what they are.
 const OFF: [&str; 1] = ["createNamespace"];
 
-/// Whether two specs mean the same. The parsers of Bundles, BundleDeployments, BundleApprovals and ProvisionerClasses read what is left of a spec by
-/// the same reduction, so that specs which mean the same are read as the same. SignaturePolicies are never compared in this way: their parser refuses
+/// How the value of a member is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MemberRule {
+    /// Without what says nothing.
+    Reduced,
+    /// The user's own, as it is.
+    Opaque,
+    /// Like `Reduced`, and `false` says nothing either.
+    Off,
+    /// Like `Reduced`, but a list says something even if it is empty.
+    Present,
+}
+
+impl MemberRule {
+    /// The rule for members of this name.
+    pub(super) fn of(name: &str) -> Self {
+        if OPAQUE.contains(&name) {
+            Self::Opaque
+        } else if OFF.contains(&name) {
+            Self::Off
+        } else if PRESENT.contains(&name) {
+            Self::Present
+        } else {
+            Self::Reduced
+        }
+    }
+
+    /// Returns whether a value under this rule says something.
+    pub(super) fn is_set(self, value: &Value) -> bool {
+        match (self, value) {
+            (_, Value::Null) | (Self::Off, Value::Bool(false)) => false,
+            (Self::Opaque, Value::Object(members)) => !members.is_empty(),
+            (Self::Opaque, _) | (Self::Present, Value::Array(_)) => true,
+            (_, Value::String(text)) => !text.is_empty(),
+            (_, Value::Array(items)) => !items.is_empty(),
+            (_, Value::Object(members)) => {
+                let mut members = members.iter();
+                members.any(|(name, value)| Self::of(name).is_set(value))
+            }
+            (_, Value::Bool(_) | Value::Number(_)) => true,
+        }
+    }
+
+    /// Returns whether two values under this rule mean the same. Each part of them is visited once.
+    fn same(self, left: &Value, right: &Value) -> bool {
+        match (left, right) {
+            (Value::Object(left), Value::Object(right)) if self != Self::Opaque => {
+                same_members(left, right)
+            }
+            // The position of an item counts.
+            (Value::Array(left), Value::Array(right)) if self != Self::Opaque => {
+                left.len() == right.len()
+                    && (left.iter().zip(right)).all(|(left, right)| same(left, right))
+            }
+            _ => match (self.is_set(left), self.is_set(right)) {
+                (false, false) => true,
+                (true, true) => left == right,
+                _ => false,
+            },
+        }
+    }
+}
+
+fn same_members(left: &Map<String, Value>, right: &Map<String, Value>) -> bool {
+    left.iter().all(|(name, value)| {
+        let rule = MemberRule::of(name);
+        match right.get(name) {
+            Some(other) => rule.same(value, other),
+            None => !rule.is_set(value),
+        }
+    }) && (right.iter())
+        .filter(|(name, _)| !left.contains_key(*name))
+        .all(|(name, value)| !MemberRule::of(name).is_set(value))
+}
+
+/// Whether two specs mean the same. The parsers of Bundles, BundleDeployments, BundleApprovals and ProvisionerClasses read a spec by
+/// the same rules, so that specs which mean the same are read as the same. SignaturePolicies are never compared in this way: their parser refuses
 /// fields that it does not know, also empty ones.
 pub fn same(left: &Value, right: &Value) -> bool {
-    reduced(left) == reduced(right)
+    MemberRule::Reduced.same(left, right)
 }
 
 /// The digest of what a spec means. Specs that mean the same have the same digest.
 pub fn spec_digest(spec: &Value) -> Digest {
-    Digest::of(bytes(&reduced(spec).unwrap_or_default()).as_bytes())
+    node_digest(Node::Value(spec))
+}
+
+/// A value that is digested: one that exists, or an object that is put together from such.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Node<'v> {
+    /// A value.
+    Value(&'v Value),
+    /// The members of an object, sorted by name.
+    Members(&'v [(&'v str, Node<'v>)]),
+}
+
+/// The digest of what a value means.
+pub(super) fn node_digest(node: Node<'_>) -> Digest {
+    let mut hash = HashWriter(Sha256::new());
+    let mut writer = MeaningWriter {
+        out: &mut hash,
+        pending: Vec::new(),
+    };
+    if !writer.node(MemberRule::Reduced, node) {
+        writer.text(b"null");
+    }
+    Digest::from_hash(&hash.0.finalize())
 }
 
 /// The digest of a spec as it is written, whatever it means.
 pub fn written_digest(spec: &Value) -> Digest {
-    Digest::of(bytes(spec).as_bytes())
+    let mut hash = HashWriter(Sha256::new());
+    write(&mut hash, spec);
+    Digest::from_hash(&hash.0.finalize())
 }
 
 /// Whether two values of the member `name` of a spec mean the same.
 pub(super) fn same_member(name: &str, left: &Value, right: &Value) -> bool {
-    same(&json!({ name: left }), &json!({ name: right }))
+    MemberRule::of(name).same(left, right)
 }
 
 /// Names the Bundle of a template: six hexadecimal digits over what `spec.template` means. Templates that mean the same have the same hash, in every
@@ -45,95 +147,151 @@ pub fn template_hash(template: &Value) -> String {
     spec_digest(template).hex()[..6].to_owned()
 }
 
-/// The spec without what says nothing; null if nothing is left. This is what parsers read.
-pub(super) fn meaning(spec: &Value) -> Value {
-    reduced(spec).unwrap_or_default()
+/// Compact JSON with sorted keys, whatever order a value was built in.
+pub(super) fn bytes(value: &Value) -> String {
+    let mut text = Vec::new();
+    write(&mut text, value);
+    String::from_utf8(text).unwrap_or_default()
 }
 
-/// The value without what says nothing; `None` if nothing is left.
-fn reduced(value: &Value) -> Option<Value> {
+/// The same, into `out`, which takes all that is written to it.
+pub(super) fn write(out: &mut impl Write, value: &Value) {
     match value {
-        Value::Null => None,
-        Value::String(text) if text.is_empty() => None,
-        Value::Array(items) if items.is_empty() => None,
-        // The position of an item counts, so none is dropped.
-        Value::Array(items) => Some(
-            items
-                .iter()
-                .map(|item| reduced(item).unwrap_or_default())
-                .collect(),
-        ),
         Value::Object(members) => {
-            let left: Map<String, Value> = members
-                .iter()
-                .filter_map(|(key, value)| {
-                    let value = if OPAQUE.contains(&key.as_str()) {
-                        opaque(value)
-                    } else if OFF.contains(&key.as_str()) && *value == Value::Bool(false) {
-                        None
-                    } else if PRESENT.contains(&key.as_str()) && value.is_array() {
-                        Some(reduced(value).unwrap_or_else(|| value.clone()))
-                    } else {
-                        reduced(value)
-                    };
-                    Some((key.clone(), value?))
-                })
-                .collect();
-            (!left.is_empty()).then_some(Value::Object(left))
+            put(out, b"{");
+            for (index, (name, value)) in sorted(members).enumerate() {
+                put(out, if index > 0 { b"," } else { b"" });
+                put_json(out, name);
+                put(out, b":");
+                write(out, value);
+            }
+            put(out, b"}");
         }
-        other => Some(other.clone()),
+        Value::Array(items) => {
+            put(out, b"[");
+            for (index, item) in items.iter().enumerate() {
+                put(out, if index > 0 { b"," } else { b"" });
+                write(out, item);
+            }
+            put(out, b"]");
+        }
+        other => put_json(out, other),
     }
 }
 
-fn opaque(value: &Value) -> Option<Value> {
-    let says_nothing = match value {
-        Value::Null => true,
-        Value::Object(members) => members.is_empty(),
-        _ => false,
+/// A writer that computes the digest of what is written to it.
+pub(super) struct HashWriter<H>(pub(super) H);
+
+impl<H: Update> Write for HashWriter<H> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Update::update(&mut self.0, bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+// A digest and a list of bytes take everything.
+fn put(out: &mut impl Write, bytes: &[u8]) {
+    let _ = out.write_all(bytes);
+}
+
+fn put_json(out: &mut impl Write, value: &(impl serde::Serialize + ?Sized)) {
+    let _ = serde_json::to_writer(out, value);
+}
+
+/// The members by name. They are sorted already unless another crate asks for maps that keep an order.
+fn sorted(members: &Map<String, Value>) -> impl Iterator<Item = (&str, &Value)> {
+    let is_sorted = members.keys().is_sorted();
+    let mut reordered: Vec<_> = if is_sorted {
+        Vec::new()
+    } else {
+        members.iter().collect()
     };
-    (!says_nothing).then(|| value.clone())
+    reordered.sort_unstable_by_key(|(name, _)| *name);
+    let in_place = members.iter().take(if is_sorted { usize::MAX } else { 0 });
+    (reordered.into_iter().chain(in_place)).map(|(name, value)| (name.as_str(), value))
 }
 
-/// Compact JSON with sorted keys, whatever order a value was built in.
-pub(super) fn bytes(value: &Value) -> String {
-    let mut text = String::new();
-    write(&mut text, value);
-    text
+/// Writes what a value means in one pass: names and braces wait until a value below them says something.
+struct MeaningWriter<'a, W> {
+    out: &'a mut W,
+    /// What is written before the next value that says something.
+    pending: Vec<u8>,
 }
 
-fn write(text: &mut String, value: &Value) {
-    match value {
-        Value::Object(members) => {
-            let mut sorted: Vec<_> = members.iter().collect();
-            sorted.sort_unstable_by_key(|(key, _)| *key);
-            text.push('{');
-            for (index, (key, value)) in sorted.into_iter().enumerate() {
-                if index > 0 {
-                    text.push(',');
-                }
-                let _ = write!(text, "{}:", Value::from(key.as_str()));
-                write(text, value);
+impl<W: Write> MeaningWriter<'_, W> {
+    /// Returns false, having written nothing, if the node says nothing.
+    fn node(&mut self, rule: MemberRule, node: Node<'_>) -> bool {
+        let value = match node {
+            Node::Members(members) => return self.members(members.iter().copied()),
+            Node::Value(value) => value,
+        };
+        match value {
+            Value::Object(members) if rule != MemberRule::Opaque => {
+                let members = sorted(members);
+                self.members(members.map(|(name, value)| (name, Node::Value(value))))
             }
-            text.push('}');
-        }
-        Value::Array(items) => {
-            text.push('[');
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    text.push(',');
+            _ if !rule.is_set(value) => false,
+            Value::Array(items) if rule != MemberRule::Opaque => {
+                self.text(b"[");
+                for (index, item) in items.iter().enumerate() {
+                    self.text(if index > 0 { b"," } else { b"" });
+                    // The position of an item counts, so none is dropped.
+                    if !self.node(MemberRule::Reduced, Node::Value(item)) {
+                        self.text(b"null");
+                    }
                 }
-                write(text, item);
+                self.text(b"]");
+                true
             }
-            text.push(']');
+            other => {
+                self.text(b"");
+                write(self.out, other);
+                true
+            }
         }
-        other => {
-            let _ = write!(text, "{other}");
+    }
+
+    /// The object of these members, which come sorted by name; false if none says anything.
+    fn members<'v>(&mut self, members: impl Iterator<Item = (&'v str, Node<'v>)>) -> bool {
+        let before = self.pending.len();
+        self.pending.push(b'{');
+        let mut is_set = false;
+        for (name, node) in members {
+            let start = self.pending.len();
+            if is_set {
+                self.pending.push(b',');
+            }
+            put_json(&mut self.pending, name);
+            self.pending.push(b':');
+            if self.node(MemberRule::of(name), node) {
+                is_set = true;
+            } else {
+                self.pending.truncate(start);
+            }
         }
+        if is_set {
+            self.text(b"}");
+        } else {
+            self.pending.truncate(before);
+        }
+        is_set
+    }
+
+    fn text(&mut self, text: &[u8]) {
+        put(self.out, &self.pending);
+        self.pending.clear();
+        put(self.out, text);
     }
 }
 
 #[cfg(test)]
 mod agreement;
+#[cfg(test)]
+mod reduction;
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{
-    canonical,
     deployment::{ServiceAccount, service_account},
     fields::Field,
     source::Source,
@@ -97,8 +96,7 @@ impl Class {
     pub fn parse(name: &str, spec: &Value) -> Result<Self, Findings> {
         let mut findings = Findings::default();
         let f = &mut findings;
-        let meaning = canonical::meaning(spec);
-        let field = Field::new(&meaning, "spec");
+        let field = Field::new(spec, "spec");
         let provisioner = match field.get("provisioner").required(f).unwrap_or_default() {
             "core.rukpak.io/plain" => Provisioner::Plain,
             "core.rukpak.io/registry" => Provisioner::Registry,

@@ -28,8 +28,6 @@ pub struct CheckedDeploymentSpec {
     pub class: KubeName,
     /// The Bundle to make.
     pub template: Template,
-    /// Configuration, as written.
-    pub config: Option<Value>,
     /// Install as this one instead of the class's.
     pub service_account: Option<ServiceAccount>,
     /// Namespace of the objects that name none.
@@ -59,14 +57,8 @@ pub struct CheckedDeploymentSpec {
 /// The Bundle to make.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Template {
-    /// Labels of the Bundle.
-    pub labels: BTreeMap<String, String>,
-    /// Annotations of the Bundle.
-    pub annotations: BTreeMap<String, String>,
     /// Its spec, read.
     pub bundle: CheckedBundleSpec,
-    /// Its spec, as written: what the Bundle gets.
-    pub spec: Value,
     /// Hash of the whole template, six hexadecimal digits.
     pub hash: String,
 }
@@ -132,12 +124,23 @@ pub struct CrdException {
     pub reason: String,
 }
 
+/// The most fields that all rules of `drift.ignore` name together.
+const IGNORED_FIELDS: usize = 4096;
+
+impl Template {
+    /// Labels and annotations of the Bundle that the template in this `spec` of a BundleDeployment asks for.
+    pub fn metadata(spec: &Value) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
+        let metadata = Field::new(&spec["template"]["metadata"], "spec.template.metadata");
+        let map = |name: &str| metadata.get(name).map(&mut Findings::default());
+        (map("labels"), map("annotations"))
+    }
+}
+
 impl CheckedDeploymentSpec {
     /// Reads `spec` of a BundleDeployment.
     pub fn parse(spec: &Value) -> Result<Self, Findings> {
         let mut findings = Findings::default();
-        let meaning = canonical::meaning(spec);
-        let field = Field::new(&meaning, "spec");
+        let field = Field::new(spec, "spec");
         if !field.is_set() {
             field.missing(&mut findings);
         }
@@ -147,13 +150,13 @@ impl CheckedDeploymentSpec {
         let rest = Rest {
             f: &field,
             findings: &mut findings,
+            ignored_fields: 0,
         }
         .read();
         match (class, template) {
             (Some(class), Some(template)) if !findings.has_errors() => Ok(Self {
                 class,
                 template,
-                config: field.get("config").value().cloned(),
                 service_account: rest.service_account,
                 target_namespace: rest.target_namespace,
                 create_namespace: rest.create_namespace,
@@ -181,15 +184,13 @@ fn template(field: &Field<'_>, written: &Value, findings: &mut Findings) -> Opti
         return None;
     }
     let metadata = field.get("metadata");
-    let labels = metadata.get("labels").map(findings);
-    let annotations = metadata.get("annotations").map(findings);
+    for map in ["labels", "annotations"] {
+        metadata.get(map).members(findings).for_each(drop);
+    }
     let spec = field.get("spec");
     match CheckedBundleSpec::parse_at(written, "bundledeployment", &spec.path) {
         Ok(bundle) => Some(Template {
-            labels,
-            annotations,
             bundle,
-            spec: written.clone(),
             hash: canonical::template_hash(value),
         }),
         Err(more) => {
@@ -221,6 +222,8 @@ struct Optional {
 struct Rest<'a, 'v> {
     f: &'a Field<'v>,
     findings: &'a mut Findings,
+    /// How many fields the rules of `drift.ignore` name so far.
+    ignored_fields: usize,
 }
 
 impl Rest<'_, '_> {
@@ -246,7 +249,7 @@ impl Rest<'_, '_> {
                 true,
                 &[("Correct", true), ("Report", false)],
             ),
-            drift_ignore: ignore.iter().map(|item| self.rule(item)).collect(),
+            drift_ignore: ignore.filter_map(|item| self.rule(&item)).collect(),
             rollout: self.rollout(),
             deletion: self.deletion(),
             accept_unsupported: self.f.get("kubernetes").get("unsupported").choice(
@@ -258,13 +261,21 @@ impl Rest<'_, '_> {
         }
     }
 
-    fn rule(&mut self, item: &Field<'_>) -> Rule {
-        item.object(self.findings);
+    /// `None` for an item that is no rule.
+    fn rule(&mut self, item: &Field<'_>) -> Option<Rule> {
         let mut text = |name: &str| item.get(name).text(self.findings).map(str::to_owned);
         let kind = text("kind").map(|kind| GroupKind::parse(&kind));
         let (namespace, name, manager) = (text("namespace"), text("name"), text("manager"));
         let pointers = item.get("fields");
         let fields = pointers.texts(self.findings).unwrap_or_default();
+        self.ignored_fields += fields.len();
+        if self.ignored_fields > IGNORED_FIELDS {
+            pointers.bad(
+                self.findings,
+                format_args!("Too many: all rules together may name {IGNORED_FIELDS} fields"),
+            );
+            return None;
+        }
         for pointer in fields.iter().filter(|pointer| !pointer.starts_with('/')) {
             pointers.bad(
                 self.findings,
@@ -274,13 +285,13 @@ impl Rest<'_, '_> {
         if fields.is_empty() && manager.is_none() {
             item.bad(self.findings, "must name `fields` or a `manager`");
         }
-        Rule {
+        item.object(self.findings).then_some(Rule {
             kind,
             namespace,
             name,
             fields,
             manager,
-        }
+        })
     }
 
     fn rollout(&mut self) -> Rollout {
@@ -359,7 +370,6 @@ impl Rest<'_, '_> {
             .get("exceptions")
             .items(self.findings);
         items
-            .iter()
             .filter_map(|item| {
                 let mut text =
                     |name: &str| item.get(name).required(self.findings).map(str::to_owned);

@@ -1,39 +1,92 @@
-//! Reading a spec field by field: what is wrong is collected, each with its path, and what can be read is read.
+//! Reading a spec field by field: what is wrong is collected, each with its path, and what can be read is read. Specs are read where they are, without
+//! what says nothing (canonical), and come as their authors wrote them: before any schema, and as large as a request can be.
 //! Not here: which fields there are (source, deployment, class, approval).
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
 
 use serde_json::Value;
 
+use super::canonical::MemberRule;
 use crate::{
     diagnostic::{Finding, Findings, codes},
     names::{KubeName, NameKind},
 };
 
+/// The most items of a list of settings, such as the rules of `drift.ignore`.
+const ITEMS: usize = 1024;
+/// The most findings that are kept: each item of a long list may have some.
+const FINDINGS: usize = 100;
+/// The longest message of a finding, in bytes: the value that it shows can be as long as the object.
+const MESSAGE: usize = 1024;
+
+/// Adds a finding about a spec, within bounds.
+pub(super) fn push(findings: &mut Findings, mut finding: Finding) {
+    if findings.0.len() >= FINDINGS {
+        return;
+    }
+    shorten(&mut finding.message);
+    if let Some(path) = &mut finding.place.field {
+        shorten(path);
+    }
+    findings.push(finding);
+}
+
+fn shorten(text: &mut String) {
+    if text.len() > MESSAGE {
+        *text = start_of(text.as_str());
+    }
+}
+
+/// The text of `message`, which ends after [`MESSAGE`] bytes.
+fn start_of(message: impl fmt::Display) -> String {
+    struct Start(String);
+    impl fmt::Write for Start {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let left = MESSAGE.saturating_sub(self.0.len());
+            if text.len() <= left {
+                self.0.push_str(text);
+                return Ok(());
+            }
+            self.0.push_str(&text[..text.floor_char_boundary(left)]);
+            self.0.push('…');
+            Err(fmt::Error)
+        }
+    }
+    let mut start = Start(String::new());
+    // It fails where the text is too long, which ends it.
+    let _ = write!(start, "{message}");
+    start.0
+}
+
 /// A field that may be absent.
 #[derive(Clone)]
 pub(super) struct Field<'v> {
     value: Option<&'v Value>,
+    rule: MemberRule,
     /// `spec.source.image`
     pub(super) path: String,
 }
 
 impl<'v> Field<'v> {
-    /// The field at `path`. Null is the same as nothing.
+    /// The field at `path`. What says nothing is the same as nothing.
     pub(super) fn new(value: &'v Value, path: impl Into<String>) -> Self {
+        Self::with_rule(MemberRule::Reduced, Some(value), path.into())
+    }
+
+    fn with_rule(rule: MemberRule, value: Option<&'v Value>, path: String) -> Self {
         Self {
-            value: Some(value).filter(|value| !value.is_null()),
-            path: path.into(),
+            value: value.filter(|value| rule.is_set(value)),
+            rule,
+            path,
         }
     }
 
     /// A member.
     pub(super) fn get(&self, name: &str) -> Self {
-        Self {
-            value: self
-                .value
-                .and_then(|value| value.get(name))
-                .filter(|value| !value.is_null()),
-            path: format!("{}.{name}", self.path),
-        }
+        let value = self.value.and_then(|value| value.get(name));
+        let path = format!("{}.{name}", self.path);
+        Self::with_rule(MemberRule::of(name), value, path)
     }
 
     /// The value as it stands.
@@ -48,17 +101,14 @@ impl<'v> Field<'v> {
 
     /// Says that the value cannot be used.
     pub(super) fn bad(&self, findings: &mut Findings, why: impl std::fmt::Display) {
-        findings.push(
-            Finding::error(codes::review::BAD_FIELD, why.to_string()).at_field(self.path.clone()),
-        );
+        let finding = Finding::error(codes::review::BAD_FIELD, start_of(why));
+        push(findings, finding.at_field(self.path.clone()));
     }
 
     /// Says that it is missing.
     pub(super) fn missing(&self, findings: &mut Findings) {
-        findings.push(
-            Finding::error(codes::review::MISSING_FIELD, "this field is required")
-                .at_field(self.path.clone()),
-        );
+        let finding = Finding::error(codes::review::MISSING_FIELD, "this field is required");
+        push(findings, finding.at_field(self.path.clone()));
     }
 
     /// Says so if it is there and is no object.
@@ -81,9 +131,9 @@ impl<'v> Field<'v> {
 
     /// Text that must be there.
     pub(super) fn required(&self, findings: &mut Findings) -> Option<&'v str> {
-        let before = findings.0.len();
         let text = self.text(findings);
-        if text.is_none() && findings.0.len() == before {
+        let is_text = self.value.is_some_and(Value::is_string);
+        if text.is_none() && (is_text || !self.is_set()) {
             self.missing(findings);
         }
         text
@@ -155,20 +205,27 @@ impl<'v> Field<'v> {
         default
     }
 
-    /// The items of a list; none where nothing is said.
-    pub(super) fn items(&self, findings: &mut Findings) -> Vec<Self> {
-        match self.value {
-            None => Vec::new(),
-            Some(Value::Array(items)) => items
-                .iter()
-                .enumerate()
-                .map(|(index, item)| Self::new(item, format!("{}[{index}]", self.path)))
-                .collect(),
+    /// The items of a list; none where nothing is said, or where there are too many.
+    pub(super) fn items(&self, findings: &mut Findings) -> impl Iterator<Item = Self> + use<'v> {
+        let items = match self.value {
+            None => [].as_slice(),
+            Some(Value::Array(items)) if items.len() <= ITEMS => items,
+            Some(Value::Array(items)) => {
+                let count = items.len();
+                self.bad(
+                    findings,
+                    format_args!("Too many: {count}: must have at most {ITEMS} items"),
+                );
+                &[]
+            }
             Some(_) => {
                 self.bad(findings, "must be a list");
-                Vec::new()
+                &[]
             }
-        }
+        };
+        let path = self.path.clone();
+        let items = items.iter().enumerate();
+        items.map(move |(index, item)| Self::new(item, format!("{path}[{index}]")))
     }
 
     /// A list of texts; `None` where nothing is said.
@@ -177,29 +234,33 @@ impl<'v> Field<'v> {
         let items = self.items(findings);
         Some(
             items
-                .iter()
-                .filter_map(|item| item.required(findings))
-                .map(str::to_owned)
+                .filter_map(|item| Some(item.required(findings)?.to_owned()))
                 .collect(),
         )
     }
 
-    /// The fields of a map of texts.
-    pub(super) fn map(
+    /// The members of a map of texts. Others are told, and left out.
+    pub(super) fn members(
         &self,
         findings: &mut Findings,
-    ) -> std::collections::BTreeMap<String, String> {
-        if !self.object(findings) {
-            return std::collections::BTreeMap::new();
-        }
+    ) -> impl Iterator<Item = (&'v str, &'v str)> {
+        self.object(findings);
         let members = self.value.and_then(Value::as_object).into_iter().flatten();
-        members
-            .filter_map(|(key, value)| {
-                if !value.is_string() {
-                    self.get(key).bad(findings, "must be text");
-                }
-                Some((key.clone(), value.as_str()?.to_owned()))
-            })
+        members.filter_map(move |(key, value)| {
+            if self.rule != MemberRule::Opaque && !MemberRule::of(key).is_set(value) {
+                return None;
+            }
+            if !value.is_string() {
+                self.get(key).bad(findings, "must be text");
+            }
+            Some((key.as_str(), value.as_str()?))
+        })
+    }
+
+    /// A map of texts.
+    pub(super) fn map(&self, findings: &mut Findings) -> BTreeMap<String, String> {
+        self.members(findings)
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect()
     }
 }

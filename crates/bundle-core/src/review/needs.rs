@@ -7,7 +7,7 @@ use super::{
     canonical,
     deployment::{CheckedDeploymentSpec, ServiceAccount},
     facts::{Kind, Standing, Subject},
-    fields::Field,
+    fields::{self, Field},
     source::{CheckedBundleSpec, Source},
 };
 use crate::{
@@ -67,8 +67,7 @@ impl CheckedApprovalSpec {
     /// Reads `spec` of a BundleApproval.
     pub fn parse(spec: &serde_json::Value) -> Result<Self, Findings> {
         let mut findings = Findings::default();
-        let meaning = super::canonical::meaning(spec);
-        let field = Field::new(&meaning, "spec");
+        let field = Field::new(spec, "spec");
         let deployment = field.get("bundleDeployment");
         let name = deployment
             .get("name")
@@ -80,7 +79,7 @@ impl CheckedApprovalSpec {
         let digest = digest.required(&mut findings).and_then(|text| {
             text.parse()
                 .map_err(|finding: Finding| {
-                    findings.push(finding.at_field(digest.path.clone()));
+                    fields::push(&mut findings, finding.at_field(digest.path.clone()));
                 })
                 .ok()
         });

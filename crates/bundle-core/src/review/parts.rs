@@ -115,10 +115,8 @@ impl ChangedParts {
         Self {
             class: changed("provisionerClassName", |old, new| old.class == new.class),
             template: changed("template", |old, new| {
-                let (old, new) = (&old.template, &new.template);
-                old.bundle == new.bundle
-                    && old.labels == new.labels
-                    && old.annotations == new.annotations
+                // Labels and annotations are read as they are written.
+                old.template.bundle == new.template.bundle
             }) || changed("targetNamespace", |old, new| {
                 old.target_namespace == new.target_namespace
             }) || changed("createNamespace", |old, new| {
@@ -132,7 +130,13 @@ impl ChangedParts {
                 let (before, after) = (settings(old), settings(new));
                 let read_the_same =
                     matches!(&read, (Some(old), Some(new)) if same_settings(old, new));
-                before != after && !(read_the_same && canonical::same(&before, &after))
+                let means_the_same = || {
+                    let pairs = before.iter().zip(&after);
+                    let mut same =
+                        pairs.map(|((name, old), (_, new))| canonical::same_member(name, old, new));
+                    same.all(|same| same)
+                };
+                before != after && !(read_the_same && means_the_same())
             },
         }
     }

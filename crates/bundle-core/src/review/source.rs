@@ -3,7 +3,10 @@
 
 use serde_json::Value;
 
-use super::{canonical, fields::Field};
+use super::{
+    canonical,
+    fields::{self, Field},
+};
 use crate::{
     diagnostic::{Code, Finding, Findings, codes},
     names::{KubeName, NameKind},
@@ -143,8 +146,7 @@ impl CheckedBundleSpec {
     /// Reads a Bundle's spec at `path` of a `kind`: messages begin `<kind>.<path>`.
     pub(super) fn parse_at(spec: &Value, kind: &str, path: &str) -> Result<Self, Findings> {
         let mut findings = Findings::default();
-        let meaning = canonical::meaning(spec);
-        let field = Field::new(&meaning, path);
+        let field = Field::new(spec, path);
         if !field.is_set() {
             field.missing(&mut findings);
         }
@@ -179,8 +181,8 @@ struct SourceReader<'a> {
 
 impl SourceReader<'_> {
     fn say(&mut self, code: Code, field: &Field<'_>, message: String) {
-        self.findings
-            .push(Finding::error(code, message).at_field(field.path.clone()));
+        let finding = Finding::error(code, message).at_field(field.path.clone());
+        fields::push(self.findings, finding);
     }
 
     fn source(&mut self, field: &Field<'_>) -> Option<Source> {
@@ -264,7 +266,7 @@ impl SourceReader<'_> {
             }),
             Err(finding) => {
                 let finding: Finding = finding;
-                self.findings.push(finding.at_field(reference.path));
+                fields::push(self.findings, finding.at_field(reference.path));
                 None
             }
         }
@@ -318,7 +320,7 @@ impl SourceReader<'_> {
 
     fn config_maps(&mut self, body: &Field<'_>) -> Source {
         let mut files = Vec::new();
-        for (index, item) in body.items(self.findings).iter().enumerate() {
+        for (index, item) in body.items(self.findings).enumerate() {
             let name = item
                 .get("configMap")
                 .get("name")

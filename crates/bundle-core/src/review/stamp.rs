@@ -9,6 +9,7 @@ use serde_json::Value;
 use sha2::Sha256;
 
 use super::{canonical, parts::PartRequesters};
+use crate::footprint::{self, Footprint};
 use crate::reference::Digest;
 
 /// Who asked, as the API server authenticated them.
@@ -119,6 +120,8 @@ pub enum StampError {
 }
 
 const VERSION: u8 = 2;
+/// The most memory that a stamp or seal may take once it is parsed.
+const MOST: Footprint = Footprint(2 << 20);
 const STAMP: &str = "core.rukpak.io/stamp";
 
 impl Stamp {
@@ -163,6 +166,10 @@ pub(super) fn verify<T: DeserializeOwned>(
     domain: &str,
     text: &str,
 ) -> Result<T, StampError> {
+    // Anybody may write the annotation.
+    if !footprint::of_json(text.as_bytes()).is_ok_and(|footprint| footprint <= MOST) {
+        return Err(StampError::Unreadable);
+    }
     let mut value: Value = serde_json::from_str(text).map_err(|_| StampError::Unreadable)?;
     let claimed = value
         .as_object_mut()

@@ -1,22 +1,22 @@
 //! The settings of a BundleDeployment that reach objects or data beside its content, and what an approval takes for granted of a spec.
 //! Who asked for them is in `parts`, and the rules about approvals are in `rights`.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
-    canonical,
+    canonical::{self, MemberRule, Node},
     deployment::{CheckedDeploymentSpec, CustomResources},
 };
 use crate::{plan::replace::ReplacePolicy, reference::Digest};
 
-/// The settings in `spec` about objects of others and about data: `collision`, `drift.ignore`, `deletion` and `rollout.replace`.
-pub(super) fn settings(spec: &Value) -> Value {
-    json!({
-        "collision": spec["collision"],
-        "drift": {"ignore": spec["drift"]["ignore"]},
-        "deletion": spec["deletion"],
-        "rollout": {"replace": spec["rollout"]["replace"]},
-    })
+/// The settings in `spec` about objects of others and about data, by the name of the member: `collision`, `drift.ignore`, `deletion` and `rollout.replace`.
+pub(super) fn settings(spec: &Value) -> [(&'static str, &Value); 4] {
+    [
+        ("collision", &spec["collision"]),
+        ("ignore", &spec["drift"]["ignore"]),
+        ("deletion", &spec["deletion"]),
+        ("replace", &spec["rollout"]["replace"]),
+    ]
 }
 
 /// Returns `true` if both specs have the same [`settings`], by what they mean and by how they are read.
@@ -31,22 +31,26 @@ pub(super) fn same_settings(left: &CheckedDeploymentSpec, right: &CheckedDeploym
 /// configuration, and the settings about objects of others (`collision`, `drift.ignore`, `deletion`, `rollout.replace`) in the `spec` of a
 /// BundleDeployment. The digest of a spec without `rollout.replace` is that of earlier versions, which approvals and inventories have recorded.
 pub fn approval_terms(spec: &Value) -> Digest {
-    let mut terms = settings(spec);
-    for member in [
-        "provisionerClassName",
-        "serviceAccount",
-        "targetNamespace",
-        "createNamespace",
-        "config",
-    ] {
-        terms[member] = spec[member].clone();
-    }
-    canonical::spec_digest(&terms)
+    let member = |name: &'static str| (name, Node::Value(&spec[name]));
+    let drift = [("ignore", Node::Value(&spec["drift"]["ignore"]))];
+    let rollout = [("replace", Node::Value(&spec["rollout"]["replace"]))];
+    canonical::node_digest(Node::Members(&[
+        member("collision"),
+        member("config"),
+        member("createNamespace"),
+        member("deletion"),
+        ("drift", Node::Members(&drift)),
+        member("provisionerClassName"),
+        ("rollout", Node::Members(&rollout)),
+        member("serviceAccount"),
+        member("targetNamespace"),
+    ]))
 }
 
 /// Returns `true` if `spec` has class and template alone, or the defaults of everything else that [`approval_terms`] covers. Only then can an approval
 /// leave out the generation that was read: there is nothing that its author could have overlooked. A spec that cannot be read has other terms.
 pub fn has_default_terms(spec: &Value) -> bool {
+    let has_config = MemberRule::of("config").is_set(&spec["config"]);
     let Ok(spec) = CheckedDeploymentSpec::parse(spec) else {
         return false;
     };
@@ -59,11 +63,13 @@ pub fn has_default_terms(spec: &Value) -> bool {
         && spec.service_account.is_none()
         && spec.target_namespace.is_none()
         && !spec.create_namespace
-        && spec.config.is_none()
+        && !has_config
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn with(more: &Value) -> Value {

@@ -16,10 +16,19 @@ fn into(target: &str) -> Value {
 /// Makes `user` a tenant who may write ConfigMaps everywhere, and Namespaces as well if `creates`.
 async fn creator(cluster: &Cluster, user: &str, creates: bool) {
     let verbs = json!(["get", "create", "patch", "update", "delete"]);
+    let namespaces = json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": verbs});
+    let more = if creates {
+        vec![namespaces]
+    } else {
+        Vec::new()
+    };
+    creator_with(cluster, user, more).await;
+}
+
+async fn creator_with(cluster: &Cluster, user: &str, more: Vec<Value>) {
+    let verbs = json!(["get", "create", "patch", "update", "delete"]);
     let mut rules = vec![json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs})];
-    if creates {
-        rules.push(json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": verbs}));
-    }
+    rules.extend(more);
     tenant(cluster, user, &json!(rules)).await;
 }
 
@@ -111,8 +120,9 @@ async fn existing_target_namespace_is_neither_written_nor_removed() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let (user, target) = ("createns-there", "createns-there-target");
-    // Without the right to create namespaces: none is created.
-    creator(&cluster, user, false).await;
+    // Without the right to create namespaces: none is created. Whoever uses one may read it.
+    let read = json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]});
+    creator_with(&cluster, user, vec![read]).await;
     put(&cluster, &[namespace(target)]).await;
     let what = format!("namespace {target}");
     let before = get(&cluster, &what).await.unwrap();
@@ -140,6 +150,19 @@ async fn requester_without_the_right_to_create_namespaces_gets_none() {
         "{message}"
     );
     assert_eq!(get(&cluster, &format!("namespace {target}")).await, None);
+    // Nothing else is told where the namespace exists: whoever may not read it does not learn that.
+    let hidden = "createns-hidden-target";
+    put(&cluster, &[namespace(hidden)]).await;
+    deploy(
+        &cluster,
+        user,
+        "createns-hidden",
+        &[settings()],
+        &into(hidden),
+    )
+    .await;
+    let other = until_refused(&cluster, "createns-hidden").await;
+    assert_eq!(other.replace(hidden, target), message);
     // What is to be created has to be named.
     let reference = publish(&cluster, user, &[settings()]).await;
     let unnamed = json!({"createNamespace": true});

@@ -1,7 +1,6 @@
 //! The Bundle of a template: found or made, and those of earlier templates cleared away.
 //! Not here: what becomes of the Bundle (bundle::controller), or which ones are kept (bundle_core::plan::pivot).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bundle_api::bundle::BundleStatus;
@@ -14,7 +13,7 @@ use bundle_core::review::stamp::alternative_hash;
 use bundle_core::review::{Kind, SealedContent, same, spec_digest};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams, Preconditions};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
@@ -50,6 +49,11 @@ impl GeneratedBundle {
             .find(|condition| condition.type_ == names::condition::UNPACKED)
             .map_or("", |condition| condition.message.as_str())
     }
+}
+
+/// The spec that the template asks for, as written.
+fn bundle_spec(deployment: &DynamicObject) -> &Value {
+    &deployment.data["spec"]["template"]["spec"]
 }
 
 /// How many other names are tried where somebody else has a Bundle of the usual one.
@@ -89,7 +93,7 @@ pub(in crate::reconcile) async fn of_template(
             taken.push(name);
             continue;
         }
-        if !same(&found.data["spec"], &template.spec) {
+        if !same(&found.data["spec"], bundle_spec(deployment)) {
             return Err(ReconcileError::new(
                 codes::install::CONTENT_CHANGED,
                 reason::BUNDLE_LOAD_FAILED,
@@ -205,7 +209,7 @@ fn generated(
     template: &Template,
     name: &str,
 ) -> DynamicObject {
-    let mut labels = template.labels.clone();
+    let (mut labels, mut annotations) = Template::metadata(&deployment.data["spec"]);
     for (label, text) in [
         (names::LABEL_OWNER_KIND, crate::reconcile::DEPLOYMENT),
         (names::LABEL_OWNER_NAME, &deployment.name_any()),
@@ -213,7 +217,6 @@ fn generated(
     ] {
         labels.insert(label.to_owned(), text.to_owned());
     }
-    let mut annotations: BTreeMap<String, String> = template.annotations.clone();
     // Its proof is of the same content, and spares the registry a question here as well.
     if let Some(proof) = deployment.annotations().get(names::ANNOTATION_PROOF) {
         annotations.insert(names::ANNOTATION_PROOF.to_owned(), proof.clone());
@@ -231,7 +234,7 @@ fn generated(
             block_owner_deletion: Some(true),
         },
     ]);
-    object.data = json!({ "spec": template.spec });
+    object.data = json!({ "spec": bundle_spec(deployment) });
     object
 }
 

@@ -2,22 +2,28 @@
 //! The rule is in `bundle_core::plan::created_namespace`; whether it is deleted again is in `occupants`.
 
 use bundle_core::object::Manifest;
+use bundle_core::plan::consent::{Act, Consent};
 use bundle_core::plan::created_namespace::{
     NamespaceState, created_namespace, missing_namespace_hint, namespace_id,
 };
 use bundle_core::plan::inventory::Claim;
+use bundle_core::rights::Question;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::discovery::ApiResource;
 
 use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object;
 use crate::reconcile::deployment::controller::DeploymentReconcile;
+use crate::reconcile::deployment::steps::InstallRequest;
 use crate::reconcile::error::ReconcileError;
+use crate::reconcile::rights::authorize;
 
 impl DeploymentReconcile<'_> {
-    /// Adds the target namespace to the `objects` of a content if it is created with them. It is looked at as the pod itself.
+    /// Adds the target namespace to the `objects` of a content if it is created with them. It is looked at as the pod itself, if the requesters may know
+    /// whether it exists. For all others it counts as missing, so that they are told the rights that they lack, and the same in both cases.
     pub(in crate::reconcile) async fn add_created_namespace(
         &mut self,
+        request: &InstallRequest<'_>,
         objects: &mut Vec<Manifest>,
     ) -> Result<(), ReconcileError> {
         self.created_namespace = None;
@@ -27,12 +33,43 @@ impl DeploymentReconcile<'_> {
         if !self.spec.create_namespace {
             return Ok(());
         }
-        let state = self.namespace_state(&target).await?;
+        let state = if self.may_look_at_namespace(request, &target).await? {
+            self.namespace_state(&target).await?
+        } else {
+            NamespaceState::Absent
+        };
         if let Some(namespace) = created_namespace(Some(&target), true, objects, state) {
             self.created_namespace = Some(namespace.id.to_string());
             objects.insert(0, namespace);
         }
         Ok(())
+    }
+
+    /// Returns whether everybody whose consent the namespace takes may read or create it.
+    async fn may_look_at_namespace(
+        &self,
+        request: &InstallRequest<'_>,
+        name: &str,
+    ) -> Result<bool, ReconcileError> {
+        let consent = self.consent_rule(request);
+        if consent.consent(Act::Install, &namespace_id(name)) == Consent::Delegated {
+            return Ok(true);
+        }
+        for requester in self.parts.content() {
+            let question =
+                |verb, within| Question::resource(verb, "", "namespaces", within, Some(name));
+            // A Namespace is in itself for roles that are bound there.
+            let questions = [question("get", Some(name)), question("create", None)];
+            let mut is_allowed = false;
+            for question in &questions {
+                is_allowed =
+                    is_allowed || authorize::may(&self.ctx.own, requester, question).await?;
+            }
+            if !is_allowed {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     async fn namespace_state(&self, name: &str) -> Result<NamespaceState, ReconcileError> {

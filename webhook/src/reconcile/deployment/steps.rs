@@ -99,7 +99,7 @@ impl<'a> DeploymentReconcile<'a> {
             ));
         }
         let mut objects = content.objects;
-        Box::pin(self.add_created_namespace(&mut objects)).await?;
+        Box::pin(self.add_created_namespace(request, &mut objects)).await?;
         let owner = Owner {
             name: &self.name,
             applyset: &self.applyset,

@@ -1,0 +1,198 @@
+//! What the rules of reviews allocate while they read, compare and digest a spec: at most its text and a constant. A review is granted the memory of its
+//! parsed objects and of its text, and the text is dropped before the rules run.
+
+use bundle_core::footprint;
+use bundle_core::review::approval_terms;
+use bundle_core::review::stamp::admit_token;
+use bundle_core::review::{
+    CheckedDeploymentSpec, Facts, Kind, Stamp, Standing, Subject, judge, needs, same, spec_digest,
+    template_hash, written_digest,
+};
+use peak_alloc::PeakAlloc;
+use serde_json::{Value, json};
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// The part that does not depend on the spec: findings, settings and paths of fields.
+const CONSTANT: usize = 512 << 10;
+
+/// How much more than before is allocated at a time while `work` runs.
+fn peak(work: impl FnOnce()) -> usize {
+    let before = ALLOCATOR.current_usage();
+    ALLOCATOR.reset_peak_usage();
+    work();
+    ALLOCATOR.peak_usage().saturating_sub(before)
+}
+
+fn base() -> Value {
+    let source = json!({"type": "image", "image": {"ref": "registry.example.com/web:1"}});
+    json!({
+        "provisionerClassName": "plain",
+        "template": {"metadata": {}, "spec": {"provisionerClassName": "plain", "source": source}},
+    })
+}
+
+fn with(pointer: &str, value: Value) -> Value {
+    let mut spec = base();
+    let (parent, name) = pointer.rsplit_once('/').unwrap();
+    let mut at = &mut spec;
+    for part in parent.split('/').skip(1) {
+        at = &mut at[part];
+    }
+    at[name] = value;
+    spec
+}
+
+fn map(count: usize, value: &Value) -> Value {
+    (0..count)
+        .map(|number| (format!("k{number}"), value.clone()))
+        .collect()
+}
+
+/// Specs that take much more memory than text, at every field that is read.
+fn specs() -> Vec<(&'static str, Value)> {
+    let lists = |count| json!(vec![json!([0]); count]);
+    let chain = (0..100).fold(map(8_000, &Value::Null), |inner, _| json!({ "a": inner }));
+    let long = || json!("x".repeat(2 << 20));
+    let rule = |fields: usize| json!({ "fields": vec!["/a"; fields] });
+    vec![
+        (
+            "config of lists",
+            with(
+                "/config",
+                json!({"l": lists(40_000), "pad": "x".repeat(600_000)}),
+            ),
+        ),
+        (
+            "config of maps",
+            with("/config", json!(vec![json!({"a": 0}); 12_000])),
+        ),
+        ("unknown member of lists", with("/other", lists(40_000))),
+        ("members that say nothing", with("/other", chain)),
+        (
+            "labels",
+            with("/template/metadata/labels", map(15_000, &json!(""))),
+        ),
+        (
+            "labels that are no texts",
+            with("/template/metadata/labels", map(15_000, &json!(0))),
+        ),
+        (
+            "annotations",
+            with("/template/metadata/annotations", map(15_000, &json!("b"))),
+        ),
+        (
+            "rules that are none",
+            with("/drift/ignore", json!(vec![0; 80_000])),
+        ),
+        (
+            "rules",
+            with(
+                "/drift/ignore",
+                json!(vec![json!({"manager": "a"}); 12_000]),
+            ),
+        ),
+        (
+            "fields of a rule",
+            with("/drift/ignore", json!([rule(80_000)])),
+        ),
+        (
+            "fields of many rules",
+            with("/drift/ignore", json!(vec![rule(200); 400])),
+        ),
+        (
+            "exceptions",
+            with(
+                "/crdUpgrades/exceptions",
+                json!(vec![json!({"crd": "a"}); 12_000]),
+            ),
+        ),
+        (
+            "ConfigMaps",
+            with(
+                "/template/spec/source",
+                json!({"type": "configMaps", "configMaps": vec![json!({"path": "/"}); 12_000]}),
+            ),
+        ),
+        (
+            "a long reference",
+            with("/template/spec/source/image/ref", long()),
+        ),
+        ("a long type", with("/template/spec/source/type", long())),
+        ("a long choice", with("/collision", long())),
+        ("a long class", with("/provisionerClassName", long())),
+    ]
+}
+
+/// Everything that a review does with a spec.
+fn rules(spec: &Value, object: &Value, old: &Value) -> Vec<(&'static str, usize)> {
+    let subject = |old| Subject {
+        kind: Kind::BundleDeployment,
+        name: "web",
+        old,
+        new: object,
+        standing: Standing::Stamped,
+        admits: false,
+        own: false,
+    };
+    vec![
+        ("parse", peak(|| drop(CheckedDeploymentSpec::parse(spec)))),
+        ("spec_digest", peak(|| drop(spec_digest(spec)))),
+        ("written_digest", peak(|| drop(written_digest(spec)))),
+        (
+            "template_hash",
+            peak(|| drop(template_hash(&spec["template"]))),
+        ),
+        ("approval_terms", peak(|| drop(approval_terms(spec)))),
+        (
+            "admit_token",
+            peak(|| drop(admit_token(b"key", "a", "b", "c", spec))),
+        ),
+        ("same", peak(|| assert!(!same(spec, &old["spec"])))),
+        (
+            "changed_parts",
+            peak(|| assert!(!subject(Some(old)).changed_parts().any_of_content())),
+        ),
+        ("needs", peak(|| drop(needs(&subject(None))))),
+        (
+            "judge of a create",
+            peak(|| drop(judge(&subject(None), &Facts::default()))),
+        ),
+        (
+            "judge of an update",
+            peak(|| drop(judge(&subject(Some(old)), &Facts::default()))),
+        ),
+    ]
+}
+
+#[test]
+fn rules_of_reviews_allocate_at_most_the_text_of_a_spec() {
+    let mut worse = Vec::new();
+    for (shape, spec) in specs() {
+        let text = spec.to_string();
+        let weight = footprint::of_json(text.as_bytes()).unwrap().0;
+        let object = json!({"metadata": {"name": "web"}, "spec": &spec});
+        let mut old = object.clone();
+        old["spec"]["paused"] = true.into();
+        for (rule, peak) in rules(&spec, &object, &old) {
+            // An update carries two.
+            let allowed = 2 * text.len() + CONSTANT;
+            if peak > allowed {
+                worse.push(format!(
+                    "{shape}: {rule} allocates {} KiB, text {} KiB, tree {} KiB",
+                    peak >> 10,
+                    text.len() >> 10,
+                    weight >> 10
+                ));
+            }
+        }
+    }
+    // Anybody may write the annotation, which is parsed before its MAC is checked.
+    let stamp = json!(vec![json!([0]); 80_000]).to_string();
+    let peak = peak(|| assert!(Stamp::read(b"key", Some(&stamp)).is_err()));
+    if peak > stamp.len() + CONSTANT {
+        worse.push(format!("reading a stamp allocates {} KiB", peak >> 10));
+    }
+    assert!(worse.is_empty(), "{}", worse.join("\n"));
+}

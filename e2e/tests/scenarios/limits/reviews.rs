@@ -1,0 +1,89 @@
+//! Memory and time that a tenant can take from the pod with dry runs of objects that are small as text and large once they are parsed. Unlike the objects of
+//! `parallel_reviews_of_the_largest_objects_wait_for_memory`, which are refused by their weight or cost little more than their text, these are just light
+//! enough to be let in.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Dry runs of the attacker at a time, and one after another.
+const PARALLEL: usize = 16;
+const ROUNDS: usize = 3;
+
+async fn create_as(client: &Client, user: &str, object: &Value) -> (u16, String) {
+    let path = "/apis/core.rukpak.io/v1alpha1/bundledeployments?dryRun=All";
+    let request = http::Request::post(path)
+        .header("content-type", "application/json")
+        .header("impersonate-user", user)
+        .header("impersonate-group", "system:masters")
+        .body(object.to_string().into_bytes())
+        .unwrap();
+    match client.request::<Value>(request).await {
+        Ok(_) => (201, String::new()),
+        Err(kube::Error::Api(status)) => (status.code, status.message),
+        Err(error) => panic!("the API server did not answer: {error}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_hold_up_others() {
+    let (cluster, mut webhook) = stage().await;
+    let client = cluster.client().await.unwrap();
+    let registry = Registry::honest().await.unwrap();
+    let object = |name: &str, more: (&str, Value)| {
+        let mut object = deployment(name, &registry.reference("weights/none:1"));
+        object["spec"][more.0] = more.1;
+        object
+    };
+    let lists = |count: usize| json!(vec![json!([0]); count]);
+    let attacks = [
+        (
+            "config",
+            json!({"l": lists(100_000), "pad": "x".repeat(1_800_000)}),
+        ),
+        ("config", json!({"l": lists(118_000)})),
+        ("config", json!({"m": vec![json!({"a": 0}); 30_000]})),
+        ("drift", json!({"ignore": vec![0; 200_000]})),
+        (
+            "template",
+            json!({"metadata": {"labels": lists(60_000)}, "spec": lists(40_000)}),
+        ),
+    ];
+    let idle = anonymous_kib(webhook.pid().unwrap());
+    let probe = LivenessProbe::start(&webhook);
+    let mut longest = Duration::ZERO;
+    for (number, attack) in attacks.into_iter().enumerate() {
+        let attacking = join_all((0..PARALLEL).map(|task| {
+            let object = object(&format!("weights-{number}-{task}"), attack.clone());
+            let client = client.clone();
+            async move {
+                for _ in 0..ROUNDS {
+                    let (status, message) = create_as(&client, "weights-ana", &object).await;
+                    // Admitted, refused for good reason, or asked to come back later; a pod that died would show as a failed call.
+                    let good = ["BUNDLE-", "too many", "deadline exceeded", "is invalid"];
+                    assert!(
+                        status == 201 || good.iter().any(|good| message.contains(good)),
+                        "{status}: {message}"
+                    );
+                }
+            }
+        }));
+        let attacking = tokio::spawn(attacking);
+        while !attacking.is_finished() {
+            let asked = Instant::now();
+            let bob = object("weights-bob", ("paused", json!(true)));
+            let (status, message) = create_as(&client, "weights-bob", &bob).await;
+            longest = longest.max(asked.elapsed());
+            assert_eq!(status, 201, "{message}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        attacking.await.unwrap();
+    }
+    let after = anonymous_kib(webhook.pid().unwrap());
+    record(&format!(
+        "before {} MiB, after {} MiB, longest review of another requester {longest:?}",
+        idle >> 10,
+        after >> 10
+    ));
+    survived("dry runs of tiny lists, 16 at a time", &mut webhook, probe).await;
+}

@@ -1,0 +1,60 @@
+//! Reviews that wait for the memory that other reviews of their requester hold.
+
+use std::sync::atomic::Ordering;
+
+use tokio::time::Instant;
+
+use super::*;
+
+/// A Bundle that takes `text` bytes of text, and more than half of the memory of reviews if it `is_heavy`.
+fn large(text: usize, is_heavy: bool) -> Value {
+    let mut object = bundle();
+    object["spec"]["other"] = "x".repeat(text).into();
+    if is_heavy {
+        object["spec"]["lists"] = json!(vec![json!([0]); 90_000]);
+    }
+    object
+}
+
+fn is_busy(answer: &Value) -> bool {
+    answer["status"]["code"] == 503
+        && answer["status"]["message"]
+            .as_str()
+            .is_some_and(|message| message.contains("BUNDLE-REVIEW-043"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_review_does_not_wait_for_others_of_its_requester() {
+    let server = Arc::new(server(Fake::default()));
+    server.fake.stalled.store(true, Ordering::SeqCst);
+    let ask = |user: &'static str, object: Value| {
+        let server = Arc::clone(&server);
+        async move { server.ask("/validate", &review(user, None, &object)).await }
+    };
+    let first = tokio::spawn(ask("ana", large(0, true)));
+    while server.fake.looks.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // It would hold memory that the bodies of others arrive in.
+    let asked = Instant::now();
+    let second = ask("ana", large(100 << 10, false)).await;
+    assert!(is_busy(&second), "{second}");
+    assert!(asked.elapsed() < Duration::from_secs(1));
+    // A small body has memory of its own to wait in, but not for any number of them.
+    let mut small: Vec<_> = (0..20)
+        .map(|_| Box::pin(ask("ana", large(40 << 10, false))))
+        .collect();
+    let mut refused = 0;
+    for one in &mut small {
+        if let Ok(answer) = tokio::time::timeout(Duration::from_millis(10), one).await {
+            assert!(is_busy(&answer), "{answer}");
+            refused += 1;
+        }
+    }
+    assert!((10..20).contains(&refused), "{refused}");
+    // Others are served meanwhile.
+    server.fake.stalled.store(false, Ordering::SeqCst);
+    let other = ask("bob", large(100 << 10, false)).await;
+    assert!(!is_busy(&other), "{other}");
+    assert!(!first.is_finished());
+}
