@@ -41,10 +41,10 @@ const CONNECTIONS: Limits = Limits {
 };
 /// Requests of one connection at a time.
 const STREAMS: u32 = 100;
-/// What a client may send of one request before it is read, in bytes. Bodies wait there for their share of the memory.
-const STREAM_WINDOW: u32 = 128 << 10;
-/// The same for all requests of a connection.
+/// What a client may send of all requests of a connection before they are read, in bytes. Bodies wait there for their share of the memory.
 const CONNECTION_WINDOW: u32 = 1 << 20;
+/// The same for one request. An API server has one connection for the reviews of all users: bodies that wait must not fill its window, or no other arrives.
+const STREAM_WINDOW: u32 = CONNECTION_WINDOW / STREAMS;
 /// A silent connection is asked whether it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 

@@ -52,14 +52,15 @@ impl MemberRule {
         match (self, value) {
             (_, Value::Null) | (Self::Off, Value::Bool(false)) => false,
             (Self::Opaque, Value::Object(members)) => !members.is_empty(),
-            (Self::Opaque, _) | (Self::Present, Value::Array(_)) => true,
+            (Self::Opaque, _)
+            | (Self::Present, Value::Array(_))
+            | (_, Value::Bool(_) | Value::Number(_)) => true,
             (_, Value::String(text)) => !text.is_empty(),
             (_, Value::Array(items)) => !items.is_empty(),
             (_, Value::Object(members)) => {
                 let mut members = members.iter();
                 members.any(|(name, value)| Self::of(name).is_set(value))
             }
-            (_, Value::Bool(_) | Value::Number(_)) => true,
         }
     }
 
