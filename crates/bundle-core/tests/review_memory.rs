@@ -35,7 +35,7 @@ fn base() -> Value {
 
 fn with(pointer: &str, value: Value) -> Value {
     let mut spec = base();
-    let (parent, name) = pointer.rsplit_once('/').unwrap();
+    let (parent, name) = pointer.rsplit_once('/').unwrap_or_default();
     let mut at = &mut spec;
     for part in parent.split('/').skip(1) {
         at = &mut at[part];
