@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Dry runs of the attacker at a time. The client repeats those that are asked to come back later.
-const PARALLEL: usize = 16;
+const PARALLEL: usize = 6;
 
 async fn create_as(client: &Client, user: &str, object: &Value) -> (u16, String) {
     let path = "/apis/core.rukpak.io/v1alpha1/bundledeployments?dryRun=All";
@@ -77,5 +77,5 @@ async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_hold_up_other
         idle >> 10,
         after >> 10
     ));
-    survived("dry runs of tiny lists, 16 at a time", &mut webhook, probe).await;
+    survived("dry runs of tiny lists, 6 at a time", &mut webhook, probe).await;
 }
