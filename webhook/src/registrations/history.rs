@@ -98,12 +98,13 @@ struct Known {
 pub(super) struct History(BTreeMap<Registration, Known>);
 
 impl History {
-    /// Takes an observation at `now`. `intact` says whether that object has no fault. Returns whether it is news: not an event about an older state.
+    /// Takes an observation at `now`. `intact` says whether that object has no fault, and `enforced` whether it has none that could let a write by without a
+    /// review: with a wrong path or authority, calls of the API server fail. Returns whether it is news: not an event about an older state.
     pub(super) fn observe(
         &mut self,
         registration: Registration,
         observation: Observation,
-        intact: bool,
+        (intact, enforced): (bool, bool),
         now: Timestamp,
     ) -> bool {
         let mut known = self.0.get_mut(&registration);
@@ -145,7 +146,8 @@ impl History {
         if let (true, Some(last)) = (is_event, &known.last) {
             let is_deleted = !known.exists && last.uid == found.uid;
             if is_deleted || found.is_older_than(last) {
-                if !intact {
+                // An event of our own last rotation has not the present token, and let nothing by. If it counted, it would cause the next rotation.
+                if !enforced {
                     known.raise(now);
                 }
                 return false;
@@ -235,7 +237,12 @@ mod tests {
         let mut history = History::default();
         assert_eq!(history.intact_since(), None);
         for registration in Registration::ALL {
-            history.observe(registration, Observation::Read(one(3)), true, at(100));
+            history.observe(
+                registration,
+                Observation::Read(one(3)),
+                (true, true),
+                at(100),
+            );
         }
         assert_eq!(history.intact_since(), Some(at(11)));
         history
@@ -244,18 +251,18 @@ mod tests {
     #[test]
     fn at_start_the_latest_time_of_others_counts_and_both_must_be_intact() {
         let mut history = History::default();
-        history.observe(Validating, Observation::Read(one(3)), true, at(100));
+        history.observe(Validating, Observation::Read(one(3)), (true, true), at(100));
         assert_eq!(history.intact_since(), None);
         let new = snapshot("two", 1, vec![entry(MANAGER, 90)]);
-        history.observe(Mutating, Observation::Read(new), true, at(100));
+        history.observe(Mutating, Observation::Read(new), (true, true), at(100));
         assert_eq!(history.intact_since(), Some(at(11)));
 
         for observation in [Observation::Absent, Observation::Read(one(3))] {
             let mut history = History::default();
-            history.observe(Validating, Observation::Read(one(3)), true, at(100));
-            history.observe(Mutating, observation, false, at(100));
+            history.observe(Validating, Observation::Read(one(3)), (true, true), at(100));
+            history.observe(Mutating, observation, (false, false), at(100));
             assert_eq!(history.intact_since(), None);
-            history.observe(Mutating, Observation::Event(one(4)), true, at(101));
+            history.observe(Mutating, Observation::Event(one(4)), (true, true), at(101));
             assert_eq!(history.intact_since(), Some(at(101)));
         }
     }
@@ -263,9 +270,14 @@ mod tests {
     #[test]
     fn an_alteration_ends_it_and_the_return_begins_it_anew() {
         let mut history = intact();
-        history.observe(Mutating, Observation::Event(one(4)), false, at(200));
+        history.observe(
+            Mutating,
+            Observation::Event(one(4)),
+            (false, false),
+            at(200),
+        );
         assert_eq!(history.intact_since(), None);
-        history.observe(Mutating, Observation::Event(one(5)), true, at(300));
+        history.observe(Mutating, Observation::Event(one(5)), (true, true), at(300));
         assert_eq!(history.intact_since(), Some(at(300)));
     }
 
@@ -273,27 +285,32 @@ mod tests {
     fn a_deletion_ends_it_and_the_next_object_begins_it_anew() {
         let mut history = intact();
         let deleted = Observation::Deleted("one".to_owned());
-        history.observe(Validating, deleted, false, at(200));
+        history.observe(Validating, deleted, (false, false), at(200));
         assert_eq!(history.intact_since(), None);
         // What a watch shows late of the object that is gone.
-        assert!(!history.observe(Validating, Observation::Event(one(3)), true, at(201)));
+        assert!(!history.observe(
+            Validating,
+            Observation::Event(one(3)),
+            (true, true),
+            at(201)
+        ));
         assert_eq!(history.intact_since(), None);
         let two = || snapshot("two", 1, Vec::new());
-        history.observe(Validating, Observation::Event(two()), true, at(300));
+        history.observe(Validating, Observation::Event(two()), (true, true), at(300));
         assert_eq!(history.intact_since(), Some(at(300)));
         // Shown late as well.
         let deleted = Observation::Deleted("one".to_owned());
-        assert!(!history.observe(Validating, deleted, false, at(301)));
+        assert!(!history.observe(Validating, deleted, (false, false), at(301)));
         assert_eq!(history.intact_since(), Some(at(301)));
     }
 
     #[test]
     fn our_own_patches_and_metadata_of_others_change_nothing() {
         let mut history = intact();
-        history.observe(Mutating, Observation::Event(one(4)), true, at(200));
-        history.observe(Mutating, Observation::Read(one(5)), true, at(300));
+        history.observe(Mutating, Observation::Event(one(4)), (true, true), at(200));
+        history.observe(Mutating, Observation::Read(one(5)), (true, true), at(300));
         let labelled = snapshot("one", 5, vec![entry("kubectl", 310), entry(MANAGER, 60)]);
-        history.observe(Mutating, Observation::Read(labelled), true, at(320));
+        history.observe(Mutating, Observation::Read(labelled), (true, true), at(320));
         assert_eq!(history.intact_since(), Some(at(11)));
     }
 
@@ -303,7 +320,7 @@ mod tests {
         let recreated = snapshot("two", 3, vec![entry("kubectl", 10)]);
         for found in [one(5), by_others, recreated] {
             let mut history = intact();
-            history.observe(Mutating, Observation::Read(found), true, at(200));
+            history.observe(Mutating, Observation::Read(found), (true, true), at(200));
             assert_eq!(history.intact_since(), Some(at(200)));
         }
     }
@@ -311,7 +328,7 @@ mod tests {
     #[test]
     fn versions_are_those_of_the_objects_that_exist() {
         let mut history = History::default();
-        history.observe(Validating, Observation::Read(one(3)), true, at(100));
+        history.observe(Validating, Observation::Read(one(3)), (true, true), at(100));
         assert!(!history.is_complete() && history.versions().is_none());
         let mut history = intact();
         assert!(history.is_complete());
@@ -319,23 +336,41 @@ mod tests {
             history.versions(),
             Some([one(3).version(), one(3).version()])
         );
-        history.observe(Mutating, Observation::Event(one(4)), true, at(200));
+        history.observe(Mutating, Observation::Event(one(4)), (true, true), at(200));
         assert_eq!(
             history.versions(),
             Some([one(3).version(), one(4).version()])
         );
         let deleted = Observation::Deleted("one".to_owned());
-        history.observe(Validating, deleted, false, at(300));
+        history.observe(Validating, deleted, (false, false), at(300));
         assert_eq!(history.versions(), None);
     }
 
     #[test]
     fn an_alteration_that_is_shown_late_is_not_overlooked() {
         let mut history = intact();
-        history.observe(Mutating, Observation::Read(one(3)), true, at(150));
-        assert!(!history.observe(Mutating, Observation::Event(one(2)), false, at(200)));
+        history.observe(Mutating, Observation::Read(one(3)), (true, true), at(150));
+        assert!(!history.observe(
+            Mutating,
+            Observation::Event(one(2)),
+            (false, false),
+            at(200)
+        ));
         assert_eq!(history.intact_since(), Some(at(200)));
-        assert!(!history.observe(Mutating, Observation::Event(one(2)), true, at(210)));
+        assert!(!history.observe(Mutating, Observation::Event(one(2)), (true, true), at(210)));
         assert_eq!(history.intact_since(), Some(at(200)));
+    }
+
+    #[test]
+    fn late_event_of_our_own_rotation_is_no_gap() {
+        let mut history = intact();
+        history.observe(Validating, Observation::Read(one(5)), (true, true), at(120));
+        let since = history.intact_since();
+        // It has the path of the rotation before, which is a fault that lets nothing by.
+        let late = Observation::Event(one(4));
+        assert!(!history.observe(Validating, late.clone(), (false, true), at(130)));
+        assert_eq!(history.intact_since(), since);
+        assert!(!history.observe(Validating, late, (false, false), at(140)));
+        assert_eq!(history.intact_since(), Some(at(140)));
     }
 }

@@ -152,11 +152,18 @@ impl Keeper {
         let before = self.history.intact_since();
         let is_enforced = faults.iter().all(|fault| fault.is_repaired);
         let later = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
-        self.enforcement
-            .observe(registration, observation.clone(), is_enforced, later);
-        let is_news = self
-            .history
-            .observe(registration, observation, faults.is_empty(), now);
+        self.enforcement.observe(
+            registration,
+            observation.clone(),
+            (is_enforced, is_enforced),
+            later,
+        );
+        let is_news = self.history.observe(
+            registration,
+            observation,
+            (faults.is_empty(), is_enforced),
+            now,
+        );
         if is_news {
             self.faults[registration as usize] = faults;
         }

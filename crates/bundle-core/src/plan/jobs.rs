@@ -40,8 +40,7 @@ pub fn end_of<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> JobEnd {
         .filter(|entry| entry.subresource == "status")
         .filter(|entry| {
             let has = |field: &str| entry.fields["f:status"].get(field).is_some();
-            has("f:completionTime")
-                || has("f:conditions") && has("f:startTime") && !has("f:active") && !has("f:ready")
+            has("f:completionTime") || has("f:conditions") && has("f:startTime") && !has("f:active")
         })
         .filter_map(|entry| entry.time)
         .max()
