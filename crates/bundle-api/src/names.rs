@@ -59,7 +59,7 @@ pub const ANNOTATION_APPLYSET_NAMESPACES: &str = "applyset.kubernetes.io/additio
 
 /// Who writes `status.admission` of our own kinds.
 pub const SEAL_MANAGER: &str = "bundle-webhook-seal";
-/// Who writes the conditions of an object of ours that is too large to be read.
+/// Field manager of the conditions of an object of ours that is too large to be read.
 pub const UNREADABLE_MANAGER: &str = "bundle-webhook-unreadable";
 
 /// Annotation with the admission stamp: who asked for this spec, under a MAC with a key that only the pod has. It lives until the object is sealed.

@@ -300,11 +300,24 @@ async fn review_bodies_of_empty_lists_do_not_exhaust_memory() {
 
 /// Creates the object as a dry run; status and message of the answer.
 async fn create_dry(client: &Client, plural: &str, object: &Value) -> (u16, String) {
+    create_dry_as(client, None, plural, object).await
+}
+
+/// The same as another user, who may do everything.
+async fn create_dry_as(
+    client: &Client,
+    user: Option<&str>,
+    plural: &str,
+    object: &Value,
+) -> (u16, String) {
     let path = format!("/apis/core.rukpak.io/v1alpha1/{plural}?dryRun=All");
-    let request = http::Request::post(path)
-        .header("content-type", "application/json")
-        .body(object.to_string().into_bytes())
-        .unwrap();
+    let mut request = http::Request::post(path).header("content-type", "application/json");
+    if let Some(user) = user {
+        request = request
+            .header("impersonate-user", user)
+            .header("impersonate-group", "system:masters");
+    }
+    let request = request.body(object.to_string().into_bytes()).unwrap();
     match client.request::<Value>(request).await {
         Ok(_) => (201, String::new()),
         Err(kube::Error::Api(status)) => (status.code, status.message),

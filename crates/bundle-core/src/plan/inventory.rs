@@ -117,7 +117,7 @@ pub enum Claim {
     Unrecorded,
 }
 
-/// How an inventory keeps an object from other BundleDeployments.
+/// The way in which an inventory keeps an object from other BundleDeployments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reservation {
     /// It records the object, or takes it over at this moment.

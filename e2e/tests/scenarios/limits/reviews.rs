@@ -9,21 +9,6 @@ use super::*;
 /// Dry runs of the attacker at a time. The client repeats those that are asked to come back later.
 const PARALLEL: usize = 6;
 
-async fn create_as(client: &Client, user: &str, object: &Value) -> (u16, String) {
-    let path = "/apis/core.rukpak.io/v1alpha1/bundledeployments?dryRun=All";
-    let request = http::Request::post(path)
-        .header("content-type", "application/json")
-        .header("impersonate-user", user)
-        .header("impersonate-group", "system:masters")
-        .body(object.to_string().into_bytes())
-        .unwrap();
-    match client.request::<Value>(request).await {
-        Ok(_) => (201, String::new()),
-        Err(kube::Error::Api(status)) => (status.code, status.message),
-        Err(error) => panic!("the API server did not answer: {error}"),
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_hold_up_others() {
     let (cluster, mut webhook) = stage().await;
@@ -51,7 +36,8 @@ async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_hold_up_other
             let object = object(&format!("weights-{number}-{task}"), attack.clone());
             let client = client.clone();
             async move {
-                let (status, message) = create_as(&client, "weights-ana", &object).await;
+                let (status, message) =
+                    create_dry_as(&client, Some("weights-ana"), "bundledeployments", &object).await;
                 // Admitted, refused for good reason, or asked to come back later; a pod that died would show as a failed call.
                 let good = ["BUNDLE-", "too many", "deadline exceeded", "code 408"];
                 assert!(
@@ -64,7 +50,8 @@ async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_hold_up_other
         while !attacking.is_finished() {
             let asked = Instant::now();
             let bob = object("weights-bob", ("paused", json!(true)));
-            let (status, message) = create_as(&client, "weights-bob", &bob).await;
+            let (status, message) =
+                create_dry_as(&client, Some("weights-bob"), "bundledeployments", &bob).await;
             longest = longest.max(asked.elapsed());
             assert_eq!(status, 201, "{message}");
             tokio::time::sleep(Duration::from_millis(100)).await;

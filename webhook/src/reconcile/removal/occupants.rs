@@ -12,7 +12,7 @@ use kube::core::metadata::PartialObjectMeta;
 use crate::reconcile::api::discovery::{Kind, is_custom};
 use crate::reconcile::api::object::{self, PAGE};
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::removal::remove::{Kept, Present, Remover};
+use crate::reconcile::removal::remove::{KeptObject, Present, Remover};
 
 /// The most versions of API groups that are asked for their kinds.
 const MAX_VERSIONS: usize = 1_000;
@@ -79,7 +79,7 @@ impl Remover<'_> {
     pub(in crate::reconcile) async fn occupied(
         &self,
         objects: &[Present],
-    ) -> Result<Vec<Kept>, ReconcileError> {
+    ) -> Result<Vec<KeptObject>, ReconcileError> {
         let mut created = Vec::new();
         let is_created = |present: &&Present| self.inventory.is_created_namespace(&present.key);
         for present in objects.iter().filter(is_created) {
@@ -110,7 +110,7 @@ impl Remover<'_> {
                 unlisted.extend(found.unlisted);
             }
             if let Some(why) = in_use(&objects, &unlisted) {
-                kept.push(Kept {
+                kept.push(KeptObject {
                     id: present.id.clone(),
                     why,
                 });

@@ -14,7 +14,7 @@ use crate::reconcile::content::items::Item;
 use crate::reconcile::deployment::controller::DeploymentReconcile;
 use crate::reconcile::deployment::steps::InstallRequest;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::removal::remove::{self, Kept, Present, Remover};
+use crate::reconcile::removal::remove::{self, KeptObject, Present, Remover};
 use crate::reconcile::removal::rest::{self, Rest};
 
 /// Most finalizers of one object that a warning names.
@@ -160,7 +160,7 @@ impl Stayed {
 }
 
 /// Those of `present` that may not go because objects of the content would go with them: their namespaces and definitions.
-fn needed(present: &[Present], items: &[Item]) -> Vec<Kept> {
+fn needed(present: &[Present], items: &[Item]) -> Vec<KeptObject> {
     let namespaces: BTreeSet<&str> = items
         .iter()
         .filter_map(|item| item.id.namespace.as_deref())
@@ -178,7 +178,7 @@ fn needed(present: &[Present], items: &[Item]) -> Vec<Kept> {
             Phase::Crds if definitions.contains(&id.name) => "objects of the content are of it",
             _ => return None,
         };
-        Some(Kept {
+        Some(KeptObject {
             id: id.clone(),
             why: why.to_owned(),
         })

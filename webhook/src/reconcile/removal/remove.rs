@@ -57,7 +57,7 @@ pub(in crate::reconcile) struct Remover<'a> {
 }
 
 /// An object that stays, and why.
-pub(in crate::reconcile) struct Kept {
+pub(in crate::reconcile) struct KeptObject {
     pub(in crate::reconcile) id: ObjectId,
     pub(in crate::reconcile) why: String,
 }
@@ -165,7 +165,7 @@ impl Remover<'_> {
     pub(in crate::reconcile) async fn in_use(
         &self,
         objects: &[Present],
-    ) -> Result<Vec<Kept>, ReconcileError> {
+    ) -> Result<Vec<KeptObject>, ReconcileError> {
         let mut kept = Vec::new();
         for present in objects
             .iter()
@@ -187,7 +187,7 @@ impl Remover<'_> {
             };
             let foreign = self.foreign(&custom).await?;
             if let Some(why) = foreign.why(&custom.plural) {
-                kept.push(Kept {
+                kept.push(KeptObject {
                     id: present.id.clone(),
                     why,
                 });

@@ -9,7 +9,7 @@ use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::removal::Obstacle;
 
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::removal::remove::{Kept, Looked, Present, Remover, next_free_step};
+use crate::reconcile::removal::remove::{KeptObject, Looked, Present, Remover, next_free_step};
 
 /// Time for which one reconcile waits for objects to go, before it says which ones it waits for.
 const WAIT: Duration = Duration::from_secs(5);
@@ -122,7 +122,7 @@ pub(in crate::reconcile) fn not_held(present: &[Present]) -> Vec<Present> {
 /// Returns the reasons for which some of `present` stay from the beginning: finalizers have held them since an earlier try, or they are `kept`.
 pub(in crate::reconcile) fn obstacles(
     present: &[Present],
-    kept: Vec<Kept>,
+    kept: Vec<KeptObject>,
 ) -> BTreeMap<ObjectId, Obstacle> {
     let held = present
         .iter()

@@ -12,7 +12,7 @@ use bundle_core::rights::Question;
 
 use crate::reconcile::context::Context;
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::removal::remove::{Kept, Present};
+use crate::reconcile::removal::remove::{KeptObject, Present};
 use crate::reconcile::rights::authorize;
 use crate::reconcile::rights::requester_check;
 
@@ -62,8 +62,8 @@ impl Deletions<'_> {
     pub(in crate::reconcile) async fn undeletable(
         &self,
         objects: &[Present],
-    ) -> Result<Vec<Kept>, ReconcileError> {
-        let mut kept: Vec<Kept> = Vec::new();
+    ) -> Result<Vec<KeptObject>, ReconcileError> {
+        let mut kept: Vec<KeptObject> = Vec::new();
         let mut reviewed: Vec<Present> = Vec::new();
         let mut tried: Vec<&Present> = Vec::new();
         for present in objects {
@@ -75,7 +75,7 @@ impl Deletions<'_> {
                         tried.push(present);
                     }
                 }
-                Consent::Refused(refusal) => kept.push(Kept {
+                Consent::Refused(refusal) => kept.push(KeptObject {
                     id: present.id.clone(),
                     why: refusal.to_string(),
                 }),
@@ -84,7 +84,7 @@ impl Deletions<'_> {
         let ctx = self.ctx;
         for requester in self.requesters {
             let refused = authorize::undeletable(&ctx.own, requester, &reviewed).await?;
-            kept.extend(refused.into_iter().map(|id| Kept {
+            kept.extend(refused.into_iter().map(|id| KeptObject {
                 why: format!("{} may not delete it", requester.user),
                 id,
             }));

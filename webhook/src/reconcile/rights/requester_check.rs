@@ -18,7 +18,7 @@ pub(in crate::reconcile) use crate::reconcile::install::apply::TakenConsent;
 use crate::reconcile::install::apply::{
     ApplyChecker, ApplyPlan, CheckedApply, DryRuns, NotAllowed, Preparer,
 };
-use crate::reconcile::removal::remove::{Kept, Present};
+use crate::reconcile::removal::remove::{KeptObject, Present};
 use crate::reconcile::rights::dry_run_complaints::DryRunComplaints;
 
 /// How long one step retries while the API server is busy or does not serve a new kind yet.
@@ -274,7 +274,7 @@ pub(in crate::reconcile) async fn undeletable(
     requesters: &[Requester],
     objects: &[&Present],
     reason: &'static str,
-) -> Result<Vec<Kept>, ReconcileError> {
+) -> Result<Vec<KeptObject>, ReconcileError> {
     let mut refused = Vec::new();
     for (requester, run) in &runs(ctx, requesters, reason)? {
         let mut complaints = DryRunComplaints::default();
@@ -290,7 +290,7 @@ pub(in crate::reconcile) async fn undeletable(
                 DryRunVerdict::Refused { message: why, .. }
                 | DryRunVerdict::Invalid(why)
                 | DryRunVerdict::Unsupported(why) => {
-                    refused.push(Kept {
+                    refused.push(KeptObject {
                         id: present.id.clone(),
                         why: format!("{} may not delete it: {why}", requester.user),
                     });

@@ -18,7 +18,7 @@ use crate::reconcile::deployment::steps::InstallRequest;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::install::apply::ApplyPlan;
 use crate::reconcile::install::replace::Replacements;
-use crate::reconcile::removal::remove::{Kept, Present};
+use crate::reconcile::removal::remove::{KeptObject, Present};
 use crate::reconcile::rights::authorize;
 use crate::reconcile::rights::removal_rights::{Deletions, impersonation, named_account};
 use crate::reconcile::rights::requester_check::{RequesterCheck, Subject, TakenConsent};
@@ -289,7 +289,7 @@ impl<'a> DeploymentReconcile<'a> {
         &self,
         objects: &[Present],
         reason: &'static str,
-    ) -> Result<Vec<Kept>, ReconcileError> {
+    ) -> Result<Vec<KeptObject>, ReconcileError> {
         let requesters = self.content_requesters();
         let account = match &self.spec.service_account {
             Some(account) => named_account(self.ctx, account, &requesters).await?,

@@ -25,7 +25,7 @@ pub struct InstallationRecord {
     /// What is and was installed, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<Revision>,
-    /// Which class decided about the content.
+    /// The class that decided about the content.
     #[serde(default, skip_serializing_if = "Decisions::is_empty")]
     pub decisions: Decisions,
     /// By uid of the BundleDeployment and of its Bundles.

@@ -74,7 +74,7 @@ pub enum UpkeepStep {
     DeleteOldBundles,
 }
 
-/// What is known in a reconcile once class, requesters, inventory and the Bundle of the template are read.
+/// Facts of a reconcile, known once class, requesters, inventory and the Bundle of the template are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -107,7 +107,7 @@ pub struct Observed {
     pub done: BTreeSet<InstallStep>,
 }
 
-/// What is known once the steps of [`Observed::installation`] were done, or one of them failed.
+/// Facts that are known once the steps of [`Observed::installation`] were done, or one of them failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Outcome {
     /// True if the wanted content is in place.

@@ -16,7 +16,7 @@ type Content = usize;
 /// One of two sets of terms of the class.
 type Terms = usize;
 
-/// How much of a content is on the cluster.
+/// The part of a content that is on the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Objects {
     None,
@@ -24,12 +24,12 @@ enum Objects {
     All,
 }
 
-/// What the process knows to be in place, with the terms that count as a part of the settings.
+/// The content that the process knows to be in place.
 type Known = Option<Content>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "each changes on its own")]
-struct World {
+struct ClusterModel {
     wanted: Content,
     terms: Terms,
     is_verified: bool,
@@ -44,7 +44,7 @@ struct World {
     is_unfinished: bool,
     run: Option<Run>,
     disturbances: u8,
-    /// What was verified, allowed and approved within one reconcile, by content and terms.
+    /// True for what was verified, allowed and approved within one reconcile, by content and terms.
     granted: [[bool; 2]; 2],
 }
 
@@ -60,7 +60,7 @@ struct Run {
     upkeep: Option<Vec<UpkeepStep>>,
 }
 
-impl World {
+impl ClusterModel {
     fn new() -> Self {
         Self {
             wanted: 0,
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// The worlds after the next step of the reconcile, which may fail, or succeed after the answer about rights has become old.
+    /// The states after the next step of the reconcile, which may fail, or succeed after the answer about rights has become old.
     fn step(&self) -> Vec<Self> {
         let Some(run) = &self.run else {
             return vec![self.begin()];
@@ -161,7 +161,7 @@ impl World {
 
     fn did(&self, run: &Run, step: InstallStep) -> Vec<Self> {
         let (wanted, other) = (run.wanted, 1 - run.wanted);
-        let (mut world, mut run) = (self.clone(), run.clone());
+        let (mut model, mut run) = (self.clone(), run.clone());
         let first = run.observed.is_first();
         let succeeds = match step {
             InstallStep::AskApproval => {
@@ -184,50 +184,50 @@ impl World {
                 true
             }
             InstallStep::FindDrift | InstallStep::TakeAsRecorded => {
-                world.known = Some(wanted);
+                model.known = Some(wanted);
                 true
             }
             InstallStep::RecordDecision => {
-                world.grant(&run);
-                assert!(world.granted[wanted][run.terms], "{self:?}");
-                world.decided = Some((wanted, run.terms));
+                model.grant(&run);
+                assert!(model.granted[wanted][run.terms], "{self:?}");
+                model.decided = Some((wanted, run.terms));
                 true
             }
             InstallStep::Apply => {
                 assert!(run.was_allowed, "applied without rights: {self:?}");
-                world.grant(&run);
+                model.grant(&run);
                 assert!(
-                    world.granted[wanted][run.terms],
+                    model.granted[wanted][run.terms],
                     "applied what nobody verified, allowed and approved: {self:?}"
                 );
-                world.decided = Some((wanted, run.terms));
-                world.is_unfinished = true;
-                world.objects[wanted] = Objects::Some;
-                world.known = None;
-                world.is_partly_applied = true;
-                let half = world.ended(&run);
-                world.objects[wanted] = Objects::All;
-                world.has_drifted = false;
-                world.known = Some(wanted);
-                world.is_partly_applied = false;
+                model.decided = Some((wanted, run.terms));
+                model.is_unfinished = true;
+                model.objects[wanted] = Objects::Some;
+                model.known = None;
+                model.is_partly_applied = true;
+                let half = model.ended(&run);
+                model.objects[wanted] = Objects::All;
+                model.has_drifted = false;
+                model.known = Some(wanted);
+                model.is_partly_applied = false;
                 run.observed.done.insert(step);
-                world.run = Some(run);
-                return vec![half, world];
+                model.run = Some(run);
+                return vec![half, model];
             }
             InstallStep::Prune => {
                 assert_eq!(self.objects[wanted], Objects::All, "{self:?}");
                 assert!(run.was_allowed, "pruned without rights: {self:?}");
-                let failed = world.ended(&run);
-                world.objects[other] = Objects::None;
+                let failed = model.ended(&run);
+                model.objects[other] = Objects::None;
                 run.observed.done.insert(step);
-                world.run = Some(run);
-                return vec![failed, world];
+                model.run = Some(run);
+                return vec![failed, model];
             }
             InstallStep::RecordInstalled => {
                 assert_eq!(self.objects[wanted], Objects::All, "{self:?}");
                 assert_eq!(self.objects[other], Objects::None, "{self:?}");
-                world.installed = Some(wanted);
-                world.is_unfinished = false;
+                model.installed = Some(wanted);
+                model.is_unfinished = false;
                 true
             }
             InstallStep::TellHeldError
@@ -239,11 +239,11 @@ impl World {
             | InstallStep::WatchAll => true,
         };
         if !succeeds {
-            return vec![world.ended(&run)];
+            return vec![model.ended(&run)];
         }
         run.observed.done.insert(step);
-        world.run = Some(run);
-        vec![world]
+        model.run = Some(run);
+        vec![model]
     }
 
     /// Notes that everybody agreed within this reconcile.
@@ -254,94 +254,93 @@ impl World {
     }
 
     fn upkeep_step(&self, left: &[UpkeepStep]) -> Self {
-        let mut world = self.clone();
+        let mut model = self.clone();
         let Some((step, rest)) = left.split_first() else {
-            world.run = None;
-            return world;
+            model.run = None;
+            return model;
         };
         if *step == UpkeepStep::Keep && self.is_allowed {
-            world.has_drifted = false;
+            model.has_drifted = false;
         }
-        if let Some(run) = &mut world.run {
+        if let Some(run) = &mut model.run {
             run.upkeep = Some(rest.to_vec());
         }
-        world
+        model
     }
 
-    /// The worlds after something else has happened.
+    /// The states after something else has happened.
     fn disturbed(&self) -> Vec<Self> {
         let Some(disturbances) = self.disturbances.checked_sub(1) else {
             return Vec::new();
         };
         let with = |change: &dyn Fn(&mut Self)| {
-            let mut world = self.clone();
-            world.disturbances = disturbances;
-            change(&mut world);
-            world
+            let mut model = self.clone();
+            model.disturbances = disturbances;
+            change(&mut model);
+            model
         };
         vec![
-            with(&|world| world.wanted = 1 - world.wanted),
-            with(&|world| world.terms = 1 - world.terms),
-            with(&|world| world.is_verified = !world.is_verified),
-            with(&|world| world.is_allowed = !world.is_allowed),
-            with(&|world| world.is_approved = !world.is_approved),
-            with(&|world| world.has_drifted = true),
-            with(&|world| {
-                world.run = None;
-                world.known = None;
-                world.is_partly_applied = false;
+            with(&|model| model.wanted = 1 - model.wanted),
+            with(&|model| model.terms = 1 - model.terms),
+            with(&|model| model.is_verified = !model.is_verified),
+            with(&|model| model.is_allowed = !model.is_allowed),
+            with(&|model| model.is_approved = !model.is_approved),
+            with(&|model| model.has_drifted = true),
+            with(&|model| {
+                model.run = None;
+                model.known = None;
+                model.is_partly_applied = false;
             }),
         ]
     }
 
-    /// The world after everybody agrees and reconciles went on without a disturbance.
+    /// The state after everybody agrees and reconciles went on without a disturbance.
     fn settled(&self) -> Self {
-        let mut world = self.clone();
-        world.is_verified = true;
-        world.is_allowed = true;
-        world.is_approved = true;
+        let mut model = self.clone();
+        model.is_verified = true;
+        model.is_allowed = true;
+        model.is_approved = true;
         let mut reconciles = 0;
         while reconciles < CONVERGENCE {
             // The last one is that in which nothing fails and nothing gets old.
-            let next = world.step();
-            world = if world.run.is_some() {
-                let mut fresh = next.iter().filter(|world| {
-                    let run = world.run.as_ref();
+            let next = model.step();
+            model = if model.run.is_some() {
+                let mut fresh = next.iter().filter(|model| {
+                    let run = model.run.as_ref();
                     run.is_none_or(|run| !run.observed.is_authorization_old)
                 });
                 fresh.next_back().unwrap_or(&next[0]).clone()
             } else {
                 next[0].clone()
             };
-            reconciles += usize::from(world.run.is_none());
+            reconciles += usize::from(model.run.is_none());
         }
-        world
+        model
     }
 }
 
 #[test]
 fn nothing_is_applied_pruned_or_recorded_too_early_and_all_paths_converge() {
     let mut seen = HashSet::new();
-    let mut left = vec![World::new()];
-    while let Some(world) = left.pop() {
+    let mut left = vec![ClusterModel::new()];
+    while let Some(model) = left.pop() {
         let mut hasher = DefaultHasher::new();
-        world.hash(&mut hasher);
+        model.hash(&mut hasher);
         if !seen.insert(hasher.finish()) {
             continue;
         }
-        if world.run.is_none() {
-            let settled = world.settled();
-            let wanted = world.wanted;
-            assert_eq!(settled.installed, Some(wanted), "{world:?}");
-            assert_eq!(settled.known, Some(wanted), "{world:?}");
-            assert_eq!(settled.objects[wanted], Objects::All, "{world:?}");
-            assert_eq!(settled.objects[1 - wanted], Objects::None, "{world:?}");
-            assert!(!settled.has_drifted, "{world:?}");
-            assert_eq!(settled.decided, Some((wanted, world.terms)), "{world:?}");
+        if model.run.is_none() {
+            let settled = model.settled();
+            let wanted = model.wanted;
+            assert_eq!(settled.installed, Some(wanted), "{model:?}");
+            assert_eq!(settled.known, Some(wanted), "{model:?}");
+            assert_eq!(settled.objects[wanted], Objects::All, "{model:?}");
+            assert_eq!(settled.objects[1 - wanted], Objects::None, "{model:?}");
+            assert!(!settled.has_drifted, "{model:?}");
+            assert_eq!(settled.decided, Some((wanted, model.terms)), "{model:?}");
         }
-        left.extend(world.step());
-        left.extend(world.disturbed());
+        left.extend(model.step());
+        left.extend(model.disturbed());
     }
     assert!(seen.len() > 100_000, "{} states", seen.len());
-    println!("{} states", seen.len());
 }
