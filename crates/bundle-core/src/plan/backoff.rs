@@ -1,4 +1,4 @@
-//! Pauses before another attempt, and before an object is restored that somebody keeps changing.
+//! Pauses before another attempt at what failed, and before an object is restored that somebody keeps changing.
 //! Not here: clocks and random numbers; the caller brings both.
 
 use std::time::Duration;
@@ -23,6 +23,50 @@ fn doubled(first: Duration, most: Duration, times: u32) -> Duration {
     first
         .saturating_mul(1_u32 << times.saturating_sub(1).min(20))
         .min(most)
+}
+
+/// The failed attempts in a row at one work on one generation of an object.
+///
+/// Times are durations since a moment that the caller chooses once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FailedAttempts {
+    generation: i64,
+    count: u32,
+    /// When the next attempt is due; `None` if something has to change first.
+    due: Option<Duration>,
+}
+
+impl FailedAttempts {
+    /// After an attempt failed at `now`. `pause` gives the time until the next attempt after so many failures; `None` if something has to change first.
+    ///
+    /// An attempt that was made before it was due, because something in the cluster changed, neither makes the pause longer nor puts the next attempt off. A new
+    /// generation of the object begins anew: its failures are those of the new spec.
+    #[must_use]
+    pub fn failed(
+        self,
+        generation: i64,
+        now: Duration,
+        pause: impl FnOnce(u32) -> Option<Duration>,
+    ) -> Self {
+        let former = if self.generation == generation {
+            self
+        } else {
+            Self::default()
+        };
+        let due = former.due.filter(|due| now < *due);
+        let count = former.count.saturating_add(u32::from(due.is_none())).max(1);
+        let next = pause(count).map(|pause| now.saturating_add(pause));
+        Self {
+            generation,
+            count,
+            due: next.map(|next| due.map_or(next, |due| due.min(next))),
+        }
+    }
+
+    /// Returns the time until the next attempt; `None` if something has to change first.
+    pub fn wait(&self, now: Duration) -> Option<Duration> {
+        self.due.map(|due| due.saturating_sub(now))
+    }
 }
 
 /// Reason for which an object could not be restored.
@@ -212,5 +256,65 @@ mod tests {
         assert_eq!(next.wait(START + QUIET), Duration::ZERO);
         assert!(!next.is_fight(START + QUIET));
         assert!(!failed(RestoreFailure::Invalid, 1).is_quiet(START + QUIET * 9));
+    }
+
+    #[test]
+    fn attempts_before_the_time_neither_lengthen_the_pause_nor_put_it_off() {
+        let pause = |count: u32| Some(Duration::from_secs(2) * 2_u32.pow(count - 1));
+        let first = FailedAttempts::default().failed(1, START, pause);
+        assert_eq!(first.wait(START), Some(Duration::from_secs(2)));
+        let mut attempts = first;
+        for millis in (0..2_000).step_by(100) {
+            let now = START + Duration::from_millis(millis);
+            attempts = attempts.failed(1, now, pause);
+            assert_eq!(attempts, first, "{millis} ms");
+        }
+        let second = attempts.failed(1, START + Duration::from_secs(2), pause);
+        assert_eq!(
+            second.wait(START + Duration::from_secs(2)),
+            Some(Duration::from_secs(4))
+        );
+    }
+
+    #[test]
+    fn failures_of_another_generation_are_the_first() {
+        let pause = |count: u32| Some(Duration::from_secs(u64::from(count)));
+        let mut attempts = FailedAttempts::default();
+        let mut now = START;
+        for _ in 0..20 {
+            attempts = attempts.failed(1, now, pause);
+            now += attempts.wait(now).unwrap();
+        }
+        assert_eq!(
+            attempts.failed(1, now, pause).wait(now),
+            Some(Duration::from_secs(21))
+        );
+        assert_eq!(
+            attempts.failed(2, now, pause).wait(now),
+            Some(Duration::from_secs(1))
+        );
+    }
+
+    #[test]
+    fn attempt_is_due_sooner_if_its_failure_passes_sooner() {
+        let slowly = |_| Some(Duration::from_secs(300));
+        let soon = |_| Some(Duration::from_secs(1));
+        let never = |_| None;
+        let attempts = FailedAttempts::default().failed(1, START, slowly);
+        let now = START + Duration::from_secs(10);
+        assert_eq!(
+            attempts.failed(1, now, soon).wait(now),
+            Some(Duration::from_secs(1))
+        );
+        assert_eq!(
+            attempts.failed(1, now, slowly).wait(now),
+            Some(Duration::from_secs(290))
+        );
+        let stopped = attempts.failed(1, now, never);
+        assert_eq!(stopped.wait(now), None);
+        assert_eq!(
+            stopped.failed(1, now, soon).wait(now),
+            Some(Duration::from_secs(1))
+        );
     }
 }

@@ -95,8 +95,17 @@ async fn class_that_decides_for_its_users_decides_nothing_outside_of_its_targets
     until_withdrawn(&cluster, user).await;
     assert_eq!(get(&cluster, "configmap own -n delegated").await, None);
     try_kubectl(&cluster, "delete configmap one -n delegated-shared").await;
-    let told = until_withdrawn(&cluster, user).await;
-    assert!(told.contains("delegated-shared"), "{told}");
+    wait::until_true(
+        LONG,
+        "the rights in the other namespace are told",
+        || async {
+            let told = until_withdrawn(&cluster, user).await;
+            anyhow::ensure!(told.contains("delegated-shared"), "{told}");
+            Ok(true)
+        },
+    )
+    .await
+    .unwrap();
     let one = get(&cluster, "configmap one -n delegated-shared").await;
     assert_eq!(one, None);
 

@@ -307,13 +307,19 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
     until(&cluster, "respawn", "Installed", "True").await;
     let before = uid(&cluster, look).await;
 
-    // Its requester may delete it and not create it.
+    // Its requester may delete it and not create it. Its node port, and the only place of the quota, are taken until it is gone.
     let expression = "request.userInfo.username != 'respawn'";
     let services = on("", "services", &["CREATE"]);
     let guard = policy("respawn-create", &services, "respawn", expression);
     put(&cluster, &guard).await;
     let line = "create service clusterip probe --tcp=80 -n respawn";
     until_enforced(&cluster, "respawn-create", "respawn", line).await;
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "one", "namespace": "respawn"},
+        "spec": {"hard": {"count/services": "1"}},
+    });
+    put(&cluster, &[quota]).await;
+    use_quota(&cluster, "1").await;
     upgrade(
         &cluster,
         "respawn",
@@ -326,13 +332,7 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
     until_told(&cluster, "respawn", &words).await;
     assert_eq!(uid(&cluster, look).await, before);
 
-    // With the right it is replaced. Its node port, and the only place of the quota, are taken until it is gone.
-    let quota = json!({
-        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "one", "namespace": "respawn"},
-        "spec": {"hard": {"count/services": "1"}},
-    });
-    put(&cluster, &[quota]).await;
-    use_quota(&cluster, "1").await;
+    // With the right it is replaced.
     for kind in [
         "validatingadmissionpolicybinding",
         "validatingadmissionpolicy",
@@ -349,7 +349,11 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
         if now.is_empty() {
             use_quota(&cluster, "0").await;
         }
-        Ok(!now.is_empty() && now != before)
+        if now.is_empty() || now == before {
+            let found = get(&cluster, "bundledeployment respawn").await;
+            anyhow::bail!("{}", found.unwrap_or_default()["status"]["conditions"]);
+        }
+        Ok(true)
     })
     .await
     .unwrap();

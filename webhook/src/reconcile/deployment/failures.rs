@@ -1,10 +1,11 @@
 //! Failures in a row of each work on each object, for the time until the next attempt.
-//! Not here: how long that is (error).
+//! Not here: which of them count (`bundle_core::plan::backoff`), or how long the pauses are (error).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use bundle_core::plan::backoff::FailedAttempts;
 use kube::api::DynamicObject;
 
 use crate::reconcile::error::RetryPolicy;
@@ -24,8 +25,20 @@ pub(in crate::reconcile) enum Work {
 }
 
 /// The failures in a row of each work, by uid of the object.
-#[derive(Debug, Default)]
-pub(in crate::reconcile) struct FailureCounts(Mutex<HashMap<(Work, String), u32>>);
+#[derive(Debug)]
+pub(in crate::reconcile) struct FailureCounts {
+    start: Instant,
+    attempts: Mutex<HashMap<(Work, String), FailedAttempts>>,
+}
+
+impl Default for FailureCounts {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+            attempts: Mutex::default(),
+        }
+    }
+}
 
 impl FailureCounts {
     /// Counts a failure. Returns the time until the next attempt; `None` if something has to change first.
@@ -35,20 +48,25 @@ impl FailureCounts {
         object: &DynamicObject,
         retry: RetryPolicy,
     ) -> Option<Duration> {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut attempts = self.attempts();
         // Those of objects that have gone since are never told again.
-        if counts.len() >= REMEMBERED {
-            counts.clear();
+        if attempts.len() >= REMEMBERED {
+            attempts.clear();
         }
-        let count = counts.entry(key(work, object)).or_default();
-        *count = count.saturating_add(1);
-        retry.after(*count)
+        let now = self.start.elapsed();
+        let generation = object.metadata.generation.unwrap_or_default();
+        let entry = attempts.entry(key(work, object)).or_default();
+        *entry = entry.failed(generation, now, |failures| retry.after(failures));
+        entry.wait(now)
     }
 
     /// It went well: the next failure is the first again.
     pub(in crate::reconcile) fn reset(&self, work: Work, object: &DynamicObject) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.remove(&key(work, object));
+        self.attempts().remove(&key(work, object));
+    }
+
+    fn attempts(&self) -> MutexGuard<'_, HashMap<(Work, String), FailedAttempts>> {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -71,21 +89,16 @@ mod tests {
     }
 
     #[test]
-    fn removal_and_new_object_of_the_same_name_begin_with_the_first_pause() {
+    fn removal_and_new_object_of_the_same_name_have_failures_of_their_own() {
         let counts = FailureCounts::default();
-        let next = |work, uid| {
-            counts
-                .next(work, &object(uid), RetryPolicy::Slowly)
-                .unwrap()
-        };
-        for _ in 0..20 {
-            next(Work::Install, "u-1");
-        }
-        assert!(next(Work::Install, "u-1") > Duration::from_secs(60));
+        let next = |work, uid| counts.next(work, &object(uid), RetryPolicy::Slowly);
+        next(Work::Install, "u-1").unwrap();
         for (work, uid) in [(Work::Remove, "u-1"), (Work::Install, "u-2")] {
-            assert!(next(work, uid) < Duration::from_secs(5), "{work:?} {uid}");
+            assert_eq!(counts.attempts().len(), 1, "{work:?} {uid}");
+            next(work, uid).unwrap();
+            counts.reset(work, &object(uid));
         }
         counts.reset(Work::Install, &object("u-1"));
-        assert!(next(Work::Install, "u-1") < Duration::from_secs(5));
+        assert!(counts.attempts().is_empty());
     }
 }

@@ -182,7 +182,6 @@ impl DeploymentReconcile<'_> {
         for (item, trial) in trials {
             match trial {
                 Ok(()) => {}
-                Err(error) if is_full_quota(&error.message()) => {}
                 Err(ApplyError::NotAllowed(refusal)) => match refused_by_name(&refusal) {
                     Some(why) => complaints.refused.push(format!("{}: {why}", item.key)),
                     None => complaints.add(item, refusal),
@@ -337,11 +336,16 @@ async fn try_creation(check: &RequesterCheck<'_>, item: &Item) -> Result<(), App
     }
     item.id.name = trial_name(&item.id.name, rand::rng().random());
     item.value["metadata"]["name"] = item.id.name.as_str().into();
-    check.preparer().dry_run_creation(&item).await?;
+    // A quota that the former object fills is free once it is gone. It says nothing about what the others who are asked would be refused.
+    match check.preparer().dry_run_creation(&item).await {
+        Err(error) if !is_full_quota(&error.message()) => return Err(error),
+        _ => {}
+    }
     let prepared = check.preparer().prepare(&item, Target::Absent).await?;
     let checked = check.checker().check(prepared, false, Instant::now()).await;
     match checked {
         Ok(_) => Ok(()),
+        Err((_, refusal)) if refusal.is_full_quota() => Ok(()),
         Err((_, NotAllowed::Moved)) => Err(ApplyError::Moved),
         Err((_, refusal)) => Err(ApplyError::NotAllowed(refusal)),
     }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use bundle_core::object::ObjectId;
 use bundle_core::plan::consent::{Act, Consent, ConsentRule};
 use bundle_core::plan::ownership::{ListPath, contested_lists};
+use bundle_core::plan::replacement_trial::is_full_quota;
 use bundle_core::review::Requester;
 use bundle_core::review::class::RequesterCheck;
 use bundle_core::rights::{
@@ -97,6 +98,11 @@ impl NotAllowed {
             }
             Self::Differs(_) | Self::Installer(_) => false,
         }
+    }
+
+    /// Returns `true` if a quota has no place for the object, and nothing else is refused.
+    pub(in crate::reconcile) fn is_full_quota(&self) -> bool {
+        matches!(self, Self::Verdict(_) | Self::Installer(_)) && is_full_quota(&self.message())
     }
 
     /// Returns the refusal of an apply that got `verdict` for lists that others have items in, and that could not be made ours because of `error`.
@@ -218,6 +224,7 @@ impl DryRuns<'_> {
             .mutated
             .contains(&item.id.group, &item.kind.resource.plural)
             && !records_requester(&item.id);
+        let mut full = None;
         for (requester, run) in &self.runs {
             let key = DryRunKey::of(
                 requester,
@@ -236,14 +243,18 @@ impl DryRuns<'_> {
             } else {
                 ask(run, &prepared, Detail::Metadata).await.map(drop)
             };
-            if let Err(refusal) = asked {
-                return Err((prepared, refusal));
-            }
-            if !prepared.has_new_fields() {
-                self.memory.insert(key).await;
+            match asked {
+                // A replacement passes with it, so it must hide no other refusal.
+                Err(refusal) if refusal.is_full_quota() => full = Some(refusal),
+                Err(refusal) => return Err((prepared, refusal)),
+                Ok(()) if prepared.has_new_fields() => {}
+                Ok(()) => self.memory.insert(key).await,
             }
         }
-        Ok(CheckedApply::new(prepared))
+        match full {
+            Some(refusal) => Err((prepared, refusal)),
+            None => Ok(CheckedApply::new(prepared)),
+        }
     }
 
     /// Sends a JSON patch of an object as a dry run as each requester, if it takes their consent by dry run.
