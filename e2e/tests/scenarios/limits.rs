@@ -358,7 +358,10 @@ async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
             201 => true,
             403 => message.contains("BUNDLE-REVIEW-042"),
             503 => message.contains("BUNDLE-REVIEW-043"),
-            _ => message.contains("too many") || message.contains("deadline exceeded"),
+            // 408: its body did not arrive in the time that it has, on a machine that is busy.
+            _ => ["too many", "deadline exceeded", "status code 408"]
+                .iter()
+                .any(|words| message.contains(words)),
         };
         assert!(good, "{status}: {message}");
     }
