@@ -7,10 +7,7 @@ pub mod args;
 pub mod budget;
 pub mod caller;
 pub mod certs;
-mod chain;
 pub mod cluster;
-pub mod dry_run;
-mod heavy;
 pub mod lease;
 pub mod logs;
 pub mod metrics;
@@ -29,7 +26,8 @@ mod watches;
 use std::fmt::Display;
 use std::time::Duration;
 
-pub use chain::chain;
+pub use bundle_cluster::chain;
+use bundle_cluster::{dry_run, heavy};
 
 /// An error whose kind no caller tells apart: it ends a task and is told.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -5,11 +5,10 @@ use std::process::ExitCode;
 
 use bundle_webhook::BoxError;
 use bundle_webhook::args::Args;
-use bundle_webhook::cluster::Clients;
 use bundle_webhook::settings::Settings;
 use bundle_webhook::signals::Signals;
 use bundle_webhook::sources::Registries;
-use bundle_webhook::{chain, logs, run};
+use bundle_webhook::{chain, cluster, logs, run};
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use tokio::runtime::Builder;
@@ -47,7 +46,7 @@ fn live(settings: Settings) -> Result<(), BoxError> {
         .build()?;
     let ended = runtime.block_on(async {
         let signals = Signals::listen()?;
-        let clients = Clients::connect(&settings).await?;
+        let clients = cluster::connect(&settings).await?;
         let registries = Registries::new(
             settings.registry_ca.clone(),
             settings.registries_conf.as_slice(),

@@ -1,10 +1,20 @@
-//! Requests to a Kubernetes API server by parsed names.
+//! All requests of both programs to a Kubernetes API server.
 //!
 //! The client library puts names and namespaces into URLs as they are: one with a `/` or a `?` in it would ask for something else. Here every name is
-//! parsed first. The methods of the client library that take names are banned everywhere else (`clippy.toml`).
+//! parsed first ([`ByName`], [`namespaced`], [`ObjectUrl`]). The methods of the client library that take names are banned everywhere else (`clippy.toml`).
 
+pub mod answers;
 mod by_name;
+pub mod connection;
+pub mod discovery;
+pub mod dry_run;
+pub mod error;
+pub mod heavy;
+pub mod object;
+pub mod parallel;
 mod url;
+pub mod watch;
 
 pub use by_name::ByName;
+pub use error::chain;
 pub use url::{ObjectUrl, namespaced};

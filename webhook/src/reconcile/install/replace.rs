@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bundle_cluster::ObjectUrl;
+use bundle_cluster::error::immutable;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::jobs;
-use bundle_core::plan::replace::{self, Cause, KeepReason, ReplacePolicy, Replacement};
+use bundle_core::plan::replace::{self, ReplacePolicy, Replacement};
 use bundle_core::plan::replacement_trial::{is_full_quota, is_service, leave_out_held};
 use bundle_core::rights::DryRunVerdict;
 use kube::Client;
 use kube::api::{DeleteParams, DynamicObject, Preconditions};
-use kube::core::response::Status;
 use rand::Rng as _;
 
 use crate::reconcile::api::object;
@@ -38,24 +38,6 @@ const NAME: usize = 40;
 /// The objects that are deleted and created anew, by key, with their uid.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct Replacements(HashMap<String, String>);
-
-/// The sentence about a refusal because of fields that cannot be changed, in the place of the values that the API server repeats; else its own words.
-pub(crate) fn words(status: &Status) -> String {
-    immutable(status).map_or_else(
-        || status.message.clone(),
-        |fields| replace::sentence(&fields, KeepReason::NotAsked),
-    )
-}
-
-fn immutable(status: &Status) -> Option<Vec<&str>> {
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    let causes = causes.map(|cause| Cause {
-        reason: &cause.reason,
-        field: &cause.field,
-        message: &cause.message,
-    });
-    replace::immutable_fields(status.code, &status.reason, causes)
-}
 
 impl Replacements {
     /// Returns whether the object with this key is replaced.

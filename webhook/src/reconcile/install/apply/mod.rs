@@ -40,9 +40,7 @@ impl ApplyError {
     /// The error in one line.
     pub(in crate::reconcile) fn message(&self) -> String {
         match self {
-            Self::Api(kube::Error::Api(status)) => {
-                crate::reconcile::install::replace::words(status)
-            }
+            Self::Api(kube::Error::Api(status)) => bundle_cluster::error::words(status),
             Self::Api(error) => object::told(error),
             Self::Moved => "somebody deleted or created it at the same time".to_owned(),
             Self::NotAllowed(refusal) => refusal.message(),

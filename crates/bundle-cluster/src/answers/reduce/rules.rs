@@ -2,7 +2,7 @@
 
 /// The place of objects in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum AnswerKind {
+pub(in crate::answers) enum AnswerKind {
     /// The answer is the object.
     Object,
     /// Objects are in `items`.
@@ -24,18 +24,18 @@ impl AnswerKind {
 
 /// The treatment of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct ObjectRules {
+pub(in crate::answers) struct ObjectRules {
     /// The most that one may take as text and as a tree, by the estimate of [`super::Reducer::weight`], in bytes.
-    pub(in super::super) limit: usize,
+    pub(in crate::answers) limit: usize,
     /// True if `fieldsV1` of other managers is kept.
-    pub(in super::super) keeps_fields: bool,
+    pub(in crate::answers) keeps_fields: bool,
     /// True if an object that does not parse counts as too large. The answer is then taken only once its objects have ended.
-    pub(in super::super) is_checked: bool,
+    pub(in crate::answers) is_checked: bool,
 }
 
 impl ObjectRules {
     /// The rules of an answer that somebody else limits and parses: only its times are checked.
-    pub(in super::super) const TIMES_ONLY: Self = Self {
+    pub(in crate::answers) const TIMES_ONLY: Self = Self {
         limit: usize::MAX,
         keeps_fields: true,
         is_checked: false,

@@ -1,14 +1,11 @@
-//! One object on the cluster, as the installing identity reaches it: look, list, delete. The answers are metadata, never the whole object.
-//! Not here: applies (install::apply), or what an error means for the installation.
+//! One object on the cluster: its metadata, the whole object within bounds ([`whole`]), lists of metadata, deletion.
 
 use std::collections::BTreeMap;
 
 use bundle_api::names;
-use bundle_cluster::{ByName, ObjectUrl, namespaced};
 use bundle_core::object::ObjectId;
 use bundle_core::plan::drift::{self, Entry, Fingerprint, ObjectState, Revision, RevisionParts};
 use bundle_core::plan::inventory::{CreationMark, LiveObject};
-use bundle_core::plan::rejection::{self, Rejection};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::Client;
 use kube::api::{
@@ -20,38 +17,42 @@ use kube::core::discovery::ApiResource;
 use kube::core::metadata::PartialObjectMeta;
 use serde_json::json;
 
-use crate::reconcile::api::discovery::Kind;
-use crate::reconcile::api::whole;
+use crate::discovery::Kind;
+pub use crate::error::{invalid, is_conflict, is_forbidden, is_not_found, is_passing, told};
+use crate::{ByName, ObjectUrl, namespaced};
+
+pub mod whole;
 
 /// The labels of ours that an installed object carries.
-pub(in crate::reconcile) const LABELS: [&str; 3] = [
+pub const LABELS: [&str; 3] = [
     names::LABEL_OWNER_KIND,
     names::LABEL_OWNER_NAME,
     names::LABEL_APPLYSET_PART_OF,
 ];
 
 /// Objects of one page of a list. The client reads a page that takes too much memory again with fewer.
-pub(in crate::reconcile) const PAGE: u32 = 100;
+pub const PAGE: u32 = 100;
 
-/// What is known of an object from its metadata.
+/// An object as its metadata describes it.
 #[derive(Debug, Clone)]
-pub(in crate::reconcile) struct ObservedObject {
+pub struct ObservedObject {
     /// Its uid.
-    pub(in crate::reconcile) uid: String,
+    pub uid: String,
     /// Its resource version, if it is a number as the API server's own storage has it.
-    pub(in crate::reconcile) version: u64,
+    pub version: u64,
     /// Its state, to compare with what our last apply left.
-    pub(in crate::reconcile) state: ObjectState,
+    pub state: ObjectState,
     /// When it was created, in seconds since 1970.
-    pub(in crate::reconcile) created: Option<i64>,
+    pub created: Option<i64>,
     /// The mark of whoever created it.
-    pub(in crate::reconcile) mark: Option<CreationMark>,
+    pub mark: Option<CreationMark>,
     /// The field manager that wrote it last, if that was another one and is known.
-    pub(in crate::reconcile) writer: Option<Box<str>>,
+    pub writer: Option<Box<str>>,
 }
 
 impl ObservedObject {
-    pub(in crate::reconcile) fn of(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> Self {
+    /// Reads the metadata of an object of `kind`.
+    pub fn of(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> Self {
         let meta = &object.metadata;
         let none = BTreeMap::new();
         let labels = meta.labels.as_ref().unwrap_or(&none);
@@ -94,8 +95,8 @@ impl ObservedObject {
         }
     }
 
-    /// What decides whose it is.
-    pub(in crate::reconcile) fn live(&self) -> LiveObject<'_> {
+    /// The part that decides whose object it is.
+    pub fn live(&self) -> LiveObject<'_> {
         LiveObject {
             uid: &self.uid,
             created: self.created,
@@ -106,9 +107,7 @@ impl ObservedObject {
 }
 
 /// The entries of `managedFields`, for the rules about them, without those that lack what each has.
-pub(in crate::reconcile) fn entries(
-    metadata: &ObjectMeta,
-) -> impl Iterator<Item = Entry<'_>> + Clone {
+pub fn entries(metadata: &ObjectMeta) -> impl Iterator<Item = Entry<'_>> + Clone {
     metadata.managed_fields.iter().flatten().filter_map(entry)
 }
 
@@ -124,11 +123,7 @@ fn entry(entry: &ManagedFieldsEntry) -> Option<Entry<'_>> {
 }
 
 /// The API of `kind`, in `namespace` if its objects live in one; of whole objects or, as `K`, of their metadata.
-pub(in crate::reconcile) fn api<K>(
-    client: &Client,
-    kind: &Kind,
-    namespace: Option<&str>,
-) -> Result<Api<K>, kube::Error>
+pub fn api<K>(client: &Client, kind: &Kind, namespace: Option<&str>) -> Result<Api<K>, kube::Error>
 where
     K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {
@@ -140,7 +135,7 @@ where
 }
 
 /// The metadata of one object, if it is there. A kind that the server does not have has no objects.
-pub(in crate::reconcile) async fn look(
+pub async fn look(
     client: &Client,
     kind: &Kind,
     id: &ObjectId,
@@ -154,7 +149,7 @@ pub(in crate::reconcile) async fn look(
 }
 
 /// One whole object, if it is there and not too large. A kind that the server does not have has no objects.
-pub(in crate::reconcile) async fn read(
+pub async fn read(
     client: &Client,
     kind: &Kind,
     namespace: Option<&str>,
@@ -169,7 +164,7 @@ pub(in crate::reconcile) async fn read(
 }
 
 /// Passes the id and uid of every object of a kind to `each`, page by page: how many there are is for others to say.
-pub(in crate::reconcile) async fn list(
+pub async fn list(
     client: &Client,
     kind: &Kind,
     mut each: impl FnMut(ObjectId, &str) + Send,
@@ -189,11 +184,8 @@ pub(in crate::reconcile) async fn list(
     }
 }
 
-/// What names an object of `kind`.
-pub(in crate::reconcile) fn id_of(
-    kind: &Kind,
-    object: &PartialObjectMeta<DynamicObject>,
-) -> ObjectId {
+/// Returns the identity of an object of `kind`.
+pub fn id_of(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> ObjectId {
     ObjectId {
         group: kind.resource.group.clone(),
         version: kind.resource.version.clone(),
@@ -203,8 +195,8 @@ pub(in crate::reconcile) fn id_of(
     }
 }
 
-/// Deletes just the object with this uid. Says whether it is gone: it had gone already, was replaced, or nothing holds it up.
-pub(in crate::reconcile) async fn delete(
+/// Deletes just the object with this uid. Returns whether it is gone: it had gone already, was replaced, or nothing holds it up.
+pub async fn delete(
     client: &Client,
     kind: &Kind,
     id: &ObjectId,
@@ -235,7 +227,7 @@ pub(in crate::reconcile) async fn delete(
 }
 
 /// Takes our labels and our mark off the object with this uid. One that has gone, or was replaced, is no error.
-pub(in crate::reconcile) async fn release(
+pub async fn release(
     client: &Client,
     kind: &Kind,
     id: &ObjectId,
@@ -260,57 +252,6 @@ pub(in crate::reconcile) async fn release(
             _ => Ok(()),
         },
         Err(error) => Err(error),
-    }
-}
-
-/// Whether the API server may have refused because the object is not the one that was meant: gone, replaced, or there where it should not be.
-pub(in crate::reconcile) fn is_conflict(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if matches!(status.code, 409 | 422))
-}
-
-/// Whether the API server said that there is no such thing.
-pub(in crate::reconcile) fn is_not_found(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404)
-}
-
-/// Whether the API server refused for want of rights.
-pub(in crate::reconcile) fn is_forbidden(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 403)
-}
-
-/// Whether the same request may succeed a little later: the server is busy, starting, or out of reach.
-pub(in crate::reconcile) fn is_passing(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => {
-            matches!(status.code, 409 | 429)
-                || status.code >= 500
-                    && rejection::not_typed(status.code, &status.message).is_none()
-        }
-        kube::Error::Service(_) | kube::Error::HyperError(_) => true,
-        _ => false,
-    }
-}
-
-/// Returns the reason for which the API server cannot store an object with these values; none if the same request may succeed another time.
-pub(in crate::reconcile) fn invalid(error: &kube::Error) -> Option<String> {
-    let kube::Error::Api(status) = error else {
-        return None;
-    };
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    let fields: Vec<&str> = causes.map(|cause| cause.field.as_str()).collect();
-    rejection::invalid(Rejection {
-        code: status.code,
-        reason: &status.reason,
-        message: &status.message,
-        fields: &fields,
-    })
-}
-
-/// What an error of the API server says, in one line.
-pub(in crate::reconcile) fn told(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => crate::chain(other),
     }
 }
 

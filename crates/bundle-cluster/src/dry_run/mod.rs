@@ -1,11 +1,11 @@
 //! Server-side dry runs as a requester. This is the only module that impersonates people, and it can send nothing else.
-//! `reconcile::rights::requester_check` decides what to send, `bundle_core::rights` what an answer means.
+//! `bundle_core::rights` decides what an answer means.
 
 mod guard;
 mod headers;
 
+use crate::ObjectUrl;
 use bundle_api::names;
-use bundle_cluster::ObjectUrl;
 use bundle_core::object::ObjectId;
 use bundle_core::review::Requester;
 use bundle_core::rights::{DryRunVerdict, verdict};
@@ -19,14 +19,14 @@ use kube::core::request::Error as RequestError;
 use kube::core::response::Status;
 use serde_json::json;
 
-use crate::cluster::{ServiceAccount, missing_right};
-use crate::reconcile::api::whole::ObjectText;
-use crate::reconcile::install::replace;
+use crate::connection::{ServiceAccount, missing_right};
+use crate::error::words;
+use crate::object::whole::ObjectText;
 
 pub use guard::guarded;
 pub use headers::IdentityError;
 
-/// How many bytes of an answer that is no `Status` appear in messages.
+/// The bytes of an answer that is no `Status` that appear in messages.
 const WORDS: usize = 512;
 
 /// Sends dry runs as one requester; it can send nothing else.
@@ -40,17 +40,17 @@ pub struct RequesterDryRun {
 /// The answer to a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DryRunAnswer {
-    /// Whether the API server allows it.
+    /// Returns whether the API server allows it.
     pub verdict: DryRunVerdict,
     /// The HTTP status code; 0 if there was no answer.
     pub code: u16,
     /// The causes in the `Status`, as reason and field.
     pub causes: Vec<(String, String)>,
     /// The object as it would be, if it is allowed and was asked for with [`Detail::Object`].
-    pub(crate) object: Option<ObjectText>,
+    pub object: Option<ObjectText>,
 }
 
-/// How much of an object an answer holds.
+/// The part of an object that an answer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// Its metadata, which are not read.
@@ -179,7 +179,7 @@ impl RequesterDryRun {
             ..Status::default()
         });
         DryRunAnswer {
-            verdict: self.with_missing_right(verdict(code, &replace::words(&status))),
+            verdict: self.with_missing_right(verdict(code, &words(&status))),
             code,
             causes: causes(&status),
             object: None,
@@ -203,14 +203,14 @@ impl RequesterDryRun {
 }
 
 /// The causes in a `Status`, as reason and field.
-pub(crate) fn causes(status: &Status) -> Vec<(String, String)> {
+pub fn causes(status: &Status) -> Vec<(String, String)> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let causes = causes.map(|cause| (cause.reason.clone(), cause.field.clone()));
     causes.collect()
 }
 
 /// Returns the verdict where the object of a dry run that was allowed could not be read ([`ObjectText::receive`]).
-pub(crate) fn unread(error: &kube::Error) -> DryRunVerdict {
+pub fn unread(error: &kube::Error) -> DryRunVerdict {
     match error {
         kube::Error::Api(status) => DryRunVerdict::Unsupported(status.message.clone()),
         error => DryRunVerdict::Unknown(crate::chain(error)),

@@ -1,4 +1,3 @@
-use bundle_cluster::ByName;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -6,8 +5,8 @@ use kube::api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams}
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::super::reduce::TOO_LARGE;
 use super::*;
+use crate::ByName;
 
 /// Returns a client whose requests `respond` answers, and their URLs once the client is gone.
 fn server(

@@ -24,9 +24,7 @@ const MOST_MEMORY: u64 = 16 << 20;
 static TURN: Semaphore = Semaphore::const_new(1);
 
 /// The object in an answer to a GET; `None` if it is not there.
-pub(in crate::reconcile) async fn receive(
-    answer: Response<Body>,
-) -> Result<Option<DynamicObject>, kube::Error> {
+pub async fn receive(answer: Response<Body>) -> Result<Option<DynamicObject>, kube::Error> {
     let code = answer.status();
     // The server answers in plain text where it does not even know the kind.
     if code == http::StatusCode::NOT_FOUND {
@@ -74,11 +72,11 @@ async fn read(mut body: Body) -> Result<(Vec<u8>, Option<SemaphorePermit<'static
 
 /// The text of an object that may be parsed as [`DryRunObject`], by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ObjectText(Vec<u8>);
+pub struct ObjectText(Vec<u8>);
 
 impl ObjectText {
     /// Reads the answer to a dry run that was allowed. Fails with [`kube::Error::Api`] if the object is too large.
-    pub(crate) async fn receive(body: Body) -> Result<Self, kube::Error> {
+    pub async fn receive(body: Body) -> Result<Self, kube::Error> {
         let (bytes, turn) = read(body).await?;
         let weigh = || DryRunObject::footprint(&bytes).map_err(kube::Error::SerdeError);
         let weight = if turn.is_some() {
@@ -91,7 +89,7 @@ impl ObjectText {
     }
 
     /// Parses all of `texts` for `work`, while no other large object is parsed.
-    pub(crate) async fn with_parsed<T>(
+    pub async fn with_parsed<T>(
         texts: &[&Self],
         work: impl FnOnce(&[DryRunObject]) -> T,
     ) -> Result<T, kube::Error> {
@@ -182,11 +180,9 @@ mod tests {
         assert!(missing.unwrap().is_none());
         let refused = json!({"kind": "Status", "code": 403, "message": "no", "reason": "Forbidden", "status": "Failure"});
         let refused = receive_text(403, refused.to_string()).await.unwrap_err();
-        assert!(crate::reconcile::api::object::is_forbidden(&refused));
+        assert!(crate::object::is_forbidden(&refused));
         let broken = receive_text(502, "bad gateway".to_owned()).await;
-        assert!(crate::reconcile::api::object::is_passing(
-            &broken.unwrap_err()
-        ));
+        assert!(crate::object::is_passing(&broken.unwrap_err()));
     }
 
     #[tokio::test]

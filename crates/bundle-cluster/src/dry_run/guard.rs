@@ -29,13 +29,13 @@ pub fn guarded(base: Client) -> Client {
         let base = base.clone();
         async move {
             let request = checked(request).await?;
-            Ok::<_, crate::BoxError>(base.send(request).await?)
+            Ok::<_, tower::BoxError>(base.send(request).await?)
         }
     });
     Client::new(service, namespace)
 }
 
-async fn checked(request: Request<Body>) -> Result<Request<Body>, crate::BoxError> {
+async fn checked(request: Request<Body>) -> Result<Request<Body>, tower::BoxError> {
     if impersonated(request.headers()) != Impersonated::Person {
         return Ok(request);
     }
@@ -95,7 +95,7 @@ fn is_dry_run(method: &Method, uri: &Uri) -> Result<(), NotDryRun> {
     Ok(())
 }
 
-/// Whether the path names one object. Collections are refused, and so are subresources, some of which act in spite of `dryRun`.
+/// Returns whether the path names one object. Collections are refused, and so are subresources, some of which act in spite of `dryRun`.
 fn is_object(path: &str) -> bool {
     let mut segments = path.split('/').collect::<Vec<_>>().into_iter();
     let root = (segments.next(), segments.next());

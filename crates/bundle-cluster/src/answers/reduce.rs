@@ -14,7 +14,7 @@ use super::readable;
 pub(super) use self::rules::{AnswerKind, ObjectRules};
 
 /// Marks metadata that was too large to be read or did not parse, in the place of all annotations.
-pub(crate) const TOO_LARGE: &str = "core.rukpak.io/metadata-too-large";
+pub const TOO_LARGE: &str = "core.rukpak.io/metadata-too-large";
 
 /// The longest name, uid or timestamp that is kept of an object that is too large, in bytes. Kubernetes allows 253.
 const TEXT_LIMIT: usize = 300;

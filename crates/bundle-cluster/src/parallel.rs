@@ -10,7 +10,7 @@ const AT_A_TIME: usize = 16;
 /// Runs all of them and gives the results in the order in which they came.
 ///
 /// Boxed here, where lifetimes are known: the compiler cannot tell that closures over references may be sent when it sees them inside a controller.
-pub(in crate::reconcile) fn all<'a, I, F>(work: I) -> BoxFuture<'a, Vec<F::Output>>
+pub fn all<'a, I, F>(work: I) -> BoxFuture<'a, Vec<F::Output>>
 where
     I: IntoIterator<Item = F, IntoIter: Send + 'a>,
     F: Future<Output: Send> + Send + 'a,
@@ -22,7 +22,7 @@ where
 }
 
 /// Runs all of them and gives the results in the order in which they were asked for.
-pub(in crate::reconcile) fn ordered<'a, I, F>(work: I) -> BoxFuture<'a, Vec<F::Output>>
+pub fn ordered<'a, I, F>(work: I) -> BoxFuture<'a, Vec<F::Output>>
 where
     I: IntoIterator<Item = F, IntoIter: Send + 'a>,
     F: Future<Output: Send> + Send + 'a,

@@ -7,7 +7,7 @@ use super::ServiceAccount;
 /// The error with the commands that let the pod act as `account`, if it is the API server's refusal of that.
 ///
 /// The shipped Role names the installer alone; each further ServiceAccount needs a Role in its namespace.
-pub(crate) fn with_missing_right(mut error: kube::Error, account: &ServiceAccount) -> kube::Error {
+pub fn with_missing_right(mut error: kube::Error, account: &ServiceAccount) -> kube::Error {
     if let kube::Error::Api(status) = &mut error
         && let Some(hint) = missing_right(&status.message, account)
     {
@@ -17,7 +17,7 @@ pub(crate) fn with_missing_right(mut error: kube::Error, account: &ServiceAccoun
 }
 
 /// The commands that let the pod act as `account`, if `message` is the API server's refusal of that.
-pub(crate) fn missing_right(message: &str, account: &ServiceAccount) -> Option<String> {
+pub fn missing_right(message: &str, account: &ServiceAccount) -> Option<String> {
     let (_, rest) = message.split_once("is forbidden: User \"system:serviceaccount:")?;
     // Newer API servers ask for a verb such as `impersonate-on:serviceaccount:create` first.
     let (pod, _) = rest.split_once("\" cannot impersonate")?;

@@ -10,18 +10,18 @@ use kube::Client;
 use kube::core::discovery::ApiResource;
 use tokio::sync::Mutex;
 
-/// How old a list may be before a kind that it lacks is asked for again.
+/// The age of a list from which a kind that it lacks is asked for again.
 const STALE: Duration = Duration::from_millis(500);
-/// How old a list may be before it is asked for again in any case: versions come and go with upgrades of the server.
+/// The age of a list from which it is asked for again in any case: versions come and go with upgrades of the server.
 const OLD: Duration = Duration::from_secs(600);
 
 /// A kind that the server has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::reconcile) struct Kind {
-    /// How it is reached.
-    pub(in crate::reconcile) resource: ApiResource,
-    /// Whether its objects live in namespaces.
-    pub(in crate::reconcile) namespaced: bool,
+pub struct Kind {
+    /// Group, version and path of the resource.
+    pub resource: ApiResource,
+    /// Returns whether its objects live in namespaces.
+    pub namespaced: bool,
 }
 
 struct List {
@@ -32,8 +32,8 @@ struct List {
 /// The versions of each group, the preferred one first.
 type Versions = HashMap<String, Vec<String>>;
 
-/// What the server has, by `apiVersion`.
-pub(in crate::reconcile) struct Apis {
+/// The kinds that the API server serves, by `apiVersion`.
+pub struct Apis {
     client: Client,
     lists: Mutex<HashMap<String, List>>,
     groups: Mutex<Option<(Instant, Versions)>>,
@@ -62,13 +62,14 @@ const BUILT_IN: [&str; 18] = [
 ];
 
 /// Returns whether the group of `api_version` may be one of CustomResourceDefinitions or of another API server.
-pub(in crate::reconcile) fn is_custom(api_version: &str) -> bool {
+pub fn is_custom(api_version: &str) -> bool {
     let (group, _) = api_version.split_once('/').unwrap_or_default();
     group.contains('.') && !BUILT_IN.contains(&group)
 }
 
 impl Apis {
-    pub(in crate::reconcile) fn new(client: Client) -> Self {
+    /// Asks through `client`, once something is asked for.
+    pub fn new(client: Client) -> Self {
         Self {
             client,
             lists: Mutex::default(),
@@ -77,7 +78,7 @@ impl Apis {
     }
 
     /// The kind, if the server has it.
-    pub(in crate::reconcile) async fn find(
+    pub async fn find(
         &self,
         group: &str,
         version: &str,
@@ -93,7 +94,7 @@ impl Apis {
     }
 
     /// The kind, if the server has it, as it answers now.
-    pub(in crate::reconcile) async fn find_now(
+    pub async fn find_now(
         &self,
         group: &str,
         version: &str,
@@ -105,7 +106,7 @@ impl Apis {
     }
 
     /// Forgets all kinds that somebody may have defined, so that they are asked for again: after such a kind came or went, and after anything that failed.
-    pub(in crate::reconcile) async fn forget_custom(&self) {
+    pub async fn forget_custom(&self) {
         self.lists
             .lock()
             .await
@@ -114,10 +115,7 @@ impl Apis {
     }
 
     /// The kind in the version that the server prefers, if it has it in any.
-    pub(in crate::reconcile) async fn preferred(
-        &self,
-        kind: &GroupKind,
-    ) -> Result<Option<Kind>, kube::Error> {
+    pub async fn preferred(&self, kind: &GroupKind) -> Result<Option<Kind>, kube::Error> {
         if kind.group.is_empty() {
             return self.find("", "v1", &kind.kind).await;
         }

@@ -7,17 +7,17 @@ use bundle_core::review::size::{ObjectWeight, WeightLimits};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::answers::{METADATA_LIMIT, WHOLE_LIMIT};
 use super::reduce::{AnswerKind, ObjectRules, Reducer};
+use super::{METADATA_LIMIT, WHOLE_LIMIT};
 
 /// The most that a review admits: three quarters of what is read, so that a status and the next entries of `managedFields` fit as well.
-pub(crate) const WEIGHT_LIMITS: WeightLimits = WeightLimits {
+pub const WEIGHT_LIMITS: WeightLimits = WeightLimits {
     metadata: METADATA_LIMIT / 4 * 3,
     whole: WHOLE_LIMIT / 4 * 3,
 };
 
 /// Returns the weight that an object of ours would have in a list.
-pub(crate) fn weigh(object: &Value) -> ObjectWeight {
+pub fn weigh(object: &Value) -> ObjectWeight {
     let mut metadata = Scale::new();
     metadata.push(br#"{"metadata":{"#);
     for (key, value) in object["metadata"].as_object().into_iter().flatten() {

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 type Events<K> = BoxStream<'static, watcher::Result<Event<K>>>;
 
 /// Watches all objects of `api` that `config` selects, for ever. Only a complete listing or an event ends a row of failures, not the start of a listing.
-pub(crate) fn watch_events<K>(
+pub fn watch_events<K>(
     api: Api<K>,
     config: watcher::Config,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static

@@ -2,12 +2,16 @@
 //! lists are read in pages that fit, objects that are too large or do not parse are read without their contents, and all other answers end at a limit.
 //! Not here: how objects are reduced (reduce).
 
+mod readable;
+mod reduce;
+mod weight;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::body::Bytes;
 use bundle_api::names::GROUP;
+use bytes::Bytes;
 use futures::{StreamExt as _, future};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body::Frame;
@@ -17,17 +21,18 @@ use kube::Client;
 use kube::client::Body;
 use kube::core::response::Status;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tower::service_fn;
+use tower::{BoxError, service_fn};
 
-use super::reduce::{AnswerKind, ObjectRules, Reducer};
-use crate::BoxError;
+pub use self::reduce::TOO_LARGE;
+use self::reduce::{AnswerKind, ObjectRules, Reducer};
+pub use self::weight::{WEIGHT_LIMITS, weigh};
 
 type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// The most that the metadata of one object may take once parsed, in bytes: what an object of ours has of 1.5 MiB, the most that API servers store.
-pub(super) const METADATA_LIMIT: usize = 8 << 20;
+const METADATA_LIMIT: usize = 8 << 20;
 /// The most that a whole object of a list or watch may take once parsed, in bytes.
-pub(super) const WHOLE_LIMIT: usize = 16 << 20;
+const WHOLE_LIMIT: usize = 16 << 20;
 /// The longest answer that is neither metadata nor a list or watch, in bytes. The readers of whole objects have limits of their own.
 const ANSWER_LIMIT: u64 = 8 << 20;
 /// The longest answer that reports a failure, in bytes.
@@ -45,7 +50,7 @@ const SMALLER: u32 = 4;
 
 /// An extension of requests for the metadata of one object whose answer keeps `fieldsV1` of all managers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct KeepFields;
+pub struct KeepFields;
 
 /// State that all clients share.
 #[derive(Debug)]
@@ -57,7 +62,7 @@ struct AnswerMemory {
 }
 
 /// Returns a client that sends through `base` and bounds every answer.
-pub(super) fn bounded(base: Client) -> Client {
+pub fn bounded(base: Client) -> Client {
     let namespace = base.default_namespace().to_owned();
     let memory = Arc::new(AnswerMemory {
         turn: Arc::new(Semaphore::new(1)),

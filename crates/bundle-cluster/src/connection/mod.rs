@@ -1,0 +1,212 @@
+//! Connections to the API server: the process's own identity, and the ServiceAccounts that bundles are installed as.
+
+mod impersonation;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bundle_core::names::{KubeName, NameError, NameKind};
+use http::{HeaderName, HeaderValue, Request, Response};
+use kube::Client;
+use kube::client::{Body, ClientBuilder, DynBody};
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use tower::timeout::{Timeout, TimeoutLayer};
+use tower::util::BoxService;
+use tower::{BoxError, service_fn};
+
+use crate::{answers, dry_run};
+
+pub use self::impersonation::{missing_right, with_missing_right};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Until the head of an answer; also of a watch, whose body may go on. Above the minute that API servers give a request.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
+/// The client library's stack of services, with a limit on the time of an answer.
+pub type Transport = Timeout<BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>>;
+
+/// The header with the user that a request acts as.
+pub const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
+/// The most clients for ServiceAccounts that are kept. Those beyond are made again, which costs little.
+const ACCOUNTS: usize = 256;
+
+/// The cause for which there is no connection to the API server.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields hold")]
+pub enum ClusterError {
+    #[error("cannot read kubeconfig {path}")]
+    Kubeconfig {
+        path: String,
+        source: kube::config::KubeconfigError,
+    },
+    #[error("not in a pod, and no --kubeconfig given")]
+    NotInCluster {
+        source: kube::config::InClusterError,
+    },
+    #[error("cannot use the connection settings to the API server")]
+    Client { source: kube::Error },
+    #[error("`{account}` cannot be the name of a ServiceAccount")]
+    Account { account: ServiceAccount },
+}
+
+/// The ServiceAccount that acts for a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServiceAccount {
+    /// Its namespace.
+    pub namespace: KubeName,
+    /// Its name.
+    pub name: KubeName,
+}
+
+impl ServiceAccount {
+    /// Parses namespace and name of a ServiceAccount that some record names.
+    pub fn parse(namespace: &str, name: &str) -> Result<Self, NameError> {
+        Ok(Self {
+            namespace: KubeName::parse(NameKind::Label, namespace)?,
+            name: KubeName::parse(NameKind::Subdomain, name)?,
+        })
+    }
+}
+
+impl fmt::Display for ServiceAccount {
+    /// Its user name, as RBAC subjects and audit logs have it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+}
+
+/// Returns a builder of clients for the cluster of this kubeconfig, or for the cluster of this pod. Sends nothing.
+pub async fn builder(kubeconfig: Option<&Path>) -> Result<ClientBuilder<Transport>, ClusterError> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let told = |source| ClusterError::Kubeconfig {
+                path: path.display().to_string(),
+                source,
+            };
+            let file = Kubeconfig::read_from(path).map_err(told)?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .map_err(told)?
+        }
+        None => Config::incluster().map_err(|source| ClusterError::NotInCluster { source })?,
+    };
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    let builder =
+        ClientBuilder::try_from(config).map_err(|source| ClusterError::Client { source })?;
+    Ok(builder.with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)))
+}
+
+/// The clients of this process. All of them share one pool of connections and one credential.
+pub struct Clients {
+    own: Client,
+    by_account: Mutex<HashMap<ServiceAccount, Client>>,
+}
+
+impl Clients {
+    /// Builds on a client that exists. Under all of them lie the guard that sends nothing but dry runs as a person, and the limits of answers.
+    pub fn new(own: Client) -> Self {
+        Self {
+            own: answers::bounded(dry_run::guarded(own)),
+            by_account: Mutex::default(),
+        }
+    }
+
+    /// The pod's own identity: it can read our own kinds and do nothing to the objects of bundles.
+    pub fn own(&self) -> Client {
+        self.own.clone()
+    }
+
+    /// Acts as `account`; the API server lets us where we may `impersonate` it.
+    pub fn acting_as(&self, account: &ServiceAccount) -> Result<Client, ClusterError> {
+        let mut known = self
+            .by_account
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = known.get(account) {
+            return Ok(client.clone());
+        }
+        let user =
+            HeaderValue::try_from(account.to_string()).map_err(|_| ClusterError::Account {
+                account: account.clone(),
+            })?;
+        let client = impersonating(self.own.clone(), user);
+        if known.len() >= ACCOUNTS {
+            known.clear();
+        }
+        known.insert(account.clone(), client.clone());
+        Ok(client)
+    }
+}
+
+/// Sends everything through `base`, as `user`. The server adds the groups of a ServiceAccount by itself.
+fn impersonating(base: Client, user: HeaderValue) -> Client {
+    let namespace = base.default_namespace().to_owned();
+    let service = service_fn(move |mut request: Request<Body>| {
+        request.headers_mut().insert(IMPERSONATE_USER, user.clone());
+        let base = base.clone();
+        async move { base.send(request).await }
+    });
+    Client::new(service, namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Api;
+
+    use super::*;
+    use crate::ByName;
+
+    #[tokio::test]
+    async fn a_client_for_an_account_says_so_in_every_request_and_the_own_one_does_not() {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let clients = Clients::new(Client::new(service, "default"));
+        let answering = tokio::spawn(async move {
+            let mut users = Vec::new();
+            for _ in 0..3 {
+                let (request, reply) = server.next_request().await.unwrap();
+                users.push(request.headers().get(IMPERSONATE_USER).cloned());
+                let body = br#"{"metadata":{"name":"a"}}"#.to_vec();
+                reply.send_response(Response::new(Body::from(body)));
+            }
+            users
+        });
+        let account = ServiceAccount::parse("team-a", "deployer").unwrap();
+        let first = clients.acting_as(&account).unwrap();
+        let again = clients.acting_as(&account).unwrap();
+        for client in [first, clients.own(), again] {
+            let api: Api<ConfigMap> = Api::namespaced(client, "team-a");
+            ByName(&api).get("a").await.unwrap();
+        }
+        let account = HeaderValue::from_static("system:serviceaccount:team-a:deployer");
+        assert_eq!(
+            answering.await.unwrap(),
+            [Some(account.clone()), None, Some(account)]
+        );
+    }
+
+    #[tokio::test]
+    async fn clients_of_more_accounts_than_are_kept_are_forgotten() {
+        let (service, _server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let clients = Clients::new(Client::new(service, "default"));
+        for number in 0..3 * ACCOUNTS {
+            let account = ServiceAccount::parse("team-a", &format!("deployer-{number}")).unwrap();
+            clients.acting_as(&account).unwrap();
+            assert!(clients.by_account.lock().unwrap().len() <= ACCOUNTS);
+        }
+    }
+
+    #[test]
+    fn rejects_accounts_whose_names_add_to_a_header_or_url() {
+        for (namespace, name) in [
+            ("team-a", "deployer\r\nImpersonate-Group: system:masters"),
+            ("team-a", "../secrets"),
+            ("team.a", "deployer"),
+            ("", "deployer"),
+        ] {
+            assert!(ServiceAccount::parse(namespace, name).is_err());
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Errors of requests: what they mean for the same request another time, and their text on one line.
+
+use std::error::Error;
+
+use bundle_core::plan::rejection::{self, Rejection};
+use bundle_core::plan::replace::{self, Cause, KeepReason};
+use kube::core::Status;
+use kube::runtime::watcher;
+
+/// An error with its causes, on one line.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = describe(error);
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = describe(cause);
+        // Libraries often repeat the cause in their own message.
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+/// The text of one error, without the dump of the whole answer that some libraries add.
+fn describe(error: &(dyn Error + 'static)) -> String {
+    let status = |status: &Status| {
+        if status.message.is_empty() {
+            format!("{} {}", status.code, status.reason)
+        } else {
+            status.message.clone()
+        }
+    };
+    if let Some(kube::Error::Api(answer)) = error.downcast_ref() {
+        return status(answer);
+    }
+    if let Some(answer) = error.downcast_ref::<Status>() {
+        return status(answer);
+    }
+    if let Some(answer) = error.downcast_ref::<Box<Status>>() {
+        return status(answer);
+    }
+    match error.downcast_ref::<watcher::Error>() {
+        Some(watcher::Error::InitialListFailed(_)) => "cannot list".to_owned(),
+        Some(watcher::Error::WatchStartFailed(_) | watcher::Error::WatchError(_)) => {
+            "cannot watch".to_owned()
+        }
+        Some(watcher::Error::WatchFailed(_)) => "the watch broke off".to_owned(),
+        Some(watcher::Error::NoResourceVersion) | None => error.to_string(),
+    }
+}
+
+/// Returns whether the API server may have refused because the object is not the one that was meant: gone, replaced, or there where it should not be.
+pub fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 409 | 422))
+}
+
+/// Returns whether the API server said that there is no such thing.
+pub fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+/// Returns whether the API server refused for want of rights.
+pub fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
+}
+
+/// Returns whether the same request may succeed a little later: the server is busy, starting, or out of reach.
+pub fn is_passing(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => {
+            matches!(status.code, 409 | 429)
+                || status.code >= 500
+                    && rejection::not_typed(status.code, &status.message).is_none()
+        }
+        kube::Error::Service(_) | kube::Error::HyperError(_) => true,
+        _ => false,
+    }
+}
+
+/// Returns the reason for which the API server cannot store an object with these values; none if the same request may succeed another time.
+pub fn invalid(error: &kube::Error) -> Option<String> {
+    let kube::Error::Api(status) = error else {
+        return None;
+    };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let fields: Vec<&str> = causes.map(|cause| cause.field.as_str()).collect();
+    rejection::invalid(Rejection {
+        code: status.code,
+        reason: &status.reason,
+        message: &status.message,
+        fields: &fields,
+    })
+}
+
+/// The text of an error, in one line: of an answer its message alone.
+pub fn told(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => chain(other),
+    }
+}
+
+/// The sentence about a refusal because of fields that cannot be changed, in the place of the values that the API server repeats; else its own words.
+pub fn words(status: &Status) -> String {
+    immutable(status).map_or_else(
+        || status.message.clone(),
+        |fields| replace::sentence(&fields, KeepReason::NotAsked),
+    )
+}
+
+/// Returns the fields that cannot be changed, if that is all that the API server refused an update for.
+pub fn immutable(status: &Status) -> Option<Vec<&str>> {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let causes = causes.map(|cause| Cause {
+        reason: &cause.reason,
+        field: &cause.field,
+        message: &cause.message,
+    });
+    replace::immutable_fields(status.code, &status.reason, causes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot create Secret a")]
+    struct Outer {
+        source: kube::Error,
+    }
+
+    #[test]
+    fn an_answer_of_the_api_server_is_its_message_told_once() {
+        let status = Status {
+            message: "namespaces \"b\" not found".into(),
+            reason: "NotFound".into(),
+            code: 404,
+            ..Status::default()
+        };
+        let outer = Outer {
+            source: kube::Error::Api(Box::new(status)),
+        };
+        assert_eq!(
+            chain(&outer),
+            "cannot create Secret a: namespaces \"b\" not found"
+        );
+        let Outer { source } = outer;
+        assert_eq!(
+            chain(&watcher::Error::InitialListFailed(source)),
+            "cannot list: namespaces \"b\" not found"
+        );
+    }
+}

@@ -1,0 +1,4 @@
+//! Requests about installed objects.
+
+pub(super) use bundle_cluster::object::whole;
+pub(super) use bundle_cluster::{discovery, object, parallel};
