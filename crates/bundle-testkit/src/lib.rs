@@ -1,5 +1,5 @@
-//! Test doubles for faults that real parts will not produce on demand: lying, stalling, truncating registries.
-//! Not here: anything that ships; this crate is a dev-dependency only.
+//! Test doubles with faults that real servers do not produce on demand: registries that send wrong
+//! bytes, stall or truncate. A dev-dependency only.
 
 pub mod registry;
 

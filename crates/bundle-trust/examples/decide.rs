@@ -1,5 +1,6 @@
-//! How long a verdict from a proof takes, beside the bare verifications that it cannot do without: for `cargo xtask bench trust`.
-//! Not here: what is signed, and by whom. It is in the folder that is given, and one line of JSON per measurement goes to stdout.
+//! Benchmark of a verdict from the proof annotation, compared with the bare signature verifications
+//! that it contains. Run by `cargo xtask bench trust`.
+//! The input folder is an argument. The output is one line of JSON per measurement on stdout.
 #![allow(
     clippy::print_stdout,
     reason = "its results go to stdout; it has no printer"
@@ -25,8 +26,9 @@ use serde_json::Value;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// What a keyless signature consists of: itself, the promise of the certificate log, promise and checkpoint of the log, a timestamp and its
-/// certificate, each with P-256; and two certificates with P-384, as those of the public instance.
+/// Signatures in a keyless signature, as number and curve. P-256: the signature itself, the SCT,
+/// the SET and the checkpoint of the log, the timestamp and its certificate. P-384: two
+/// certificates, as in the public instance.
 const CHAIN: [(usize, Curve); 2] = [(6, Curve::P256), (2, Curve::P384)];
 
 #[derive(Clone, Copy)]
@@ -35,7 +37,7 @@ enum Curve {
     P384,
 }
 
-/// What is decided: a policy, and an object's reference and proof.
+/// Input of one measurement: a policy, and the reference and the proof annotation of an object.
 struct Case {
     policy: Policy,
     reference: Reference,

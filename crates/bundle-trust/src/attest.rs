@@ -1,5 +1,5 @@
-//! Attesting: which kinds of predicate there are by name, what each has to look like, and the statement that is signed.
-//! Not here: signing it (sign, keyless) and reading attestations (verify).
+//! Predicate types with their short names and required fields, and the in-toto statement of an
+//! attestation.
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::json::JsonError;
@@ -14,7 +14,8 @@ pub const MAX_PREDICATE: usize = 700 * 1024;
 /// cosign's kind for whatever has none: it wraps what it is given.
 const CUSTOM: &str = "https://cosign.sigstore.dev/attestation/v1";
 
-/// What a kind of predicate has to look like, as far as it is looked at: these fields, and in some of them a text that begins so.
+/// Required fields of a predicate type, each with an optional prefix that its text must have. Other
+/// fields are not checked.
 type Shape = &'static [(&'static str, Option<&'static str>)];
 
 /// The kinds that have names, which are cosign's.
@@ -58,7 +59,7 @@ const SLSA_02_SHAPE: Shape = &[("builder", None), ("buildType", None)];
 const SPDX: &str = "https://spdx.dev/Document";
 const SPDX_SHAPE: Shape = &[("spdxVersion", Some("SPDX-"))];
 
-/// What an attestation says something about: the URI of its kind.
+/// URI of a predicate type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PredicateType(String);
 
@@ -105,7 +106,7 @@ impl PredicateType {
     }
 }
 
-/// What is attested: a JSON object of a kind.
+/// Predicate of an attestation: a JSON object and its type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predicate {
     kind: PredicateType,
@@ -175,7 +176,8 @@ impl Predicate {
         &self.kind
     }
 
-    /// Whether another says the same, whenever it was written.
+    /// Returns `true` if `other` is the same predicate. For cosign's `custom` type only `Data` is
+    /// compared, because the other fields hold the time of writing.
     pub(crate) fn says(&self, other: &Value) -> bool {
         match self.kind.as_str() {
             CUSTOM => self.value["Data"] == other["Data"],

@@ -1,5 +1,5 @@
-//! Sigstore bundles of the versions 0.1 to 0.3, all of their fields, and what each version requires.
-//! Not here: whether any of it holds (verify, certified).
+//! Sigstore bundles of versions 0.1 to 0.3: all fields, and the requirements of each version.
+//! Parsing a bundle verifies no signature; see [`crate::verify`].
 
 mod evidence;
 
@@ -10,7 +10,8 @@ use crate::dsse::{self, Envelope};
 use crate::{der, json};
 use evidence::{LogEntry, Timestamps};
 
-/// Which version of the format a bundle is of. What it requires is said in the protobuf definition of the bundle and the client specification.
+/// Version of the Sigstore bundle format. The protobuf definition of the bundle and the client
+/// specification state the requirements of each version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
     /// A list of certificates; the log's promise, and a proof at will.
@@ -56,7 +57,7 @@ pub(crate) struct MessageSignature {
     pub(crate) signature: String,
 }
 
-/// What a message signature says it is over; cosign leaves both empty for Ed25519.
+/// Digest that a message signature claims to cover. cosign leaves both fields empty for Ed25519.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MessageDigest {
@@ -66,7 +67,7 @@ pub(crate) struct MessageDigest {
     pub(crate) digest: String,
 }
 
-/// Who is said to have signed, and what others say of it.
+/// Verification material: the claimed key or certificate, log entries and timestamps.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Material {
@@ -124,7 +125,7 @@ impl Bundle {
         }
     }
 
-    /// What its version requires of a bundle with a certificate.
+    /// Checks the requirements of the version for a bundle with a certificate.
     pub(crate) fn check_certified(&self, version: Version) -> Result<(), Rejection> {
         let material = &self.verification_material;
         match (
@@ -148,7 +149,8 @@ impl Bundle {
         self.check_entries(version)
     }
 
-    /// What its version requires of log entries, as far as there are any, and the shape of what they hold.
+    /// Checks the log entries, if there are any: the requirements of the version, and the format of
+    /// each body.
     pub(crate) fn check_entries(&self, version: Version) -> Result<(), Rejection> {
         let entries = &self.verification_material.tlog_entries;
         for entry in entries.iter().flatten() {
@@ -160,7 +162,8 @@ impl Bundle {
 }
 
 impl CertificateChain {
-    /// Whom the root of a chain is, the verifier says and never the bundle.
+    /// Checks that the chain is not empty and that each certificate is base64. The root is chosen
+    /// by the verifier, never by the bundle.
     fn check(&self) -> Result<(), Rejection> {
         if self.certificates.is_empty() {
             return Err(unreadable("its list of certificates is empty"));

@@ -1,5 +1,7 @@
-//! Proof that travels on an object: the manifest and its signatures in one annotation, so that a review needs no network.
-//! Not here: what the signatures are worth (verify, proof). What is carried is as untrusted as what a registry says, and is judged the same way.
+//! Proof annotation of an object: the manifest and its signatures, so that an admission review
+//! needs no registry.
+//! The annotation is untrusted, like a response of a registry, and its signatures are verified in
+//! the same way.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -22,12 +24,12 @@ const UNPACKED: u64 = 1 << 20;
 /// The most signatures that are carried.
 const SIGNATURES: usize = 32;
 
-/// What an annotation carried: nothing of it is verified but that the manifest is the one that was named.
+/// Content of a proof annotation. Only the digest of the manifest is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Carried {
     /// The manifest, whose bytes have the digest that was asked for.
     pub manifest: Vec<u8>,
-    /// What is said to be its signatures.
+    /// Signatures from the annotation, not verified.
     pub signatures: Vec<RawSignature>,
 }
 
@@ -92,7 +94,8 @@ fn pack(document: &Document) -> std::io::Result<String> {
     Ok(STANDARD.encode(writer.finish()?))
 }
 
-/// What the annotation of an object that names `reference` carries for it; the error says why nothing.
+/// Decodes the proof annotation of an object that refers to `reference`. Returns an error if
+/// `reference` has no digest or the annotation is not a proof for that digest.
 pub fn open(text: &str, reference: &Reference) -> Result<(PinnedReference, Carried), Finding> {
     let Some(pinned) = reference.pinned() else {
         return Err(Finding::error(
@@ -105,7 +108,8 @@ pub fn open(text: &str, reference: &Reference) -> Result<(PinnedReference, Carri
     Ok((pinned, carried))
 }
 
-/// What is told of a proof that is no use, beside an answer that was reached without it.
+/// Turns the error of an unusable proof into a warning. The caller reads the signatures from the
+/// registry instead.
 pub fn left_aside(mut why: Finding) -> Finding {
     why.severity = Severity::Warning;
     why.message

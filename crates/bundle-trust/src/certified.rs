@@ -1,6 +1,7 @@
-//! Signatures with certificates: chain, certificate log, transparency log, time and signature, all under one trust root. sigstore-verify does the
-//! cryptography; this bounds what it is given, asks for everything that cosign asks for and a little more, and names what does not hold.
-//! Not here: what the payload says (statement) and whether the identity is wanted (bundle-core::policy).
+//! Signatures with certificates: chain, SCT, transparency log, time and signature, verified with
+//! one trust root. The crate `sigstore-verify` does the cryptography. This module bounds its input,
+//! requires everything that cosign requires, and maps its errors to a [`Fault`].
+//! The identity is not compared with a policy here; see `bundle_core::policy`.
 
 mod logs;
 
@@ -21,7 +22,7 @@ use crate::root::Root;
 /// Longest subject and longest issuer of a certificate, in bytes.
 const LONGEST_NAME: usize = 2048;
 
-/// What holds about a signature under one root.
+/// Result of verifying a signature with one trust root.
 pub(crate) struct Held {
     pub(crate) name: IdentityName,
     pub(crate) signed_at: Option<SignedAt>,
@@ -95,8 +96,9 @@ pub(crate) fn verify<'a>(
     })
 }
 
-/// When a signature by a key was made, if the log or an authority of `root` says so. The key needs no such evidence, so evidence that does not hold
-/// only means that the time is not known.
+/// Returns the time at which a signature by a key was made, according to a log or timestamp
+/// authority of `root`. A key needs no such evidence, so invalid evidence results in `None`, not in
+/// an error.
 pub(crate) fn time_of_key<'a>(
     bundle: &Bundle,
     artifact: impl Into<Artifact<'a>>,
@@ -151,7 +153,7 @@ fn fault(fault: Fault, why: &dyn std::fmt::Display) -> Rejection {
     }
 }
 
-/// Which of our words an error is. Whatever is not known here is refused all the same.
+/// Maps an error of the verifier to a [`Fault`]. Errors without a mapping are rejections too.
 fn kind(error: &Error) -> Fault {
     match error {
         Error::SignatureInvalid(_) => Fault::Forged,

@@ -1,4 +1,4 @@
-//! As much of DER as tells who issued a certificate. Not here: whether the certificate holds.
+//! Parser for the names in a certificate (DER): issuer and subject. It verifies nothing.
 
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
@@ -54,7 +54,8 @@ fn names(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((issuer.whole, subject.whole))
 }
 
-/// Whether a certificate names itself as its issuer, as roots do. What is no certificate does not.
+/// Returns `true` if issuer and subject of the certificate are equal, as in a root. Returns `false`
+/// if the bytes are not a certificate.
 pub(crate) fn is_self_issued(certificate: &[u8]) -> bool {
     names(certificate).is_some_and(|(issuer, subject)| issuer == subject)
 }

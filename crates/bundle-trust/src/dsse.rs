@@ -1,5 +1,5 @@
-//! The fixed strings and the shape of what is signed: a Sigstore bundle around a DSSE envelope around an in-toto statement.
-//! Not here: making one (sign) and judging one (verify).
+//! Formats of a signature: a Sigstore bundle that contains a DSSE envelope with an in-toto
+//! statement.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The media type of a bundle, of the layer that holds it, and the artifact type of its manifest.
 pub(crate) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
-/// How the first writers of version 0.3 spelled [`BUNDLE`].
+/// Spelling of [`BUNDLE`] that the first writers of version 0.3 used.
 pub(crate) const BUNDLE_OLD_SPELLING: &str = "application/vnd.dev.sigstore.bundle+json;version=0.3";
 /// The type of payload in the envelope.
 pub(crate) const PAYLOAD: &str = "application/vnd.in-toto+json";
@@ -18,7 +18,8 @@ pub(crate) const STATEMENT_OLD: &str = "https://in-toto.io/Statement/v0.1";
 /// The only predicate that means "I sign this". All others are attestations: they say something else.
 pub(crate) const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
-/// What the signature is made over: DSSE's pre-authentication encoding of [`PAYLOAD`] and the payload.
+/// Returns the signed bytes: DSSE's pre-authentication encoding (PAE) of [`PAYLOAD`] and the
+/// payload.
 pub(crate) fn pre_authentication(payload: &[u8]) -> Vec<u8> {
     let mut bytes = format!("DSSEv1 {} {PAYLOAD} {} ", PAYLOAD.len(), payload.len()).into_bytes();
     bytes.extend_from_slice(payload);
@@ -55,7 +56,7 @@ pub(crate) struct Envelope {
 #[serde(deny_unknown_fields)]
 pub(crate) struct EnvelopeSignature {
     pub(crate) sig: String,
-    /// What its maker calls the key; a name, and no more.
+    /// Name that the signer gave to the key. It is never used to select a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     keyid: Option<String>,
 }

@@ -1,5 +1,4 @@
-//! The one way in which this crate reads JSON: `bundle_core::json`, with what it refuses in the words of a signature that is refused.
-//! Not here: what any of it means.
+//! JSON parser of this crate: `bundle_core::json`, with its errors as rejections of a signature.
 
 use bundle_core::json::{self, JsonError};
 use bundle_core::policy::Rejection;

@@ -1,5 +1,6 @@
-//! Signing by certificate: what is asked of Fulcio, Rekor and a timestamp authority, what their answers become, and whether they are about our key.
-//! Not here: sending it (the CLI), and whether certificate and evidence hold under a trust root (certified).
+//! Keyless signing: requests to Fulcio, Rekor and a timestamp authority, and checks that their
+//! responses belong to our key and signature. The caller sends the requests.
+//! The signature is not verified with a trust root here; see [`crate::sign::Maker::check`].
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::IdentityName;
@@ -31,7 +32,8 @@ const TIMESTAMP_PREFIX: &[u8] = &[
     0x03, 0x04, 0x02, 0x01, 0x05, 0x00, 0x04, 0x20,
 ];
 
-/// What an identity token says, as far as it is read before anything is asked. Whether it holds is for the certificate authority.
+/// Claims of an identity token that are checked before a request is sent. The certificate authority
+/// verifies the token.
 #[derive(Debug, Deserialize)]
 struct Claims {
     iss: String,
@@ -104,12 +106,12 @@ impl Token {
         })
     }
 
-    /// Whom it says that it is about, and who says so; not verified.
+    /// Returns the subject and the issuer of the token, both not verified.
     pub fn names(&self) -> (&str, &str) {
         (&self.subject, &self.issuer)
     }
 
-    /// Which question it answers.
+    /// Returns the nonce of the login request that the token answers.
     pub fn nonce(&self) -> Option<&str> {
         self.nonce.as_deref()
     }
@@ -148,7 +150,8 @@ impl Ephemeral {
         PrivateKey::ephemeral(KeyKind::EcdsaP256).map(Self)
     }
 
-    /// What Fulcio is asked: a certificate for this key, which proves by signing that it is ours.
+    /// Returns the body of the certificate request to Fulcio: the token, the public key, and a
+    /// signature that proves possession of the private key.
     pub fn certificate_request(&self, token: &Token) -> Result<Vec<u8>, Finding> {
         let proof = sign::held(&self.0, token.subject.as_bytes())?;
         let request = json!({
@@ -216,7 +219,7 @@ impl Ephemeral {
     }
 }
 
-/// What is signed.
+/// Input of a signature.
 pub enum What {
     /// An in-toto statement, in an envelope.
     Statement(Vec<u8>),
@@ -233,7 +236,8 @@ pub struct Signed {
     certificates: Certificates,
 }
 
-/// What others say of a signature: that it is in their log, and when it was there.
+/// Evidence for a signature from logs and timestamp authorities: that it was logged, and when it
+/// existed.
 #[derive(Default)]
 pub struct Evidence {
     /// Entries of logs.
@@ -243,7 +247,7 @@ pub struct Evidence {
 }
 
 impl Signed {
-    /// Whom the certificate names. Whether it holds is for a trust root to say.
+    /// Returns the identity in the certificate. It is not verified with a trust root.
     pub fn identity(&self) -> &IdentityName {
         &self.certificates.1
     }
@@ -256,7 +260,8 @@ impl Signed {
         })
     }
 
-    /// What a timestamp authority is asked: when was this signature there? The nonce is any number.
+    /// Returns the DER of the request to a timestamp authority (RFC 3161). `nonce` may be any
+    /// number.
     pub fn timestamp_request(&self, nonce: u64) -> Vec<u8> {
         let mut request = TIMESTAMP_PREFIX.to_vec();
         request.extend_from_slice(&Sha256::digest(&self.signature));
@@ -334,7 +339,7 @@ impl Signed {
     }
 }
 
-/// Whether a timestamp authority's answer grants what was asked: it begins with a status, and 0 and 1 mean yes.
+/// Checks the status at the beginning of a timestamp response: 0 and 1 mean granted (RFC 3161).
 pub fn check_timestamp(answer: &[u8]) -> Result<(), Finding> {
     let content = match answer {
         [0x30, length, rest @ ..] if *length < 0x80 => Some(rest),

@@ -1,6 +1,6 @@
-//! cosign 2's form: the payload is a layer, its signature and evidence are annotations. With a certificate it becomes the bundle that it would be
-//! today, and is verified as that: certificate, certificate log, the log's promise, timestamps.
-//! Not here: fetching the layers (bundle-oci).
+//! Signatures of cosign 2: the payload is a layer, signature and evidence are annotations. A
+//! signature with a certificate is converted into a Sigstore bundle and verified as such:
+//! certificate, SCT, SET, timestamps.
 
 use bundle_core::policy::{RawSignature, Rejection};
 use serde::Deserialize;
@@ -46,12 +46,12 @@ pub(crate) fn check_annotations(raw: &RawSignature) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Whether it was made with a certificate.
+/// Returns `true` if the signature has a certificate annotation.
 pub(crate) fn is_certified(raw: &RawSignature) -> bool {
     text(raw, CERTIFICATE).is_some()
 }
 
-/// What cosign writes of the log's answer.
+/// Response of the log in the annotation that cosign writes.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
 struct LogBundle {

@@ -1,5 +1,4 @@
-//! Keys, signatures and proof of who signed what; nothing else can make a `Verified<T>`.
-//! Not here: fetching signatures from a registry (bundle-oci) and which policy applies (bundle-core).
+//! Keys, signatures and their verification. Only this crate can construct a `Verified<T>`.
 
 #![cfg_attr(
     test,

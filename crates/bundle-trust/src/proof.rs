@@ -1,5 +1,6 @@
-//! The decision on content, and its result: `Verified<T>`, which can be made nowhere else and is all that the reconciler takes.
-//! Not here: the rules (bundle-core::policy::decide); this adds the cryptography to them.
+//! Decision on content with its signatures. Its result is `Verified<T>`, which only this module can
+//! construct and which the reconciler requires.
+//! The rules are in `bundle_core::policy`; this module verifies the signatures.
 
 mod memory;
 
@@ -41,11 +42,11 @@ impl<T> Verified<T> {
 /// A decision that lets content in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decided<T> {
-    /// What was decided on.
+    /// Verified content.
     pub content: Verified<T>,
-    /// Whose signatures counted; empty where no policy asked.
+    /// Signers that satisfied the policies; empty if no policy matched.
     pub signed_by: Vec<SignedBy>,
-    /// What is to be told all the same.
+    /// Warnings.
     pub warnings: Findings,
     /// False if something could not be looked up on which only a warning depended: then the decision must not be remembered.
     pub rememberable: bool,
@@ -58,7 +59,7 @@ pub struct Decided<T> {
 pub struct Refusal {
     /// Every reason.
     pub findings: Findings,
-    /// Whether it is merely not known now: worth trying again, and never to be remembered.
+    /// `true` if a dependency did not respond: the caller may retry, and must not cache the result.
     pub cannot_tell: bool,
 }
 
@@ -85,12 +86,12 @@ fn conclude_examined(
     conclude(reference, decision)
 }
 
-/// What an examination of an image's signatures gives the rules to decide on.
+/// Examined signatures of an image, as input of the rules in `bundle_core::policy`.
 #[derive(Debug, Clone)]
 pub struct Examined<'a> {
     /// The policies that are about the image, with their keys.
     pub policies: Vec<ReadyPolicy<'a>>,
-    /// What each signature is, or why they are not known.
+    /// Result of each signature, or the reason for which signatures are unavailable.
     pub found: Result<Vec<SignatureFound>, Unavailable>,
 }
 
@@ -207,7 +208,8 @@ impl Decided<PinnedReference> {
     }
 }
 
-/// When a policy may next become ready or cease to be, because a trust root of it begins to count or ends; `None` if time alone changes nothing.
+/// Returns the next time at which `policy` may become ready or stop being ready, because one of its
+/// trust roots becomes valid or expires. `None` if time does not change the policy.
 pub fn changes_after(policy: &Policy, now: Timestamp) -> Option<Timestamp> {
     let mut clock = Boundaries { now, next: None };
     policy.ready(&mut clock);

@@ -1,5 +1,5 @@
-//! Trust roots: whose certificates, logs and timestamps count. The public Sigstore instance is built in; others are read from text.
-//! Not here: reading files, ConfigMaps or TUF repositories, and what is verified under a root (certified).
+//! Trust roots: trusted certificate authorities, logs and timestamp authorities. The root of the
+//! public Sigstore instance is built in; others are parsed from text.
 
 mod shape;
 
@@ -36,16 +36,17 @@ pub struct Root {
 pub(crate) struct Log {
     /// The hash by which entries and checkpoints name it.
     pub(crate) id: Vec<u8>,
-    /// What it signs with.
+    /// Key that verifies the signatures of the log.
     pub(crate) key: VerificationKey,
-    /// When it is trusted.
+    /// Validity of the key.
     pub(crate) window: Window,
     /// Its address.
     address: String,
 }
 
 impl Log {
-    /// Whether it goes by this name in its checkpoints: its address without the scheme, or the host alone.
+    /// Returns `true` if `name` is the origin of the log in a checkpoint: its URL without the
+    /// scheme, or only the host.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         let address = self.address.split_once("://");
         let address = address.map_or(self.address.as_str(), |(_, address)| address);
@@ -69,7 +70,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Whether it counts at that time; both ends belong to it.
+    /// Returns `true` if `time` is in the window, including both ends.
     pub(crate) fn holds(&self, time: Timestamp) -> bool {
         self.from <= time && time <= self.until
     }

@@ -1,5 +1,5 @@
-//! Signing: what is signed, by whom, and the forms in which cosign 3 (Sigstore bundle) and cosign 2 (payload and annotations) read it.
-//! Not here: putting the signature beside the content in a registry (bundle-oci).
+//! Signing: payloads, signers, and the two formats: Sigstore bundle (cosign 3), and payload with
+//! annotations (cosign 2).
 
 mod maker;
 mod mistaken;
@@ -31,16 +31,17 @@ pub const PREDICATE_TYPE: &str = dsse::SIGNED;
 const MOST_ANNOTATIONS: usize = 32;
 const LONGEST_ANNOTATIONS: usize = 4 * 1024;
 
-/// What is signed beside the digest.
+/// Annotations that are signed together with the digest.
 pub type Annotations = BTreeMap<String, String>;
 
-/// Whoever can sign: a key in a file, a plugin that asks hardware, a key that lives for one signature.
+/// Signer: a key in a file, a plugin for a KMS or hardware token, or an ephemeral key.
 pub trait Signer {
     /// The public half.
     fn public(&self) -> &PublicKey;
     /// A signature over `message`, which is hashed where the algorithm does so. What comes out is verified by the caller.
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Finding>;
-    /// Whether a digest is enough for [`Signer::sign_digest`]. Ed25519 signs the content itself.
+    /// Returns `true` if [`Signer::sign_digest`] works. Ed25519 signs the content itself and
+    /// returns `false`.
     fn signs_digests(&self) -> bool {
         false
     }
@@ -83,7 +84,8 @@ pub fn signed(reference: &PinnedReference, annotations: &Annotations) -> Result<
     }))
 }
 
-/// What cosign 2 signs: that this image is called so by its signer.
+/// Returns the payload of a cosign 2 signature: the name of the image, its digest and
+/// `annotations`.
 pub fn simple(reference: &PinnedReference, annotations: &Annotations) -> Result<Vec<u8>, Finding> {
     few(reference, annotations)?;
     let optional = (!annotations.is_empty()).then_some(annotations);

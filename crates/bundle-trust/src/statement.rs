@@ -1,5 +1,5 @@
-//! What a signed payload says: an in-toto statement in a bundle, or cosign 2's simple signing. Read only after its signature holds.
-//! Not here: whose signature it is.
+//! Signed payloads: an in-toto statement in a bundle, or cosign 2's simple signing. They are parsed
+//! only after the signature was verified.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::{dsse, json};
 
-/// What `critical.type` says in a signature by cosign 2.
+/// Value of `critical.type` in signatures by cosign 2.
 pub(crate) const SIMPLE: &str = "cosign container image signature";
 
-/// What was signed beside the digest.
+/// Annotations that were signed together with the digest.
 pub(crate) type Annotations = BTreeMap<String, String>;
 
 #[derive(Deserialize)]
@@ -62,7 +62,7 @@ pub(crate) fn read(payload: &[u8], digest: &Digest) -> Result<(Meaning, Annotati
     Ok((meaning, texts(subject.annotations.unwrap_or_default())))
 }
 
-/// What a statement attests, where [`read`] has read it as an attestation.
+/// Returns the predicate of a statement that [`read`] accepted as an attestation.
 pub(crate) fn predicate(payload: &[u8]) -> Option<Value> {
     #[derive(Deserialize)]
     struct Said {
@@ -107,7 +107,7 @@ struct Critical {
     kind: String,
 }
 
-/// What its signer called it.
+/// Name of the image, chosen by the signer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SimpleIdentity {

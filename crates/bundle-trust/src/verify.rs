@@ -1,5 +1,5 @@
-//! Examining signatures: does it hold, by which key, over our digest, and does it mean "signed"?
-//! Not here: whether that is enough (bundle-core::policy::decide).
+//! Verification of signatures: key or certificate, digest, and meaning of the payload.
+//! A valid signature alone admits nothing: `bundle_core::policy` decides.
 
 mod attested;
 mod blob;
@@ -43,12 +43,12 @@ pub(crate) use blob::examine_one;
 pub use blob::{Content, blob, blob_of_any_kind};
 pub use budget::SHARE;
 
-/// How signatures in Sigstore bundles are called.
+/// Name of the signature form "Sigstore bundle" in output.
 pub const BUNDLE: &str = "sigstore bundle";
-/// How signatures under cosign 2's tag are called.
+/// Name of the signature form of cosign 2 (`sha256-….sig` tag) in output.
 pub const LEGACY: &str = "cosign 2";
 
-/// What signatures are examined against.
+/// Keys, trust roots and time for an examination.
 #[derive(Debug, Clone)]
 pub struct Against {
     /// The keys that are asked for.
@@ -367,7 +367,8 @@ impl Against {
         ))
     }
 
-    /// What cosign 2 attests. It keeps no signatures there, so that none is taken for one.
+    /// Verifies an attestation of cosign 2. Attestations have their own tag; none of them counts as
+    /// a signature.
     fn legacy_attestation(&self, raw: &RawSignature, digest: &Digest) -> Result<Opened, Rejection> {
         legacy::check_annotations(raw)?;
         let envelope: Envelope = json::read(&raw.bytes, "not the JSON of an envelope")?;
@@ -437,7 +438,7 @@ impl Against {
     }
 }
 
-/// Whether it only says that the root is not the one that it was made under.
+/// Returns `true` if the rejection means only that the signature was made under another trust root.
 fn is_foreign(rejection: &Rejection) -> bool {
     matches!(
         rejection,

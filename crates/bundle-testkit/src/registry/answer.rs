@@ -1,5 +1,5 @@
-//! Requests to answers: the distribution protocol as far as clients use it, and each fault where it bites.
-//! Not here: what is stored.
+//! Request handling: the part of the OCI distribution protocol that clients use, and the injected
+//! faults.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! Blobs on their way out, and everything that can become of them there.
-//! Not here: blobs on their way in (uploads).
+//! Blob downloads, and their faults.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -63,7 +62,7 @@ pub(super) fn blob(call: &Call<'_>) -> Response {
     bytes.into_response()
 }
 
-/// What was asked for with `Range`, or all of it; as much of it as comes before the connection breaks.
+/// Returns the requested range, or the whole blob. The connection breaks after `after` bytes.
 fn part(headers: &HeaderMap, bytes: &Bytes, ranges: Ranges, after: Option<usize>) -> Response {
     let from: Option<usize> = headers
         .get(header::RANGE)

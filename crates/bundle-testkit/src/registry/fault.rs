@@ -1,5 +1,4 @@
-//! The ways in which a registry can be at fault.
-//! Not here: how each of them looks on the wire (answer).
+//! Faults of a registry.
 
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ pub enum Fault {
     Busy {
         /// HTTP status.
         status: u16,
-        /// How many requests are left.
+        /// Number of requests that fail.
         times: u32,
     },
     /// The referrers API answers with this status.
@@ -59,10 +58,11 @@ pub enum Fault {
     Attestations(u16),
     /// Tokens are good for a second, and after so many of them the token service answers with more than a token can have.
     HugeTokens {
-        /// How many good ones are left.
+        /// Number of valid tokens before the first huge one.
         after: u32,
     },
-    /// What others wrote replaces the list of referrers right after it was written, so many times.
+    /// Another client overwrites the list of referrers immediately after each write, this many
+    /// times.
     LostUpdates(u32),
     /// Blobs are to be found at this URL instead.
     RedirectBlobs(String),
@@ -70,9 +70,9 @@ pub enum Fault {
     BrokenBlob {
         /// Bytes of each answer.
         after: usize,
-        /// How many answers are left.
+        /// Number of responses that break off.
         times: u32,
-        /// What becomes of `Range`.
+        /// Handling of the `Range` header.
         ranges: Ranges,
     },
     /// Blobs go on for 400 MiB after their end, without saying how long they are.
@@ -89,19 +89,19 @@ pub enum Fault {
     BusyUntil {
         /// HTTP status.
         status: u16,
-        /// How many requests are left.
+        /// Number of requests that fail.
         times: u32,
         /// A number of seconds, or a date.
         retry_after: String,
     },
-    /// What is wrong with uploads.
+    /// Fault of uploads.
     Upload(Uploads),
 }
 
-/// What a registry makes of `Range`.
+/// Handling of the `Range` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ranges {
-    /// What it should.
+    /// Returns the requested range.
     Kept,
     /// Nothing: it sends all of it.
     Ignored,
@@ -132,14 +132,14 @@ pub enum Uploads {
     Broken {
         /// Bytes of each request.
         after: usize,
-        /// How many requests are left.
+        /// Number of requests that fail.
         times: u32,
     },
     /// The same, and what arrived is lost, with the upload.
     Forgotten {
         /// Bytes of each request.
         after: usize,
-        /// How many requests are left.
+        /// Number of requests that fail.
         times: u32,
     },
     /// Reading stops after so many bytes, and the connection stays.
@@ -160,7 +160,7 @@ pub enum Uploads {
     Failing {
         /// HTTP status.
         status: u16,
-        /// How many requests are left.
+        /// Number of requests that fail.
         times: u32,
     },
 }

@@ -1,5 +1,5 @@
-//! A registry in this process, on a free loopback port: honest by default, and at fault in one chosen way at a time.
-//! Not here: a real registry; the e2e harness runs one.
+//! Registry in the test process, on a free loopback port: correct by default, with one fault at a
+//! time. End-to-end tests also run a real registry.
 
 mod answer;
 mod blobs;
@@ -21,25 +21,25 @@ use tokio::task::JoinHandle;
 pub use fault::{Fault, Ranges, Uploads};
 use store::Store;
 
-/// What a registry asks of its clients, and what it can.
+/// Authentication and features of a registry.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Whether it has the referrers API of OCI 1.1.
+    /// `true` if the registry has the referrers API of OCI 1.1.
     pub referrers_api: bool,
     /// Entries on one page of the referrers API.
     pub page: usize,
-    /// Who may use it; everybody if nobody is named.
+    /// Required login; `None` allows anonymous access.
     pub login: Option<Login>,
 }
 
-/// Who may use a registry.
+/// Credentials that a registry accepts.
 #[derive(Debug, Clone)]
 pub struct Login {
     /// Name.
     pub user: String,
     /// Password.
     pub password: String,
-    /// Whether the password buys a token, instead of being sent with each request.
+    /// `true` for token authentication, `false` for basic authentication with each request.
     pub token: bool,
 }
 
@@ -184,12 +184,12 @@ impl Registry {
         lock(&self.shared.store).uploads()
     }
 
-    /// How many bytes of an answer that is too long have left so far.
+    /// Returns the number of bytes of an oversized response that were sent so far.
     pub fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
-    /// How many transfers of [`Fault::SlowBlob`] are under way.
+    /// Returns the number of transfers of [`Fault::SlowBlob`] in progress.
     pub fn slow_transfers(&self) -> u64 {
         self.shared.slow.load(Ordering::Relaxed)
     }

@@ -1,5 +1,4 @@
-//! What the registry holds: blobs, manifests and uploads that have begun.
-//! Not here: HTTP.
+//! Stored blobs, manifests and uploads in progress.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +81,7 @@ impl Store {
         self.next
     }
 
-    /// How many bytes of an upload there are; `None` if there is no such upload.
+    /// Returns the number of bytes received for an upload; `None` if the upload does not exist.
     pub(super) fn begun(&self, upload: u64) -> Option<usize> {
         self.uploads.get(&upload).map(Vec::len)
     }

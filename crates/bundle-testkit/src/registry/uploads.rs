@@ -1,5 +1,4 @@
-//! Blobs on their way in: the upload protocol, with what registries make of it.
-//! Not here: blobs on their way out (blobs).
+//! Upload protocol of blobs, and its faults.
 
 use std::sync::Arc;
 

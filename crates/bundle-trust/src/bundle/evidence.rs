@@ -1,5 +1,5 @@
-//! Log entries and timestamps of a bundle: their fields, what each version requires of them, and the shape of what a log has entered.
-//! Not here: whether they hold (certified).
+//! Log entries and timestamps of a bundle: fields, requirements of each version, and format of the
+//! entry's body. The evidence is verified in [`crate::certified`].
 
 use bundle_core::policy::{Fault, Rejection};
 use serde::de::{Deserializer, Error, Visitor};
@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Integer {
     }
 }
 
-/// What a log entry says of itself; what else it says is for the verifier.
+/// Kind and version of a log entry. The verifier reads its other fields.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Body {
@@ -117,7 +117,8 @@ struct Body {
 }
 
 impl LogEntry {
-    /// What a version requires of each entry of a bundle with a certificate.
+    /// Checks that the entry has the evidence that the version requires in a bundle with a
+    /// certificate.
     pub(super) fn check_evidence(&self, version: Version) -> Result<(), Rejection> {
         let fault = |fault, why: &str| {
             Err(Rejection::Certificate {

@@ -1,8 +1,11 @@
-//! That an entry is one of the log that it names, and was made while the trust root trusts that log.
+//! Checks that a log entry belongs to the log that it names, and was made while the trust root
+//! trusts that log.
 //!
-//! sigstore-verify takes a checkpoint that any log of the root has signed, whatever the entry calls its log, and applies a log's window to promises alone.
-//! An entry of Rekor v2 has no promise, so that its name of a log is nobody's word: here its log, the name in its checkpoint and the key under it are one.
-//! Not here: the proof of inclusion itself, and promises (sigstore-verify).
+//! `sigstore-verify` accepts a checkpoint that is signed by any log of the root, even if the entry
+//! names another log. It applies the validity of a log key only to SETs. An entry of Rekor v2 has
+//! no SET, so its log ID is not signed. Here the log ID of the entry, the origin of its checkpoint
+//! and the key that signed the checkpoint must belong to the same log. `sigstore-verify` verifies
+//! inclusion proofs and SETs.
 
 use bundle_core::policy::{Fault, Rejection};
 use jiff::Timestamp;

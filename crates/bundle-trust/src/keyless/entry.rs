@@ -1,5 +1,5 @@
-//! The log's part: what Rekor, in both of its versions, is asked for a signature and answers, and how bundles and annotations hold the answer.
-//! Not here: whether it holds under a trust root (certified).
+//! Log entries: request to and response of Rekor v1 and v2, and their format in bundles and
+//! annotations. The entry is not verified with a trust root here.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::{dsse, legacy};
 
 /// The only kind of entry in a log of tiles, and its version.
 const TILED: (&str, &str) = ("hashedrekord", "0.0.2");
-/// What Rekor calls the keys that live for one signature.
+/// Rekor's name for the algorithm of ephemeral keys.
 const KEY_DETAILS: &str = "PKIX_ECDSA_P256_SHA_256";
 /// Most hashes of a proof, and longest checkpoint and entry that are kept. A log of 2⁶³ entries has 63 hashes.
 const MOST_HASHES: usize = 64;
 const LONGEST: usize = 256 * 1024;
 
-/// Which Rekor a log is.
+/// Major version of Rekor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogVersion {
     /// The first: it promises inclusion, and its promise says when.
@@ -37,7 +37,7 @@ enum Answer {
     Two(Tiled),
 }
 
-/// What Rekor v1 answers.
+/// Response of Rekor v1.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Promised {
@@ -66,7 +66,8 @@ struct Proof {
     tree_size: u64,
 }
 
-/// What Rekor v2 answers: the entry as a bundle holds it. What else it says (a time of zero, an empty promise) is left out.
+/// Response of Rekor v2: the entry as a bundle holds it. Its empty fields (a time of zero, an empty
+/// promise) are omitted.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Tiled {
@@ -147,7 +148,7 @@ impl LogVersion {
 }
 
 impl Signed {
-    /// What Rekor is asked: to enter this signature.
+    /// Returns the body of the request to Rekor that logs this signature.
     pub fn entry_request(&self, log: LogVersion) -> Vec<u8> {
         match log {
             LogVersion::One => self.request_one(),

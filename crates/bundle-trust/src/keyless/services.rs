@@ -1,5 +1,4 @@
-//! Signing configs: which services of a Sigstore instance are in use now, and how many of them are to be asked.
-//! Not here: reading the file, and asking them.
+//! Signing configs: selects the services of a Sigstore instance that are valid now.
 
 use bundle_core::diagnostic::{Finding, codes};
 use jiff::Timestamp;
@@ -7,7 +6,7 @@ use serde::Deserialize;
 
 use super::LogVersion;
 
-/// What a signing config calls itself, before the format's own version.
+/// Media type of a signing config, without the version suffix.
 pub(super) const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.signingconfig.v0.2";
 /// Most services of a kind that are asked for one signature; a bundle with more evidence would be read by nobody.
 const MOST: usize = 4;
@@ -48,7 +47,7 @@ struct Window {
     end: Option<Timestamp>,
 }
 
-/// How many of those that could be asked are.
+/// Selector of services of one kind, and their number for [`Selector::Exact`].
 #[derive(Debug, Default, Deserialize)]
 struct Selection {
     #[serde(default)]

@@ -130,7 +130,7 @@ fn signed() -> Signed {
     }
 }
 
-/// What a log of tiles would answer.
+/// Response of a Rekor v2 log for [`signed`].
 fn answer() -> Value {
     let request = signed().entry_request(LogVersion::Two);
     let request: Value = serde_json::from_slice(&request).unwrap();

@@ -1,5 +1,5 @@
-//! cosign's encrypted key file: a PEM block around JSON around NaCl secretbox, with a key stretched by scrypt.
-//! Not here: what the decrypted bytes mean (private).
+//! cosign's encrypted key file: PEM that contains JSON with NaCl secretbox; scrypt derives the key
+//! from the password.
 
 use aws_lc_rs::rand;
 use crypto_secretbox::{KeyInit as _, XSalsa20Poly1305, aead::Aead as _};
@@ -43,7 +43,7 @@ struct Cipher {
     nonce: String,
 }
 
-/// Why a file could not be opened.
+/// Reason for which an encrypted key file was not opened.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unopened {
     /// It is not such a file; what is wrong.

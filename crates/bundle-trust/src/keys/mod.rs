@@ -1,5 +1,4 @@
-//! Keys that sign and keys that verify: P-256 and Ed25519, and RSA for verifying.
-//! Not here: prompts for passwords and files (kubectl-bundle).
+//! Keys for signing and verifying: P-256 and Ed25519, and RSA for verifying only.
 
 mod encrypted;
 mod plain;
@@ -62,7 +61,8 @@ fn unsupported(der: &[u8]) -> Option<&'static str> {
         .map(|(_, why)| *why)
 }
 
-/// Whether the key's algorithm identifier, which is within the first bytes, has this object identifier.
+/// Returns `true` if the algorithm identifier of the key, which is in the first 40 bytes, contains
+/// this object identifier.
 fn names(der: &[u8], oid: &[u8]) -> bool {
     der[..der.len().min(40)]
         .windows(oid.len())

@@ -1,5 +1,4 @@
-//! Private keys that are not encrypted, as other programs write them: taken in, and given out where somebody insists.
-//! Not here: cosign's encrypted files (private, encrypted).
+//! Unencrypted private keys (PKCS#8 and SEC 1): import, and export if the user insists.
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use bundle_core::diagnostic::{Finding, codes};
@@ -13,7 +12,8 @@ use super::{LONGEST_FILE, load_private};
 
 const PKCS8: &str = "PRIVATE KEY";
 const SEC1: &str = "EC PRIVATE KEY";
-/// What OpenSSL writes before [`SEC1`], and what stands in that as well.
+/// Label of the PEM block with the curve, which OpenSSL writes before [`SEC1`]. The SEC 1 block
+/// contains the curve too.
 const SEC1_PARAMETERS: &str = "EC PARAMETERS";
 /// As much as a key is tried out on.
 const TRIAL: &[u8] = b"trial";

@@ -1,5 +1,4 @@
-//! Private keys: generated, kept in cosign's encrypted files, and used to sign.
-//! Not here: the encryption of the file (encrypted) and what is signed (sign).
+//! Private keys: generated, stored in cosign's encrypted files, and used to sign.
 
 use std::fmt;
 
@@ -24,7 +23,7 @@ use super::{
 pub type Password = Zeroizing<String>;
 
 const TAG: &str = "ENCRYPTED SIGSTORE PRIVATE KEY";
-/// What cosign wrote until version 2.
+/// PEM label of private keys that cosign wrote before version 2.
 const OLD_TAG: &str = "ENCRYPTED COSIGN PRIVATE KEY";
 const ED25519_OID: &[u8] = &[0x06, 0x03, 0x2b, 0x65, 0x70];
 

@@ -1,5 +1,4 @@
-//! Public keys: read from PEM, compared by their DER form, and used to verify.
-//! Not here: which keys may sign what (policies).
+//! Public keys: parsed from PEM, compared by their DER encoding, and used to verify.
 
 use aws_lc_rs::{
     digest,
@@ -147,25 +146,26 @@ impl PublicKey {
         &self.der
     }
 
-    /// Whether it needs the content itself: Ed25519 signs no digest.
+    /// Returns `true` for Ed25519, which signs the content itself instead of its digest.
     pub fn needs_content(&self) -> bool {
         self.algorithm == ED25519_NAME
     }
 
-    /// Whether this key made `signature` over the content with this sha256. Ed25519 cannot say that without the content.
+    /// Returns `true` if `signature` over content with this sha256 is valid. Always `false` for
+    /// Ed25519, which needs the content.
     pub(crate) fn verifies_digest(&self, sha256: &[u8], signature: &[u8]) -> bool {
         digest::Digest::import_less_safe(sha256, &digest::SHA256)
             .is_ok_and(|digest| self.parsed.verify_digest_sig(&digest, signature).is_ok())
     }
 
-    /// Whether this key made `signature` over `message`.
+    /// Returns `true` if `signature` over `message` is valid.
     pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         self.parsed.verify_sig(message, signature).is_ok()
     }
 }
 
-/// Whether an Ed25519 key is a point of small order, or one that is written in another way than the only one: for the first, signatures can be made
-/// without any secret, and the second would be a second name of the same key.
+/// Returns `true` for an Ed25519 key of small order, for which anyone can make signatures, and for
+/// a key with a non-canonical encoding, which would be a second name of the same key.
 fn is_weak(key: &[u8]) -> bool {
     const HALF: [u8; 31] = [
         0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0,

@@ -1,5 +1,4 @@
-//! Key files: ours and cosign's, and those that are refused.
-//! Not here: signatures.
+//! Key files by this crate and by cosign, and key files that are rejected.
 
 use proptest::prelude::*;
 use zeroize::Zeroizing;

@@ -1,5 +1,5 @@
-//! Examinations that were made, so that the same signatures of the same digest are not examined again against the same keys and roots.
-//! Not here: decisions. They are made anew each time, by the policies as they are then, and cost next to nothing.
+//! Cache of examined signatures, keyed by digest, keys, trust roots and signatures.
+//! Decisions are not cached: policies are evaluated for each request.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,11 +20,11 @@ use crate::verify::{self, Against};
 const MOST: usize = 4096;
 /// Most bytes that they may take, estimated from above.
 const WEIGHT: usize = 8 << 20;
-/// What is counted for each signature beside its texts.
+/// Bytes that are counted for each signature in addition to its texts.
 const EACH: usize = 512;
 /// Of certificates that did not hold, some do later: a log's time is no longer in the future, a key of it counts from today.
 const HEALS: SignedDuration = SignedDuration::from_mins(1);
-/// How far clocks may have been set back since an examination was made.
+/// Tolerated backward step of the clock after an examination.
 const SLACK: SignedDuration = SignedDuration::from_mins(1);
 
 /// Everything that the result of an examination depends on but the time: digest, keys, roots, and every byte of the signatures.
@@ -44,7 +44,7 @@ struct Known {
 
 struct Entry {
     cell: Arc<OnceLock<Examination>>,
-    /// What it adds to the weight; 0 while it is being made.
+    /// Counted bytes of the entry; 0 while the examination is running.
     weight: usize,
 }
 
@@ -127,12 +127,13 @@ impl Memory {
         conclude_examined(reference, &examined, class)
     }
 
-    /// How many examinations were really made.
+    /// Returns the number of examinations that were not answered from the cache.
     pub fn made(&self) -> u64 {
         self.known().made
     }
 
-    /// What each signature is; `None` if `go_on` said no before that was known.
+    /// Returns the result of each signature, or `None` if `go_on` returned `false` before the
+    /// examination was complete.
     fn found(
         &self,
         signatures: &[RawSignature],
@@ -224,7 +225,7 @@ impl Known {
     }
 }
 
-/// What is told where an examination was ended before it was complete.
+/// Returns the error of an examination that ended before it was complete.
 fn interrupted(signatures: usize, reference: &PinnedReference) -> Unavailable {
     let told =
         format!("its {signatures} signatures could not all be examined in the time that there was");
@@ -234,7 +235,8 @@ fn interrupted(signatures: usize, reference: &PinnedReference) -> Unavailable {
     Unavailable(finding)
 }
 
-/// Whether more may hold of it later, under one of that many roots.
+/// Returns `true` if the result may improve with time under one of the `roots` trust roots, for
+/// example because a log key becomes valid.
 fn may_heal(found: &SignatureFound, roots: usize) -> bool {
     match &found.0 {
         Err(rejection) => matches!(rejection, Rejection::Certificate { .. }),

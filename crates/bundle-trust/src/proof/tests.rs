@@ -1,5 +1,5 @@
-//! Policies over real signatures: from what the registry holds to `Verified<T>` or a refusal.
-//! Not here: the rules of policies one by one (bundle-core).
+//! Policies with real signatures: from the signatures of a registry to `Verified<T>` or a
+//! rejection.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Whoever signs, as those who verify will see them: have they signed it before, and does what they made hold?
-//! Not here: making a signature (sign, keyless), or whose signatures are asked for (policies).
+//! Signer of new signatures, as verifiers identify it: finds existing signatures of the same signer
+//! and verifies new ones before they are uploaded.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::keys::PublicKey;
 use crate::root::Root;
 use crate::verify::{self, Against, Content};
 
-/// Whoever signs.
+/// Identity that verifiers attribute new signatures to.
 pub enum Maker {
-    /// Whoever has the private half of this key.
+    /// Holder of the private half of this key.
     Key(PublicKey),
-    /// Whom a certificate names.
+    /// Identity in a certificate.
     Certificate {
         /// The name.
         name: IdentityName,
@@ -30,8 +30,8 @@ pub enum Maker {
 }
 
 impl Maker {
-    /// Whether `found` holds what would be made now: their signature over this digest, in this form (`verify::BUNDLE`, `verify::LEGACY`), that says at
-    /// least the same.
+    /// Returns `true` if `found` contains a signature by this signer over `digest`, in `form`
+    /// (`verify::BUNDLE` or `verify::LEGACY`), with at least these annotations.
     pub fn has_signed(
         &self,
         found: &[RawSignature],
@@ -49,7 +49,7 @@ impl Maker {
             .any(|accepted| accepted.form == form && self.is(&accepted.signer) && says(accepted))
     }
 
-    /// Whether `found` holds their attestation of the same.
+    /// Returns `true` if `found` contains an attestation of the same predicate by this signer.
     pub fn has_attested(
         &self,
         found: &[RawSignature],
@@ -65,7 +65,7 @@ impl Maker {
             })
     }
 
-    /// Whether what they made holds, before anybody else sees it.
+    /// Verifies a new signature before it is uploaded.
     pub fn check(&self, made: &RawSignature, content: &Content<'_>) -> Result<(), Finding> {
         let found = [verify::examine_one(made, content, &self.against())];
         let holds = |accepted: &Accepted| self.is(&accepted.signer);

@@ -1,5 +1,5 @@
-//! Files whose plain signature, or whose attestation, would pass for one of an image: whoever hands in such a file has more signed than a file.
-//! Not here: signing them (maker), and what is verified (verify), which cannot tell one from the other.
+//! Detects files whose plain signature or attestation would also be valid for an image. The person
+//! who signs such a file would sign the image as well, and a verifier cannot distinguish the two.
 
 mod list;
 #[cfg(test)]
@@ -15,11 +15,11 @@ use bundle_core::json::folded;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-/// How everything begins that is signed in an envelope.
+/// Prefix of everything that is signed in a DSSE envelope.
 const ENVELOPE: &[u8] = b"DSSEv1 ";
 /// The byte order mark of UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
-/// What stands at the top of what is signed for an image, as [`Name`] has it.
+/// Field names, normalized by [`Name`], that make a JSON object an image manifest or a payload.
 const NAMES: [&str; 8] = [
     "blobs",
     "config",
@@ -74,14 +74,15 @@ pub fn mistaken_attested(content: &[u8]) -> Result<(), Finding> {
     ))
 }
 
-/// What stands at the top of a JSON object, read as the readers of manifests do, all of them at once: only names count, in any case, as often as they
-/// stand there, whatever their values are, and whatever comes after the object. So what one of them takes for a manifest is one here.
+/// Field names of a top-level JSON object, read more leniently than by any reader of manifests:
+/// case is ignored, duplicates are allowed, values are ignored, and so is text after the object.
+/// Content that one reader accepts as a manifest is therefore detected here.
 #[derive(Default)]
 struct Top {
     names: BTreeSet<&'static str>,
-    /// Whether it calls itself an image, or something that cannot be read.
+    /// `true` if its media type is that of an image, or is unreadable.
     is_image: bool,
-    /// Whether it is a list, and its elements could be fields.
+    /// `true` if the content is a list whose elements could be read as fields.
     is_list: bool,
 }
 
@@ -316,7 +317,7 @@ mod tests {
         }
     }
 
-    /// Why: nobody who verifies could tell.
+    /// Reason for the check in [`mistaken`]: verification accepts such a signature for the image.
     #[test]
     fn a_signature_over_such_a_file_does_pass_for_one() {
         let image: Reference = "registry.example.com/team/web:1".parse().unwrap();

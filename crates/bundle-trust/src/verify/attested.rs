@@ -1,5 +1,5 @@
-//! Attestations, with what they say: for `verify --attestation`, and to see whether the same was attested before.
-//! Not here: whether a policy's attestations are there (bundle-core::policy::decide).
+//! Attestations with their predicates: for `verify --attestation`, and to find an existing
+//! attestation of the same predicate.
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::policy::{
@@ -15,11 +15,11 @@ use crate::statement;
 /// An attestation that holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attestation {
-    /// Who made it, when, and what was checked.
+    /// Signer, time and performed checks.
     pub accepted: Accepted,
-    /// What kind it is.
+    /// URI of the predicate type.
     pub predicate_type: String,
-    /// What it says.
+    /// Predicate, as JSON.
     pub predicate: Value,
 }
 

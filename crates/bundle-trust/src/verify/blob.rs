@@ -1,5 +1,4 @@
-//! Files beside their bundle, and signatures over content itself without an envelope.
-//! Not here: reading and hashing files (the CLI).
+//! Files with a Sigstore bundle, and signatures over content without an envelope.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::{Accepted, Meaning, RawSignature, Rejection, SignatureFound, Who};
@@ -12,7 +11,7 @@ use crate::dsse;
 use crate::keys::PublicKey;
 use crate::legacy;
 
-/// What is signed, as far as it is at hand.
+/// Signed content: its bytes, or only its digest.
 #[derive(Debug, Clone, Copy)]
 pub struct Content<'a> {
     /// Its sha256.
@@ -76,7 +75,7 @@ pub fn blob_of_any_kind(
     }
 }
 
-/// What one signature is over this content.
+/// Verifies one signature over this content.
 pub(crate) fn examine_one(
     raw: &RawSignature,
     content: &Content<'_>,
@@ -101,7 +100,8 @@ fn refused(content: &Content<'_>, wanted: &[Who], why: &str) -> Finding {
     .about(content.digest.to_string())
 }
 
-/// Whether `key` made this signature over our content. The digest in it is what its maker says; ours decides.
+/// Verifies that `key` made this signature over the content. The digest in the message is only a
+/// claim; the digest of the content decides.
 pub(super) fn check(
     message: &MessageSignature,
     key: &PublicKey,

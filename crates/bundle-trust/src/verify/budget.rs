@@ -1,6 +1,6 @@
-//! How many public-key operations an examination may cost, counted before each signature is verified: whoever may write beside content could ask for
-//! hours of work otherwise.
-//! Not here: how many signatures and bytes are read at all (bundle-oci).
+//! Budget of public-key operations for one examination, counted before each signature is verified.
+//! It bounds the work that an attacker with write access to the repository can cause.
+//! `bundle-oci` bounds the number and size of signatures.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -19,7 +19,8 @@ const MOST_BY_ONE: usize = 8;
 /// Bytes of a timestamp that are counted as one more operation, since it brings its certificates along.
 const TIMESTAMP_BYTES: usize = 4096;
 
-/// What is left of the operations that one examination may cost: [`MAX_SIGNATURES`] shares, of which each signature that still comes has its own.
+/// Remaining public-key operations of one examination. It begins with [`MAX_SIGNATURES`] shares;
+/// one share is reserved for each signature that is still to be examined.
 pub(super) struct Budget<'a> {
     left: usize,
     share: usize,
@@ -68,7 +69,7 @@ impl<'a> Budget<'a> {
     }
 }
 
-/// What counts of a bundle, whatever else it has.
+/// Fields of a bundle that cause operations; other fields are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Counted {

@@ -1,5 +1,5 @@
-//! Floods: bundles that are made to cost much, beside one that holds. What they may cost is counted, and none of them hides the good one.
-//! Not here: floods that a registry bounds (bundle-oci).
+//! Floods of expensive bundles beside a valid one: their operations are counted, and none of them
+//! hides the valid one.
 
 use std::cell::Cell;
 

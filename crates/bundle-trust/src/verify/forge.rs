@@ -1,5 +1,5 @@
-//! A Sigstore of our own that signs whatever it is told to: certificates, their log's promise, entries, checkpoints. So that a test can be wrong in
-//! one thing and right in all others. Not here: what real cosign wrote (keyless_tests).
+//! Sigstore instance for tests: issues certificates, SCTs, log entries and checkpoints, each with a
+//! fault if requested. A test changes one part and keeps all others valid.
 
 use bundle_core::policy::RawSignature;
 use bundle_core::reference::Digest;
@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::Against;
 use crate::{dsse, root::Root, sign};
 
-/// When everything here is signed: 2026-11-21T19:14:00Z.
+/// Signing time of all fixtures: 2026-11-21T19:14:00Z.
 pub(super) const AT: i64 = 1_795_288_440;
 pub(super) const SUBJECT: &str = "ana@example.com";
 pub(super) const ISSUER: &str = "https://accounts.example.com";
@@ -33,7 +33,8 @@ pub(super) struct Sigstore {
     log: KeyPair,
 }
 
-/// What is asked of the authority; as it should be, to be changed.
+/// Fields of the certificate to issue. The default is a valid certificate; tests change single
+/// fields.
 pub(super) struct Wanted {
     pub(super) names: Vec<SanType>,
     pub(super) issuer: Option<String>,
@@ -42,7 +43,7 @@ pub(super) struct Wanted {
     pub(super) promise: Promise,
 }
 
-/// What the certificate log promises.
+/// Kind of SCT in the certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Promise {
     Good,
@@ -174,7 +175,7 @@ impl Sigstore {
         &self.intermediate
     }
 
-    /// What its trust root has.
+    /// Returns the root certificate of the trust root.
     pub(super) fn root_certificate(&self) -> &[u8] {
         &self.certificate
     }

@@ -1,5 +1,5 @@
-//! Forgeries that need an authority and a log of their own: what they issue is right in all but one thing.
-//! Not here: alterations of what real cosign wrote (keyless_tests).
+//! Forgeries that need their own certificate authority and log: everything is valid except one
+//! part.
 
 use bundle_core::policy::Fault;
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair, SigningKey, SubjectPublicKeyInfo};

@@ -1,5 +1,4 @@
-//! What real cosign 2 and 3 signed by certificate, and every forgery of it.
-//! Not here: signatures by keys alone (tests), and what a cluster does with either.
+//! Keyless signatures of real cosign 2 and 3, and forgeries of each of their parts.
 
 use std::collections::BTreeMap;
 

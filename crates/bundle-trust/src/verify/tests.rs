@@ -1,5 +1,4 @@
-//! Signatures that hold, and every forgery that must not.
-//! Not here: policies (proof).
+//! Valid signatures by keys, and forgeries that are rejected.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! What real cosign 3 signed with a real log of tiles (Rekor v2), and every forgery of it. Such a log promises nothing and gives no time.
-//! Not here: the older log, and what does not depend on the log (keyless_tests).
+//! Keyless signatures of real cosign 3 with a real Rekor v2 log, and forgeries of each of their
+//! parts. Such a log gives neither an SET nor a time.
 
 use bundle_core::policy::{Fault, TimeSource};
 use serde_json::{Value, json};

@@ -1,5 +1,4 @@
-//! What is remembered, for how long, and that nothing else is answered by it.
-//! Not here: what the signatures are worth (verify), and who asks for them.
+//! Cached examinations: expiry, and the inputs that a result depends on.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +62,7 @@ fn bundle(text: &str) -> RawSignature {
     }
 }
 
-/// When the log took the fixture in.
+/// Returns the time at which the log integrated the fixture.
 fn logged() -> Timestamp {
     let made: Value = serde_json::from_str(UNTIMED).unwrap();
     let at = &made["verificationMaterial"]["tlogEntries"][0]["integratedTime"];

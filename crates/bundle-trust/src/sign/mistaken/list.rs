@@ -1,8 +1,9 @@
-//! Files that are a list at their top: some readers (serde's among them) take the fields of an object from a list by position.
-//! Not here: objects.
+//! Files whose top level is a list: some readers (serde among them) read the fields of an object
+//! from a list by position.
 
-/// Whether a list could be read as the object of a manifest or of a payload: the first has a number and then objects or lists, the second has an object with
-/// an image, or all of it as lists. `content` begins with the list; what is no JSON from some place on counts up to there.
+/// Returns `true` if a list could be read by position as a manifest or a payload. A manifest has a
+/// number, then objects or lists. A payload has an object with `image`, or only lists. `content`
+/// begins with the list; only the part before the first syntax error counts.
 pub(super) fn is_read_by_position(content: &[u8]) -> bool {
     let mut scan = Scan::default();
     let mut at = 0;
@@ -31,7 +32,7 @@ enum Progress {
 #[derive(Default)]
 struct Scan {
     depth: usize,
-    /// Whether the first element is a number; nothing before it has begun.
+    /// `true` if the first element is a number; `None` before the first element.
     begins_with_number: Option<bool>,
     key: Key,
 }
@@ -112,7 +113,7 @@ fn name(text: &[u8]) -> String {
     super::Name::deserialize(&mut reader).map_or_else(|_| String::new(), |super::Name(name)| name)
 }
 
-/// Whether a value of JSON, or the end of a list, comes next.
+/// Returns `true` if `rest` begins with a JSON value or the end of a list.
 fn begins_value(rest: &[u8]) -> bool {
     let rest = rest.trim_ascii_start();
     let words: [&[u8]; 3] = [b"true", b"false", b"null"];

@@ -1,5 +1,6 @@
-//! How others read a file, for tests: as a value, as Go does, and by position as serde does. Each says whether it takes the file for what is signed for an
-//! image. Written from their documentation, more lenient than each of them.
+//! Models of other readers for tests: as a JSON value, as Go's `encoding/json`, and by position as
+//! serde. Each returns `true` if it accepts the file as something that is signed for an image. They
+//! follow the documentation of those readers, and are more lenient.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// Whether a reader takes these bytes for a payload or for a manifest.
+/// Returns `true` if the reader accepts the bytes as a payload or a manifest.
 pub(super) type Reader = fn(&[u8]) -> bool;
 
 /// Every reader, by name.

@@ -1,4 +1,5 @@
-//! What any reader takes for a payload or a manifest is not signed, in whichever of its forms it is written.
+//! Content that any reader accepts as a payload or a manifest is not signed, in all of its
+//! encodings.
 
 use bundle_core::reference::Digest;
 use proptest::prelude::*;
