@@ -1,5 +1,4 @@
-//! `ProvisionerClass`: who answers to a class name, and on what terms.
-//! Not here: reading it into rules (bundle_core::review::class).
+//! `ProvisionerClass`: the provisioner of a class name, and the rules for its content.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::deployment::ServiceAccountName;
 
-/// Who answers to this class name, and on what terms.
+/// Provisioner of this class name, and the rules for its content.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "core.rukpak.io",
@@ -20,7 +19,7 @@ use crate::deployment::ServiceAccountName;
     status = "ReadyStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "ProvisionerClass says which provisioner answers to a class name, as whom it installs, and on what terms. People need verb `use` on it to name it in a Bundle or BundleDeployment, and verb `approve` to approve content for it.",
+    doc = "ProvisionerClass defines the provisioner of a class name, the ServiceAccount that installs content, and the rules for it. Users need verb `use` on it to name it in a Bundle or BundleDeployment, and verb `approve` to approve content for it.",
     printcolumn(
         name = "Provisioner",
         type_ = "string",
@@ -40,69 +39,78 @@ use crate::deployment::ServiceAccountName;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ProvisionerClassSpec {
-    /// The provisioner: `core.rukpak.io/plain`, `core.rukpak.io/registry` or `core.rukpak.io/helm`. Objects of a class with any other are left alone.
+    /// The provisioner: `core.rukpak.io/plain`, `core.rukpak.io/registry` or `core.rukpak.io/helm`.
+    /// Objects of a class with any other provisioner are ignored.
     pub provisioner: String,
-    /// Parameters of the provisioner; each says which it knows.
+    /// Parameters of the provisioner. Each provisioner documents its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
-    /// The ServiceAccount that reads, writes and watches the installed objects, unless a BundleDeployment names its own. Without one, each
-    /// BundleDeployment must.
+    /// ServiceAccount that reads, writes and watches the installed objects, unless a
+    /// BundleDeployment names its own. If it is not set, each BundleDeployment must name one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountName>,
-    /// Whose right counts. `Requester`: whoever asks for content must be allowed to write every object in it. `Class`: verb `use` is enough; the rest
-    /// is delegated to the class's ServiceAccount. Default: Requester.
+    /// Identity whose permissions are required. `Requester`: the requester must be allowed to write
+    /// every object in the content. `Class`: verb `use` is enough; all other permissions are
+    /// delegated to the ServiceAccount of the class. Default: Requester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorization: Option<Authorization>,
-    /// How it is found out whether the requester may write the objects of a content, under `authorization: Requester`. `DryRun`: by access reviews, and by
-    /// sending each object as a server-side dry run as the requester, so that policies and the API server's own checks count for them. `AccessReview`: by
-    /// access reviews alone; for clusters with admission webhooks that do not support dry runs. Default: DryRun.
+    /// Check of the requester's permission to write the objects of the content, under
+    /// `authorization: Requester`. `DryRun`: by access reviews and by a server-side dry run of each
+    /// object as the requester, so that admission policies and checks of the API server apply to
+    /// them. `AccessReview`: by access reviews alone, for clusters with admission webhooks that do
+    /// not support dry runs. Default: DryRun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester_check: Option<RequesterCheck>,
-    /// Whether content waits for somebody's approval.
+    /// Approval of content before it is installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
-    /// What happens where no SignaturePolicy matches. `IfPolicy` admits with a warning; `Required` refuses, and refuses every source that cannot be
+    /// Signature policy of this class for content that no SignaturePolicy matches. `IfPolicy`
+    /// admits with a warning. `Required` rejects it, and rejects every source that cannot be
     /// signed. Default: IfPolicy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signatures: Option<Signatures>,
-    /// Where content may come from.
+    /// Allowed sources of content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sources: Option<Sources>,
-    /// Where content may land.
+    /// Allowed target namespaces and scopes of content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub targets: Option<Targets>,
 }
 
-/// Whose right counts. `Requester`: whoever asks for content must be allowed to write every object in it. `Class`: verb `use` is enough; the rest
-/// is delegated to the class's ServiceAccount. Default: Requester.
+/// Identity whose permissions are required. `Requester`: the requester must be allowed to write
+/// every object in the content. `Class`: verb `use` is enough; all other permissions are delegated
+/// to the ServiceAccount of the class. Default: Requester.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Authorization {
-    /// That of whoever asks, for every object.
+    /// Permissions of the requester, for every object.
     #[default]
     Requester,
-    /// That of the class.
+    /// Permissions of the class's ServiceAccount; the requester needs verb `use` only.
     Class,
 }
 
-/// How it is found out whether the requester may write the objects of a content, under `authorization: Requester`. `DryRun`: by access reviews, and by
-/// sending each object as a server-side dry run as the requester, so that policies and the API server's own checks count for them. `AccessReview`: by
-/// access reviews alone; for clusters with admission webhooks that do not support dry runs. Default: DryRun.
+/// Check of the requester's permission to write the objects of the content, under
+/// `authorization: Requester`. `DryRun`: by access reviews and by a server-side dry run of each
+/// object as the requester, so that admission policies and checks of the API server apply to them.
+/// `AccessReview`: by access reviews alone, for clusters with admission webhooks that do not
+/// support dry runs. Default: DryRun.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RequesterCheck {
-    /// By access reviews and dry runs.
+    /// Access reviews and dry runs.
     #[default]
     DryRun,
-    /// By access reviews alone.
+    /// Access reviews only.
     AccessReview,
 }
 
-/// Whether content waits for somebody's approval.
+/// Approval of content before it is installed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Approval {
     /// `Required` waits for a BundleApproval of each content digest. Default: None.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ApprovalMode>,
-    /// `AnotherPerson`: not whoever asked for the content. Default: Anyone with verb `approve` on the class.
+    /// `AnotherPerson`: anyone with verb `approve` on the class, except the requester. Default:
+    /// Anyone with verb `approve` on the class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<ApprovalBy>,
 }
@@ -110,81 +118,84 @@ pub struct Approval {
 /// `Required` waits for a BundleApproval of each content digest. Default: None.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ApprovalMode {
-    /// It is not.
+    /// No approval is required.
     #[default]
     None,
-    /// It is, for each content digest.
+    /// Each content digest requires an approval.
     Required,
 }
 
-/// `AnotherPerson`: not whoever asked for the content. Default: Anyone with verb `approve` on the class.
+/// `AnotherPerson`: anyone with verb `approve` on the class, except the requester. Default: Anyone
+/// with verb `approve` on the class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ApprovalBy {
     /// Anyone with verb `approve`.
     #[default]
     Anyone,
-    /// Of those, anyone but the requester.
+    /// Anyone with verb `approve`, except the requester.
     AnotherPerson,
 }
 
-/// What happens where no SignaturePolicy matches. `IfPolicy` admits with a warning; `Required` refuses, and refuses every source that cannot be
-/// signed. Default: IfPolicy.
+/// Signature policy of this class for content that no SignaturePolicy matches. `IfPolicy` admits
+/// with a warning. `Required` rejects it, and rejects every source that cannot be signed. Default:
+/// IfPolicy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Signatures {
-    /// Admitted, with a warning.
+    /// Unsigned content is admitted with a warning.
     #[default]
     IfPolicy,
-    /// Refused.
+    /// Unsigned content is rejected.
     Required,
 }
 
-/// Where content may come from.
+/// Allowed sources of content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sources {
     /// Source types: `image`, `git`, `http`, `configMaps`, `upload`. Default: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub types: Option<Vec<String>>,
-    /// Hosts of registries, repositories and URLs, with their port where one is named: `registry.example.com`, `*.example.com`, `registry.example.com:5000`.
-    /// A host without port stands for every port. Default: `*`, every host.
+    /// Hosts of registries, repositories and URLs, with an optional port: `registry.example.com`,
+    /// `*.example.com`, `registry.example.com:5000`. A host without port matches every port.
+    /// Default: `*`, every host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
-    /// Whether `git` and `http` sources may name loopback, link-local and private addresses. Default: Deny.
+    /// Loopback, link-local and private addresses in `git` and `http` sources. Default: Deny.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::allow_or_deny")]
     pub private_addresses: Option<AllowDeny>,
 }
 
-/// Where content may land.
+/// Allowed target namespaces and scopes of content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Targets {
-    /// Namespaces, with `*` for any run of characters. Default: `*`, every namespace.
+    /// Allowed namespaces; `*` matches any run of characters. Default: `*`, every namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
-    /// Whether content may hold cluster-scoped objects. Default: Allow.
+    /// Cluster-scoped objects in content. Default: Allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::allow_or_deny")]
     pub cluster_scoped: Option<AllowDeny>,
 }
 
-/// Whether something may be.
+/// Permission of a class: `Allow` or `Deny`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AllowDeny {
-    /// It may.
+    /// Allowed.
     Allow,
-    /// It may not.
+    /// Denied.
     Deny,
 }
 
-/// A status that says whether the object can be used.
+/// Observed state of an object that is either usable or not.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReadyStatus {
-    /// The generation of the spec that this status is about.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `Ready`: the object was read and can be used.
+    /// `Ready`: the object is valid and in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -1,5 +1,5 @@
-//! The CRDs as they are applied: what the types derive, edited where a schema says more than a Rust type can.
-//! Not here: writing them to files (xtask gen).
+//! CRDs as they are applied: derived from the types, with edits for constraints that the derive
+//! macro cannot express. `cargo xtask gen` writes them to files.
 
 use kube::CustomResourceExt;
 use schemars::{Schema, SchemaGenerator};
@@ -7,17 +7,18 @@ use serde_json::{Map, Value, json};
 
 use crate::{Bundle, BundleApproval, BundleDeployment, ProvisionerClass, SignaturePolicy, names};
 
-/// Schema of a field that is free in form.
+/// Schema of a free-form field.
 pub(crate) fn free_form(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// Schema of a field that allows or denies something; a derived one would take the description of the type for that of the field.
+/// Schema of a field that allows or denies something. A derived schema would use the description of
+/// the type instead of that of the field.
 pub(crate) fn allow_or_deny(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({"type": "string", "enum": ["Allow", "Deny"]})
 }
 
-/// The five CRDs, each as the object to apply, in the order of their names.
+/// The CRDs of all kinds as objects to apply, ordered by name.
 pub fn all() -> Result<Vec<Value>, serde_json::Error> {
     let mut crds = vec![
         serde_json::to_value(BundleApproval::crd())?,
@@ -55,13 +56,15 @@ pub fn all() -> Result<Vec<Value>, serde_json::Error> {
     Ok(crds)
 }
 
-/// The API server answers `metadata.name: Too long: may not be longer than N`.
+/// Sets the maximal length of `metadata.name`. The API server rejects longer names with
+/// `metadata.name: Too long: may not be longer than N`.
 fn limit_name(schema: &mut Value, limit: usize) {
     schema["properties"]["metadata"] =
         json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": limit}}});
 }
 
-/// One source, one git reference: the API server answers `must validate one and only one schema (oneOf)`.
+/// Requires exactly one source, and exactly one git reference. The API server rejects others with
+/// `must validate one and only one schema (oneOf)`.
 fn unions(bundle_spec: &mut Value) {
     let one_of = |members: &[&str]| -> Value {
         members
@@ -75,8 +78,9 @@ fn unions(bundle_spec: &mut Value) {
         one_of(&["branch", "commit", "tag"]);
 }
 
-/// Takes out what the derive adds and Kubernetes does not want: `nullable` (a null is the same as nothing, and the API server drops it),
-/// unsigned integer formats (it warns of them), defaults and line breaks.
+/// Removes schema keywords that the derive macro adds and Kubernetes does not support: `nullable`
+/// (the API server drops null values), unsigned integer formats (it warns about them), defaults and
+/// line breaks.
 fn tidy(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -139,7 +143,7 @@ mod tests {
         }
     }
 
-    /// Paths of the lists in `schema` whose length nothing bounds.
+    /// Collects the paths of the lists in `schema` that have no `maxItems`.
     fn unbounded_lists(schema: &Value, path: &str, found: &mut Vec<String>) {
         if schema["type"] == "array" && !schema["maxItems"].is_u64() {
             found.push(path.to_owned());
@@ -203,7 +207,7 @@ mod tests {
         );
     }
 
-    /// Walks all fields: each has a type and a description worth showing.
+    /// Checks that each field has a type and a description.
     #[test]
     fn every_field_is_explained() {
         fn walk(path: &str, schema: &Value) {

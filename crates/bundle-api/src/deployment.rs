@@ -1,5 +1,4 @@
-//! `BundleDeployment`: a template of a Bundle, and how its content is installed.
-//! Not here: what became of it (deployment_status), or the Bundle itself (bundle).
+//! `BundleDeployment`: a template of a Bundle, and the options for installing its content.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{bundle::BundleSpec, deployment_status::BundleDeploymentStatus, names};
 
-/// What to install, and on what terms.
+/// Content to install, and the options for it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "core.rukpak.io",
@@ -22,7 +21,7 @@ use crate::{bundle::BundleSpec, deployment_status::BundleDeploymentStatus, names
     derive = "Default",
     derive = "PartialEq",
     label("applyset.kubernetes.io/is-parent-type", "true"),
-    doc = "BundleDeployment keeps the content of a Bundle installed. A change of its template makes a new Bundle beside the old one; the old content stays until the new one is installed, and objects that it dropped are removed then.",
+    doc = "BundleDeployment keeps the content of a Bundle installed. A change of its template creates a new Bundle. The old content stays until the new content is installed; then objects that the new content does not contain are deleted.",
     printcolumn(
         name = "Active Bundle",
         type_ = "string",
@@ -53,74 +52,83 @@ use crate::{bundle::BundleSpec, deployment_status::BundleDeploymentStatus, names
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BundleDeploymentSpec {
-    /// Name of the ProvisionerClass that installs the content. Whoever writes this needs verb `use` on that class.
+    /// Name of the ProvisionerClass that installs the content. The requester needs verb `use` on
+    /// that class.
     #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
     pub provisioner_class_name: String,
-    /// The Bundle to make. Changing it makes a new one, called after this object and a hash of the template.
+    /// Template of the Bundle. A change creates a new Bundle, named after this object and a hash of
+    /// the template.
     pub template: BundleTemplate,
-    /// Configuration of the content, free in form; the package says which keys it knows. A change is applied in place, without a new Bundle.
+    /// Configuration of the content, in free form; the package documents its keys. A change is
+    /// applied in place, without a new Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::free_form")]
     pub config: Option<serde_json::Value>,
-    /// Install as this ServiceAccount instead of the one that the class names. Whoever writes this needs verb `impersonate` on it.
+    /// ServiceAccount that installs the content, instead of the one that the class names. The
+    /// requester needs verb `impersonate` on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountName>,
-    /// Namespace of the objects that name none. There is no default: content with such objects is refused without it. An operator (registry+v1) is installed
-    /// into it as a whole, and without it into the namespace that its bundle suggests. Never a namespace of bundle-webhook itself.
+    /// Namespace of the objects that name none. There is no default: content with such objects is
+    /// rejected without it. An operator (registry+v1) is installed into this namespace as a whole;
+    /// without it, into the namespace that its bundle suggests. A namespace of bundle-webhook
+    /// itself is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
     pub target_namespace: Option<String>,
-    /// Create `targetNamespace` if it is missing. An existing namespace is left as it is. With the content, a namespace that was created is deleted only if
-    /// nothing else is in it. Default: false.
+    /// Create `targetNamespace` if it is missing. An existing namespace is not changed. On deletion
+    /// of the content, a namespace that was created is deleted only if it contains nothing else.
+    /// Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_namespace: Option<bool>,
-    /// Change nothing while this is true: neither new content nor drift. Default: false.
+    /// Stop reconciling while this is true: neither new content is installed nor drift corrected.
+    /// Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// What to do with an object of the content that exists already and belongs to nobody. `Prevent` leaves it and fails; `Adopt` takes it over.
-    /// An object that belongs to somebody else is never taken. Default: Prevent.
+    /// Handling of an object of the content that already exists without an owner. `Prevent` leaves
+    /// it unchanged and fails; `Adopt` takes ownership. An object with another owner is never
+    /// adopted. Default: Prevent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collision: Option<Collision>,
-    /// What to do when installed objects are changed behind our back.
+    /// Handling of installed objects that were changed by another actor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
-    /// How new content replaces the old.
+    /// Replacement of installed content by new content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
-    /// What happens to installed objects when this object is deleted.
+    /// Handling of installed objects when this object is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion: Option<Deletion>,
-    /// What to do where the content's Kubernetes range leaves this server out.
+    /// Override for content whose Kubernetes version range excludes this server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<KubernetesOverride>,
-    /// Checks on upgrades of CRDs that are set aside, each for a reason.
+    /// Exceptions from the checks on upgrades of CRDs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crd_upgrades: Option<CrdUpgrades>,
 }
 
-/// The Bundle to make.
+/// Template of the Bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BundleTemplate {
-    /// Labels and annotations of the Bundle. Its name is made, not taken from here.
+    /// Labels and annotations of the Bundle. Its name is generated.
     #[serde(default, skip_serializing_if = "TemplateMetadata::is_empty")]
     pub metadata: TemplateMetadata,
     /// The spec of the Bundle.
     pub spec: BundleSpec,
 }
 
-/// The part of the metadata that a template can set.
+/// Metadata that a template can set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TemplateMetadata {
     /// Annotations of the Bundle.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Finalizers; kept for manifests that have them, and not used.
+    /// Not used; accepted for compatibility with existing manifests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
-    /// Labels of the Bundle, beside those that say whose it is.
+    /// Labels of the Bundle, in addition to its owner labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Not used: the Bundle is called after the BundleDeployment and a hash of the template.
+    /// Not used: the Bundle is named after the BundleDeployment and a hash of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Not used: Bundles have no namespace.
@@ -129,13 +137,13 @@ pub struct TemplateMetadata {
 }
 
 impl TemplateMetadata {
-    /// Whether nothing is set.
+    /// Returns `true` if no field is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A ServiceAccount anywhere in the cluster.
+/// ServiceAccount, in any namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceAccountName {
     /// Namespace of the ServiceAccount.
@@ -146,84 +154,91 @@ pub struct ServiceAccountName {
     pub name: String,
 }
 
-/// What to do with an object of the content that exists already and belongs to nobody. `Prevent` leaves it and fails; `Adopt` takes it over.
-/// An object that belongs to somebody else is never taken. Default: Prevent.
+/// Handling of an object of the content that already exists without an owner. `Prevent` leaves it
+/// unchanged and fails; `Adopt` takes ownership. An object with another owner is never adopted.
+/// Default: Prevent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Collision {
-    /// Leave it, and fail.
+    /// Leave the object unchanged, and fail.
     #[default]
     Prevent,
-    /// Take it over.
+    /// Take ownership of the object.
     Adopt,
 }
 
-/// What to do when installed objects are changed behind our back.
+/// Handling of installed objects that were changed by another actor.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
-    /// `Correct` restores the object at once; `Report` only says so in the status. Default: Correct.
+    /// `Correct` restores the object at once; `Report` only sets condition `Drifted` and
+    /// `status.drift`. Default: Correct.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<DriftMode>,
-    /// Fields that are somebody else's. They are neither restored nor reported.
+    /// Fields that other actors own. They are neither restored nor reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignore: Vec<DriftIgnore>,
 }
 
-/// `Correct` restores the object at once; `Report` only says so in the status. Default: Correct.
+/// `Correct` restores the object at once; `Report` only sets condition `Drifted` and
+/// `status.drift`. Default: Correct.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DriftMode {
-    /// Restore it.
+    /// Restore the object.
     #[default]
     Correct,
-    /// Say so.
+    /// Report the change in the status.
     Report,
 }
 
-/// Fields that are somebody else's: of some objects, or of a field manager.
+/// Fields that another actor owns: of some objects, or of a field manager.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DriftIgnore {
-    /// Kind of the objects, with its group: `Deployment.apps`, `ConfigMap`. Absent: every kind.
+    /// Kind of the objects, with its group: `Deployment.apps`, `ConfigMap`. Default: every kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Name of the object. Absent: every name.
+    /// Name of the object. Default: every name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Fields, as JSON pointers: `/spec/replicas`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-    /// Everything that this field manager owns.
+    /// Field manager whose fields are ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<String>,
 }
 
-/// How new content replaces the old.
+/// Replacement of installed content by new content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// How long new content may take until it is healthy, as `10m` or `1h30m`. Default: 10m.
+    /// Longest time for new content to become healthy, as `10m` or `1h30m`. Default: 10m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(ms|s|m|h))+$"))]
     pub deadline: Option<String>,
-    /// What to do when it is not: `Hold` stops and says so; `RollBack` installs what was there before. Default: Hold.
+    /// Handling of content that is not healthy by the deadline: `Hold` stops and reports it;
+    /// `RollBack` installs the previous content. Default: Hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
-    /// How many earlier revisions are remembered. Default: 5.
+    /// Number of earlier revisions that are kept. Default: 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub history: Option<u32>,
-    /// Whether a lower version may replace a higher one. Default: false.
+    /// Allow a lower version to replace a higher one. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
-    /// Handling of an object of which an immutable field changes: `IfCompleted` deletes and creates anew Jobs that have finished, `Always` any
-    /// object but Namespaces, CRDs and volumes, `Never` none. The annotation `core.rukpak.io/replace` of an object overrides it. Default: IfCompleted.
+    /// Handling of an object with a change of an immutable field. `IfCompleted` deletes and
+    /// recreates finished Jobs. `Always` deletes and recreates any object except Namespaces, CRDs
+    /// and volumes. `Never` recreates none. The annotation `core.rukpak.io/replace` of an object
+    /// overrides it. Default: IfCompleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace: Option<Replace>,
 }
 
-/// Handling of an object of which an immutable field changes: `IfCompleted` deletes and creates anew Jobs that have finished, `Always` any
-/// object but Namespaces, CRDs and volumes, `Never` none. Default: IfCompleted.
+/// Handling of an object with a change of an immutable field. `IfCompleted` deletes and recreates
+/// finished Jobs. `Always` deletes and recreates any object except Namespaces, CRDs and volumes.
+/// `Never` recreates none. Default: IfCompleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Replace {
-    /// Any object but Namespaces, CRDs and volumes.
+    /// Any object except Namespaces, CRDs and volumes.
     Always,
     /// Jobs that have completed or failed.
     #[default]
@@ -232,80 +247,85 @@ pub enum Replace {
     Never,
 }
 
-/// What to do when it is not: `Hold` stops and says so; `RollBack` installs what was there before. Default: Hold.
+/// Handling of content that is not healthy by the deadline: `Hold` stops and reports it; `RollBack`
+/// installs the previous content. Default: Hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
-    /// Stop, and say so.
+    /// Stop, and report it.
     #[default]
     Hold,
-    /// Install what was there before.
+    /// Install the previous content.
     RollBack,
 }
 
-/// What happens to installed objects when the BundleDeployment is deleted.
+/// Handling of installed objects when the BundleDeployment is deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Deletion {
-    /// `Delete` removes them; `Orphan` leaves them, without our labels. Default: Delete.
+    /// `Delete` deletes them; `Orphan` keeps them and removes our labels. Default: Delete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<DeleteObjects>,
-    /// What to do with a CRD that still has resources: `Refuse` waits and says so, `Orphan` leaves the CRD, `Delete` removes it with all of them. Default: Refuse.
+    /// Handling of a CRD that still has resources: `Refuse` waits and reports it, `Orphan` keeps
+    /// the CRD, `Delete` deletes the CRD and all its resources. Default: Refuse.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_resources: Option<DeleteCustomResources>,
 }
 
-/// `Delete` removes them; `Orphan` leaves them, without our labels. Default: Delete.
+/// `Delete` deletes them; `Orphan` keeps them and removes our labels. Default: Delete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteObjects {
-    /// They are removed.
+    /// Delete the objects.
     #[default]
     Delete,
-    /// They are left.
+    /// Keep the objects.
     Orphan,
 }
 
-/// What to do with a CRD that still has resources: `Refuse` waits and says so, `Orphan` leaves the CRD, `Delete` removes it with all of them. Default: Refuse.
+/// Handling of a CRD that still has resources: `Refuse` waits and reports it, `Orphan` keeps the
+/// CRD, `Delete` deletes the CRD and all its resources. Default: Refuse.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteCustomResources {
-    /// Deletion waits, and says so.
+    /// Wait, and report it.
     #[default]
     Refuse,
-    /// The CRD is left.
+    /// Keep the CRD.
     Orphan,
-    /// The CRD is removed, with all of them.
+    /// Delete the CRD and all its resources.
     Delete,
 }
 
-/// What to do where the content's Kubernetes range leaves this server out.
+/// Override for content whose Kubernetes version range excludes this server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KubernetesOverride {
-    /// `Accept` installs anyway; that it was accepted is recorded in the status. Absent: what the package says.
+    /// `Accept` installs the content anyway and records that in the status. Default: the range of
+    /// the package applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsupported: Option<Unsupported>,
 }
 
-/// `Accept` installs anyway; that it was accepted is recorded in the status. Absent: what the package says.
+/// `Accept` installs the content anyway and records that in the status. Default: the range of the
+/// package applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Unsupported {
-    /// Install anyway.
+    /// Install the content anyway.
     Accept,
 }
 
-/// Checks on upgrades of CRDs that are set aside.
+/// Exceptions from the checks on upgrades of CRDs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CrdUpgrades {
-    /// One entry a check and CRD.
+    /// Exceptions, one for each check and CRD.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exceptions: Vec<CrdUpgradeException>,
 }
 
-/// One check on one CRD that is set aside.
+/// Exception from one check for one CRD.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CrdUpgradeException {
     /// Name of the CRD: `widgets.example.com`.
     pub crd: String,
-    /// The check: `NoExistingFieldRemoved`.
+    /// Name of the check: `NoExistingFieldRemoved`.
     pub check: String,
-    /// Why. It is shown where the check would have spoken.
+    /// Reason for the exception. It is shown in place of the result of the check.
     pub reason: String,
 }

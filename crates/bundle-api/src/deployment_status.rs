@@ -1,5 +1,4 @@
-//! What became of a BundleDeployment: `status`.
-//! Not here: what was asked for (deployment).
+//! `status` of a BundleDeployment.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
@@ -7,44 +6,46 @@ use serde::{Deserialize, Serialize};
 
 use crate::{admission_status::AdmissionStatus, deployment::ServiceAccountName};
 
-/// What became of a BundleDeployment.
+/// Observed state of a BundleDeployment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleDeploymentStatus {
-    /// Who asked for this generation, as the pod sealed it. Objects without a seal were written while admission was off: nothing is done with them.
+    /// Sealed requester of this generation. An object without a seal was written while admission
+    /// was off, and is not reconciled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<AdmissionStatus>,
-    /// The generation of the spec that this status is about.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Name of the Bundle whose content is installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_bundle: Option<String>,
-    /// What is installed, as whom, and at whose request.
+    /// Installed content, with its ServiceAccount and requester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installed: Option<Installed>,
-    /// New content that is not installed completely; absent once it is.
+    /// New content that is not completely installed yet; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<Upgrade>,
-    /// What is and was installed, newest first.
+    /// Installed and earlier revisions, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]
     pub revisions: Vec<Revision>,
-    /// Objects that are out of line now, at most 20.
+    /// Objects that differ from the content, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub drift: Vec<DriftedObject>,
-    /// Warnings of the API server and overrides that are in force, each once, at most 20.
+    /// Warnings of the API server and active overrides, without duplicates, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub warnings: Vec<String>,
-    /// `HasValidBundle`, `Installed`, `Authorized`, `Approved`, `Healthy`, `Drifted`, `Progressing` and `Ready`.
+    /// Conditions `HasValidBundle`, `Installed`, `Authorized`, `Approved`, `Healthy`, `Drifted`,
+    /// `Progressing` and `Ready`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
-/// What is installed.
+/// Installed content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Installed {
@@ -53,48 +54,49 @@ pub struct Installed {
     /// Version of the package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// How many objects were applied.
+    /// Number of objects that were applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
-    /// The ServiceAccount that applied them.
+    /// ServiceAccount that applied the objects.
     #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
     pub installed_as: Option<ServiceAccountName>,
-    /// Who asked for this content.
+    /// Requester of this content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<String>,
-    /// Who approved it, where the class asks for that.
+    /// Approver of this content, if the class requires approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<String>,
-    /// Digest over our managed fields of all installed objects after the last apply. Equal to what is found after a restart, nothing has drifted, and
-    /// nothing needs to be applied.
+    /// Digest over the managed fields of all installed objects after the last apply. If it is
+    /// unchanged after a restart, nothing has drifted and nothing is applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields_digest: Option<String>,
 }
 
-/// New content that is not installed completely. Objects that it does not name are of the installed content.
+/// New content that is not completely installed yet. Objects that are not listed here still belong
+/// to the installed content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Upgrade {
-    /// Name of its Bundle.
+    /// Name of the new Bundle.
     pub bundle: String,
-    /// Its digest.
+    /// Digest of the new content.
     pub digest: String,
-    /// Version of its package.
+    /// Version of the new package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Number of its objects, once that is known.
+    /// Number of objects of the new content, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
-    /// Number of them that were applied.
+    /// Number of objects that were applied from the new content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied: Option<u64>,
-    /// Objects that were applied from it, at most 20.
+    /// Objects that were applied from the new content, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub applied_objects: Vec<String>,
 }
 
-/// One revision.
+/// One revision of the content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Revision {
@@ -105,31 +107,31 @@ pub struct Revision {
     /// Version of the package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// When it was installed.
+    /// Time of installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installed_at: Option<Time>,
     /// `Active`, `Superseded` or `Failed`.
     pub state: RevisionState,
 }
 
-/// What a revision is now.
+/// State of a revision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RevisionState {
-    /// It is installed.
+    /// Installed.
     #[default]
     Active,
-    /// Another one took its place.
+    /// Replaced by another revision.
     Superseded,
-    /// It could not be installed.
+    /// Not installed because of an error.
     Failed,
 }
 
-/// One object that is out of line.
+/// Object that differs from the content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DriftedObject {
-    /// The object: `ConfigMap/team-a/web`.
+    /// Kind, namespace and name of the object: `ConfigMap/team-a/web`.
     pub object: String,
-    /// Since when.
+    /// Time at which the difference was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 }

@@ -1,5 +1,5 @@
-//! The custom resources of `core.rukpak.io/v1alpha1`: types, field docs, constants and condition names.
-//! Not here: any rule about them (bundle-core) or anything that talks to a server.
+//! Custom resources of `core.rukpak.io/v1alpha1`: types, field docs, constants and condition names.
+//! They contain no rules.
 
 pub mod admission_status;
 pub mod approval;

@@ -1,34 +1,36 @@
-//! Constants that objects, people and other programs see: labels, annotations, finalizers, conditions, reasons, managers.
-//! Not here: the rules that set or read them (bundle-core) and diagnostic codes (bundle_core::diagnostic).
+//! Constants of the API: labels, annotations, finalizers, conditions, reasons, field managers.
 
-/// The API group of all our kinds.
+/// API group of all kinds of this project.
 pub const GROUP: &str = "core.rukpak.io";
-/// The version of all our kinds.
+/// API version of all kinds of this project, without the group.
 pub const VERSION: &str = "v1alpha1";
-/// `apiVersion` of all our kinds.
+/// `apiVersion` of all kinds of this project.
 pub const API_VERSION: &str = "core.rukpak.io/v1alpha1";
 
-/// The longest name of a Bundle.
+/// Longest name of a Bundle, in bytes.
 pub const BUNDLE_NAME_LIMIT: usize = 52;
-/// The longest name of a BundleDeployment: its Bundles are called `<name>-<6 hexadecimal digits>`.
+/// Longest name of a BundleDeployment, in bytes. Its Bundles are named
+/// `<name>-<6 hexadecimal digits>`.
 pub const DEPLOYMENT_NAME_LIMIT: usize = 45;
 
-/// The schema pattern of a name that is a DNS-1123 label: classes and namespaces (`IsDNS1123Label` of apimachinery, without its length).
+/// Schema pattern of a DNS-1123 label: names of classes and namespaces (`IsDNS1123Label` of
+/// apimachinery, without the length).
 pub const LABEL_PATTERN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-/// The longest DNS-1123 label, in bytes.
+/// Longest DNS-1123 label, in bytes.
 pub const LABEL_LIMIT: usize = 63;
-/// The schema pattern of a name that is a DNS-1123 subdomain: most kinds (`IsDNS1123Subdomain` of apimachinery, without its length).
+/// Schema pattern of a DNS-1123 subdomain: names of most kinds (`IsDNS1123Subdomain` of
+/// apimachinery, without the length).
 pub const SUBDOMAIN_PATTERN: &str =
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
-/// The same where an empty name means none.
+/// [`SUBDOMAIN_PATTERN`], or an empty string for no name.
 pub const OPTIONAL_SUBDOMAIN_PATTERN: &str =
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$";
-/// The longest DNS-1123 subdomain, in bytes.
+/// Longest DNS-1123 subdomain, in bytes.
 pub const SUBDOMAIN_LIMIT: usize = 253;
 
-/// Who writes our fields on installed objects, by server-side apply.
+/// Field manager of installed objects, for server-side apply.
 pub const FIELD_MANAGER: &str = "bundle-webhook";
-/// Who writes the status of our own kinds.
+/// Field manager of the status of our kinds.
 pub const STATUS_MANAGER: &str = "bundle-webhook-status";
 
 /// The provisioner that installs plain manifests, as a class names it in `spec.provisioner`.
@@ -57,124 +59,132 @@ pub const ANNOTATION_APPLYSET_GROUP_KINDS: &str = "applyset.kubernetes.io/contai
 /// Annotation on the parent of an ApplySet: the namespaces of its objects, comma-separated.
 pub const ANNOTATION_APPLYSET_NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
 
-/// Who writes `status.admission` of our own kinds.
+/// Field manager of `status.admission` of our kinds.
 pub const SEAL_MANAGER: &str = "bundle-webhook-seal";
-/// Field manager of the conditions of an object of ours that is too large to be read.
+/// Field manager of the conditions of an object of our kinds that is too large to be read.
 pub const UNREADABLE_MANAGER: &str = "bundle-webhook-unreadable";
 
-/// Annotation with the admission stamp: who asked for this spec, under a MAC with a key that only the pod has. It lives until the object is sealed.
+/// Annotation with the admission stamp: the requester of this spec, under a MAC with a key that
+/// only the pod has. It is removed once the object is sealed.
 pub const ANNOTATION_STAMP: &str = "core.rukpak.io/stamp";
-/// Annotation with which somebody vouches for all of a spec that nothing vouches for, and becomes its requester. Its value is for one spec of one object.
+/// Annotation whose author vouches for the whole spec of an object without stamp or seal, and
+/// becomes its requester. Its value is valid for one spec of one object.
 pub const ANNOTATION_ADMIT: &str = "core.rukpak.io/admit";
-/// Annotation with the OCI manifest and its signatures, gzip and base64, so that a review needs no registry.
+/// Annotation with the OCI manifest and its signatures, gzip and base64, so that an admission
+/// review needs no registry.
 pub const ANNOTATION_PROOF: &str = "core.rukpak.io/proof";
-/// Annotation on installed objects: a mark that tells objects that we created from others of the same name. Nothing but a crash makes anybody ask for it.
+/// Annotation on installed objects: a mark that distinguishes objects that we created from others
+/// of the same name. It is read only after a crash.
 pub const ANNOTATION_CREATION_MARK: &str = "core.rukpak.io/creation-mark";
 
-/// Finalizer of a Bundle: its unpacked content is removed from the cache first.
+/// Finalizer of a Bundle: removes its unpacked content from the cache.
 pub const FINALIZER_CACHED_BUNDLE: &str = "core.rukpak.io/delete-cached-bundle";
-/// Finalizer of a BundleDeployment: what it installed is removed, or left behind, as `spec.deletion` says.
+/// Finalizer of a BundleDeployment: removes or orphans the installed objects, according to
+/// `spec.deletion`.
 pub const FINALIZER_INSTALLED: &str = "core.rukpak.io/delete-installed-objects";
 
-/// `status.phase` of a Bundle that nothing was done for yet.
+/// `status.phase` of a Bundle before its first reconcile.
 pub const PHASE_PENDING: &str = "Pending";
-/// `status.phase` of a Bundle whose content is on its way.
+/// `status.phase` of a Bundle whose content is being pulled.
 pub const PHASE_UNPACKING: &str = "Unpacking";
-/// `status.phase` of a Bundle whose content could not be had.
+/// `status.phase` of a Bundle whose content could not be unpacked.
 pub const PHASE_FAILING: &str = "Failing";
-/// `status.phase` of a Bundle whose content is there.
+/// `status.phase` of a Bundle whose content is unpacked.
 pub const PHASE_UNPACKED: &str = "Unpacked";
 
 /// Condition types.
 pub mod condition {
     /// Bundle: the content was pulled and read.
     pub const UNPACKED: &str = "Unpacked";
-    /// Bundle: the signatures that policies ask for were found on the digest that was pulled.
+    /// Bundle: the signatures that policies require were found on the digest that was pulled.
     pub const VERIFIED: &str = "Verified";
     /// Bundle: the content's Kubernetes range includes this server.
     pub const COMPATIBLE: &str = "Compatible";
-    /// Bundle: the source names other content than was first unpacked. True: a tag moved, and nothing was changed.
+    /// Bundle: the source refers to other content than was first unpacked. True if a tag moved; the
+    /// content stays unchanged.
     pub const SOURCE_MOVED: &str = "SourceMoved";
     /// BundleDeployment: a Bundle of the current template is unpacked.
     pub const HAS_VALID_BUNDLE: &str = "HasValidBundle";
     /// BundleDeployment: the content is installed.
     pub const INSTALLED: &str = "Installed";
-    /// BundleDeployment: the requester may do what the content does.
+    /// BundleDeployment: the requester has the permissions that the content requires.
     pub const AUTHORIZED: &str = "Authorized";
-    /// BundleDeployment: the content was approved, where the class asks for that.
+    /// BundleDeployment: the content is approved, if the class requires approval.
     pub const APPROVED: &str = "Approved";
     /// BundleDeployment: the installed objects are healthy.
     pub const HEALTHY: &str = "Healthy";
     /// BundleDeployment: installed objects differ from the content.
     pub const DRIFTED: &str = "Drifted";
-    /// BundleDeployment: work is under way.
+    /// BundleDeployment: an installation or upgrade is in progress.
     pub const PROGRESSING: &str = "Progressing";
-    /// All kinds: the one that kstatus, Flux, Argo CD and `kubectl wait` read.
+    /// All kinds: the condition that kstatus, Flux, Argo CD and `kubectl wait` read.
     pub const READY: &str = "Ready";
-    /// BundleApproval: it counts.
+    /// BundleApproval: the approval is valid.
     pub const ACCEPTED: &str = "Accepted";
 }
 
-/// Reasons of conditions. Those of RukPak keep their meaning.
+/// Reasons of conditions. Reasons of RukPak keep their meaning.
 pub mod reason {
-    /// Unpacked: not begun.
+    /// Unpacked: not started.
     pub const UNPACK_PENDING: &str = "UnpackPending";
-    /// Unpacked: under way.
+    /// Unpacked: in progress.
     pub const UNPACKING: &str = "Unpacking";
-    /// Unpacked: done.
+    /// Unpacked: succeeded.
     pub const UNPACK_SUCCESSFUL: &str = "UnpackSuccessful";
     /// Unpacked: failed.
     pub const UNPACK_FAILED: &str = "UnpackFailed";
-    /// Unpacked, Installed: a finalizer could not do its work.
+    /// Unpacked, Installed: a finalizer failed.
     pub const PROCESSING_FINALIZER_FAILED: &str = "ProcessingFinalizerFailed";
     /// HasValidBundle, Installed: the Bundle's content could not be loaded.
     pub const BUNDLE_LOAD_FAILED: &str = "BundleLoadFailed";
-    /// HasValidBundle, Installed: the content could not be read.
+    /// HasValidBundle, Installed: the content is invalid.
     pub const READING_CONTENT_FAILED: &str = "ReadingContentFailed";
-    /// Installed: no client for the installing identity.
+    /// Installed: no client for the installing ServiceAccount.
     pub const ERROR_GETTING_CLIENT: &str = "ErrorGettingClient";
-    /// Installed: the state of what is installed could not be read.
+    /// Installed: the state of the installed objects could not be read.
     pub const ERROR_GETTING_RELEASE_STATE: &str = "ErrorGettingReleaseState";
     /// Installed: the first installation failed.
     pub const INSTALL_FAILED: &str = "InstallFailed";
-    /// Installed: an upgrade failed; what was installed before stays.
+    /// Installed: an upgrade failed; the previous content stays installed.
     pub const UPGRADE_FAILED: &str = "UpgradeFailed";
     /// Installed: restoring drifted objects failed.
     pub const RECONCILE_FAILED: &str = "ReconcileFailed";
     /// Installed: a watch on installed objects could not be opened.
     pub const CREATE_DYNAMIC_WATCH_FAILED: &str = "CreateDynamicWatchFailed";
-    /// Installed: done.
+    /// Installed: succeeded.
     pub const INSTALLATION_SUCCEEDED: &str = "InstallationSucceeded";
-    /// Any: there is no valid seal or fresh admission stamp, so the object was written while admission was off, or its stamp was tampered with.
+    /// Any: the object has no valid seal or fresh admission stamp. It was written while admission
+    /// was off, or its stamp was changed.
     pub const NOT_ADMITTED: &str = "NotAdmitted";
-    /// Authorized, Ready: whoever asked for what is installed has lost rights that it needs. It stays, and nothing is changed any more.
+    /// Authorized, Ready: the requester of the installed content has lost permissions that the
+    /// content requires. The content stays installed and is not changed any more.
     pub const RIGHTS_WITHDRAWN: &str = "RightsWithdrawn";
-    /// Any: the object is larger than the webhook reads, so nothing is done for it.
+    /// Any: the object is larger than the webhook reads, and is not reconciled.
     pub const TOO_LARGE_TO_READ: &str = "TooLargeToRead";
-    /// SourceMoved: the source names other content now.
+    /// SourceMoved: the source now refers to other content.
     pub const SOURCE_MOVED: &str = "SourceMoved";
-    /// SourceMoved: the source names what was unpacked.
+    /// SourceMoved: the source refers to the unpacked content.
     pub const SOURCE_UNCHANGED: &str = "SourceUnchanged";
     /// Ready, Progressing: `spec.paused` is true.
     pub const PAUSED: &str = "Paused";
-    /// BundleApproval: it counts.
+    /// BundleApproval: the approval is valid.
     pub const ACCEPTED: &str = "Accepted";
     /// BundleApproval: its author lacks verb `approve` on the class.
     pub const NOT_ALLOWED: &str = "NotAllowed";
-    /// BundleApproval: requester and approver are one person, and the class asks for two.
+    /// BundleApproval: requester and approver are the same person, and the class requires two.
     pub const SELF_APPROVAL: &str = "SelfApproval";
-    /// BundleApproval: there is no such BundleDeployment.
+    /// BundleApproval: the BundleDeployment does not exist.
     pub const NO_SUCH_DEPLOYMENT: &str = "NoSuchDeployment";
-    /// BundleApproval: the BundleDeployment asks for other content by now.
+    /// BundleApproval: the BundleDeployment now requests other content.
     pub const SUPERSEDED: &str = "Superseded";
 }
 
-/// Verbs that we ask RBAC about, on `provisionerclasses`.
+/// RBAC verbs on `provisionerclasses`.
 pub mod verb {
-    /// May name the class in a Bundle or BundleDeployment.
+    /// Allows naming the class in a Bundle or BundleDeployment.
     pub const USE: &str = "use";
-    /// May approve content for BundleDeployments of the class.
+    /// Allows approving content for BundleDeployments of the class.
     pub const APPROVE: &str = "approve";
-    /// May delete the Bundle, BundleDeployment or BundleApproval that somebody else asked for.
+    /// Allows deleting a Bundle, BundleDeployment or BundleApproval of another requester.
     pub const MANAGE: &str = "manage";
 }

@@ -1,5 +1,5 @@
-//! `SignaturePolicy`: which references must be signed, and by whom. Field names are those of policy-controller's ClusterImagePolicy.
-//! Not here: reading it into rules (bundle_core::policy) or verifying anything (bundle-trust).
+//! `SignaturePolicy`: references that must be signed, and their signers. Field names follow
+//! policy-controller's ClusterImagePolicy.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{class::ReadyStatus, source::LocalName};
 
-/// Which references must be signed, and by whom.
+/// References that must be signed, and their signers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "core.rukpak.io",
@@ -17,7 +17,7 @@ use crate::{class::ReadyStatus, source::LocalName};
     status = "ReadyStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "SignaturePolicy says which references must be signed, and by whom. Every policy that matches a reference must be satisfied; a policy that cannot be read refuses what it matches.",
+    doc = "SignaturePolicy defines the references that must be signed, and the accepted signers. Every policy that matches a reference must be satisfied. An invalid policy rejects every reference that it matches.",
     printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
     printcolumn(name = "Images", type_ = "string", json_path = ".spec.images[*].glob"),
     printcolumn(
@@ -33,46 +33,50 @@ use crate::{class::ReadyStatus, source::LocalName};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct SignaturePolicySpec {
-    /// The references that this policy is about; one match is enough.
+    /// References that this policy applies to; one match is enough.
     #[schemars(length(min = 1))]
     pub images: Vec<ImagePattern>,
-    /// `enforce` refuses what is not signed as it says; `warn` only says so. Default: enforce.
+    /// `enforce` rejects content that does not satisfy the policy; `warn` admits it with a warning.
+    /// Default: enforce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PolicyMode>,
-    /// How many distinct authorities must have signed. Default: 1.
+    /// Number of distinct authorities that must have signed. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub threshold: Option<u32>,
-    /// Whose signatures count. Each must be met by a single signature that fulfils all that it asks for.
+    /// Accepted signers. An authority is satisfied by a single signature that meets all of its
+    /// requirements.
     #[schemars(length(min = 1))]
     pub authorities: Vec<Authority>,
-    /// What versions may follow each other.
+    /// Allowed changes of the version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions: Option<Versions>,
 }
 
-/// References by pattern.
+/// Pattern for references.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImagePattern {
-    /// Pattern on registry and repository, never on the tag: `registry.example.com/team/**`. `*` stands for any run of characters but `/`, `**` for any run.
+    /// Pattern for registry and repository, never for the tag: `registry.example.com/team/**`. `*`
+    /// matches any run of characters except `/`, `**` any run.
     pub glob: String,
 }
 
-/// `enforce` refuses what is not signed as it says; `warn` only says so. Default: enforce.
+/// `enforce` rejects content that does not satisfy the policy; `warn` admits it with a warning.
+/// Default: enforce.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyMode {
-    /// Refuses.
+    /// Reject.
     #[default]
     Enforce,
-    /// Warns.
+    /// Admit with a warning.
     Warn,
 }
 
-/// Whose signature counts: a key, or identities in certificates.
+/// Accepted signer: a key, or identities in certificates.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Authority {
-    /// Name of the authority, as messages and status call it.
+    /// Name of the authority in messages and in the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// A public key.
@@ -81,19 +85,19 @@ pub struct Authority {
     /// Identities in short-lived certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keyless: Option<Keyless>,
-    /// Attestations that must be there as well, signed by the same authority.
+    /// Attestations that are also required, signed by the same authority.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attestations: Vec<Attestation>,
 }
 
-/// A public key: exactly one of the two.
+/// Public key: inline text or a reference to a Secret. Exactly one of the two is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Key {
-    /// The key as PEM (`-----BEGIN PUBLIC KEY-----`): ECDSA P-256 or Ed25519.
+    /// Public key as PEM (`-----BEGIN PUBLIC KEY-----`): ECDSA P-256 or Ed25519.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
-    /// A Secret in the system namespace with the key in `cosign.pub`.
+    /// Secret in the system namespace with the key in `cosign.pub`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalName>,
 }
@@ -102,53 +106,54 @@ pub struct Key {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Keyless {
-    /// Identities; one match is enough.
+    /// Accepted identities; one match is enough.
     #[schemars(length(min = 1))]
     pub identities: Vec<Identity>,
-    /// Who issues certificates and keeps the log. Default: the public Sigstore instance, whose root is built in.
+    /// Trust root of certificate authority and log. Default: the public Sigstore instance, whose
+    /// root is built in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_root: Option<TrustRoot>,
 }
 
-/// One identity: an issuer and a subject, each given exactly or as a regular expression.
+/// Identity: an issuer and a subject, each given as exact text or as a regular expression.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Identity {
-    /// The issuer, exactly.
+    /// Issuer, as exact text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// The issuer, as a regular expression that must match it whole.
+    /// Issuer, as a regular expression that must match the whole text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer_reg_exp: Option<String>,
-    /// The subject, exactly.
+    /// Subject, as exact text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// The subject, as a regular expression that must match it whole.
+    /// Subject, as a regular expression that must match the whole text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject_reg_exp: Option<String>,
 }
 
-/// A trust root of one's own.
+/// Trust root of a private Sigstore instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TrustRoot {
-    /// A ConfigMap in the system namespace with the root in `trusted_root.json`.
+    /// ConfigMap in the system namespace with the root in `trusted_root.json`.
     pub config_map_ref: LocalName,
 }
 
-/// An attestation that must be there.
+/// Required attestation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Attestation {
-    /// Its predicate type: `https://slsa.dev/provenance/v1`.
+    /// Predicate type, as a URI: `https://slsa.dev/provenance/v1`.
     pub predicate_type: String,
 }
 
-/// What versions may follow each other.
+/// Allowed changes of the version.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Versions {
-    /// Whether a lower version may replace a higher one. Default: false.
+    /// Allow a lower version to replace a higher one. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
 }

@@ -1,60 +1,63 @@
-//! Where a bundle's content comes from: `spec.source` and `status.resolvedSource`.
-//! Not here: whether a source makes sense (bundle_core::review::source) or how it is fetched (webhook).
+//! Source of a bundle's content: `spec.source` and `status.resolvedSource`.
+//! `bundle_core::review::source` validates it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::names;
 
-/// Where the content comes from. Exactly one of the members beside `type` is set, the one that `type` names.
+/// Source of the content. Exactly one field beside `type` is set: the one that `type` names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleSource {
-    /// Kind of the source: `image`, `git`, `configMaps`, `http` or `upload`.
+    /// Type of the source: `image`, `git`, `configMaps`, `http` or `upload`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// An image in a registry whose file system is the content. The only source that can be signed.
+    /// Image in a registry whose file system is the content. The only source that can be signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageSource>,
-    /// A directory of a git repository.
+    /// Directory of a git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<GitSource>,
-    /// ConfigMaps of the system namespace whose entries are the files. Each must have `immutable: true`, and whoever asks for the content needs verb `get` on it.
+    /// ConfigMaps of the system namespace whose entries are the files. Each must have
+    /// `immutable: true`. The requester needs verb `get` on each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub config_maps: Option<Vec<ConfigMapSource>>,
-    /// A gzipped tar archive behind a URL.
+    /// Gzipped tar archive at a URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpSource>,
-    /// Content that is uploaded to the pod after the Bundle was created.
+    /// Content that is uploaded to the pod after the Bundle is created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<UploadSource>,
 }
 
-/// An image in a registry.
+/// Image in a registry.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageSource {
-    /// Reference of the image, `REGISTRY/REPOSITORY@sha256:…` or `REGISTRY/REPOSITORY:TAG`. A digest is what it is for ever; what a tag names
-    /// when the Bundle is first unpacked is kept, even when the tag moves later.
+    /// Reference of the image, `REGISTRY/REPOSITORY@sha256:…` or `REGISTRY/REPOSITORY:TAG`. A tag
+    /// is resolved when the Bundle is first unpacked; later moves of the tag are ignored.
     #[serde(rename = "ref")]
     pub reference: String,
-    /// Name of a Secret of type `kubernetes.io/dockerconfigjson` in the system namespace, for a registry that wants credentials.
+    /// Name of a Secret of type `kubernetes.io/dockerconfigjson` in the system namespace, for a
+    /// registry that requires credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = names::OPTIONAL_SUBDOMAIN_PATTERN), length(max = names::SUBDOMAIN_LIMIT))]
     pub pull_secret: Option<String>,
 }
 
-/// A directory of a git repository.
+/// Directory of a git repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitSource {
     /// URL of the repository.
     pub repository: String,
-    /// Directory of the manifests in the repository. It may not lead out of it. Default: `./manifests`.
+    /// Directory of the manifests in the repository. A path outside of the repository is rejected.
+    /// Default: `./manifests`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
-    /// What to check out: exactly one of `branch`, `tag` and `commit`.
+    /// Revision to check out: exactly one of `branch`, `tag` and `commit`.
     #[serde(rename = "ref")]
     pub reference: GitRef,
     /// Credentials and TLS.
@@ -62,17 +65,17 @@ pub struct GitSource {
     pub auth: Option<Authorization>,
 }
 
-/// What to check out: exactly one of the three.
+/// Revision to check out: exactly one of `branch`, `tag` and `commit`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitRef {
-    /// A branch. What it names when the Bundle is first unpacked is kept.
+    /// Branch. It is resolved when the Bundle is first unpacked; later commits are ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// A tag. What it names when the Bundle is first unpacked is kept.
+    /// Tag. It is resolved when the Bundle is first unpacked; later moves are ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// A commit, as 40 hexadecimal digits.
+    /// Commit, as 40 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
 }
@@ -81,14 +84,15 @@ pub struct GitRef {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapSource {
-    /// The ConfigMap, in the system namespace.
+    /// ConfigMap in the system namespace.
     pub config_map: LocalName,
-    /// Directory inside the bundle that the entries become files of. It may not lead out of the bundle. Default: its root.
+    /// Directory in the bundle for the files of this ConfigMap. A path outside of the bundle is
+    /// rejected. Default: the root of the bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
 
-/// A gzipped tar archive behind a URL.
+/// Gzipped tar archive at a URL.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpSource {
@@ -99,7 +103,7 @@ pub struct HttpSource {
     pub auth: Option<Authorization>,
 }
 
-/// Content that is uploaded after the Bundle was created; there is nothing to say about it.
+/// Content that is uploaded after the Bundle is created. It has no fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UploadSource {}
 
@@ -107,15 +111,17 @@ pub struct UploadSource {}
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Authorization {
-    /// A Secret in the system namespace: `username` and `password`, or for git over SSH `ssh-privatekey` and `ssh-knownhosts`.
+    /// Secret in the system namespace: `username` and `password`, or for git over SSH
+    /// `ssh-privatekey` and `ssh-knownhosts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<LocalName>,
-    /// Accept any TLS certificate or host key. What comes over such a connection can be anybody's.
+    /// Accept any TLS certificate or host key. Anyone on the network path can then replace the
+    /// content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure_skip_verify: Option<bool>,
 }
 
-/// The name of an object in the system namespace.
+/// Name of an object in the system namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LocalName {
     /// Name of the object.
