@@ -1,5 +1,5 @@
-//! Whether every supported version of Kubernetes serves what the objects are.
-//! Not here: the table (version::apis) and what a definition in the bundle says of its own objects.
+//! Checks that every supported version of Kubernetes serves the API versions of the objects.
+//! `version::apis` has the table.
 
 use std::collections::BTreeSet;
 
@@ -65,11 +65,11 @@ fn defines(object: &Manifest) -> Option<(&str, &str)> {
 
 /// The versions of Kubernetes that the bundle says it supports.
 pub(super) struct Supported {
-    /// How a person would write them; none if bundle.yaml says nothing.
+    /// Range as written in bundle.yaml; `None` if it declares none.
     said: Option<String>,
     /// The minor versions among those that the table knows, in order.
     minors: Vec<Minor>,
-    /// Whether newer ones are supported too.
+    /// `true` if versions newer than the table are supported too.
     beyond: bool,
 }
 

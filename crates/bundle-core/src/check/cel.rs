@@ -1,5 +1,5 @@
-//! Rules in CEL: whether one can be understood, and whether an object meets it. What our evaluator lacks is said, and counts for nothing.
-//! Not here: where rules may stand in a schema (definition).
+//! CEL rules: compiling, and evaluating against an object. A rule that needs a function that our
+//! evaluator lacks is reported and not evaluated.
 
 mod convert;
 mod scan;
@@ -19,7 +19,8 @@ use super::structural::{Problem, child, flag, item, of_field, text};
 const LENGTH: usize = 8 * 1024;
 const BRACKETS: usize = 64;
 const STACK: usize = 64 << 20;
-/// How often the innermost expression of a rule may be evaluated, about. The server counts too, and stops rules that cost it more.
+/// Limit of the estimated number of evaluations of a rule's innermost expression. The API server
+/// has its own cost limit.
 const COST: u128 = 20_000_000;
 
 /// Functions that read text, and fail everywhere where it is not what they read.
@@ -36,7 +37,7 @@ const READERS: &[&str] = &[
     "url",
 ];
 
-/// What became of the text of a rule.
+/// Result of compiling a rule.
 pub(super) enum Compiled {
     /// It can be evaluated.
     Ready(Program, scan::Facts),
@@ -210,7 +211,8 @@ fn compile(rule: &str) -> Compiled {
     Compiled::Ready(program, facts)
 }
 
-/// How deep brackets and operators in front of an operand go; those in text are counted too.
+/// Returns the greatest nesting depth of brackets and prefix operators, including those in string
+/// literals.
 fn depth(rule: &str) -> usize {
     let (mut now, mut most, mut signs) = (0_usize, 0, 0_usize);
     for byte in rule.bytes() {

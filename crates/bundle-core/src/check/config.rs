@@ -1,5 +1,4 @@
-//! The default configuration of a package against its schema.
-//! Not here: what a configuration does.
+//! Validation of a package's default configuration against its JSON schema.
 
 use jsonschema::PatternOptions;
 use serde_json::Value;
@@ -11,11 +10,11 @@ use crate::{
     yaml,
 };
 
-/// How many faults of one file are told.
+/// Most reported problems of one file.
 const TOLD: usize = 100;
 /// The largest schema, in bytes.
 const SCHEMA: usize = 1 << 20;
-/// What a compiled pattern may weigh, in bytes.
+/// Largest compiled pattern, in bytes.
 const PATTERN: usize = 4 << 20;
 
 pub(super) fn check(package: Option<&Package>, files: &Files, findings: &mut Findings) {

@@ -1,5 +1,5 @@
-//! Custom resources of the bundle, and default ones beside its manifests, against the definitions in the bundle.
-//! Not here: definitions (definition), and custom resources that something else defines (apis).
+//! Custom resources of the bundle, and default ones in other files, against the CRDs in the bundle.
+//! Custom resources of other CRDs are checked in `apis`.
 
 use std::collections::BTreeMap;
 
@@ -138,7 +138,7 @@ fn one(object: &Manifest, spec: &Value, rules: &mut Rules, findings: &mut Findin
     }
 }
 
-/// What the server would say to the object.
+/// Returns the problems that the API server would report for the object.
 fn problems(schema: &Value, object: &Value, status: bool, rules: &mut Rules) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut object = object.clone();

@@ -1,5 +1,6 @@
-//! Checks at build time of the objects of a bundle against the supported Kubernetes versions: APIs, built-in kinds, definitions, custom resources, configuration, namespaces.
-//! Not here: whether objects can be read (format, object), what a particular cluster has, and who may install (review).
+//! Build-time checks of a bundle's objects against the supported Kubernetes versions: APIs,
+//! built-in kinds, CRDs, custom resources, configuration, namespaces. State of a particular cluster
+//! is not considered.
 
 mod apis;
 mod builtin;

@@ -1,5 +1,5 @@
-//! Where objects land: namespaces that are missing, too much, not there or not the bundle's; and what shows that an object was copied.
-//! Not here: what a class allows (plan::targets).
+//! Namespaces of objects: missing, superfluous, not contained in the bundle, or reserved; and
+//! fields that show that an object was copied from a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Whole bundles through all checks, and the helpers of the other tests.
-//! Not here: single rules, which are beside them; whether servers agree, which is in `e2e`.
+//! All checks on complete bundles, and helpers for the tests of single checks. `e2e` compares the
+//! results with real API servers.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ impl KubernetesSchemas for NoSchemas {
     }
 }
 
-/// What is said of a bundle that supports these versions of Kubernetes (any, if empty).
+/// Returns the findings of a bundle with this Kubernetes range (none if empty).
 pub(super) fn said(kubernetes: &str, manifests: &[(&str, &str)]) -> Vec<String> {
     with_schemas(kubernetes, manifests, &NoSchemas)
 }

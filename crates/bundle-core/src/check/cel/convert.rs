@@ -1,5 +1,4 @@
-//! JSON as the values of CEL, with the types that the schema gives them.
-//! Not here: rules.
+//! Conversion of JSON into CEL values, with the types of the schema.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -37,7 +36,7 @@ const RESERVED: &[&str] = &[
     "while",
 ];
 
-/// How rules name a field.
+/// Returns the name of a field as rules write it, with Kubernetes' escapes.
 pub(in super::super) fn escaped(field: &str) -> String {
     if RESERVED.contains(&field) {
         return format!("__{field}__");
@@ -111,7 +110,7 @@ pub(super) fn nothing() -> Option<Cel> {
     made("optional.none()", Cel::Null)
 }
 
-/// What an expression makes of a value.
+/// Evaluates `expression` with `value` as `v`; `None` if that fails.
 fn made(expression: &str, value: Cel) -> Option<Cel> {
     let program = Program::compile(expression).ok()?;
     let mut context = Context::default();
@@ -119,7 +118,7 @@ fn made(expression: &str, value: Cel) -> Option<Cel> {
     program.execute(&context).ok()
 }
 
-/// How many values there are in a value, or letters in text.
+/// Returns the number of JSON values in `value`, itself included.
 pub(super) fn size(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),

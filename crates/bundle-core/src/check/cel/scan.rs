@@ -1,5 +1,4 @@
-//! What an expression uses: variables, functions, loops, fields of `self`.
-//! Not here: evaluating it.
+//! Static analysis of a CEL expression: variables, functions, loops, fields of `self`.
 
 use kube_cel::cel::{IdedExpr, common::ast::Expr};
 
@@ -171,12 +170,12 @@ const NAMES: &[&str] = &[
     "optional_type",
 ];
 
-/// What an expression uses.
+/// Result of the analysis of an expression.
 #[derive(Debug, Default)]
 pub(in super::super) struct Facts {
-    /// Whether it compares with what was there before.
+    /// `true` if the expression uses `oldSelf`.
     pub(in super::super) old_self: bool,
-    /// How deep loops lie within each other.
+    /// Nesting depth of loops.
     pub(in super::super) loops: usize,
     /// A macro that only the server has.
     pub(in super::super) unsupported: Option<String>,
@@ -313,7 +312,8 @@ impl Scan {
     }
 }
 
-/// What is before the dots, and the fields after them, the last first.
+/// Splits a chain of field selections: returns the operand, and pushes the fields, last field
+/// first.
 fn chain<'a>(mut expression: &'a Expr, fields: &mut Vec<String>) -> &'a Expr {
     while let Expr::Select(select) = expression {
         fields.push(select.field.clone());

@@ -1,5 +1,5 @@
-//! allOf, anyOf, oneOf and not: they limit what is described outside of them, and describe nothing.
-//! Not here: what describes (schema).
+//! `allOf`, `anyOf`, `oneOf` and `not` in a schema of a CRD: they may only restrict fields that are
+//! specified outside of them.
 
 use serde_json::{Value, json};
 

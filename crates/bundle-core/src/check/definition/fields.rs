@@ -1,5 +1,5 @@
-//! The parts of a definition beside its schemas: columns, subresources, selectable fields, deprecation, conversion.
-//! Not here: names, versions and schemas.
+//! Fields of a CRD other than names, versions and schemas: printer columns, subresources,
+//! selectable fields, deprecation, conversion.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::{
     object::{is_dns_label, is_dns_subdomain},
 };
 
-/// How many fields may be selected by.
+/// Most selectable fields of a version.
 const SELECTABLE: usize = 8;
 
 impl Check<'_> {

@@ -1,5 +1,6 @@
-//! Whether the API server would take a CustomResourceDefinition (apiextensions.k8s.io/v1) that is new to it.
-//! Not here: objects of the kind that it defines (custom). What the server estimates of the cost of rules is its alone.
+//! Checks that the API server would accept a new CustomResourceDefinition
+//! (apiextensions.k8s.io/v1). The cost estimate of CEL rules is not checked; only the API server
+//! computes it.
 
 mod branches;
 mod fields;
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::object::{Manifest, is_dns_subdomain};
 
-/// Whether an object is a definition.
+/// Returns `true` if the object is a CRD.
 pub(super) fn is_one(object: &Manifest) -> bool {
     object.gvk() == ("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 }

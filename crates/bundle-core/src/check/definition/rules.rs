@@ -1,5 +1,5 @@
-//! x-kubernetes-validations of a schema: their texts, and the fields that their expressions name.
-//! Not here: compiling and evaluating expressions (cel).
+//! `x-kubernetes-validations` of a schema: message and rule texts, and the fields that the
+//! expressions refer to.
 
 use serde_json::{Map, Value};
 

@@ -1,5 +1,5 @@
-//! Whether a schema is structural, and what stands in it allowed: types, extensions, defaults.
-//! Not here: what only limits (branches), the rules in it (rules), and comparing objects with it (structural).
+//! Checks that a schema is structural and that its keywords are allowed: types, extensions,
+//! defaults.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::check::{
     structural::{Problem, child, compare, flag, item, prune, text, unknown_fields},
 };
 
-/// What may stand at the root of a schema beside which a status is checked alone.
+/// Keywords that are allowed at the root of a schema with a status subresource.
 const AT_ROOT: &[&str] = &[
     "description",
     "type",
@@ -77,13 +77,13 @@ enum Level {
     Field,
 }
 
-/// Where a schema stands.
+/// Position of a schema within the schema of a version.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     level: Level,
     /// Within apiVersion, kind or metadata of an object.
     meta: bool,
-    /// Why there may be no default.
+    /// Reason for which a default is forbidden here.
     no_default: Option<&'static str>,
 }
 
@@ -119,7 +119,7 @@ impl Walk<'_> {
         self.children(schema, path, place);
     }
 
-    /// Whether the fields are of the types that they must have.
+    /// Checks the JSON types of the schema's fields. Returns `true` if all are correct.
     pub(super) fn shape(&mut self, schema: &Value, path: &str) -> bool {
         unknown_fields(&shape::NODE, schema, path, false, &mut self.problems);
         let wrong = compare(&shape::NODE, schema, path);
@@ -128,7 +128,7 @@ impl Walk<'_> {
         fine
     }
 
-    /// What JSON Schema has and definitions must not have.
+    /// Reports keywords of JSON Schema that CRDs must not use.
     pub(super) fn forbidden(&mut self, schema: &Value, path: &str) {
         let set = |key: &str| {
             schema.get(key).is_some_and(|value| match value {
@@ -250,7 +250,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What every object has.
+    /// Checks the schema of `apiVersion`, `kind` and `metadata` at an object's root.
     fn object(&mut self, schema: &Value, path: &str, level: Level) {
         let path = child(path, "properties");
         let field = |key: &str| schema.get("properties").and_then(|fields| fields.get(key));

@@ -1,5 +1,5 @@
-//! The fields of a CustomResourceDefinition and their types, as structural schemas: so it is read as strictly as what it defines.
-//! Not here: what the fields may hold beyond their types.
+//! Fields of a CustomResourceDefinition and their types, as structural schemas. A CRD is therefore
+//! checked in the same way as its custom resources.
 
 use std::sync::LazyLock;
 

@@ -1,5 +1,4 @@
-//! What the API server fills in before it compares.
-//! Not here: comparing (values).
+//! Defaults, which the API server sets before validation.
 
 use serde_json::Value;
 

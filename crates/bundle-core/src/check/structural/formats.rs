@@ -1,5 +1,4 @@
-//! Formats of text that the API server checks; all others mean nothing to it.
-//! Not here: formats of numbers (values).
+//! String formats that the API server validates; it ignores all others.
 
 use std::{
     collections::BTreeMap,
@@ -63,7 +62,7 @@ static COMPILED: LazyLock<BTreeMap<&'static str, Regex>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Whether a text has a format; none if that cannot be told here.
+/// Returns `true` if `text` has the format; `None` if the format cannot be checked here.
 pub(super) fn holds(format: &str, text: &str) -> Option<bool> {
     let name = format.replace('-', "");
     Some(match name.as_str() {

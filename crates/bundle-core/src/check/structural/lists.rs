@@ -1,5 +1,4 @@
-//! Lists that are sets or maps: no item, or no key, may be there twice.
-//! Not here: the number and the types of items (values).
+//! Lists of type `set` and `map`: duplicate items or keys are rejected.
 
 use std::collections::BTreeSet;
 

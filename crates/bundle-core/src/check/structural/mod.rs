@@ -1,5 +1,5 @@
-//! An object against the structural schema of its definition, as the API server compares them: unknown fields, defaults, types, limits, lists.
-//! Not here: whether the schema itself is allowed (definition), rules in CEL (cel).
+//! Validation of an object against a structural schema, as the API server does it: unknown fields,
+//! defaults, types, limits, lists.
 
 mod defaults;
 mod formats;
@@ -17,14 +17,14 @@ pub(super) use unknown::{find as unknown_fields, prune};
 /// Steps that a comparison may take: schemas with alternatives multiply, and files may be made to.
 const STEPS: usize = 1_000_000;
 
-/// What is wrong at a place within an object.
+/// Problem with a field of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
     /// Path of the field, as Kubernetes writes it.
     pub(super) path: String,
-    /// What is wrong.
+    /// Message, without the path.
     pub(super) message: String,
-    /// Whether it is only that something could not be told.
+    /// `true` if the field could not be checked.
     pub(super) unchecked: bool,
 }
 

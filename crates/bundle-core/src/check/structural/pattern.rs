@@ -1,17 +1,16 @@
-//! Patterns as Go reads them (RE2), in a crate that reads nearly the same language.
-//! Not here: formats, which are patterns of Kubernetes' own.
+//! Regular expressions in the syntax of Go (RE2), translated to that of the crate `regex`.
 
 use regex::{Regex, RegexBuilder};
 
-/// What a compiled pattern may weigh, in bytes.
+/// Largest compiled pattern, in bytes.
 const SIZE: usize = 4 << 20;
-/// How often Go lets something be repeated.
+/// Greatest repetition count that Go accepts.
 const REPEATS: u32 = 1000;
 
 /// A pattern that was understood.
 pub(in super::super) struct Pattern(Regex);
 
-/// Why there is none.
+/// Reason for which a pattern is not usable.
 #[derive(Debug, PartialEq, Eq)]
 pub(in super::super) enum Trouble {
     /// Go refuses it too.
@@ -121,7 +120,7 @@ fn translate(text: &str) -> Result<String, Trouble> {
     Ok(out)
 }
 
-/// Whether `{` and what follows it is a repetition.
+/// Returns `true` if `{` with the text after it is a repetition.
 fn repetition(inner: &str, closed: bool) -> Result<bool, Trouble> {
     let (low, high) = inner.split_once(',').unwrap_or((inner, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -138,7 +137,7 @@ fn repetition(inner: &str, closed: bool) -> Result<bool, Trouble> {
     Ok(true)
 }
 
-/// Whether what was written last is a `{` that starts a repetition.
+/// Returns `true` if `out` ends with an unclosed repetition: `{` and digits.
 fn open_repetition(out: &str) -> bool {
     let digits = out.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == ',');
     digits.ends_with('{') && !digits.ends_with("\\{")

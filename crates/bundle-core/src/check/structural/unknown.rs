@@ -1,5 +1,4 @@
-//! Fields that a schema does not have: the API server drops them in silence, unless it is asked to be strict.
-//! Not here: fields that it has (values).
+//! Unknown fields: the API server drops them silently, unless field validation is strict.
 
 use serde_json::Value;
 

@@ -1,5 +1,4 @@
-//! Types, limits, enumerations, required fields and alternatives.
-//! Not here: fields that are unknown, lists as sets and maps.
+//! Types, limits, enumerations, required fields, `allOf`, `anyOf`, `oneOf` and `not`.
 
 use std::collections::HashMap;
 
@@ -284,7 +283,7 @@ impl Walk {
         }
     }
 
-    /// How many of the branches hold.
+    /// Returns the number of branches that `value` satisfies.
     fn holding(&mut self, branches: &[Value], value: &Value, path: &str) -> usize {
         let before = self.problems.len();
         let mut holding = 0;
