@@ -1,5 +1,4 @@
-//! One finding and a list of them: the errors of every rule.
-//! Not here: the codes (catalog) and how they look on a terminal (kubectl-bundle::report).
+//! Findings: errors and warnings of all rules.
 
 use std::fmt;
 
@@ -7,7 +6,7 @@ use serde::Serialize;
 
 use super::{Code, Outcome};
 
-/// How much a finding weighs.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -17,7 +16,8 @@ pub enum Severity {
     Warning,
 }
 
-/// Where a finding is: any of a file (with a line), a field path and an object or reference.
+/// Location of a finding: a file (with a line), a field path, and an object or reference. Each is
+/// optional.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// Path of the file, as the person gave it or as it stands in the bundle.
@@ -57,14 +57,14 @@ impl fmt::Display for Place {
 pub struct Finding {
     /// Its entry in the catalogue.
     pub code: Code,
-    /// Whether it stops what was asked.
+    /// `Error` stops the command or request; `Warning` does not.
     pub severity: Severity,
-    /// Where it is.
+    /// Location of the problem.
     #[serde(rename = "where", skip_serializing_if = "is_nowhere")]
     pub place: Place,
-    /// What is wrong, with the values that show it; one sentence, no full stop.
+    /// Problem, with the values that show it; one sentence without full stop.
     pub message: String,
-    /// What to do about it.
+    /// Next step for the reader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -146,7 +146,7 @@ impl std::error::Error for Finding {}
 pub struct Findings(pub Vec<Finding>);
 
 impl Findings {
-    /// Whether something in here stops what was asked.
+    /// Returns `true` if at least one finding is an error.
     pub fn has_errors(&self) -> bool {
         self.0
             .iter()
@@ -172,7 +172,8 @@ impl Findings {
         self.0.push(finding);
     }
 
-    /// What all of them together mean: a plain failure before a refusal, and a refusal before "cannot tell", which trying again could only turn into the refusal.
+    /// Returns the most permanent outcome of all errors, in the order `Usage`, `Failed`, `Refused`,
+    /// `CannotTell`; `None` without errors. A retry helps only if every error is `CannotTell`.
     pub fn outcome(&self) -> Option<Outcome> {
         let weight = |outcome: &Outcome| match outcome {
             Outcome::Usage => 0,

@@ -1,5 +1,4 @@
-//! What we tell people: findings with a stable code, a place, a message and a hint.
-//! Not here: colours, exit (kubectl-bundle::report) or HTTP (webhook::admission); they only render these.
+//! Findings: stable code, location, message and hint. The CLI and the webhook only render them.
 
 mod catalog;
 mod finding;

@@ -1,9 +1,9 @@
-//! The catalogue of diagnostic codes; one file an area. A code, once released, is never given another meaning.
-//! Not here: the messages themselves, which are written where the facts are known.
+//! Catalogue of diagnostic codes, one file for each area. The meaning of a released code never
+//! changes.
 
 use std::fmt;
 
-/// What a code means for a program that asked: the CLI's exit status and the webhook's answer follow from it.
+/// Category of a code. It determines the exit status of the CLI and the response of the webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Something went wrong (exit 1).
@@ -21,11 +21,11 @@ pub enum Outcome {
 pub struct Code {
     /// Stable identifier, `BUNDLE-AREA-NNN`.
     pub id: &'static str,
-    /// What went wrong, in a few words.
+    /// Short title of the problem.
     pub title: &'static str,
-    /// Why it matters and what to do; one paragraph for the documentation.
+    /// Reason and remedy, as one paragraph for the documentation.
     pub help: &'static str,
-    /// What it means for the caller.
+    /// Category of the code.
     pub outcome: Outcome,
 }
 

@@ -1,5 +1,4 @@
-//! Diagnostic codes: whether a cluster would take what is inside a bundle.
-//! Not here: whether it can be read at all (format).
+//! Diagnostic codes of build-time checks against Kubernetes versions.
 
 area! {
     API_NOT_SERVED = "BUNDLE-CHECK-001", Refused, "an API is not served by every supported version", "bundle.yaml says which versions of Kubernetes the bundle supports, and some of them do not serve an API that one of its objects has: it was removed before, or came later. Use the API that replaces it, or change kubernetes.supported.";

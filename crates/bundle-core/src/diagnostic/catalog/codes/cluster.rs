@@ -1,5 +1,4 @@
-//! Diagnostic codes: talking to a cluster, and installing on it.
-//! Not here: any other area.
+//! Diagnostic codes of requests to a cluster and of installing the webhook.
 
 area! {
     UNREACHABLE = "BUNDLE-CLUSTER-001", CannotTell, "the cluster does not answer", "The API server that the kubeconfig names could not be reached. Nothing was changed.";

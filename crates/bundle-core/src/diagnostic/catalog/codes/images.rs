@@ -1,5 +1,4 @@
-//! Diagnostic codes: container images that a bundle's objects pull.
-//! Not here: any other area.
+//! Diagnostic codes of container images in a bundle's objects.
 
 area! {
     UNREADABLE = "BUNDLE-IMAGE-001", Refused, "an image reference cannot be read", "The text of an image field is not one that a container runtime takes, so that the pod would never start. Names are lower case, with an optional registry before and a tag or digest after.";

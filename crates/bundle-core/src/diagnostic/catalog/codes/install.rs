@@ -1,5 +1,4 @@
-//! Diagnostic codes: unpacking, installing, keeping and removing content on a cluster.
-//! Not here: any other area.
+//! Diagnostic codes of reconciling: unpacking, installing, drift and removal.
 
 area! {
     MISSING_KIND = "BUNDLE-INSTALL-001", CannotTell, "the cluster does not have a kind that the content needs", "A CustomResourceDefinition or an API server that serves the kind is missing. Nothing was applied. It is tried again by itself, and succeeds once the provider of the kind is installed.";

@@ -1,5 +1,4 @@
-//! Diagnostic codes: references and digests.
-//! Not here: any other area.
+//! Diagnostic codes of references and digests.
 
 area! {
     UNREADABLE = "BUNDLE-REFERENCE-001", Usage, "a reference cannot be read", "A reference names a registry, a repository and a tag or digest: registry.example.com/team/web:1.4.0. The registry is never guessed.";

@@ -1,5 +1,4 @@
-//! Diagnostic codes: registries and archives.
-//! Not here: any other area.
+//! Diagnostic codes of registries and archives.
 
 area! {
     UNREACHABLE = "BUNDLE-REGISTRY-001", CannotTell, "the registry does not answer", "The registry could not be reached, or did not answer within the deadline. Nothing was decided from that, and nothing was changed: try again.";

@@ -1,5 +1,4 @@
-//! Diagnostic codes: keys and signatures.
-//! Not here: any other area.
+//! Diagnostic codes of keys and signatures.
 
 area! {
     UNSIGNED = "BUNDLE-TRUST-001", Refused, "a required signature is missing", "The class or a SignaturePolicy asks for a signature, and the registry holds none for this digest. Sign it (kubectl bundle sign --key), or ask its author to.";

@@ -1,5 +1,4 @@
-//! Diagnostic codes: how a command was called, and the files it was given.
-//! Not here: any other area.
+//! Diagnostic codes of command-line arguments and input files.
 
 area! {
     BAD_ARGUMENT = "BUNDLE-USAGE-001", Usage, "an argument cannot be used", "The argument is understood, but not together with the others or not with this value. The message names it and the hint says what would work.";
