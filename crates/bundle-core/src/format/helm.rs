@@ -1,5 +1,5 @@
-//! helm+v3: what `Chart.yaml` says, where the chart lies among the files, and which files of a folder belong to it.
-//! Not here: rendering, which only helm itself does.
+//! helm+v3: fields of `Chart.yaml`, path of the chart in a bundle, and `.helmignore`. The external
+//! command `helm` renders charts.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub const CHART: &str = "Chart.yaml";
 /// The file that says which files of a folder are no part of the chart.
 pub const IGNORE: &str = ".helmignore";
 
-/// What `Chart.yaml` says, as far as it matters here.
+/// Fields of `Chart.yaml` that are used here.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Chart {
@@ -39,9 +39,9 @@ pub struct Chart {
     pub icon: String,
     /// Words to find it by.
     pub keywords: Vec<String>,
-    /// Where its source is.
+    /// URLs of the source code.
     pub sources: Vec<String>,
-    /// Who looks after it.
+    /// Maintainers.
     pub maintainers: Vec<Person>,
     /// The charts that it is made of.
     pub dependencies: Vec<Dependency>,
@@ -124,7 +124,8 @@ pub fn read(files: &Files) -> Result<(Chart, String), Findings> {
     Ok((chart, folder))
 }
 
-/// Where the chart lies: at the root, or in the one folder there, as `helm package` writes it.
+/// Returns the folder of the chart: the root, or the only folder with a `Chart.yaml`, as
+/// `helm package` writes it.
 fn folder(files: &Files) -> Option<String> {
     if files.contains_key(CHART) {
         return Some(String::new());
@@ -146,7 +147,7 @@ pub(super) fn is(files: &Files) -> bool {
 }
 
 impl Chart {
-    /// What a `bundle.yaml` for it would say.
+    /// Returns a package description made from the chart's fields.
     pub fn package(&self) -> Result<Package, Finding> {
         let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -202,7 +203,7 @@ impl Chart {
     }
 }
 
-/// Which files of a chart's folder are left out.
+/// Patterns of a `.helmignore`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ignore {
     patterns: Vec<String>,
@@ -235,7 +236,7 @@ impl Ignore {
         Ok(Self { patterns })
     }
 
-    /// Whether the file or folder at `path` is left out.
+    /// Returns `true` if the file or folder at `path` is ignored.
     pub fn covers(&self, path: &str, is_folder: bool) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
         self.patterns.iter().any(|pattern| {

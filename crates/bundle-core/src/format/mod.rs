@@ -1,5 +1,4 @@
-//! From the files of a bundle to its objects.
-//! Not here: where files come from (bundle-oci, disks), what a cluster makes of the objects.
+//! Formats of a bundle: from its files to its objects.
 
 pub mod helm;
 mod plain;
@@ -18,7 +17,8 @@ use crate::{
 /// The files of a bundle by path: relative, with `/`, without `.` and `..`. A folder with nothing in it may stand here with a `/` at its end.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// Whether the content of this file is looked at by [`read`]; of all others only the path matters.
+/// Returns `true` if [`read`] reads the content of this file. Of other files it needs only the
+/// path.
 pub fn is_read(path: &str) -> bool {
     path.starts_with(plain::FOLDER)
         || [
@@ -30,12 +30,12 @@ pub fn is_read(path: &str) -> bool {
         .contains(&path)
 }
 
-/// What is in a bundle.
+/// Parsed content of a bundle.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {
-    /// What `bundle.yaml` says, where there is one. Images that were made for RukPak have none.
+    /// Package from `bundle.yaml`; `None` for images that were made for RukPak.
     pub package: Option<Package>,
-    /// How the files are laid out.
+    /// Format of the files.
     pub format: Format,
     /// Its objects, in the order of files and of documents within them.
     ///
@@ -45,7 +45,7 @@ pub struct Content {
     pub images: Vec<FoundImage>,
     /// The digests of the images, where there is a lock.
     pub lock: Option<Lock>,
-    /// What is worth saying and stops nothing.
+    /// Warnings.
     pub warnings: Findings,
 }
 

@@ -1,5 +1,4 @@
-//! plain+v0: manifests in `manifests/`, flat, as RukPak read them and with its words.
-//! Not here: rules for single objects (object).
+//! plain+v0: manifests in `manifests/`, without subfolders, with the rules and messages of RukPak.
 
 use super::Files;
 use crate::{

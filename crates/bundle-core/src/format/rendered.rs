@@ -1,5 +1,4 @@
-//! What helm rendered, as objects: documents one after another, with lists taken apart.
-//! Not here: running helm, and what a chart is (helm).
+//! Objects in the output of `helm template`: documents, with lists expanded.
 
 use crate::{
     diagnostic::Findings,

@@ -1,5 +1,5 @@
-//! What of a package stands in annotations of its OCI manifest, so that nobody needs a layer to know it; written and read back.
-//! Not here: the manifest itself (bundle-oci).
+//! Annotations of the OCI manifest that describe the package, so that no layer has to be pulled:
+//! written and parsed.
 
 use std::collections::BTreeMap;
 
@@ -22,11 +22,11 @@ pub mod keys {
     pub const REQUIRES: &str = "io.rukpak.core.bundle.requires";
     /// Upgrades, as compact JSON of the field `upgrades`.
     pub const UPGRADES: &str = "io.rukpak.core.bundle.upgrades";
-    /// What scanners need to know, as compact JSON of the field `security`.
+    /// Data for security scanners, as compact JSON of the field `security`.
     pub const SECURITY: &str = "io.rukpak.core.bundle.security";
-    /// Who looks after it: `Name <address>`, comma-separated.
+    /// Maintainers: `Name <address>`, comma-separated.
     pub const AUTHORS: &str = "org.opencontainers.image.authors";
-    /// Where its documentation is.
+    /// URL of the documentation.
     pub const DOCUMENTATION: &str = "org.opencontainers.image.documentation";
     /// Name of the package.
     pub const TITLE: &str = "org.opencontainers.image.title";
@@ -34,13 +34,13 @@ pub mod keys {
     pub const VERSION: &str = "org.opencontainers.image.version";
     /// One line about it.
     pub const DESCRIPTION: &str = "org.opencontainers.image.description";
-    /// Where its source is.
+    /// URL of the source code.
     pub const SOURCE: &str = "org.opencontainers.image.source";
     /// Revision of the source.
     pub const REVISION: &str = "org.opencontainers.image.revision";
     /// Licences.
     pub const LICENSES: &str = "org.opencontainers.image.licenses";
-    /// Where to read more.
+    /// URL of more information.
     pub const URL: &str = "org.opencontainers.image.url";
     /// Of a layer: it holds a resource of this name, and nothing for Kubernetes.
     pub const RESOURCE_NAME: &str = "io.rukpak.core.bundle.resource.name";
@@ -78,7 +78,7 @@ pub fn annotations(package: &Package) -> BTreeMap<String, String> {
 /// The largest sum of all annotations, in bytes: registries take manifests of 4 MiB, and admission carries them on objects.
 pub(super) const MAX_BYTES: usize = 128 << 10;
 
-/// How many bytes the annotations of a package take.
+/// Returns the size of the package's annotations in bytes.
 pub(super) fn size(package: &Package) -> usize {
     annotations(package)
         .iter()
@@ -110,7 +110,8 @@ fn json<T: Serialize>(value: &T) -> Option<String> {
     serde_json::to_string(value).ok()
 }
 
-/// What an OCI manifest says about the bundle in it. Everything is open in an image that was not built as a bundle of ours.
+/// Description of a bundle from its OCI manifest. All fields are optional, because an image may
+/// have been built by another program.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Facts {
@@ -120,19 +121,19 @@ pub struct Facts {
     /// Version of the package.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<semver::Version>,
-    /// How its content is laid out.
+    /// Format of the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
     /// The versions of Kubernetes that it is made for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Kubernetes>,
-    /// What must be in the cluster already.
+    /// Requirements on the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requires: Option<Requires>,
-    /// Which installed versions it can replace.
+    /// Installed versions that this version can replace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrades: Option<Upgrades>,
-    /// What scanners need to know.
+    /// Data for security scanners.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security: Option<Security>,
 }
@@ -165,7 +166,7 @@ impl Facts {
         })
     }
 
-    /// How messages name the bundle: `bundle web 1.4.0`, or `this bundle`.
+    /// Returns the name of the bundle for messages: `bundle web 1.4.0`, or `this bundle`.
     pub fn title(&self) -> String {
         match (&self.name, &self.version) {
             (Some(name), Some(version)) => format!("bundle {name} {version}"),
@@ -174,7 +175,7 @@ impl Facts {
         }
     }
 
-    /// What there is to say about it on a server: nothing, a warning, or that it is refused.
+    /// Returns a warning or an error if the server's version is not supported, `None` otherwise.
     pub fn fits(&self, server: &ServerVersion) -> Option<Finding> {
         fits_named(&self.title(), self.kubernetes.as_ref()?, server)
     }

@@ -1,5 +1,5 @@
-//! Reads maps strictly: each field by name and type, all findings at once, unknown fields with the one that was meant.
-//! Not here: which fields a package has (parse).
+//! Strict reader for maps: checks each field's name and type, reports all findings, and suggests
+//! the closest name for an unknown field.
 
 use serde_json::{Map, Value};
 
@@ -26,7 +26,7 @@ pub(super) struct File<'a> {
     pub(super) name: &'a str,
     /// Its text, to find lines in.
     pub(super) text: &'a [u8],
-    /// What was found so far.
+    /// Findings so far.
     pub(super) findings: std::cell::RefCell<Findings>,
 }
 

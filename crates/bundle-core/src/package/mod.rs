@@ -1,5 +1,5 @@
-//! The package: what `bundle.yaml` says, what of it stands in annotations of the OCI manifest, and how to read both.
-//! Not here: the manifests beside it (format).
+//! Package: the content of `bundle.yaml`, the annotations of the OCI manifest, and parsers for
+//! both.
 
 mod annotations;
 mod fields;
@@ -38,7 +38,7 @@ pub const FILE: &str = "bundle.yaml";
 /// The longest name of a package, in bytes: that of a BundleDeployment.
 pub const MAX_NAME: usize = 45;
 
-/// How the content of a bundle is laid out.
+/// Format of the content of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Plain manifests in `manifests/`.
@@ -98,7 +98,7 @@ impl Serialize for Format {
     }
 }
 
-/// What `bundle.yaml` says.
+/// Content of `bundle.yaml`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Package {
@@ -106,7 +106,7 @@ pub struct Package {
     pub name: String,
     /// Version of the package.
     pub version: semver::Version,
-    /// How its content is laid out.
+    /// Format of the content.
     pub format: Format,
     /// One line that `inspect` shows.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,10 +114,10 @@ pub struct Package {
     /// The versions of Kubernetes that it is made for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Kubernetes>,
-    /// What must be in the cluster already.
+    /// Requirements on the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requires: Option<Requires>,
-    /// Which installed versions it can replace.
+    /// Installed versions that this version can replace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrades: Option<Upgrades>,
     /// Images that no manifest shows.
@@ -129,18 +129,18 @@ pub struct Package {
     /// Further content that is not for Kubernetes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Resource>,
-    /// What people and tools want to know about it.
+    /// Information for users and tools.
     #[serde(flatten)]
     pub about: About,
 }
 
-/// What people and tools want to know about a package, and nothing depends on in a cluster.
+/// Information about a package for users and tools; it has no effect in a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct About {
-    /// Who looks after it.
+    /// Maintainers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub maintainers: Vec<Maintainer>,
-    /// Where to read more, by name.
+    /// Named links to more information.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<Link>,
     /// An image that stands for it: a path within the bundle, or an https address.
@@ -149,10 +149,10 @@ pub struct About {
     /// Words to find it by.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keywords: Vec<String>,
-    /// What scanners need to know.
+    /// Data for security scanners.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security: Option<Security>,
-    /// Where its source is, as a URL.
+    /// URL of the source code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Revision of the source that it was made from.
@@ -171,10 +171,10 @@ pub struct About {
 pub struct Maintainer {
     /// Name.
     pub name: String,
-    /// Where to write to.
+    /// Email address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
-    /// Where to find them.
+    /// URL of a homepage or profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
@@ -182,13 +182,13 @@ pub struct Maintainer {
 /// A place to read more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Link {
-    /// What is there.
+    /// Title of the link.
     pub name: String,
     /// Its address.
     pub url: String,
 }
 
-/// Whether scanners shall look.
+/// Setting for security scanners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scan {
@@ -198,11 +198,11 @@ pub enum Scan {
     Disabled,
 }
 
-/// What scanners need to know.
+/// Data for security scanners.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Security {
-    /// Whether they shall look.
+    /// Setting for security scanners.
     pub scan: Scan,
     /// Languages of the source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -236,13 +236,13 @@ impl Package {
         .collect()
     }
 
-    /// How messages name it: `bundle web 1.4.0`.
+    /// Returns the name of the package for messages: `bundle web 1.4.0`.
     pub fn title(&self) -> String {
         format!("bundle {} {}", self.name, self.version)
     }
 }
 
-/// What must be in the cluster already.
+/// Requirements on the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Requires {
@@ -267,7 +267,7 @@ pub struct Requirement {
     pub digest: Option<Digest>,
 }
 
-/// Which installed versions a package can replace.
+/// Installed versions that a package can replace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Upgrades {
@@ -307,7 +307,7 @@ pub struct Config {
 pub struct Resource {
     /// Name within the bundle.
     pub name: String,
-    /// What it is, for the tool that looks for it.
+    /// Kind of the resource, as the tool that reads it names it.
     #[serde(rename = "type")]
     pub kind: String,
     /// Path within the bundle; a folder ends in `/`.

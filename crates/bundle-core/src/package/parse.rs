@@ -1,5 +1,4 @@
-//! Reads `bundle.yaml`: every field is checked, all findings are told at once, and no field is passed over in silence.
-//! Not here: what the fields mean (package), reading maps (fields), YAML itself (yaml).
+//! Parser of `bundle.yaml`: checks every field, reports all findings, and rejects unknown fields.
 
 use std::cell::RefCell;
 

@@ -1,11 +1,12 @@
-//! The JSON Schema (draft 2020-12) of `bundle.yaml`, made from the table of its fields, for editors and other programs.
-//! Not here: reading the file (parse). What the schema takes and the parser refuses are rules that no schema says, such as a baseline outside of its range.
+//! JSON Schema (draft 2020-12) of `bundle.yaml`, generated from the table of its fields, for
+//! editors and other programs. The parser rejects more than the schema, for example a baseline
+//! outside of the range.
 
 use serde_json::{Map, Value, json};
 
 use super::shape::{Field, Holds, MAX_ITEMS, MAX_TEXT, PACKAGE, Shape, Text};
 
-/// Where the schema is known by this name: `$id`.
+/// `$id` of the schema.
 pub const SCHEMA_ID: &str = "https://bundle.core.rukpak.io/v1alpha1/package.schema.json";
 
 /// The schema.

@@ -1,11 +1,11 @@
-//! The fields of `bundle.yaml`, once: their names, what they hold and what they mean. The parser knows a field by this table, and the JSON Schema is made from it.
-//! Not here: rules that no table says (parse), or how the schema is written (schema).
+//! Table of the fields of `bundle.yaml`: names, types and descriptions. The parser and the JSON
+//! Schema are based on it.
 
 /// A map: the fields that may stand in it.
 pub(super) struct Shape {
     /// Its fields, in the order in which a person writes them.
     pub(super) fields: &'static [Field],
-    /// How many of its fields must be there at least.
+    /// Least number of fields that must be set.
     pub(super) least: usize,
 }
 
@@ -13,17 +13,17 @@ pub(super) struct Shape {
 pub(super) struct Field {
     /// Its name.
     pub(super) name: &'static str,
-    /// What it means, for editors.
+    /// Description, for editors.
     pub(super) doc: &'static str,
-    /// Whether it must be there.
+    /// `true` if the field is required.
     pub(super) required: bool,
     /// A value that would do.
     pub(super) example: &'static str,
-    /// What it holds.
+    /// Type of the value.
     pub(super) holds: Holds,
 }
 
-/// What a field holds.
+/// Type of a field's value.
 pub(super) enum Holds {
     /// Text.
     Text(Text),

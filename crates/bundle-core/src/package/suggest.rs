@@ -1,5 +1,4 @@
-//! Finds the word that was meant.
-//! Not here: where words come from.
+//! Suggestions for misspelled words.
 
 /// The known word nearest to what was written, if it is near enough to be meant.
 pub(crate) fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
@@ -12,7 +11,7 @@ pub(crate) fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, word)| word)
 }
 
-/// How many letters must be put in, taken out or changed (Levenshtein).
+/// Returns the Levenshtein distance: the number of letters to insert, remove or change.
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();

@@ -1,5 +1,5 @@
-//! What `bundle.yaml` may say, in which words the rest is refused, and that annotations carry it.
-//! Not here: single helpers, which are tested beside them.
+//! Accepted and rejected `bundle.yaml` files, with messages, and their round trip through
+//! annotations.
 
 use std::collections::BTreeMap;
 

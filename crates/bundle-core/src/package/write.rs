@@ -1,5 +1,5 @@
-//! A package as the text of a `bundle.yaml`: for content that has none yet. Reading it gives the same package.
-//! Not here: what is found out about the content (format).
+//! Writes a package as `bundle.yaml`, for content that has none. Parsing the text returns the same
+//! package.
 
 use serde_json::{Map, Value};
 

@@ -1,5 +1,5 @@
-//! The objects that install an operator for all namespaces: namespace, accounts, roles, CRDs and workloads, named the same each time.
-//! Not here: reading the ClusterServiceVersion (csv).
+//! Objects that install an operator for all namespaces: namespace, ServiceAccounts, roles, CRDs and
+//! workloads. Their names are deterministic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -295,7 +295,8 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-/// What lies beside the ClusterServiceVersion, in the operator's namespace where it has one.
+/// Converts an object beside the ClusterServiceVersion. A namespaced object is placed in the
+/// operator's namespace.
 fn placed(mut object: Manifest, namespace: &str, findings: &mut Findings) -> Option<Manifest> {
     let known = OTHERS.iter().find(|(kind, _)| *kind == object.id.kind);
     let Some((_, namespaced)) = known else {

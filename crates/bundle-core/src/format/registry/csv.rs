@@ -1,5 +1,5 @@
-//! What of a ClusterServiceVersion matters here: how it wants to be installed, what it may do, and what it says of itself.
-//! Not here: which of it is refused (convert).
+//! ClusterServiceVersion: install modes, permissions, deployments and description. `convert`
+//! rejects unsupported ones.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ pub struct Csv {
     pub name: String,
     /// Its annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Where it stands, for findings.
+    /// File and line, for findings.
     pub(super) place: (String, usize),
-    /// What it says.
+    /// `spec` of the ClusterServiceVersion.
     pub(super) spec: Spec,
 }
 
@@ -127,7 +127,7 @@ impl Csv {
         &self.spec.version
     }
 
-    /// What people call it.
+    /// Returns the display name.
     pub fn display_name(&self) -> &str {
         &self.spec.display_name
     }
@@ -142,12 +142,12 @@ impl Csv {
         &self.spec.keywords
     }
 
-    /// Where to read more.
+    /// Returns the links to documentation.
     pub fn links(&self) -> &[Named] {
         &self.spec.links
     }
 
-    /// Who looks after it.
+    /// Returns the maintainers.
     pub fn maintainers(&self) -> &[Named] {
         &self.spec.maintainers
     }

@@ -1,5 +1,5 @@
-//! registry+v1: a bundle of the Operator Lifecycle Manager, turned into the plain objects that install it for all namespaces.
-//! Not here: what a ClusterServiceVersion looks like (csv), and the objects made from it (convert).
+//! registry+v1: a bundle of the Operator Lifecycle Manager, converted to the objects that install
+//! it for all namespaces.
 
 mod convert;
 mod csv;
@@ -29,7 +29,7 @@ const MEDIA_TYPE: &str = "operators.operatorframework.io.bundle.mediatype.v1";
 /// The annotation with the package's name.
 const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
 
-/// What a bundle says of itself.
+/// ClusterServiceVersion and annotations of a bundle.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operator {
     /// Name of the package.
@@ -39,7 +39,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// What a `bundle.yaml` for it would say.
+    /// Returns a package description made from the bundle.
     pub fn describe(&self) -> Result<Package, Finding> {
         let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let csv = &self.csv;
@@ -83,7 +83,7 @@ impl Operator {
     }
 }
 
-/// What the bundle in `files` says of itself, for a `bundle.yaml` that is not written yet.
+/// Parses the bundle in `files`, to generate a `bundle.yaml` for it.
 pub fn operator(files: &Files) -> Result<Operator, Findings> {
     let mut findings = Findings::default();
     match parts(files, &mut findings) {
@@ -92,7 +92,7 @@ pub fn operator(files: &Files) -> Result<Operator, Findings> {
     }
 }
 
-/// Whether files without a `bundle.yaml` are such a bundle.
+/// Returns `true` if files without a `bundle.yaml` are a registry+v1 bundle.
 pub(super) fn is(files: &Files) -> bool {
     files.get(ANNOTATIONS).is_some_and(|text| {
         annotations(text).is_ok_and(|found| {
@@ -234,7 +234,7 @@ fn annotations(text: &[u8]) -> Result<BTreeMap<String, String>, Findings> {
         })
 }
 
-/// Why a bundle is not converted, in the frame that RukPak put around it.
+/// Returns the error for a bundle that cannot be converted, with RukPak's prefix.
 fn refused(why: impl std::fmt::Display) -> Finding {
     Finding::error(
         codes::format::NOT_CONVERTIBLE,

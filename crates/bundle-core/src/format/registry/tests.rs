@@ -1,4 +1,4 @@
-//! What an operator becomes, and everything that is refused, in RukPak's words.
+//! Conversion of operators, and rejections with RukPak's messages.
 
 use serde_json::Value;
 
