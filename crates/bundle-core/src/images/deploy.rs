@@ -1,5 +1,4 @@
-//! Puts the digests of a lock into objects: at the fields in which images were found, and nowhere else.
-//! Not here: which images a lock must have (lock).
+//! Sets the digests of a lock in objects, only at the fields in which images were found.
 
 use serde_json::Value;
 

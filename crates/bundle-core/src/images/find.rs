@@ -1,5 +1,5 @@
-//! Walks objects for images: pod specs wherever they are, known fields of custom resources, and texts that are probably images.
-//! Not here: what is probable (looks) and which fields are known (known).
+//! Search for images in objects: pod specs, known fields of custom resources, and texts that are
+//! probably images.
 
 use std::collections::BTreeMap;
 
@@ -274,7 +274,7 @@ impl<'v> Walk<'v> {
     }
 }
 
-/// Whether it is an image as it stands, and not a template of one.
+/// Returns `true` if the text is an image reference and not a template of one.
 fn is_literal(text: &str) -> bool {
     super::ImageReference::parse(text).is_ok()
 }

@@ -1,5 +1,4 @@
-//! Names of images that mean something else tomorrow: refused at build, with every place.
-//! Not here: the digests that make them mean one thing (lock).
+//! Mutable image references (tags without digest): rejected at build, with every location.
 
 use super::{Evidence, FoundImage, ImageReference, Place};
 use crate::{
@@ -31,7 +30,8 @@ impl Allowed {
     }
 }
 
-/// What is wrong with the names of these images. Where it is not certain that an image is meant, it is a warning.
+/// Returns errors for invalid and mutable image references. A text that is only probably an image
+/// gets a warning.
 pub fn hygiene(found: &[FoundImage], allowed: &Allowed) -> Findings {
     let mut findings = Findings::default();
     for one in found {

@@ -1,5 +1,4 @@
-//! Fields of custom resources that hold images by their definition, each with the page that defines it.
-//! Not here: pod specs inside of custom resources, which are found by their shape (find).
+//! Fields of custom resources that hold images by definition, each with the page that defines it.
 
 /// A kind of custom resource and its fields. `*` stands for each item of a list.
 pub(super) struct Known {

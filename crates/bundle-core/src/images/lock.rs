@@ -1,5 +1,5 @@
-//! The lock: which digest each image had when its author looked, as a document that is committed and packed.
-//! Not here: looking (commands), and putting digests into objects (deploy).
+//! Lock file: the digest of each image at the time of locking. It is committed and packed into the
+//! bundle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::{
 pub const FILE: &str = "images.lock.yaml";
 /// The `kind` of a lock.
 const KIND: &str = "ImageLock";
-/// What a person reads first.
+/// Comment at the top of the file.
 const HEAD: &str = "# Written by `kubectl bundle build --lock`. Commit it: every build installs these digests until it is written again.\n";
 /// Hint of everything that writing the lock again mends.
 const AGAIN: &str = "run `kubectl bundle build --lock`, and look at what changes";
@@ -37,11 +37,11 @@ pub struct Lock {
 pub struct Locked {
     /// As it is written in the manifests.
     pub image: String,
-    /// Where to pull it from, with everything written out: `docker.io/library/nginx:1.25@sha256:…`.
+    /// Full reference with digest: `docker.io/library/nginx:1.25@sha256:…`.
     pub resolved: String,
     /// The digest: that of the index where the image is one for several platforms.
     pub digest: Digest,
-    /// Whether that is an index or one image's manifest.
+    /// Media type of the digest's target: an index or an image manifest.
     pub media_type: String,
     /// The platforms of an index: `linux/amd64`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -163,8 +163,10 @@ impl Lock {
         self.images.get(found.ok()?)
     }
 
-    /// Where this lock and what was found disagree: images without a digest, and digests without an image. A build refuses that. What is built
-    /// already is installed as it is: a later version of this program may find images that the one which built it did not.
+    /// Returns the differences between the lock and the images that were found: images without a
+    /// digest, and digests without an image. `build` rejects a bundle with differences. Installing
+    /// ignores them, because another version of this program may find other images than the version
+    /// that built the bundle.
     pub fn disagrees(&self, found: &[FoundImage]) -> Findings {
         let mut findings = Findings::default();
         let mut used = BTreeSet::new();

@@ -1,23 +1,23 @@
-//! Whether a text that may be anything is probably an image: by the name of what holds it, or by how it looks.
-//! Not here: fields that hold images for sure (find, known).
+//! Heuristics for texts that are probably images: by the name of the variable, argument or field,
+//! or by the text itself.
 
 use super::{Evidence, ImageReference};
 
 /// Texts longer than any reference are not looked at.
 const LONGEST: usize = 512;
 
-/// What a value of an environment variable is taken for.
+/// Returns the evidence that the value of an environment variable is an image.
 pub(super) fn variable(name: &str, value: &str) -> Option<Evidence> {
     judge(names_image(name, '_'), value)
 }
 
-/// What the value of an argument is taken for.
+/// Returns the evidence that the value of an argument is an image.
 pub(super) fn argument(flag: &str, value: &str) -> Option<Evidence> {
     let flag = flag.trim_start_matches('-').replace(['-', '.'], "_");
     judge(names_image(&flag, '_') || names_image_camel(&flag), value)
 }
 
-/// What the text of a field of an unknown kind is taken for.
+/// Returns the evidence that the text of a field of an unknown kind is an image.
 pub(super) fn field(name: &str, value: &str) -> Option<Evidence> {
     // The name alone is too weak here: in many kinds, `image` is a name without registry or tag, or a picture.
     if names_image_camel(name) && looks(value) {

@@ -1,5 +1,5 @@
-//! The container images that objects will pull: finding them, refusing names that move, the lock of their digests, and deploying what is locked.
-//! Not here: asking a registry what a name means (bundle-oci), and who may build what (commands).
+//! Container images of objects: search, rejection of mutable references, lock file, and deployment
+//! with locked digests. Registries are not contacted here.
 
 mod deploy;
 mod find;
@@ -30,12 +30,12 @@ pub use reference::ImageReference;
 pub struct FoundImage {
     /// The text.
     pub image: String,
-    /// Where it stands, in the order of objects and fields.
+    /// Locations of the image, ordered by object and field.
     pub places: Vec<Place>,
 }
 
 impl FoundImage {
-    /// Whether no place says for sure that this is an image.
+    /// Returns `true` if no location is certain to be an image.
     pub fn is_probable(&self) -> bool {
         self.places
             .iter()
@@ -48,7 +48,7 @@ impl FoundImage {
     }
 }
 
-/// Where an image is named.
+/// Location of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Place {
@@ -61,7 +61,7 @@ pub struct Place {
     pub file: String,
     /// The line on which the object starts, from 1.
     pub line: usize,
-    /// How it is known that an image stands there.
+    /// Evidence that the location holds an image.
     pub evidence: Evidence,
 }
 
@@ -86,7 +86,7 @@ pub struct Spot {
     pub field: String,
 }
 
-/// How it is known that an image stands in a field.
+/// Evidence that a location holds an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Evidence {

@@ -1,5 +1,5 @@
-//! The path of a field within an object, as steps: shown as Kubernetes shows it, and walked without reading it back from text.
-//! Not here: which fields matter (find).
+//! Path of a field within an object, as steps. It is displayed as in Kubernetes messages, and never
+//! parsed from text.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ impl FieldPath {
         Some(value)
     }
 
-    /// What stands before the image in the text of the field.
+    /// Returns the prefix of the field's text before the image.
     pub(super) fn before(&self) -> &str {
         match self.0.last() {
             Some(Step::After(text)) => text,

@@ -1,5 +1,6 @@
-//! References as container runtimes read them: `nginx` means `docker.io/library/nginx:latest`.
-//! Not here: references of bundles, whose registry is never guessed (crate::reference).
+//! Image references as container runtimes read them: `nginx` means
+//! `docker.io/library/nginx:latest`. References of bundles have no default registry; see
+//! `crate::reference`.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ const OFFICIAL: &str = "library/";
 /// The tag that is meant where neither tag nor digest is named.
 const DEFAULT_TAG: &str = "latest";
 
-/// What a container runtime understands by the text of an `image` field.
+/// Image reference with the defaults of a container runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageReference {
     name: String,
@@ -97,7 +98,7 @@ impl ImageReference {
         }
     }
 
-    /// Whether the registry is written, and not guessed.
+    /// Returns `true` if the text names the registry.
     pub fn names_registry(&self) -> bool {
         self.explicit_registry
     }
@@ -122,7 +123,7 @@ impl fmt::Display for ImageReference {
     }
 }
 
-/// Whether the first component of a name is a registry, as docker decides it.
+/// Returns `true` if the first component of a name is a registry, by docker's rule.
 fn is_registry(first: &str) -> bool {
     first.contains(['.', ':'])
         || first == "localhost"
