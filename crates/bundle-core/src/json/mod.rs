@@ -1,10 +1,10 @@
-//! JSON that reads the same to everybody, for everything on which trust depends: an object at the top, each key once at any depth, text that is Unicode,
-//! nothing after the end, and bounded in depth and in number of values before anything is allocated for them.
+//! Strict JSON parser for all input that trust depends on: an object at the top level, unique keys
+//! at every depth, valid Unicode, no text after the end. Depth and number of values are bounded
+//! before memory is allocated for them.
 //!
-//! Structs are read from objects alone, never by position from lists, and a key that differs from a field's name by case alone is refused, since Go's
-//! reader takes it for that field. Which unknown keys are refused as well is for each type to say (`deny_unknown_fields`).
-//!
-//! Not here: what any of it means, and writing.
+//! Structs are read only from objects, never by position from lists. A key that differs from a
+//! field's name only by case is rejected, because Go's parser accepts it for that field. Each type
+//! decides on unknown keys (`deny_unknown_fields`).
 
 mod tree;
 mod typed;
@@ -20,7 +20,7 @@ pub const MOST_VALUES: usize = 262_144;
 /// Deepest nesting of lists and objects, which is the limit of the parser.
 pub const DEEPEST: usize = 127;
 
-/// Why a text is not read.
+/// Reason for which JSON was rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JsonError {
     /// It is not JSON, more than JSON, or nested deeper than [`DEEPEST`]: where and why.

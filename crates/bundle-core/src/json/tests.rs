@@ -1,4 +1,4 @@
-//! What is read, and what two readers could take for two things.
+//! Accepted JSON, and JSON that two parsers could read differently.
 
 use std::collections::BTreeMap;
 

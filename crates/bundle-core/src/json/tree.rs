@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::JsonError;
 
-/// What may still be read, and why reading ended.
+/// Remaining number of values, and the error that stopped the parser.
 struct Limits {
     most: usize,
     left: Cell<usize>,

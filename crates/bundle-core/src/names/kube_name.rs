@@ -51,7 +51,7 @@ impl NameKind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KubeName(String);
 
-/// Why a text is no name.
+/// Reason for which a text is not a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// There is no text.
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// What means something in a URL, a selector or a shell.
+    /// Characters with a meaning in a URL, a selector or a shell.
     const SPECIAL: &[u8] = b"/?#%,=\\&;'\"`$*!()<>|{}[]^";
     const KINDS: [NameKind; 3] = [NameKind::Subdomain, NameKind::Label, NameKind::PathSegment];
 

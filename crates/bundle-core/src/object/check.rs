@@ -1,5 +1,5 @@
-//! The rules that each document must meet to be an object of a bundle, and those for all of them together.
-//! Not here: YAML, and rules of single kinds, which are the API server's.
+//! Rules for each document of a bundle and for all of them together. Rules for single kinds are the
+//! API server's.
 
 use std::collections::BTreeMap;
 
@@ -215,7 +215,7 @@ impl Check<'_> {
         }
     }
 
-    /// What a cluster writes into an object, and refuses in an application of it.
+    /// Reports fields that the API server sets, and rejects in an apply request.
     fn of_a_cluster(&mut self, metadata: &Map<String, Value>) {
         for key in ["uid", "resourceVersion", "managedFields"] {
             let set = match metadata.get(key) {

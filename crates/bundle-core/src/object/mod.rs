@@ -1,5 +1,4 @@
-//! Objects of a bundle: what identifies one, and the rules that each must meet before anything is done with it.
-//! Not here: where they come from (format) and what happens to them (plan).
+//! Objects of a bundle: identity, and the rules that each must satisfy before it is used.
 
 mod check;
 mod decoded;
@@ -17,7 +16,7 @@ pub use decoded::{MAPS, normalize};
 pub use list::unrolled;
 pub use scope::drop_namespaces;
 
-/// What names one object in a cluster.
+/// Identity of an object in a cluster.
 ///
 /// Two of them mean the same object if all but the version agree: see [`ObjectId::identity`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -78,7 +77,7 @@ impl fmt::Display for ObjectId {
 /// One object of a bundle, with the place where it stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
-    /// What names it.
+    /// Identity of the object.
     pub id: ObjectId,
     /// The whole object.
     pub value: Value,

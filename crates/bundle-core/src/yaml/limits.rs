@@ -1,5 +1,4 @@
-//! How much YAML we read: bytes, nodes, depth and what anchors may unfold to.
-//! Not here: reading itself (tree).
+//! Limits for YAML input: bytes, nodes, depth and expansion of aliases.
 
 use serde_saphyr::Options;
 
@@ -14,10 +13,11 @@ pub(super) const MAX_NODES: usize = 500_000;
 /// Lists and maps within each other. The deepest CRDs reach about half of it.
 pub(super) const MAX_DEPTH: usize = 128;
 
-/// What all aliases of one document may unfold to, in parser events.
+/// Limit for the expansion of all aliases in one document, in parser events.
 pub(super) const MAX_UNFOLDED: usize = 100_000;
 
-/// What several files may unfold to together, so that many small ones with anchors cannot do what one large one may not.
+/// Limit for the expansion of aliases in several files together, so that many small files cannot
+/// exceed the limit of one large file.
 #[derive(Debug)]
 pub struct Allowance {
     /// Nodes that may still come.

@@ -1,5 +1,5 @@
-//! The one door for YAML and JSON: reads what kubectl reads, within limits, and says the line of what it cannot read.
-//! Not here: what the documents mean (object, package).
+//! YAML and JSON parser of the project: accepts the same input as kubectl, within limits, and
+//! reports errors with their line.
 
 mod limits;
 mod problem;
@@ -20,7 +20,7 @@ pub use weigh::{Weight, weigh};
 /// One document of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// What it says, as JSON.
+    /// Content, as JSON.
     pub value: Value,
     /// The line on which its content starts, from 1.
     pub line: usize,

@@ -1,5 +1,4 @@
-//! Says what is wrong with a document in our words, with code, line and hint.
-//! Not here: finding it out (tree).
+//! Converts parser errors to findings with code, line and hint.
 
 use serde_saphyr::{Error, budget::BudgetBreach};
 

@@ -1,10 +1,10 @@
-//! Splits a file into documents at the lines that start with `---`, where kubectl splits it.
-//! Not here: reading a document (tree).
+//! Splits a file into documents at lines that start with `---`, as kubectl does.
 
 /// The text of one document and where it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part<'a> {
-    /// What stands between two separators; a separator line itself belongs to no part, unless something other than a comment follows it.
+    /// Text between two separators. A separator line belongs to the part after it only if it has
+    /// content other than a comment.
     pub(super) text: &'a str,
     /// Line of its first character, from 1.
     pub(super) line: usize,

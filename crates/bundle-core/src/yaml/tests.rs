@@ -1,5 +1,4 @@
-//! What the YAML door reads, what it refuses and in which words.
-//! Not here: the splitting of files, which is tested beside it.
+//! Accepted and rejected YAML, with messages.
 
 use serde_json::json;
 
@@ -17,7 +16,7 @@ fn refused(text: &str) -> Finding {
     findings.0[0].clone()
 }
 
-/// What `sigs.k8s.io/yaml` 1.6.0, the reader of kubectl, made of the same scalars.
+/// Expected values are those of `sigs.k8s.io/yaml` 1.6.0, the parser of kubectl.
 #[test]
 fn reads_scalars_as_kubectl_does() {
     for (text, value) in [

@@ -1,5 +1,4 @@
-//! Turns the text of one document into a JSON value, as kubectl's YAML reader would.
-//! Not here: splitting files into documents (split), limits, words for what is wrong (problem).
+//! Parses one document into a JSON value, as kubectl's YAML parser does.
 
 use std::{cell::Cell, fmt};
 
@@ -32,7 +31,7 @@ pub(super) fn read(
     }
 }
 
-/// What one level may use before the stack is looked at again, in bytes. Unoptimised, it is about 40 KiB.
+/// Stack that one level of nesting may use, in bytes. An unoptimised build uses about 40 KiB.
 const RED_ZONE: usize = 256 * 1024;
 /// By how much the stack grows, in bytes.
 const STACK: usize = 4 * 1024 * 1024;
@@ -43,7 +42,7 @@ const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 /// Builds a JSON value with the key rules of kubectl: whole numbers as keys become text.
 #[derive(Clone, Copy)]
 struct Tree<'a> {
-    /// How many nodes may still come.
+    /// Remaining number of nodes.
     left: &'a Cell<usize>,
 }
 

@@ -1,17 +1,16 @@
-//! How much memory the documents of a file take once they are parsed, found out without keeping them.
-//! Not here: parsing (tree), and how much may be taken.
+//! Memory estimate for the parsed documents of a file, without storing them.
 
 use serde::Deserialize as _;
 
 use super::{limits, problem, split};
 use crate::{diagnostic::Finding, footprint::Footprint};
 
-/// What a file takes.
+/// Memory estimate of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Weight {
     /// The parsed documents.
     pub tree: Footprint,
-    /// How many documents there are.
+    /// Number of documents.
     pub documents: u64,
 }
 
