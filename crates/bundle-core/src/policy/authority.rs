@@ -1,5 +1,5 @@
-//! Who may sign, as a policy names them: a key in its text or in a Secret, or identities under a trust root.
-//! Not here: what a key's or root's text means (bundle-trust) and reading Secrets and ConfigMaps (the shells hand their contents in).
+//! Authorities of a policy: a public key as text or in a Secret, or identities with a trust root.
+//! `bundle-trust` parses keys and roots; the caller reads Secrets and ConfigMaps.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,13 @@ const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 pub struct Authority {
     /// Its name; `authority-N` where the author gave none.
     pub name: String,
-    /// How it is recognised. `None` if that could not be read, which is among the policy's problems.
+    /// Key or identities; `None` if they are invalid, which is one of the policy's problems.
     pub kind: Option<AuthorityKind>,
     /// Predicate types of the attestations that it must have made as well.
     pub attestations: Vec<String>,
 }
 
-/// How an authority is recognised.
+/// Key or identities of an authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthorityKind {
     /// By a public key.
@@ -42,11 +42,11 @@ pub enum AuthorityKind {
 pub struct Keyless {
     /// One of them is enough.
     pub identities: Vec<Identity>,
-    /// Who issues certificates and keeps the logs.
+    /// Trust root: certificate authority and logs.
     pub root: RootSource,
 }
 
-/// Where a trust root is written.
+/// Source of a trust root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RootSource {
     /// That of the public Sigstore instance, which is built in.
@@ -57,7 +57,7 @@ pub enum RootSource {
     ConfigMap(KubeName),
 }
 
-/// Where a public key is written.
+/// Source of a public key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
     /// In the policy: PEM text.
@@ -66,7 +66,7 @@ pub enum KeySource {
     Secret(KubeName),
 }
 
-/// What a shell found of a Secret or ConfigMap that a policy names.
+/// Result of reading a Secret or ConfigMap that a policy refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named {
     /// The text in it: PEM of a public key, or JSON of a trust root.

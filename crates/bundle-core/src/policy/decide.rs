@@ -1,8 +1,9 @@
-//! The decision: which policies are about a reference, and whether what was found satisfies them.
-//! Not here: finding and examining signatures (bundle-oci, bundle-trust).
+//! Decision on a reference: matching policies, and the signatures that satisfy them.
 //!
-//! Every policy that matches must be satisfied. Within one, `threshold` distinct authorities must have signed, each by one signature that meets all that it asks for. What cannot be known now is neither a yes
-//! nor a no: it refuses where a signature is required, and it is never to be remembered.
+//! Every policy that matches must be satisfied. A policy is satisfied if `threshold` distinct
+//! authorities have signed, each with one signature that meets all of its requirements. If
+//! signatures are unavailable, content that requires them is rejected for now, and the result must
+//! not be cached.
 
 use super::{
     document::{Mode, Policy, subject},
@@ -15,7 +16,7 @@ use crate::{
     reference::{PinnedReference, Reference},
 };
 
-/// What a class asks where no policy matches (`ProvisionerClass.spec.signatures`).
+/// Signature policy of a class where no policy matches (`ProvisionerClass.spec.signatures`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClassSignatures {
     /// A signature that some policy accepts is needed in any case.
@@ -31,22 +32,22 @@ pub struct SignedBy {
     pub policy: String,
     /// The authority of that policy.
     pub authority: String,
-    /// Who made it.
+    /// Signer.
     pub signer: Signer,
-    /// When it was made, where somebody who is trusted says so.
+    /// Signing time, if a trusted log or timestamp authority confirms it.
     pub signed_at: Option<SignedAt>,
-    /// What was checked and held.
+    /// Checks that succeeded.
     pub checked: Vec<&'static str>,
     /// The attestations that the authority made as well, being asked for.
     pub attestations: Vec<String>,
 }
 
-/// What lets content in.
+/// Result for content that is admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Satisfied {
-    /// Who signed, for each policy that asked. Empty where none did.
+    /// Signers for each policy that matched; empty if none matched.
     pub by: Vec<SignedBy>,
-    /// What is to be told all the same.
+    /// Warnings.
     pub warnings: Findings,
     /// False if something could not be looked up (and only warnings depended on it): then this must not be remembered.
     pub rememberable: bool,
@@ -65,7 +66,8 @@ pub enum PolicyDecision {
     CannotTell(Findings),
 }
 
-/// Whether the decision on `reference` depends on its signatures at all. Where not, nobody needs to ask the registry for them.
+/// Returns `true` if a policy matches `reference`, so that the decision depends on its signatures.
+/// Otherwise signatures do not have to be fetched.
 pub fn needs_signatures<'a>(
     reference: &Reference,
     policies: impl IntoIterator<Item = &'a Policy>,
@@ -73,7 +75,7 @@ pub fn needs_signatures<'a>(
     policies.into_iter().any(|policy| policy.matches(reference))
 }
 
-/// What one policy says.
+/// Result of one policy.
 enum Say {
     Met(Vec<SignedBy>),
     Unmet(Findings),

@@ -1,5 +1,5 @@
-//! A SignaturePolicy as it was written: read field by field, so that what can be read still counts when something else cannot.
-//! Not here: the decision (decide) and the patterns (glob).
+//! SignaturePolicy objects: parsed field by field, so that an invalid field does not disable the
+//! others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use crate::{
 /// Most authorities of one policy.
 const MOST_AUTHORITIES: usize = 64;
 
-/// What an unsatisfied policy does.
+/// Effect of an unsatisfied policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// Refuses.
@@ -86,32 +86,35 @@ impl Policy {
         &self.name
     }
 
-    /// What an unsatisfied policy does. `Enforce` if that could not be read.
+    /// Returns the effect of an unsatisfied policy; `Enforce` if the field is invalid.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// How many distinct authorities must have signed.
+    /// Returns the number of distinct authorities that must have signed.
     pub fn threshold(&self) -> usize {
         self.threshold
     }
 
-    /// Who may sign.
+    /// Returns the accepted signers.
     pub fn authorities(&self) -> &[Authority] {
         &self.authorities
     }
 
-    /// Whether a deployment may go back to a lower version than the one last installed: yes where `versions` is absent, and where it says so.
+    /// Returns `true` if a BundleDeployment may go back to a lower version than the last installed
+    /// one. `true` without `versions`.
     pub fn allows_downgrade(&self) -> bool {
         self.allow_downgrade
     }
 
-    /// Why it is not ready, if it is not. Keys are only looked at by [`ready`](Self::ready).
+    /// Returns the reasons for which the policy is not ready; empty if it is ready. Keys are only
+    /// checked by [`ready`](Self::ready).
     pub fn problems(&self) -> &Findings {
         &self.problems
     }
 
-    /// Whether it is about `reference`.
+    /// Returns `true` if the policy applies to `reference`. A policy with invalid patterns applies
+    /// to every reference.
     pub fn matches(&self, reference: &Reference) -> bool {
         let name = reference.name();
         self.globs

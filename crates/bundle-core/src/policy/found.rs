@@ -1,5 +1,5 @@
-//! What a registry holds beside a digest: raw signatures, and what an examination made of each.
-//! Not here: the examination itself (bundle-trust::verify).
+//! Signatures of a digest in a registry: unverified, and with the result of their examination.
+//! `bundle-trust::verify` examines them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,27 +17,28 @@ use crate::diagnostic::Finding;
 pub struct RawSignature {
     /// The bytes of the layer.
     pub bytes: Vec<u8>,
-    /// What the registry says it is: the media type of the layer. Bundles say it themselves; it tells cosign's older form, which does not.
+    /// Media type of the layer. Only signatures of cosign's older form are identified by it; a
+    /// Sigstore bundle contains its own media type.
     pub artifact_type: String,
     /// Annotations of the layer, where cosign's older form has the signature and its evidence.
     pub annotations: BTreeMap<String, String>,
-    /// Why its bytes were not read, if they were not.
+    /// Reason for which the bytes were not read; `None` if they were read.
     pub unread: Option<Unread>,
 }
 
-/// Why a signature was left where it is.
+/// Reason for which a signature was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unread {
     /// It says that it is larger than any signature.
     TooLarge {
-        /// How large it says it is.
+        /// Declared size in bytes.
         bytes: u64,
-        /// How large one may be.
+        /// Largest size of a signature in bytes.
         limit: u64,
     },
     /// Those before it take all of the bytes that are read.
     Crowded {
-        /// How many bytes that is.
+        /// Total limit of bytes of all signatures.
         limit: u64,
     },
     /// It is beyond the number that is read.
@@ -47,7 +48,7 @@ pub enum Unread {
     },
 }
 
-/// Why signatures could not be had at all. Never the same as "there are none".
+/// Signatures could not be fetched. This is never the same as "no signatures".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable(pub Finding);
 
@@ -98,12 +99,12 @@ impl fmt::Display for RootId {
     }
 }
 
-/// Who made a signature that holds.
+/// Signer of a valid signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signer {
-    /// Whoever has this key.
+    /// Holder of this key.
     Key(KeyId),
-    /// Whom a certificate names.
+    /// Identity in a certificate.
     Identity {
         /// The name.
         name: IdentityName,
@@ -126,7 +127,7 @@ impl fmt::Display for Signer {
     }
 }
 
-/// What a signature that holds says about the content.
+/// Meaning of a valid signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meaning {
     /// "I sign this."
@@ -135,16 +136,16 @@ pub enum Meaning {
     Attested(String),
 }
 
-/// When a signature was made, as others than its maker say.
+/// Signing time, confirmed by a log or timestamp authority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SignedAt {
     /// The time, as RFC 3339 has it.
     pub at: String,
-    /// Who says so.
+    /// Source of the time.
     pub source: TimeSource,
 }
 
-/// Who says when a signature was made.
+/// Source of a signing time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TimeSource {
@@ -166,21 +167,22 @@ impl fmt::Display for TimeSource {
 /// A signature or attestation that holds: by this signer, over our digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
-    /// Who made it.
+    /// Signer.
     pub signer: Signer,
-    /// What it says.
+    /// Meaning of the payload.
     pub meaning: Meaning,
-    /// What was signed beside the digest (name and version of the package, for instance).
+    /// Annotations that were signed together with the digest, for example name and version of the
+    /// package.
     pub annotations: BTreeMap<String, String>,
-    /// When it was made; `None` where nobody who is trusted says so.
+    /// Signing time; `None` if no trusted log or timestamp authority confirms it.
     pub signed_at: Option<SignedAt>,
     /// The form that it was written in.
     pub form: &'static str,
-    /// What was checked and held.
+    /// Checks that succeeded.
     pub checked: Vec<&'static str>,
 }
 
-/// What an examination made of one raw signature.
+/// Result of examining one signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureFound(pub Result<Accepted, Rejection>);
 
@@ -197,9 +199,10 @@ impl SignatureFound {
     }
 }
 
-/// What the registry holds, in words: `the registry holds 2 signatures: one by another key (hint …), one for another digest (sha256:…)`.
+/// Returns a summary of the signatures in the registry:
+/// `the registry holds 2 signatures: one by another key (hint …), one for another digest (sha256:…)`.
 ///
-/// Signatures that hold but are by nobody who is `wanted` are told as signatures by another.
+/// Valid signatures for which `wanted` returns `false` are listed as signatures by another signer.
 pub fn summary(found: &[SignatureFound], wanted: impl Fn(&Accepted) -> bool) -> String {
     told(found, |accepted| match &accepted.meaning {
         Meaning::Attested(predicate) => format!(

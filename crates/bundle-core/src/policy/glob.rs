@@ -1,8 +1,8 @@
-//! Patterns over `registry/repository`: `*` within one component, `**` across them, and one spelling of each registry.
-//! Not here: which policy a pattern belongs to.
+//! Patterns for `registry/repository`: `*` matches within one component, `**` across components.
 //!
-//! A registry has many spellings (upper case, its default port, Docker Hub's aliases). If each were another name, content could be taken past a
-//! policy by writing its registry differently, so both sides are brought to one spelling first.
+//! A registry has several spellings (upper case, its default port, Docker Hub's aliases). Pattern
+//! and name are normalized to one spelling before they are compared, so that another spelling of a
+//! registry does not bypass a policy.
 
 mod problem;
 mod witness;
@@ -13,7 +13,8 @@ use crate::reference::Reference;
 
 pub use problem::problem;
 
-/// Whether `pattern` (checked by [`problem`]) matches `name`, which is `registry/repository` without tag and digest.
+/// Returns `true` if `pattern` (checked by [`problem`]) matches `name`, which is
+/// `registry/repository` without tag and digest.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let name = canonical_name(name);
     let canonical = canonical_pattern(pattern);
@@ -32,7 +33,8 @@ pub fn example(pattern: &str) -> Option<String> {
     matches(pattern, &reference.name()).then_some(found)
 }
 
-/// Whether stars stand where the registry is, so that no single spelling of it can be compared.
+/// Returns `true` if the pattern has `*` in its registry, so that the registry cannot be
+/// normalized.
 fn has_starred_registry(pattern: &str) -> bool {
     let registry = pattern.split_once('/').map_or(pattern, |(first, _)| first);
     registry.contains('*')

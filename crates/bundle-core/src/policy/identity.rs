@@ -1,5 +1,4 @@
-//! Who a certificate was issued to, and what a policy writes to recognise that: exact text, or a pattern where it was asked for.
-//! Not here: reading certificates (bundle-trust).
+//! Identities of certificates, and matchers for them: exact text or a regular expression.
 
 use std::fmt;
 
@@ -49,7 +48,7 @@ impl Matcher {
         compile(&format!(r"\A(?:{text})\z")).map(Self::Pattern)
     }
 
-    /// Whether `text` is meant.
+    /// Returns `true` if `text` matches.
     pub fn matches(&self, text: &str) -> bool {
         match self {
             Self::Exact(exact) => exact == text,
@@ -87,14 +86,14 @@ impl fmt::Display for Matcher {
 /// An identity as a policy writes it: both halves are needed, and both must be of one and the same certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Who vouched for the subject: the issuer of its OIDC token.
+    /// OpenID Connect issuer of the subject's token.
     pub issuer: Matcher,
-    /// Who signed: an address or a workflow's URI.
+    /// Subject: an email address or the URI of a workflow.
     pub subject: Matcher,
 }
 
 impl Identity {
-    /// Whether `name` is meant.
+    /// Returns `true` if issuer and subject match.
     pub fn matches(&self, name: &IdentityName) -> bool {
         self.issuer.matches(&name.issuer) && self.subject.matches(&name.subject)
     }
@@ -109,9 +108,9 @@ impl fmt::Display for Identity {
 /// An identity as a certificate has it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct IdentityName {
-    /// Who vouched for the subject.
+    /// OpenID Connect issuer.
     pub issuer: String,
-    /// Who signed.
+    /// Subject: an email address or the URI of a workflow.
     pub subject: String,
 }
 

@@ -1,5 +1,5 @@
-//! Whose signature a reference needs: policies, what was found, and the decision over both.
-//! Not here: cryptography (bundle-trust examines signatures, keys and trust roots) and fetching either (bundle-oci, the shells).
+//! Signature policies: parsing, results of examined signatures, and the decision. `bundle-trust`
+//! does the cryptography; `bundle-oci` and the callers fetch the input.
 
 mod authority;
 mod decide;

@@ -1,5 +1,5 @@
-//! A policy whose keys and trust roots were read: what the decision works with.
-//! Not here: what their texts mean (bundle-trust brings that in as `Material`).
+//! Policies with parsed keys and trust roots, as input of the decision. `bundle-trust` implements
+//! the parser ([`Material`]).
 
 use super::{
     document::Policy,
@@ -16,7 +16,7 @@ pub trait Material {
     fn root(&mut self, text: Option<&str>) -> Result<RootId, Finding>;
 }
 
-/// How an authority is recognised, with everything at hand.
+/// Parsed key or identities of an authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Who {
     /// By this key.
@@ -31,7 +31,7 @@ pub enum Who {
 }
 
 impl Who {
-    /// Whether that signature is by this authority.
+    /// Returns `true` if the signer is this authority.
     pub fn is(&self, accepted: &Accepted) -> bool {
         match (self, &accepted.signer) {
             (Self::Key(key), Signer::Key(by)) => key == by,
@@ -48,14 +48,14 @@ impl Who {
 pub struct ReadyAuthority {
     /// Its name.
     pub name: String,
-    /// How it is recognised.
+    /// Key or identities.
     pub who: Who,
-    /// What it must attest as well.
+    /// Predicate types that it must attest as well.
     pub attestations: Vec<String>,
 }
 
 impl ReadyAuthority {
-    /// Whether that is a signature by this authority.
+    /// Returns `true` if this is a signature, not an attestation, by this authority.
     pub(super) fn signed(&self, accepted: &Accepted) -> bool {
         accepted.meaning == Meaning::Signed && self.who.is(accepted)
     }
@@ -76,18 +76,18 @@ impl ReadyAuthority {
 /// A policy whose keys and roots were read.
 #[derive(Debug, Clone)]
 pub struct ReadyPolicy<'a> {
-    /// What was written.
+    /// Policy as parsed from the object.
     pub policy: &'a Policy,
     /// The authorities; the same signer may stand under several names.
     pub authorities: Vec<ReadyAuthority>,
-    /// Why it refuses everything it matches, if it does.
+    /// Errors for which the policy rejects every reference that it matches.
     pub problems: Findings,
-    /// What could not be read just now.
+    /// Keys or trust roots that could not be read now; retry later.
     pub unavailable: Vec<Finding>,
 }
 
 impl ReadyPolicy<'_> {
-    /// How many of the authorities are certainly not the same under another name.
+    /// Returns the number of authorities that are certainly different, whatever their names.
     pub fn distinct(&self) -> usize {
         let mut seen: Vec<&Who> = Vec::new();
         for authority in &self.authorities {

@@ -1,5 +1,4 @@
-//! Why something that hangs beside a digest is not a signature of it, one reason a kind of fault or forgery.
-//! Not here: finding out (bundle-trust).
+//! Reasons for rejecting a signature, one variant for each fault or forgery.
 
 use std::fmt;
 
@@ -8,7 +7,7 @@ use super::found::KeyId;
 /// Most certificates, log entries and timestamps together that one signature may bring.
 pub const MOST_EVIDENCE: usize = 16;
 
-/// What does not hold about a signature that was made with a certificate.
+/// Invalid part of a signature that was made with a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// The certificate cannot be read, or is of a kind that is not supported.
@@ -74,31 +73,31 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Why something that hangs beside a digest is not a signature of it that we accept. The texts follow "one …" or "2 …".
+/// Reason for rejecting a signature of a digest. The messages follow "one …" or "2 …".
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rejection {
     /// More bytes than a signature may have.
     TooLarge {
-        /// How many it has.
+        /// Size in bytes.
         bytes: u64,
-        /// How many are read.
+        /// Limit in bytes.
         limit: u64,
     },
     /// More signatures than are examined.
     NotExamined {
-        /// How many are examined.
+        /// Number of signatures that are examined.
         limit: usize,
     },
     /// It is there a second time.
     Repeated,
     /// More public-key operations than the signatures beside it leave.
     TooCostly {
-        /// How many it asks for.
+        /// Public-key operations that verifying it requires.
         operations: usize,
     },
     /// Those before it are as many bytes as are read.
     Crowded {
-        /// How many bytes are read.
+        /// Total limit of bytes of all signatures.
         limit: u64,
     },
     /// Not JSON of the expected shape.
@@ -111,7 +110,7 @@ pub enum Rejection {
     TooMuchEvidence(usize),
     /// Made with a certificate, and something about it does not hold.
     Certificate {
-        /// What.
+        /// Invalid part.
         fault: Fault,
         /// In the words of whoever found it.
         why: String,

@@ -1,12 +1,13 @@
-//! How many distinct signers stand behind the authorities of a policy: each authority needs one of its own.
-//! Not here: which signatures are an authority's (ready).
+//! Assignment of distinct signers to the authorities of a policy: no signer counts for two
+//! authorities.
 
 use std::collections::BTreeMap;
 
 use super::found::{Accepted, KeyId, Signer};
 use super::identity::IdentityName;
 
-/// What makes two signers the same: not the name of the authority, and not the trust root.
+/// Identity of a signer for comparison: the key, or the identity of the certificate. The name of
+/// the authority and the trust root are ignored.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Same<'a> {
     Key(&'a KeyId),

@@ -1,5 +1,5 @@
-//! The decision as a table: what was found, under which policies and class.
-//! Not here: cryptography; keys are names here.
+//! Decision table: signatures, policies and class. Keys are names here; no cryptography is
+//! involved.
 
 use serde_json::json;
 

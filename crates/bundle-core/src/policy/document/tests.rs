@@ -1,5 +1,4 @@
-//! Policies as people write them, and as they mistype them.
-//! Not here: deciding.
+//! Valid policies, and policies with typing errors.
 
 use proptest::prelude::*;
 use serde_json::json;

@@ -3,7 +3,7 @@
 use super::{matches, problem};
 use Row::{Matches, Misses, Refused};
 
-/// What is made of a pattern.
+/// Result of a pattern.
 enum Row {
     Matches,
     Misses,

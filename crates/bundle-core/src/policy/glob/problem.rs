@@ -1,5 +1,4 @@
-//! Why a pattern cannot be what its author meant, and what they probably did mean.
-//! Not here: which names a pattern matches (glob, witness).
+//! Errors in patterns, with a suggestion for the correct pattern.
 
 use super::{DOCKER_HUB, canonical_pattern, canonical_registry, example};
 
@@ -8,8 +7,9 @@ const LONGEST: usize = 512;
 /// Registries that people name without their last part.
 const SHORT: [&str; 3] = ["ghcr", "quay", "gcr"];
 
-/// Why a pattern cannot be what its author meant, if it cannot: it is not of our syntax, it matches no reference, or other tools read it in another
-/// way. The text names the pattern that was probably meant, where one can be told.
+/// Returns the error in a pattern, with a suggestion if there is one; `None` if the pattern is
+/// valid. A pattern is invalid if its syntax is wrong, if it matches no reference, or if other
+/// tools interpret it differently.
 pub fn problem(pattern: &str) -> Option<String> {
     let why = fault(pattern)?;
     if pattern.is_empty() || pattern.len() > LONGEST {
@@ -105,7 +105,7 @@ fn no_reference(registry: &str) -> String {
     "matches no reference: no registry and repository are written like this".to_owned()
 }
 
-/// What was probably meant: the pattern with everything mended that people get wrong. Only one without fault is named.
+/// Returns the pattern with frequent errors corrected, if the result is valid.
 fn meant(pattern: &str) -> Option<String> {
     let text = pattern.split_once("://").map_or(pattern, |(_, rest)| rest);
     let text = text.split_once('@').map_or(text, |(name, _)| name);

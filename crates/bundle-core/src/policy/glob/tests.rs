@@ -328,7 +328,7 @@ proptest! {
         }
     }
 
-    /// What is offered instead of a pattern is one that is accepted.
+    /// Suggested patterns are valid.
     #[test]
     fn offered_patterns_are_accepted(pattern in "[a-zA-Z0-9.:/*@-]{0,16}") {
         if let Some(offered) = problem(&pattern)

@@ -1,10 +1,10 @@
-//! A name that a pattern matches, found by walking the pattern and the grammar of names side by side. A pattern without one covers nothing.
-//! Not here: what is said about such a pattern (problem).
+//! Search for a name that a pattern matches, by walking the pattern and the grammar of names
+//! together. A pattern without such a name matches nothing.
 
 use std::collections::{HashSet, VecDeque};
 use std::net::Ipv6Addr;
 
-/// What stars are filled with. Every other character that a name may have can stand for nothing that these cannot.
+/// Characters that replace stars. Every other character of a name can be replaced by one of these.
 const FILL: &[u8] = b"a.1:/";
 /// Registries that are compared as words: the one without a dot, and those of Docker Hub, whose names have two components.
 const WORDS: [&[u8]; 5] = [
@@ -127,7 +127,7 @@ enum Name {
     },
     Repository {
         after: Component,
-        /// Whether a second component has to follow.
+        /// `true` if a second component must follow.
         needs_more: bool,
     },
 }
@@ -157,7 +157,7 @@ enum Label {
     Dash,
 }
 
-/// What a component of a repository ends with so far.
+/// Last character of a repository component, as far as it restricts the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Component {
     Empty,
