@@ -1,6 +1,5 @@
-//! An object in the answer to a dry run, as far as such answers are compared: without `status` and what the API server sets in `metadata`, which are
-//! skipped while the text is read and never take memory.
-//! Not here: what a difference means (mutation).
+//! Objects in responses to dry runs, reduced to the compared fields. `status` and the fields that
+//! the API server sets in `metadata` are skipped by the parser and take no memory.
 
 use std::fmt;
 use std::marker::PhantomData;

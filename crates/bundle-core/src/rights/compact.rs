@@ -1,5 +1,4 @@
-//! Missing rights as few rules that a person can read and apply.
-//! Not here: finding out what is missing.
+//! Missing permissions, merged into few RBAC rules that an administrator can read and apply.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

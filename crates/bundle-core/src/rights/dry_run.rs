@@ -11,7 +11,7 @@ pub enum DryRunVerdict {
     Refused {
         /// The message of the API server, a policy or an admission webhook.
         message: String,
-        /// Whether RBAC refused; the access reviews should then have refused as well.
+        /// `true` if RBAC denied the request. The access reviews should have denied it too.
         by_rbac: bool,
     },
     /// The API server cannot store the object with these values, whoever sends them. The text names the field.

@@ -1,5 +1,5 @@
-//! What a person must be allowed to do so that a bundle may be installed for them.
-//! Not here: asking the API server (webhook::reconcile), or the use of a class, which admission asks.
+//! Permissions that a requester needs for the content of a bundle. The reconciler sends the access
+//! reviews; the permission to use a class is checked by admission.
 
 mod answer;
 mod compact;

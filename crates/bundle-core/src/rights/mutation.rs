@@ -13,7 +13,7 @@ const MAX_FIELDS: usize = 1_000;
 /// The most bytes that the paths of these fields have, but for the last one.
 const MAX_PATHS: usize = 256 << 10;
 
-/// How one field differs between two objects.
+/// Difference of one field between two objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Difference {
     /// Both have it, with different values.

@@ -1,5 +1,5 @@
-//! What it takes to install objects: the general question for each verb, kind and namespace, and the questions by name that are left where it is refused.
-//! Not here: what roles and bindings among them would give to others (roles).
+//! Access reviews for installing objects: one for each verb, kind and namespace, and reviews by
+//! name for those that are denied. `roles` has the reviews for roles and bindings.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::object::ObjectId;
 
 use super::Question;
 
-/// What is done to the objects of a bundle over its life.
+/// Verbs on the objects of a bundle during its lifetime.
 pub const VERBS: [&str; 3] = ["create", "patch", "delete"];
 
 /// An object, and how its kind is called in paths.

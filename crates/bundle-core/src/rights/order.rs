@@ -44,8 +44,9 @@ impl Provided {
         provided
     }
 
-    /// Whether this object needs another one of the content: its kind, the role or policy that it binds, or what a Pod names. Namespaces are left out, since
-    /// the API server tells whether they exist.
+    /// Returns `true` if this object depends on another object of the content: its CRD, the role or
+    /// policy that it binds, or an object that a Pod refers to. Namespaces are not considered,
+    /// because the API server reports missing ones.
     pub fn precedes(&self, id: &ObjectId, value: &Value) -> bool {
         if self.kinds.contains(&(id.group.clone(), id.kind.clone())) {
             return true;

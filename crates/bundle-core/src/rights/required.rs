@@ -1,5 +1,5 @@
-//! What an installer of a bundle must be allowed to do, as far as the content itself tells, without a cluster to ask.
-//! Not here: what is asked of an API server when something is installed (needs, roles), which decides.
+//! Permissions that installing a bundle requires, derived from its content without a cluster. The
+//! access reviews at installation (`needs`, `roles`) decide; this is for display.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,9 @@ pub struct Required {
     pub guessed: Vec<String>,
 }
 
-/// What it takes to install these objects: the general right to create, patch and delete each kind where it goes, everything that their roles
-/// give, and to bind the roles of others that their bindings name.
+/// Returns the permissions for installing these objects: create, patch and delete for each kind in
+/// its namespaces, all permissions of the roles in the content, and `bind` for other roles that its
+/// bindings refer to.
 pub fn required(objects: &[Manifest]) -> Required {
     let defined = defined(objects);
     let mut guessed = BTreeSet::new();

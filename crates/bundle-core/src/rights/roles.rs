@@ -1,5 +1,5 @@
-//! What a role gives and what a binding hands on: the questions of the API server's own escalation check.
-//! Not here: the objects' own rights (needs).
+//! Permissions that roles and bindings grant: the access reviews of the API server's escalation
+//! check.
 
 use serde_json::Value;
 
@@ -10,34 +10,35 @@ use super::Question;
 /// One rule of a Role or ClusterRole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Rule {
-    /// What may be done.
+    /// Allowed verbs.
     pub verbs: Vec<String>,
-    /// In which API groups.
+    /// API groups.
     #[serde(rename = "apiGroups", skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// To which resources.
+    /// Resources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// To which objects; empty for all.
+    /// Names of objects; empty for all.
     #[serde(rename = "resourceNames", skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
-    /// To which paths.
+    /// Paths of non-resource URLs.
     #[serde(rename = "nonResourceURLs", skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
 }
 
-/// How many questions the rules of one role may take. A rule of a kilobyte can stand for millions of single rights; beyond this, a role is handed on only
-/// by whoever may `escalate` or `bind`.
+/// Largest number of access reviews for one role. A rule of 1 KiB can expand to millions of
+/// permissions. A role beyond this limit can only be granted by a requester with verb `escalate` or
+/// `bind`.
 const MOST_QUESTIONS: usize = 10_000;
 
-/// Whether the questions of these rules are few enough to be asked.
+/// Returns `true` if the rules expand to at most 10 000 access reviews.
 pub fn can_be_asked(rules: &[Rule]) -> bool {
     let counts = rules.iter().map(Rule::question_count);
     counts.fold(0, usize::saturating_add) <= MOST_QUESTIONS
 }
 
 impl Rule {
-    /// How many questions [`Self::questions`] returns at most.
+    /// Returns an upper bound of the number of questions that [`Self::questions`] returns.
     fn question_count(&self) -> usize {
         [&self.groups, &self.resources]
             .into_iter()
@@ -116,10 +117,12 @@ fn rules_held(role: &Value) -> Vec<Rule> {
         .collect()
 }
 
-/// What a role holds once `stated` has been applied over `live`, and what its aggregation may yet bring; either may not be there.
+/// Returns the rules of a role after `stated` is applied over `live`, including those that
+/// aggregation may add. Either may be absent.
 ///
-/// A role that says nothing of rules keeps those that stand on the cluster. One that collects the rules of others counts as everything, whether the content
-/// or the cluster says that it collects: its controller fills it again after every apply.
+/// An applied role without `rules` keeps the rules on the cluster. An aggregated role, in the
+/// content or on the cluster, counts as all permissions, because its controller sets its rules
+/// again after every apply.
 pub fn rules_after(stated: Option<&Value>, live: Option<&Value>) -> Vec<Rule> {
     let Some(stated) = stated else {
         return live.map(rules_held).unwrap_or_default();
@@ -136,8 +139,9 @@ pub fn rules_after(stated: Option<&Value>, live: Option<&Value>) -> Vec<Rule> {
     rules
 }
 
-/// What a requester needs who brings objects that record who made them and count for that person: applied by the ServiceAccount `account` (namespace and
-/// name), they would count for it, so only those may bring them who may be it.
+/// Returns the permission that the requester needs for objects that record their creator and act in
+/// its name: impersonating the ServiceAccount `account` (namespace and name), which applies them.
+/// `None` if there are no such objects.
 pub fn made_as<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     account: (&str, &str),
@@ -180,23 +184,23 @@ pub enum Grant {
     Role {
         /// The question that makes the others needless.
         escalate: Question,
-        /// What it gives, otherwise.
+        /// Rules of the role, checked if `escalate` is denied.
         rules: Vec<Rule>,
-        /// Where it gives it.
+        /// Namespace of the role; `None` for the whole cluster.
         namespace: Option<String>,
     },
     /// A binding: the requester needs verb `bind` on the role, or everything that the role gives.
     Binding {
         /// The question that makes the others needless.
         bind: Question,
-        /// Whose rules count, otherwise.
+        /// Role whose rules are checked if `bind` is denied.
         role: RoleRef,
-        /// Where they count.
+        /// Namespace of the binding; `None` for the whole cluster.
         namespace: Option<String>,
     },
 }
 
-/// What `object` gives to others, if it is a role or binding.
+/// Returns the permissions that `object` grants; `None` if it is neither a role nor a binding.
 pub fn grant(object: &Manifest) -> Option<Grant> {
     const GROUP: &str = "rbac.authorization.k8s.io";
     if object.id.group != GROUP {
