@@ -1,6 +1,7 @@
-//! When two specs mean the same: absent, null and empty are equal, `createNamespace: false` is absent, and the order of keys does not matter. Digests and hashes follow from that.
-//! Nothing here copies a value: a spec is compared, digested and read where it is, since copies of it would take several times the memory that its review was granted.
-//! Not here: what a spec means (source, deployment).
+//! Equality and digests of specs by meaning: absent, null and empty fields are equal,
+//! `createNamespace: false` equals an absent field, and the order of keys is ignored.
+//! No function here copies a value. A spec is compared and digested in place, because copies would
+//! exceed the memory that its review was granted.
 
 use std::io::Write;
 
@@ -20,7 +21,7 @@ const PRESENT: [&str; 3] = ["hosts", "namespaces", "types"];
 /// switches are not here: the digests of specs that have them written out are recorded in stamps and names of Bundles, and stay what they are.
 const OFF: [&str; 1] = ["createNamespace"];
 
-/// How the value of a member is read.
+/// Rule for comparing the value of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemberRule {
     /// Without what says nothing.
@@ -96,9 +97,10 @@ fn same_members(left: &Map<String, Value>, right: &Map<String, Value>) -> bool {
         .all(|(name, value)| !MemberRule::of(name).is_set(value))
 }
 
-/// Whether two specs mean the same. The parsers of Bundles, BundleDeployments, BundleApprovals and ProvisionerClasses read a spec by
-/// the same rules, so that specs which mean the same are read as the same. SignaturePolicies are never compared in this way: their parser refuses
-/// fields that it does not know, also empty ones.
+/// Returns `true` if two specs have the same meaning. The parsers of Bundles, BundleDeployments,
+/// BundleApprovals and ProvisionerClasses follow the same rules, so that equal specs are parsed to
+/// equal values. SignaturePolicies are never compared in this way, because their parser rejects
+/// unknown fields even if they are empty.
 pub fn same(left: &Value, right: &Value) -> bool {
     MemberRule::Reduced.same(left, right)
 }
@@ -137,7 +139,7 @@ pub fn written_digest(spec: &Value) -> Digest {
     Digest::from_hash(&hash.0.finalize())
 }
 
-/// Whether two values of the member `name` of a spec mean the same.
+/// Returns `true` if two values of the member `name` of a spec have the same meaning.
 pub(super) fn same_member(name: &str, left: &Value, right: &Value) -> bool {
     MemberRule::of(name).same(left, right)
 }
@@ -219,7 +221,7 @@ fn sorted(members: &Map<String, Value>) -> impl Iterator<Item = (&str, &Value)> 
 /// Writes what a value means in one pass: names and braces wait until a value below them says something.
 struct MeaningWriter<'a, W> {
     out: &'a mut W,
-    /// What is written before the next value that says something.
+    /// Names and braces to write before the next value that has a meaning.
     pending: Vec<u8>,
 }
 

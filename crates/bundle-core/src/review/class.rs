@@ -1,5 +1,4 @@
-//! `ProvisionerClass` as the rest of the house reads it: who answers to a class name, and on what terms.
-//! Not here: what the terms lead to (content, rights, policy, plan::targets).
+//! Parser of `ProvisionerClass`: the provisioner of a class name, and the rules for its content.
 
 use std::collections::BTreeMap;
 
@@ -23,33 +22,33 @@ pub struct Class {
     pub name: String,
     /// Its uid on the cluster; empty where only its spec was read.
     pub uid: String,
-    /// Who answers to it.
+    /// Provisioner of the class.
     pub provisioner: Provisioner,
     /// Parameters of the provisioner.
     pub parameters: BTreeMap<String, String>,
-    /// Who installs, unless a BundleDeployment names somebody else.
+    /// ServiceAccount that installs content, unless a BundleDeployment names another.
     pub service_account: Option<ServiceAccount>,
-    /// Whose right counts.
+    /// Identity whose permissions are required.
     pub authorization: Authorization,
-    /// How the requester's right is found out, where that counts.
+    /// Check of the requester's permissions, for [`Authorization::Requester`].
     pub requester_check: RequesterCheck,
-    /// Whether content waits for approval.
+    /// Required approval of content.
     pub approval: Approval,
-    /// What happens where no SignaturePolicy matches.
+    /// Signature policy where no SignaturePolicy matches.
     pub signatures: ClassSignatures,
     /// Source types that it takes; `None`: all.
     pub source_types: Option<Vec<String>>,
     /// Hosts that it takes content from; `None`: all.
     pub source_hosts: Option<Vec<String>>,
-    /// Whether git and http sources may name private addresses.
+    /// `true` if git and http sources may use private addresses.
     pub private_addresses: bool,
     /// Namespaces that content may land in, by pattern.
     pub namespaces: Vec<String>,
-    /// Whether content may be cluster-scoped.
+    /// `true` if content may contain cluster-scoped objects.
     pub cluster_scoped: bool,
 }
 
-/// Who answers to a class.
+/// Provisioner of a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Provisioner {
     /// Ours: plain manifests.
@@ -62,16 +61,16 @@ pub enum Provisioner {
     Foreign(String),
 }
 
-/// Whose right counts.
+/// Identity whose permissions are required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authorization {
-    /// That of whoever asks, for every object.
+    /// Permissions of the requester, for every object.
     Requester,
-    /// That of the class.
+    /// Permissions of the class's ServiceAccount; the requester needs verb `use` only.
     Class,
 }
 
-/// How it is found out whether the requester may write the objects of a content.
+/// Check of the requester's permissions for the objects of the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequesterCheck {
     /// By access reviews, and by a dry run of each object as the requester.
@@ -80,10 +79,10 @@ pub enum RequesterCheck {
     AccessReview,
 }
 
-/// Whether content waits for approval.
+/// Required approval of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Approval {
-    /// It does not.
+    /// No approval is required.
     None,
     /// By anyone with verb `approve` on the class.
     ByAnyone,
@@ -175,13 +174,14 @@ impl Class {
         Ok(class)
     }
 
-    /// Whether this program answers to it.
+    /// Returns `true` if this program is the provisioner of the class.
     pub fn is_ours(&self) -> bool {
         !matches!(self.provisioner, Provisioner::Foreign(_))
     }
 
-    /// Whether a Bundle of this class may hold content of this format: each of RukPak's provisioners reads its own. What is read becomes plain objects, so
-    /// that a BundleDeployment of the plain class may install what a Bundle of the registry class holds.
+    /// Checks that a Bundle of this class may have content of this format: each of RukPak's
+    /// provisioners supports one. Parsed content consists of plain objects, so a BundleDeployment
+    /// of the plain class may install a Bundle of the registry class.
     pub fn reads(&self, format: Format) -> Result<(), Finding> {
         let own = match self.provisioner {
             Provisioner::Plain => Format::PlainV0,
@@ -209,7 +209,8 @@ impl Class {
         )))
     }
 
-    /// What is wrong with content from `source` under this class; `field` is the path of the source.
+    /// Returns the error for content from `source` that this class does not allow; `field` is the
+    /// path of the source.
     pub fn takes(&self, source: &Source, field: &str) -> Option<Finding> {
         let kind = source.kind();
         let refuse = |what: String, taken: &[String]| {
@@ -273,8 +274,8 @@ fn host_matches(pattern: &str, host: &str) -> bool {
     }
 }
 
-/// Whether the host is written as an address that no public name should lead to, or as the machine itself. What a name resolves to is looked at by
-/// whoever dials it.
+/// Returns `true` for loopback, private, link-local and unspecified addresses, and for names of the
+/// local host. Addresses that a name resolves to are checked when connecting.
 fn is_private(host: &str) -> bool {
     let (name, _) = split_port(host);
     let name = name.trim_start_matches('[').trim_end_matches(']');

@@ -1,5 +1,5 @@
-//! The rules about content: what sources a class takes, signatures, ConfigMaps, Kubernetes versions.
-//! Not here: the decision on signatures (policy) and on versions (version); this puts their questions.
+//! Admission rules about content: allowed sources, signatures, ConfigMaps, Kubernetes versions.
+//! They call the rules in `policy` and `version`.
 
 use super::{
     class::Class,
@@ -22,7 +22,7 @@ pub(super) struct Sourced<'a> {
     pub(super) classes: &'a [&'a str],
     /// Path of the source.
     pub(super) field: &'a str,
-    /// Whether an unsupported server was accepted.
+    /// `true` if the spec accepts an unsupported server version.
     pub(super) accept_unsupported: bool,
 }
 

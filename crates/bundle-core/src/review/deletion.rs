@@ -1,6 +1,7 @@
-//! Who may delete a Bundle, BundleDeployment or BundleApproval. A deletion removes what was installed, with rights that the requester may not have, so it
-//! takes more than verb `delete` on the kind. Writes that lead to a deletion, or around what it removes, take the same.
-//! Not here: asking anybody anything (the webhook), and what a deletion removes (plan).
+//! Permissions for deleting a Bundle, BundleDeployment or BundleApproval. A deletion removes
+//! installed objects with permissions that the requester may not have, so verb `delete` on the kind
+//! is not enough. The same permissions are required for writes that cause a deletion or change what
+//! it removes.
 
 use crate::names::KubeName;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,11 +35,11 @@ pub struct Deletion<'a> {
     pub name: &'a str,
     /// The object as it is stored.
     pub object: &'a Value,
-    /// Who asks.
+    /// Requester of the deletion.
     pub requester: &'a Requester,
-    /// Whether the pod's own identity asks.
+    /// `true` if the requester is the pod's own ServiceAccount.
     pub own: bool,
-    /// Whether the object carries our finalizer, so that its deletion removes what we have installed.
+    /// `true` if the object has our finalizer, so that its deletion removes installed objects.
     pub is_finalized: bool,
 }
 
@@ -53,16 +54,17 @@ pub enum OwnerFact {
     Unavailable(Finding),
 }
 
-/// What was found out. An answer that is missing is taken as "not asked", and answered with "cannot tell".
+/// Results of the lookups for a deletion. A missing result counts as unknown, and the verdict is
+/// "cannot tell".
 #[derive(Debug, Clone, Default)]
 pub struct DeletionFacts {
     /// Everybody who asked for a part of the object, as its stamp or seal records them. Empty where nothing vouches for it.
     pub recorded: Vec<Requester>,
     /// The classes, by name.
     pub classes: BTreeMap<String, ClassFact>,
-    /// Whether the requester has verb `use` on each class.
+    /// Result of the access review for verb `use`, by class.
     pub may_use: BTreeMap<String, Answer>,
-    /// Whether the requester has verb `manage` on the object.
+    /// Result of the access review for verb `manage` on the object.
     pub may_manage: Option<Answer>,
     /// The BundleDeployment of [`Deletion::owner`].
     pub owner: Option<OwnerFact>,
@@ -71,7 +73,8 @@ pub struct DeletionFacts {
 }
 
 impl<'a> Deletion<'a> {
-    /// Whether a controller of Kubernetes asks that deletes only what others have decided to delete.
+    /// Returns `true` if the requester is a Kubernetes controller that only executes deletions
+    /// decided by others.
     fn is_by_controller(&self) -> bool {
         let user = self.requester.user.as_str();
         GARBAGE_COLLECTORS.contains(&user) || user == NAMESPACE_CONTROLLER
@@ -85,7 +88,7 @@ impl<'a> Deletion<'a> {
             .any(|recorded| is_same(recorded, self.requester))
     }
 
-    /// Whether nothing has to be found out about the requester.
+    /// Returns `true` if no access review of the requester is necessary.
     pub fn is_trusted(&self) -> bool {
         self.own || self.is_by_controller()
     }
@@ -135,15 +138,17 @@ impl Deletion<'_> {
     }
 }
 
-/// Whether `object` carries the finalizer `finalizer`.
+/// Returns `true` if `object` has the finalizer `finalizer`.
 pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     let finalizers = object["metadata"]["finalizers"].as_array();
     finalizers.is_some_and(|all| all.iter().any(|found| found == finalizer))
 }
 
-/// Whether an update needs what a deletion needs. One of metadata does if it changes owners, which the garbage collector follows, takes `finalizer` off,
-/// without which a deletion leaves behind what was installed, or sets the annotation `admit`, which makes the writer the requester. One of the spec of
-/// a BundleDeployment does too: whoever changes it becomes a requester, and decides on what others have installed with it.
+/// Returns `true` if an update requires the same permissions as a deletion. Updates of metadata do
+/// if they change owner references (the garbage collector follows them), remove `finalizer` (a
+/// deletion would then leave installed objects behind), or set the annotation `admit` (the writer
+/// becomes the requester). Updates of the spec of a BundleDeployment do, because the writer becomes
+/// a requester of installed content.
 pub fn is_guarded_update(
     kind: Kind,
     old: &Value,
@@ -294,7 +299,8 @@ fn not_asked(what: &str) -> Finding {
     Finding::error(codes::review::RIGHTS_UNKNOWN, message).hint("try again")
 }
 
-/// Whether two requesters are one: the same user name, and not two uids. An authenticator may leave the uid out.
+/// Returns `true` if two requesters have the same user name and no different uids. An authenticator
+/// may omit the uid.
 fn is_same(recorded: &Requester, requester: &Requester) -> bool {
     let unknown = recorded.uid.is_empty() || requester.uid.is_empty();
     recorded.user == requester.user && (unknown || recorded.uid == requester.uid)

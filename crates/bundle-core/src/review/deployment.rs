@@ -1,5 +1,5 @@
-//! `spec` of a BundleDeployment as the rest of the house reads it. There is no second parser.
-//! Not here: the Bundle in its template (source), and what the settings lead to (plan, webhook).
+//! Parser of `spec` of a BundleDeployment; the only one. `source` parses the Bundle in its
+//! template.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -42,9 +42,9 @@ pub struct CheckedDeploymentSpec {
     pub correct_drift: bool,
     /// Fields that are somebody else's.
     pub drift_ignore: Vec<Rule>,
-    /// How new content replaces the old.
+    /// Replacement of installed content by new content.
     pub rollout: Rollout,
-    /// What happens to installed objects at the end.
+    /// Handling of installed objects on deletion.
     pub deletion: Deletion,
     /// Install although the content's Kubernetes range leaves this server out.
     pub accept_unsupported: bool,
@@ -78,49 +78,49 @@ impl fmt::Display for ServiceAccount {
     }
 }
 
-/// How new content replaces the old.
+/// Replacement of installed content by new content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rollout {
-    /// How long it may take until it is healthy.
+    /// Longest time for new content to become healthy.
     pub deadline: Duration,
-    /// Whether the old content returns when it takes longer.
+    /// `true` if the previous content is installed again after the deadline.
     pub roll_back: bool,
-    /// How many earlier revisions are remembered.
+    /// Number of earlier revisions that are kept.
     pub history: usize,
-    /// Whether a lower version may replace a higher one.
+    /// `true` if a lower version may replace a higher one.
     pub allow_downgrade: bool,
-    /// When objects with fields that cannot be changed are deleted and created anew.
+    /// Objects that are deleted and recreated if an immutable field changes.
     pub replace: ReplacePolicy,
 }
 
-/// What happens to installed objects at the end.
+/// Handling of installed objects on deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deletion {
-    /// Whether they are left behind.
+    /// `true` if installed objects are kept.
     pub orphan: bool,
-    /// What happens to CRDs with live resources.
+    /// Handling of CRDs that still have resources.
     pub custom_resources: CustomResources,
 }
 
-/// What happens to CRDs with live resources.
+/// Handling of CRDs that still have resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CustomResources {
     /// Deletion waits.
     Refuse,
-    /// The CRD stays.
+    /// The CRD is kept.
     Orphan,
-    /// Both go.
+    /// The CRD and its resources are deleted.
     Delete,
 }
 
-/// One check on one CRD that is set aside.
+/// Exception from one check for one CRD.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrdException {
     /// Name of the CRD.
     pub crd: String,
     /// The check.
     pub check: String,
-    /// Why.
+    /// Reason for the exception.
     pub reason: String,
 }
 
@@ -222,7 +222,7 @@ struct Optional {
 struct Rest<'a, 'v> {
     f: &'a Field<'v>,
     findings: &'a mut Findings,
-    /// How many fields the rules of `drift.ignore` name so far.
+    /// Number of fields in the rules of `drift.ignore` parsed so far.
     ignored_fields: usize,
 }
 

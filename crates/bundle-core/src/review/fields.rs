@@ -1,6 +1,6 @@
-//! Reading a spec field by field: what is wrong is collected, each with its path, and what can be read is read. Specs are read where they are, without
-//! what says nothing (canonical), and come as their authors wrote them: before any schema, and as large as a request can be.
-//! Not here: which fields there are (source, deployment, class, approval).
+//! Field-by-field parser for specs: collects all errors with their paths, and returns the valid
+//! fields. Specs are parsed in place, without empty fields (`canonical`). They are not validated by
+//! a schema before, and may be as large as a request.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -94,7 +94,7 @@ impl<'v> Field<'v> {
         self.value
     }
 
-    /// Whether it is there at all, even empty.
+    /// Returns `true` if the field is present, even if it is empty.
     pub(super) fn is_set(&self) -> bool {
         self.value.is_some()
     }

@@ -1,5 +1,4 @@
-//! The judge: every rule of admission, over one write and what was found out about it.
-//! Not here: the single rules (rights, content) and asking anybody anything.
+//! Judge: applies every admission rule to one write and its facts. It sends no request.
 
 use super::{
     content,
@@ -14,14 +13,14 @@ use crate::{
     reference::Digest,
 };
 
-/// What becomes of a write.
+/// Verdict on a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is let in.
+    /// The write is admitted.
     Admit {
-        /// What is told all the same.
+        /// Warnings.
         warnings: Findings,
-        /// Whose stamp the object gets.
+        /// Stamp to set on the object.
         stamp: Stamping,
     },
     /// A rule forbids it; every reason.
@@ -30,7 +29,7 @@ pub enum Verdict {
     CannotTell(Findings),
 }
 
-/// Which stamp an admitted object gets.
+/// Stamp to set on an admitted object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stamping {
     /// The requester's, for every part: all of it was checked for them.
@@ -99,7 +98,8 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
     }
 }
 
-/// Whether anything is left to ask the registry: not where what is known already refuses the write. Give the facts without the content.
+/// Returns `true` if the registry should be queried: not if the other facts already reject the
+/// write. `facts` must not contain the content.
 pub fn may_look(subject: &Subject<'_>, facts: &Facts<'_>) -> bool {
     let verdict = judge(subject, facts);
     // That nobody looked yet may be all that stands against it.
@@ -254,7 +254,8 @@ fn target_namespace(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: &
     }
 }
 
-/// Whether another provisioner answers to one of its classes: then it is that one's, and nobody here vouches for it.
+/// Returns `true` if one of its classes has a foreign provisioner. Such an object is not ours, and
+/// gets no stamp.
 fn leaves_alone(spec: &Spec, facts: &Facts<'_>) -> bool {
     let foreign = |name: &str| matches!(facts.classes.get(name), Some(ClassFact::Known(class)) if !class.is_ours());
     match spec {

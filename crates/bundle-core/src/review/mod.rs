@@ -1,5 +1,5 @@
-//! What admission decides: specs as they are read, classes, stamps, and the judge over all of it.
-//! Not here: asking anybody anything. The webhook and `kubectl bundle check` gather the facts and call the same judge.
+//! Admission: parsers of specs and classes, stamps and seals, and the judge. The webhook and
+//! `kubectl bundle check` gather the facts and call the same judge.
 
 mod canonical;
 pub mod class;

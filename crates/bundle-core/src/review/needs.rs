@@ -1,5 +1,5 @@
-//! What has to be found out before a write can be judged: nothing for a write that leaves a checked spec alone.
-//! Not here: finding it out (the webhook, `kubectl bundle check`) and judging (judge).
+//! Lookups that a verdict on a write requires: none for a write that does not change a checked
+//! spec.
 
 use std::collections::BTreeSet;
 
@@ -16,18 +16,18 @@ use crate::{
     reference::{Digest, Reference},
 };
 
-/// What has to be found out.
+/// Required lookups.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Classes, by name: what each says, and whether the requester has verb `use` on it.
+    /// Classes, by name: their spec, and an access review for verb `use`.
     pub classes: BTreeSet<KubeName>,
-    /// Whether the requester may impersonate this ServiceAccount.
+    /// Access review for verb `impersonate` on this ServiceAccount.
     pub impersonate: Option<ServiceAccount>,
-    /// The BundleDeployment of this name, and whether the requester has verb `approve` on its class.
+    /// BundleDeployment of this name, and an access review for verb `approve` on its class.
     pub deployment: Option<KubeName>,
-    /// What the registry holds for this image: its manifest's annotations, and its signatures where a policy matches it.
+    /// Image in the registry: annotations of its manifest, and its signatures if a policy matches.
     pub image: Option<Image>,
-    /// Whether the requester has verb `get` on each of these ConfigMaps of the system namespace, and whether it is immutable.
+    /// ConfigMaps in the system namespace: an access review for verb `get`, and their `immutable`.
     pub config_maps: BTreeSet<KubeName>,
 }
 
@@ -59,7 +59,7 @@ pub struct CheckedApprovalSpec {
     pub generation: Option<i64>,
     /// The content.
     pub digest: Digest,
-    /// Why.
+    /// Reason of the approval.
     pub reason: Option<String>,
 }
 
@@ -107,7 +107,7 @@ pub(super) fn read(subject: &Subject<'_>) -> Result<Spec, Findings> {
     }
 }
 
-/// Whether the rules about people and content are asked at all.
+/// Returns `true` if the rules about permissions and content apply to the write.
 pub(super) fn is_checked(subject: &Subject<'_>) -> bool {
     if subject.is_leaving() || subject.standing == Standing::Inherited {
         return false;
@@ -119,8 +119,9 @@ pub(super) fn is_checked(subject: &Subject<'_>) -> bool {
     subject.old.is_none() || subject.kind == Kind::BundleDeployment
 }
 
-/// Whether the content has to be looked at: not if a checked BundleDeployment keeps its class and template, and with them its content, and not where
-/// somebody takes over what is being deleted.
+/// Returns `true` if the content must be looked up. It is not necessary if an update of a checked
+/// BundleDeployment keeps class and template, and with them the content, or if the object is being
+/// deleted and its spec is unchanged.
 pub(super) fn content_is_checked(subject: &Subject<'_>) -> bool {
     if subject.is_removed_unchanged() {
         return false;
@@ -136,7 +137,8 @@ pub(super) fn content_is_checked(subject: &Subject<'_>) -> bool {
         .any(|member| !canonical::same(&old[member], &subject.spec()[member]))
 }
 
-/// What has to be found out about this write. Nothing where it cannot be read: the judge says why.
+/// Returns the lookups that a verdict on this write requires. Empty if the spec is invalid; the
+/// judge reports the errors.
 pub fn needs(subject: &Subject<'_>) -> Needs {
     let mut needs = Needs::default();
     if !is_checked(subject) {

@@ -11,19 +11,22 @@ use super::{
     terms::{same_settings, settings},
 };
 
-/// Who asked for each part of a spec. A part keeps its requester until it changes, whoever edits the rest.
+/// Requesters of the parts of a spec. A part keeps its requester until it changes, even if another
+/// user changes other parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "PartRequestersText", into = "PartRequestersText")]
 pub struct PartRequesters {
-    /// Of `provisionerClassName`.
+    /// Requester of `provisionerClassName`.
     pub class: Requester,
-    /// Of `template`, and of `targetNamespace` and `createNamespace`, which decide where its content goes.
+    /// Requester of `template`, and of `targetNamespace` and `createNamespace`, which determine the
+    /// target of its content.
     pub template: Requester,
-    /// Of `config`.
+    /// Requester of `config`.
     pub config: Requester,
-    /// Of `serviceAccount`.
+    /// Requester of `serviceAccount`.
     pub service_account: Requester,
-    /// Of `collision`, `drift.ignore`, `deletion` and `rollout.replace`. The content needs no rights of theirs, and nobody approves their own settings.
+    /// Requester of `collision`, `drift.ignore`, `deletion` and `rollout.replace`. The content
+    /// requires no permissions of this requester. Nobody can approve their own settings.
     pub settings: Requester,
 }
 
@@ -78,7 +81,7 @@ impl PartRequesters {
     }
 }
 
-/// Which parts a write changes.
+/// Parts that a write changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,

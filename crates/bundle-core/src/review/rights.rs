@@ -1,5 +1,5 @@
-//! The rules about people: who may use a class, act as a ServiceAccount, approve.
-//! Not here: whether the requester may write the objects of the content (rights, asked by the reconciler).
+//! Admission rules about the requester: verbs `use`, `impersonate` and `approve`. The reconciler
+//! checks permissions for the objects of the content.
 
 use super::{
     deployment::CheckedDeploymentSpec,
@@ -198,17 +198,17 @@ pub(super) fn read_config_map(name: &str, field: &str, facts: &Facts<'_>, findin
     .put(facts, findings);
 }
 
-/// Whether the requester may do something, with what was answered.
+/// Access review with its result and the texts for its rejection.
 struct Question<'a> {
     /// `None`: nobody was asked.
     answer: Option<&'a Answer>,
     /// Of the refusal.
     code: Code,
-    /// What follows "may".
+    /// Text after "may" in the message.
     act: String,
-    /// What it takes.
+    /// Required permission.
     right: Right<'a>,
-    /// What in the object asks for it.
+    /// Path of the field that requires the permission.
     field: &'a str,
 }
 

@@ -19,12 +19,14 @@ use super::{
 };
 use crate::reference::Digest;
 
-/// How much earlier than its stamp an object may have been written, in milliseconds: the API server keeps whole seconds, notes the time of an update
-/// before it asks webhooks, and has a clock of its own.
+/// Longest time by which an object may have been written before its stamp, in milliseconds. The API
+/// server stores whole seconds, takes the time of an update before it calls webhooks, and has its
+/// own clock.
 pub const EARLIER: i64 = 5_000;
-/// How much later, in milliseconds: the longest review, and other webhooks after it.
+/// Longest time by which an object may have been written after its stamp, in milliseconds: the
+/// longest review, and other webhooks after it.
 pub const LATER: i64 = 15_000;
-/// How old a stamp may be when it is sealed, in milliseconds.
+/// Greatest age of a stamp at the time of sealing, in milliseconds.
 pub const SEALED_WITHIN: i64 = 300_000;
 
 const SEAL: &str = "core.rukpak.io/seal";
@@ -42,11 +44,12 @@ pub struct StoredObject<'a> {
     pub uid: &'a str,
     /// Its generation.
     pub generation: i64,
-    /// When it was created, in milliseconds since 1970.
+    /// Creation time, in milliseconds since 1970.
     pub created: Option<i64>,
-    /// When anything but its status was last written ([`last_written`]), in milliseconds since 1970.
+    /// Time of the last write to anything but the status ([`last_written`]), in milliseconds since
+    /// 1970.
     pub written: Option<i64>,
-    /// Whether it is being deleted. That alone adds one to the generation.
+    /// `true` if the object is being deleted. The deletion itself increments the generation by one.
     pub deleting: bool,
     /// Its spec.
     pub spec: &'a Value,
@@ -63,19 +66,20 @@ pub fn last_written(times: impl IntoIterator<Item = i64>, now: i64) -> Option<i6
     times.into_iter().filter(|time| *time <= latest).max()
 }
 
-/// When an object is looked at.
+/// Time of a seal check.
 #[derive(Debug, Clone, Copy)]
 pub struct SealMoment {
     /// Now, in milliseconds since 1970.
     pub now: i64,
-    /// Since when the registrations have been intact without a gap, in milliseconds since 1970; `None` while they are not.
+    /// Time since which the webhook registrations have been intact without a gap, in milliseconds
+    /// since 1970; `None` while they are not intact.
     pub intact_since: Option<i64>,
 }
 
-/// What is vouched for.
+/// Facts about an object that its seal or stamp confirms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vouched {
-    /// Who asked for which part.
+    /// Requester of each part.
     pub parts: PartRequesters,
     /// For an approval: the terms that were approved.
     pub approves: Option<Digest>,
@@ -87,7 +91,7 @@ pub struct Vouched {
 }
 
 impl Vouched {
-    /// When the stamp was made that this follows from, in milliseconds since 1970.
+    /// Returns the time of the original stamp, in milliseconds since 1970.
     pub fn time(&self) -> i64 {
         self.time
     }
@@ -126,7 +130,7 @@ fn deployment_of(bundle: &str) -> Option<&str> {
     is_hash.then_some(name)
 }
 
-/// What stamp and seal of an object are worth.
+/// Validity of an object's stamp and seal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VouchState {
     /// It is sealed.
@@ -138,7 +142,7 @@ pub enum VouchState {
 }
 
 impl VouchState {
-    /// What is vouched for, sealed or about to be.
+    /// Returns the confirmed facts of a sealed or unsealed object.
     pub fn vouched(self) -> Result<Vouched, StampError> {
         match self {
             Self::Sealed(vouched) | Self::Unsealed(vouched) => Ok(vouched),
@@ -183,7 +187,8 @@ pub fn seal(key: &[u8], object: &StoredObject<'_>, vouched: &Vouched) -> String 
     sign(key, SEAL, &text)
 }
 
-/// What stamp and seal of `object` are worth at that moment. A stamp that is newer than the seal counts before it.
+/// Validates stamp and seal of `object` at that moment. A stamp that is newer than the seal takes
+/// precedence.
 pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -> VouchState {
     let sealed = read_seal(key, object).filter(|(seal, age)| !is_replaced(key, object, seal, *age));
     let fresh = read_fresh(key, object, moment);
@@ -203,8 +208,9 @@ pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -
     }
 }
 
-/// Whether the object carries a stamp for the generation of `seal` that was made after it. Then `seal` was kept somewhere and written back: it does not
-/// count any more, even where the stamp is too old to be sealed.
+/// Returns `true` if the object has a stamp for the generation of `seal` that is newer than `seal`.
+/// In that case `seal` was saved and written back, and is invalid even if the stamp is too old to
+/// be sealed.
 fn is_replaced(key: &[u8], object: &StoredObject<'_>, seal: &Vouched, age: Age) -> bool {
     let behind = match age {
         Age::Current => 0,
@@ -315,7 +321,7 @@ fn stamp_of(
     Ok((stamp, written))
 }
 
-/// Whether the registrations have been intact from before `time` until now.
+/// Returns `true` if the registrations have been intact from before `time` until now.
 fn is_intact(time: Option<i64>, moment: &SealMoment) -> bool {
     match (time, moment.intact_since) {
         (Some(time), Some(since)) => time > since,

@@ -1,5 +1,5 @@
-//! Bounds on the size of our own objects: what a write may store, so that the webhook can read the object afterwards.
-//! Not here: measuring weights (bundle-webhook, `cluster`).
+//! Limits on the size of our own objects, so that the webhook can read every object that a write
+//! stores.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! `spec` of a Bundle as the rest of the house reads it: a class and one source that can be fetched. There is no second parser.
-//! Not here: whether a class takes such a source (content) or how it is fetched (webhook).
+//! Parser of `spec` of a Bundle; the only one. It returns the class and one source that can be
+//! fetched.
 
 use serde_json::Value;
 
@@ -22,13 +22,13 @@ const LISTED: usize = 3;
 pub struct CheckedBundleSpec {
     /// Name of the ProvisionerClass.
     pub class: KubeName,
-    /// Where the content comes from.
+    /// Source of the content.
     pub source: Source,
     /// Digest of what the spec means; equal for specs that mean the same.
     pub digest: Digest,
 }
 
-/// Where the content comes from.
+/// Source of the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// An image in a registry.
@@ -44,7 +44,7 @@ pub enum Source {
         repository: String,
         /// Directory inside, relative and without `..`.
         directory: String,
-        /// What to check out.
+        /// Revision to check out.
         checkout: GitRef,
         /// Credentials and TLS.
         auth: Auth,
@@ -62,7 +62,7 @@ pub enum Source {
     Upload,
 }
 
-/// What to check out.
+/// Revision to check out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GitRef {
     /// A branch.
@@ -78,7 +78,7 @@ pub enum GitRef {
 pub struct Auth {
     /// Secret in the system namespace.
     pub secret: Option<KubeName>,
-    /// Whether any certificate is accepted.
+    /// `true` if any TLS certificate or host key is accepted.
     pub insecure_skip_verify: bool,
 }
 

@@ -12,7 +12,7 @@ use super::{canonical, parts::PartRequesters};
 use crate::footprint::{self, Footprint};
 use crate::reference::Digest;
 
-/// Who asked, as the API server authenticated them.
+/// Requester, as the API server authenticated it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Requester {
     /// User name.
@@ -23,7 +23,8 @@ pub struct Requester {
     /// Groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// What else the authenticator said, such as the scopes of a token; authorizers may look at it.
+    /// Extra attributes from the authenticator, such as the scopes of a token; authorizers may use
+    /// them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, Vec<String>>,
 }
@@ -55,10 +56,10 @@ pub struct GeneratedFor {
     pub hash: String,
 }
 
-/// What a stamp says about one write.
+/// Content of a stamp for one write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
-    /// When the review began, in milliseconds since 1970.
+    /// Start of the review, in milliseconds since 1970.
     pub time: i64,
     /// Kind of the object.
     pub kind: String,
@@ -69,7 +70,7 @@ pub struct Stamp {
     pub target: Option<StampTarget>,
     /// Digest of the spec as it is written ([`canonical::written_digest`]).
     pub spec: Digest,
-    /// Who asked for which part of it.
+    /// Requester of each part.
     pub parts: PartRequesters,
     /// For an approval: the terms of the BundleDeployment that were approved ([`super::approval_terms`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,7 +83,7 @@ pub struct Stamp {
     pub owners: Option<Digest>,
 }
 
-/// Why nothing vouches for an object.
+/// Reason for which a stamp or seal is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StampError {
     /// There is no stamp.

@@ -1,5 +1,4 @@
-//! How a verdict reads in an admission response: for the person at kubectl, who sees a few lines.
-//! Not here: the response itself (webhook::admission), and reports of the CLI.
+//! Text of a verdict in an admission response, which kubectl shows in a few lines.
 
 use super::judge::Verdict;
 use crate::diagnostic::{Code, Finding, codes};
@@ -11,7 +10,7 @@ const WARNING_LIMIT: usize = 256;
 /// Most warnings that are shown: other webhooks have warnings too.
 const WARNINGS_SHOWN: usize = 12;
 
-/// What the API server is told about a write that is not let in.
+/// `status` of the response to a rejected write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// `status.reason`: kubectl shows it in brackets.
@@ -84,7 +83,7 @@ fn cut(text: &str) -> String {
     cut
 }
 
-/// What is said about a write that is not let in; `None` for one that is.
+/// Returns the `status` for a rejected write; `None` for an admitted one.
 pub fn refusal(verdict: &Verdict) -> Option<Refusal> {
     let (findings, reason, status) = match verdict {
         Verdict::Admit { .. } => return None,

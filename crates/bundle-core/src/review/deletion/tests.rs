@@ -1,4 +1,4 @@
-//! Who may delete what, row by row.
+//! Permissions for deletions, as a table.
 
 use serde_json::json;
 

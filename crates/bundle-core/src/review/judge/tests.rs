@@ -529,7 +529,7 @@ fn content_out_of_reach_is_refused_only_where_a_signature_is_required() {
     assert!(matches!(judge(&subject, &facts), Verdict::Refuse(_)));
 }
 
-/// Whatever is written, it is this key.
+/// Key material that returns this key for every text.
 struct OneKey(KeyId);
 
 impl crate::policy::Material for OneKey {
