@@ -1,5 +1,4 @@
-//! How much memory a JSON tree takes once it is parsed, found out without parsing it: counted while the text streams by.
-//! Not here: how much may be taken (bundle-webhook's budget, yaml's limits).
+//! Memory estimate for a JSON tree, computed while the text is read, without building the tree.
 
 use std::fmt;
 
@@ -8,13 +7,13 @@ use serde_json::Value;
 
 /// One value in its place, in bytes.
 const VALUE: u64 = size_of::<Value>() as u64;
-/// What an allocator adds to each allocation and rounds it up by, in bytes.
+/// Overhead and rounding of each allocation, in bytes.
 const ALLOCATION: u64 = 16;
 /// One node of the tree that a map is, in bytes: room for eleven keys and values.
 const MAP_NODE: u64 = 11 * (VALUE + 24) + 2 * ALLOCATION;
 /// Entries of a map that a node holds at least, once it was split.
 const MAP_ENTRIES: u64 = 5;
-/// What one level may use before the stack is looked at again, in bytes.
+/// Stack that one level of nesting may use, in bytes.
 const RED_ZONE: usize = 256 << 10;
 /// By how much the stack grows, in bytes.
 const STACK: usize = 4 << 20;
@@ -130,7 +129,7 @@ pub fn of_json(text: &[u8]) -> Result<Footprint, serde_json::Error> {
 mod tests {
     use super::*;
 
-    /// What a tree takes, walked after it was made.
+    /// Returns the memory of a tree that was built, as reference for the estimate.
     fn walked(value: &Value) -> u64 {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => 0,

@@ -1,5 +1,6 @@
-//! The rules of bundles, as pure functions over plain data: what is admitted, what fits, what to do next.
-//! Not here: files, clocks, networks, randomness, Kubernetes clients. What a rule needs of them it gets as an argument.
+//! Rules of kubectl-bundle as pure functions over plain data: parsing, policies, admission, install
+//! steps.
+//! The crate does no I/O and reads no clock; time and random values are arguments.
 
 pub mod check;
 pub mod content;

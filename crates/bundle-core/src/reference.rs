@@ -1,5 +1,5 @@
-//! Names of content: digests, references, and references that are pinned to a digest.
-//! Not here: asking a registry what a tag means (bundle-oci), or which registries may be used (policy).
+//! Digests, references, and references that are pinned to a digest. Tags are resolved in
+//! `bundle-oci`.
 
 use std::{fmt, str::FromStr};
 
@@ -80,7 +80,7 @@ impl<'de> serde::Deserialize<'de> for Digest {
     }
 }
 
-/// Where content is said to be: a registry, a repository, and a tag, a digest or both.
+/// Reference: a registry, a repository, and a tag, a digest or both.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reference {
     registry: String,

@@ -1,5 +1,5 @@
-//! Proves from the dependency tree that the rules can do no I/O: nothing that talks to clusters, networks or runtimes is below this crate.
-//! Not here: tests of the rules, which are beside them.
+//! Checks from the dependency tree that this crate does no I/O: it depends on no Kubernetes client,
+//! network library or async runtime.
 
 use std::process::Command;
 

@@ -1,5 +1,6 @@
-//! What the rules of reviews allocate while they read, compare and digest a spec: at most its text and a constant. A review is granted the memory of its
-//! parsed objects and of its text, and the text is dropped before the rules run.
+//! Memory that the rules of an admission review allocate: at most the size of the spec's text and a
+//! constant. The budget of a review covers its parsed objects and its text, and the text is dropped
+//! before the rules run.
 
 use bundle_core::footprint;
 use bundle_core::review::approval_terms;
@@ -17,7 +18,7 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 /// The part that does not depend on the spec: findings, settings and paths of fields.
 const CONSTANT: usize = 512 << 10;
 
-/// How much more than before is allocated at a time while `work` runs.
+/// Returns the greatest number of bytes that `work` has allocated at one time.
 fn peak(work: impl FnOnce()) -> usize {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();

@@ -1,5 +1,4 @@
-//! The files of content that has no manifest of its own, and the digest over them.
-//! Not here: which paths a bundle may have (bundle-oci) and the files' bytes (webhook).
+//! Files of content without an OCI manifest, and the digest over them.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! The identity of content: the kind of its source, what the source was resolved to, and the digest of the content.
-//! Not here: resolving and fetching (webhook), and what the files mean (format).
+//! Identity of content: type of the source, resolved source, and digest.
 
 mod files;
 

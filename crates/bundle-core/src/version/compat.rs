@@ -1,5 +1,4 @@
-//! Whether a bundle fits a server.
-//! Not here: an administrator's override (review), and which APIs a bundle needs.
+//! Compatibility of a bundle with the version of a server.
 
 use std::fmt;
 
@@ -8,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Minor, Range, ServerVersion};
 use crate::diagnostic::{Finding, codes};
 
-/// What a bundle says about the versions of Kubernetes that it is made for.
+/// Kubernetes versions that a bundle supports.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kubernetes {
@@ -18,12 +17,12 @@ pub struct Kubernetes {
     /// The versions on which it is supported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supported: Option<Range>,
-    /// What to do beyond them.
+    /// Handling of other versions.
     #[serde(default)]
     pub unsupported: Unsupported,
 }
 
-/// What to do on a version that a bundle does not support.
+/// Handling of a Kubernetes version that a bundle does not support.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unsupported {
     /// Refuse it.
@@ -34,7 +33,8 @@ pub enum Unsupported {
 }
 
 impl Kubernetes {
-    /// Whether the bundle says that it runs on that server.
+    /// Returns `true` if the server's version is the baseline or in the supported range, or if the
+    /// bundle declares neither.
     pub fn supports(&self, server: &ServerVersion) -> bool {
         match (&self.baseline, &self.supported) {
             (None, None) => true,
@@ -69,7 +69,7 @@ impl Kubernetes {
     }
 }
 
-/// What is supported, as a person would write it: `>=1.31 <1.38`, or `1.33`.
+/// Supported versions, as written in bundle.yaml: `>=1.31 <1.38`, or `1.33`.
 impl fmt::Display for Kubernetes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.supported, self.baseline) {
@@ -80,7 +80,8 @@ impl fmt::Display for Kubernetes {
     }
 }
 
-/// What there is to say about a bundle without a name on a server: nothing, a warning, or that it is refused.
+/// Returns a warning or an error if the server's version is not supported, `None` otherwise. The
+/// message does not name the bundle.
 pub fn fits(kubernetes: &Kubernetes, server: &ServerVersion) -> Option<Finding> {
     fits_named("this bundle", kubernetes, server)
 }

@@ -1,5 +1,5 @@
-//! Versions: of servers as they report themselves, ranges of them, whether a bundle fits a server, and which APIs a version serves.
-//! Not here: what versions other packages have.
+//! Versions: server versions, ranges, compatibility of bundles, and the built-in APIs of each
+//! Kubernetes version.
 
 pub mod apis;
 mod compat;

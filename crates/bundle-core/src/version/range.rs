@@ -1,5 +1,5 @@
-//! Ranges of versions, as people write them: `>=1.31 <1.38`, `~1.31 || 1.33.x`, `^1.14`, `1.29 - 1.31`.
-//! Not here: what is done when something lies outside (compat). The semver crate's ranges cannot say this: see style.md.
+//! Version ranges as in Helm and Kubernetes tools: `>=1.31 <1.38`, `~1.31 || 1.33.x`, `^1.14`,
+//! `1.29 - 1.31`. The ranges of the crate `semver` lack `||` and hyphens.
 
 use std::{fmt, str::FromStr};
 
@@ -56,7 +56,7 @@ impl Range {
         })
     }
 
-    /// Whether a version is in it.
+    /// Returns `true` if the version is in the range.
     pub fn contains(&self, version: [u64; 3]) -> bool {
         self.spans
             .iter()
@@ -71,12 +71,12 @@ impl Range {
             .find_map(|(start, end)| (start < end).then_some(start))
     }
 
-    /// Whether any version of `[from, to)` is in it.
+    /// Returns `true` if a version of `[from, to)` is in the range.
     pub fn overlaps(&self, from: [u64; 3], to: [u64; 3]) -> bool {
         self.spans.iter().any(|(a, b)| *a < to && from < *b)
     }
 
-    /// Whether all of its versions are below this one.
+    /// Returns `true` if every version of the range is lower than `version`.
     pub fn is_below(&self, version: [u64; 3]) -> bool {
         self.spans.last().is_none_or(|(_, to)| *to <= version)
     }
@@ -160,7 +160,7 @@ fn comparison(operator: &str, version: &Partial) -> Result<Vec<Span>, String> {
 /// A version of which the end may be left open: `1`, `1.31`, `1.31.x`, `1.31.4`, `*`.
 struct Partial {
     numbers: Numbers,
-    /// How many of the numbers are given.
+    /// Number of components that are written.
     given: usize,
 }
 
@@ -213,7 +213,7 @@ impl Partial {
         HIGHEST
     }
 
-    /// How many numbers a caret keeps: up to the first that is not zero.
+    /// Returns the number of components that a caret keeps: up to the first one that is not zero.
     fn caret(&self) -> usize {
         (0..self.given)
             .find(|index| self.numbers[*index] != 0)

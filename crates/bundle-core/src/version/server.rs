@@ -1,5 +1,5 @@
-//! The version of a Kubernetes server, as it reports itself: `v1.30.2-eks-1552ad0`, `1.29+`, `v1.31.4+k3s1`.
-//! Not here: what fits it (compat).
+//! Version of a Kubernetes server, as `/version` returns it: `v1.30.2-eks-1552ad0`, `1.29+`,
+//! `v1.31.4+k3s1`.
 
 use std::{fmt, str::FromStr};
 

@@ -1,5 +1,4 @@
-//! Kubernetes' own APIs: since when each is served, until when, and what replaces it.
-//! Not here: what that means for an object of a bundle (check), and APIs that others define.
+//! Built-in APIs of Kubernetes: first and last version that serves each, and its replacement.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -19,9 +18,9 @@ pub struct Api {
     pub deprecated: Option<Minor>,
     /// The first minor version that does not serve it any more.
     pub removed: Option<Minor>,
-    /// What to use instead: `apps/v1/Deployment`.
+    /// Replacement: `apps/v1/Deployment`.
     pub replacement: Option<&'static str>,
-    /// Whether its objects are in namespaces.
+    /// `true` if the objects have a namespace.
     pub namespaced: bool,
 }
 
@@ -91,7 +90,8 @@ pub fn newest() -> Minor {
     Minor(1, minor.unwrap_or_default())
 }
 
-/// Whether objects of a kind of Kubernetes' own are in namespaces; none if it is not known. All versions of a kind agree.
+/// Returns `true` if the objects of a built-in kind have a namespace; `None` if the kind is
+/// unknown. All versions of a kind agree.
 pub fn is_namespaced(group: &str, kind: &str) -> Option<bool> {
     of(group)
         .iter()
