@@ -30,7 +30,7 @@ const SERVICES: [&str; 20] = [
     "tax",
 ];
 
-/// What comes after 1.0.0: these services are dropped, and this one is added.
+/// Changes after version 1.0.0: dropped services, and an added one.
 const DROPPED: [&str; 2] = ["coupons", "tax"];
 const ADDED: &str = "wishlist";
 
@@ -389,7 +389,7 @@ mod tests {
 
     use super::*;
 
-    /// What the product reads from a folder that `write` filled.
+    /// Returns the files that `write` creates in a folder, and their parsed content.
     fn content(write: impl Fn(&Path) -> Result<()>) -> (Files, Content) {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path()).unwrap();

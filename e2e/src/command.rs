@@ -26,7 +26,7 @@ pub struct Command {
     deadline: Duration,
 }
 
-/// What a program answered.
+/// Exit code and output of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// The command line, for messages.
@@ -171,7 +171,7 @@ impl Command {
 }
 
 impl Output {
-    /// Whether the program ended with 0.
+    /// Returns `true` if the exit code is 0.
     pub fn is_success(&self) -> bool {
         self.code == Some(0)
     }

@@ -1,5 +1,5 @@
-//! A network of its own without a way out: only loopback, as a site without internet has it. Programs are run inside it.
-//! What is carried there, and what must come out of it, is the scenario's.
+//! Network namespace with only a loopback interface, as on a site without internet access. Programs
+//! are run inside it.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::wait;
 
 const START: Duration = Duration::from_secs(10);
 
-/// What keeps the network alive: it belongs to the process that made it.
+/// Shell command that keeps the network namespace alive. The namespace belongs to its process.
 const KEEPER: &str = r#"ip link set lo up && : > "$1" && exec sleep 2147483647"#;
 
 /// A network namespace with nothing but loopback in it; ends when dropped.
@@ -70,7 +70,7 @@ impl Island {
         inside
     }
 
-    /// Whether somebody inside listens on that port.
+    /// Returns `true` if a process in the namespace listens on that port.
     pub(crate) fn listens(&self, port: u16) -> Result<bool> {
         const LISTENING: &str = "0A";
         let ending = format!(":{port:04X}");

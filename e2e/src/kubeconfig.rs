@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use crate::certs::Identity;
 
-/// How a user shows who they are.
+/// Credential of a user.
 pub(crate) enum Credential<'a> {
     Certificate(&'a Identity),
     Token(&'a str),
 }
 
-/// How a server of our own is reached: the `cluster` of a kubeconfig.
+/// Returns the `cluster` of a kubeconfig for an API server.
 pub(crate) fn endpoint(server: &str, ca: &Path) -> Result<Value> {
     Ok(json!({ "server": server, "certificate-authority-data": inline(ca)? }))
 }

@@ -1,5 +1,4 @@
-//! A memory limit around one process, as the kubelet sets it around a container: a cgroup of version 1 or 2 that the kernel enforces.
-//! Not here: which process runs in it (webhook).
+//! Memory limit for one process, as the kubelet sets it for a container: a cgroup (version 1 or 2).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 
-/// Where the hierarchies are mounted: the memory controller of version 1, and version 2.
+/// Mount points: the memory controller of cgroup version 1, and the hierarchy of version 2.
 const V1: &str = "/sys/fs/cgroup/memory";
 const V2: &str = "/sys/fs/cgroup";
 
@@ -84,7 +83,7 @@ impl MemoryLimit {
         })
     }
 
-    /// How many processes the kernel has killed because the limit was reached.
+    /// Returns the number of processes that the kernel killed because of the limit.
     pub fn kills(&self) -> Result<u64> {
         let file = match self.version {
             Version::One => "memory.oom_control",

@@ -35,7 +35,8 @@ pub(crate) fn free() -> Result<u16> {
     )
 }
 
-/// Where processes of one user tell each other which ports they have taken: an empty, locked file each.
+/// Returns the folder in which processes of one user reserve ports, each with an empty, locked
+/// file.
 fn folder() -> PathBuf {
     let user = rustix::process::getuid().as_raw();
     std::env::temp_dir().join(format!("kubectl-bundle-ports-{user}"))

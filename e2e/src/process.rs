@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::janitor::Janitor;
 
-/// How much of a log an error shows.
+/// Number of lines at the end of a log that an error shows.
 const TAIL_LINES: usize = 20;
 
 /// A started program; killed and reaped when dropped.
@@ -62,7 +62,7 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended; `None` while it runs.
+    /// Returns the exit status; `None` while the process runs.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.child
             .try_wait()

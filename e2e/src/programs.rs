@@ -14,7 +14,7 @@ const PROFILE: &str = "BUNDLE_E2E_PROFILE";
 static PREFERRED: OnceLock<&str> = OnceLock::new();
 const PACKAGES: [&str; 2] = ["kubectl-bundle", "bundle-webhook"];
 
-/// Where the programs are.
+/// Paths of the programs.
 #[derive(Debug, Clone)]
 pub struct Programs {
     /// The plugin, `kubectl-bundle`.

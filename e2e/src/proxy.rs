@@ -40,7 +40,7 @@ impl Proxy {
         })
     }
 
-    /// What clients are told, `http://HOST:PORT`.
+    /// Returns the URL for clients, `http://HOST:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }

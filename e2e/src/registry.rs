@@ -27,45 +27,45 @@ const HTPASSWD: &str = "e2e:$2b$04$Xr.j/M06a/z3g6e90FOXM.y0hBc3AdcI806stka9zkh/W
 
 const START: Duration = Duration::from_secs(20);
 
-/// What a registry asks of its clients.
+/// TLS, authentication and program of a registry.
 #[derive(Debug, Clone, Default)]
 pub struct Terms {
     /// TLS, with a certificate of the place's authority.
     pub tls: bool,
     /// TLS, and a client certificate of the same authority.
     pub client_certificate: bool,
-    /// Who may come.
+    /// Authentication of clients.
     pub access: Access,
-    /// Which program it is.
+    /// Registry program.
     pub program: Program,
 }
 
-/// Whom a registry lets in.
+/// Authentication of clients.
 #[derive(Debug, Clone, Default)]
 pub enum Access {
-    /// Everybody.
+    /// Anonymous.
     #[default]
     Anyone,
     /// [`USER`] with [`PASSWORD`].
     Password,
-    /// Whoever brings a token of this issuer.
+    /// Tokens of this issuer.
     Token(TokenIssuer),
 }
 
-/// Whose tokens a registry takes.
+/// Token issuer that a registry trusts.
 #[derive(Debug, Clone)]
 pub struct TokenIssuer {
-    /// Where clients are sent for a token.
+    /// URL of the token server.
     pub realm: String,
-    /// The issuer's name for itself.
+    /// Value of `iss` in tokens.
     pub issuer: String,
-    /// The registry's name in tokens.
+    /// Value of `aud` in tokens: the registry.
     pub service: String,
     /// A file with the issuer's public keys (JWKS).
     pub keys: PathBuf,
 }
 
-/// Which registry.
+/// Registry program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Program {
     /// CNCF distribution. It has no referrers API.
@@ -77,7 +77,8 @@ pub enum Program {
     WithReferrers,
 }
 
-/// Where a registry keeps its files, who signs its certificate, who ends it.
+/// Folder for the files of a registry, the authority of its certificate, and the janitor that ends
+/// it.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) root: &'a Path,

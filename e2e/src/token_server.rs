@@ -41,12 +41,12 @@ struct State {
     asked: Mutex<Vec<String>>,
 }
 
-/// Who may do what.
+/// Permissions of users.
 #[derive(Debug, Clone, Default)]
 struct Rights {
-    /// What [`USER`] may do at most, by repository (`*`: all others): `pull`, `push`.
+    /// Greatest permissions of [`USER`] by repository (`*`: all others): `pull`, `push`.
     of_user: BTreeMap<String, Vec<String>>,
-    /// Whether `POST` is answered at all.
+    /// `true` if `POST` requests are supported.
     post: bool,
     /// Seconds that are added to the time in tokens.
     shift: i64,
@@ -92,7 +92,7 @@ impl TokenServer {
         })
     }
 
-    /// What a registry has to know of it.
+    /// Returns the settings for registries that trust this server.
     pub fn issuer(&self) -> TokenIssuer {
         TokenIssuer {
             realm: format!("http://{}/token", self.address),
@@ -108,7 +108,7 @@ impl TokenServer {
         self.rights().of_user.insert(repository.to_owned(), actions);
     }
 
-    /// Whether it knows OAuth's exchange, or only docker's older way.
+    /// Enables OAuth2 token exchange by `POST`; otherwise only docker's older `GET` is supported.
     pub fn answer_post(&self, answer: bool) {
         self.rights().post = answer;
     }

@@ -26,12 +26,12 @@ const READY: Duration = Duration::from_secs(30);
 /// Above the time that a shutdown lets reviews in flight finish.
 const STOP: Duration = Duration::from_secs(30);
 
-/// How the webhook shall be started.
+/// Options for starting the webhook.
 #[derive(Debug, Clone)]
 pub struct WebhookOptions {
-    /// How often a source is asked whether a tag has moved; default 2 s, so that scenarios need not wait.
+    /// Interval of checks for moved tags; default 2 s, so that scenarios do not wait long.
     pub source_check_interval: Duration,
-    /// Whether the admission webhooks are registered with the API server; default yes.
+    /// `true` if the admission webhooks are registered with the API server; default `true`.
     pub admission: bool,
     /// More flags, at the end of the line.
     pub flags: Vec<String>,
@@ -209,7 +209,7 @@ impl Webhook {
         self.start().await
     }
 
-    /// Whether the process is there.
+    /// Returns `true` if the process is running.
     pub fn is_running(&mut self) -> bool {
         self.process
             .as_mut()
@@ -250,7 +250,7 @@ impl Webhook {
             .context("bundle-webhook runs without a memory limit")
     }
 
-    /// What `/metrics` says.
+    /// Returns the response of `/metrics`.
     pub async fn metrics(&self) -> Result<String> {
         match get(self.health, "/metrics").await? {
             (200, body) => Ok(body),
@@ -288,12 +288,12 @@ impl Webhook {
             .with_context(|| self.last_words())
     }
 
-    /// Where it serves admission.
+    /// Returns the address of the admission endpoint.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it serves `/healthz`, `/readyz` and `/metrics`.
+    /// Returns the address of `/healthz`, `/readyz` and `/metrics`.
     pub fn health_address(&self) -> SocketAddr {
         self.health
     }
@@ -344,7 +344,7 @@ async fn register(client: &Client, address: SocketAddr) -> Result<()> {
     manifests::apply(client, &admission).await
 }
 
-/// Where the product's own deployment manifests are.
+/// Returns the folder with the product's deployment manifests.
 pub(crate) fn deploy_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../webhook")
@@ -374,7 +374,8 @@ fn point_at(configuration: &mut Value, address: SocketAddr) {
     }
 }
 
-/// Whether a page of `/readyz` shows that nothing but a registration is missing: scenarios take them away on purpose.
+/// Returns `true` if the response of `/readyz` reports only missing registrations. Scenarios remove
+/// registrations on purpose.
 fn lacks_only_registrations(page: &str) -> bool {
     let mut waiting = page.lines().filter(|line| line.starts_with("[-]"));
     waiting.all(|line| line.starts_with("[-]registrations:") && line.contains(" does not exist"))

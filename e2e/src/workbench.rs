@@ -56,7 +56,7 @@ impl Workbench {
         &self.authority
     }
 
-    /// Where certificates and keys are.
+    /// Returns the folder with certificates and keys.
     pub fn pki(&self) -> PathBuf {
         self.root.join("pki")
     }
@@ -125,14 +125,15 @@ impl Workbench {
         Ok(self.clean(Command::new(&programs::get().await?.plugin)))
     }
 
-    /// What `kubectl-bundle` says to this line; keys have the password that [`Self::cosign`] knows too.
+    /// Runs `kubectl-bundle` with this command line. Keys have the same password as in
+    /// [`Self::cosign`].
     pub async fn ours(&self, line: &str) -> Result<Output> {
         let plugin = self.plugin().await?;
         let plugin = plugin.env("BUNDLE_PASSWORD", PASSWORD);
         plugin.args(line.split(' ')).output().await
     }
 
-    /// What one of the cosigns says to this line.
+    /// Runs a version of cosign with this command line.
     pub async fn cosign(&self, tool: Tool, line: &str) -> Result<Output> {
         let cosign = self.tool(tool).await?;
         let cosign = cosign.env("COSIGN_PASSWORD", PASSWORD);

@@ -1,5 +1,6 @@
-//! The client protocol of the public Sigstore conformance suite (`sign-bundle`, `verify-bundle`) over what `verify` and `sign` use.
-//! Not here: cryptography (bundle-trust), and how the product itself finds services and tokens.
+//! Client protocol of the public Sigstore conformance suite (`sign-bundle`, `verify-bundle`),
+//! implemented with the functions that `verify` and `sign` use. Services and tokens are given as
+//! arguments, unlike in the product.
 #![allow(
     clippy::print_stderr,
     reason = "a program for a test suite, which reads exit code and stderr"
@@ -48,16 +49,16 @@ struct Sign {
     /// The identity token itself
     #[arg(long)]
     identity_token: String,
-    /// Where to write the bundle
+    /// Output file for the bundle
     #[arg(long)]
     bundle: PathBuf,
     /// The trust root under which it has to hold before it is written
     #[arg(long)]
     trusted_root: Option<PathBuf>,
-    /// Where Fulcio, Rekor and timestamp authorities are
+    /// Signing config with the URLs of Fulcio, Rekor and timestamp authorities
     #[arg(long)]
     signing_config: Option<PathBuf>,
-    /// What to sign
+    /// File to sign
     artifact: PathBuf,
 }
 
@@ -70,10 +71,10 @@ struct Verify {
     /// The bundle
     #[arg(long)]
     bundle: PathBuf,
-    /// Who signed, exactly
+    /// Expected identity, as exact text
     #[arg(long, requires = "certificate_oidc_issuer")]
     certificate_identity: Option<String>,
-    /// Who vouched for them, exactly
+    /// Expected issuer, as exact text
     #[arg(long, requires = "certificate_identity")]
     certificate_oidc_issuer: Option<String>,
     /// The public key that signed
@@ -228,7 +229,7 @@ fn digest(artifact: &Path) -> Result<Digest> {
     }
 }
 
-/// Where a Sigstore instance's services are.
+/// URLs of a Sigstore instance's services.
 struct Services {
     fulcio: String,
     logs: Vec<(String, LogVersion)>,

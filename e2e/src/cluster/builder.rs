@@ -1,5 +1,5 @@
-//! What a cluster shall be like, and the order in which its parts start.
-//! The command lines of the parts are in `control_plane`.
+//! Options of a test cluster, and the start order of its processes. `control_plane` has their
+//! command lines.
 
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,7 @@ struct Paths {
     plane: Plane,
 }
 
-/// Where the API server comes from.
+/// Source of the API server: started here, or an existing one.
 enum Plane {
     Own {
         etcd: PathBuf,
@@ -70,28 +70,29 @@ impl Builder {
         self
     }
 
-    /// What the API server says its version is, for example `v1.33.0-eks-abcdef0`; default: what it was built from.
+    /// Sets the version that the API server reports, for example `v1.33.0-eks-abcdef0`; default:
+    /// the version it was built from.
     #[must_use]
     pub fn server_version(mut self, version: impl Into<String>) -> Self {
         self.server_version = Some(version.into());
         self
     }
 
-    /// How many registries; default 1.
+    /// Sets the number of registries; default 1.
     #[must_use]
     pub fn registries(mut self, count: usize) -> Self {
         self.registries = count;
         self
     }
 
-    /// Whether the registries speak TLS, with certificates of the cluster's authority; default no.
+    /// Enables TLS for the registries, with certificates of the cluster's authority; default off.
     #[must_use]
     pub fn registry_tls(mut self, tls: bool) -> Self {
         self.terms.tls = tls;
         self
     }
 
-    /// Whether the registries ask for [`crate::registry::USER`] and its password; default no.
+    /// Requires [`crate::registry::USER`] and its password at the registries; default off.
     #[must_use]
     pub fn registry_password(mut self, password: bool) -> Self {
         self.terms.access = if password {
@@ -102,21 +103,23 @@ impl Builder {
         self
     }
 
-    /// Whether Kubernetes' controllers run (ServiceAccounts, garbage collection, namespace deletion …); default yes.
+    /// Runs Kubernetes' controllers (ServiceAccounts, garbage collection, namespace deletion …);
+    /// default on.
     #[must_use]
     pub fn controller_manager(mut self, wanted: bool) -> Self {
         self.controller_manager = wanted;
         self
     }
 
-    /// Whether the API server keeps a line per answered request, for [`Cluster::audit`]; default no.
+    /// Writes an audit log with one line for each request, for [`Cluster::audit`]; default off.
     #[must_use]
     pub fn audit(mut self, wanted: bool) -> Self {
         self.audit = wanted;
         self
     }
 
-    /// Whether the API server presents a client certificate to webhooks, of the authority in [`Cluster::authority_file`]; default no.
+    /// Lets the API server present a client certificate of [`Cluster::authority_file`] to webhooks;
+    /// default off.
     #[must_use]
     pub fn webhook_client_certificate(mut self, wanted: bool) -> Self {
         self.webhook_client_certificate = wanted;
@@ -133,7 +136,8 @@ impl Builder {
         self
     }
 
-    /// Where [`Builder::existing`] looks for its context instead of the user's own files.
+    /// Sets the kubeconfig with the context of [`Builder::existing`]; default: the user's own
+    /// files.
     #[must_use]
     pub fn kubeconfig(mut self, file: impl Into<PathBuf>) -> Self {
         self.kubeconfig = Some(file.into());

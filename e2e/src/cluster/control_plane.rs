@@ -26,14 +26,14 @@ use crate::wait;
 /// Five seconds are usual; two busy cores and a cold disk make it many.
 const READY: Duration = Duration::from_secs(90);
 
-/// Who asked what, once it was answered; never bodies.
+/// Audit policy: metadata of each completed request, never bodies.
 const AUDIT_POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
   "omitStages": ["RequestReceived", "ResponseStarted"],
   "rules": [{ "level": "Metadata" }]
 }"#;
 
-/// Where the API server keeps its audit log.
+/// Returns the path of the API server's audit log.
 pub(super) fn audit_log(root: &Path) -> PathBuf {
     root.join("logs").join("audit.log")
 }

@@ -58,7 +58,7 @@ impl fmt::Display for Guest {
 }
 
 impl Cluster {
-    /// Whether the control plane is somebody's, so that it must be left as it was found.
+    /// Returns `true` if the control plane is an existing one, which must be left unchanged.
     pub fn is_guest(&self) -> bool {
         self.guest.is_some()
     }

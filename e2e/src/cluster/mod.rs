@@ -54,7 +54,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// What shall be started.
+    /// Returns a builder with default options.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -74,7 +74,7 @@ impl Cluster {
         &self.root
     }
 
-    /// Where the logs of all processes are.
+    /// Returns the folder with the logs of all processes.
     pub fn logs(&self) -> PathBuf {
         self.root.join("logs")
     }

@@ -112,7 +112,7 @@ impl Sigstore {
         self.file("trusted_root.json")
     }
 
-    /// Where the services are, as cosign's `--signing-config` reads it.
+    /// Returns the signing config, as for cosign's `--signing-config`.
     pub fn signing_config(&self) -> PathBuf {
         self.file("signing_config.json")
     }

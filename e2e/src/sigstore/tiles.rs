@@ -21,7 +21,7 @@ const NAME: &str = "rekor-tiles";
 const START: Duration = Duration::from_secs(20);
 /// The log's name in its checkpoints. Clients expect the host of its address there, without the port.
 const ORIGIN: &str = "127.0.0.1";
-/// What a public key of Ed25519 begins with in DER; 32 bytes follow.
+/// Length of the DER prefix of an Ed25519 public key, in bytes; 32 bytes follow.
 const ED25519: usize = 12;
 
 /// A running log of tiles; it ends when dropped.

@@ -18,16 +18,16 @@ use crate::tools::{self, Tool};
 /// Longest question that is read.
 const LIMIT: usize = 16 << 10;
 
-/// How the mirror answers.
+/// Behavior of the mirror.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Manner {
-    /// With the files.
+    /// Serves the files.
     Plain,
-    /// Not at all: it hangs up.
+    /// Closes each connection without a response.
     Dead,
-    /// That it cannot.
+    /// Returns an error status.
     Broken,
-    /// With the files, and the one whose name ends so without end.
+    /// Serves the files; the one with this suffix never ends.
     Endless(&'static str),
 }
 
@@ -36,7 +36,8 @@ pub struct TufRepository {
     folder: PathBuf,
     program: PathBuf,
     address: SocketAddr,
-    /// What is written next: for each of `root`, `timestamp`, `snapshot` and `targets` its `version`, `expires`, `keys`, `threshold` and `signers`.
+    /// Metadata to write next: for each of `root`, `timestamp`, `snapshot` and `targets` its
+    /// `version`, `expires`, `keys`, `threshold` and `signers`.
     pub state: Value,
     manner: Arc<Mutex<Manner>>,
     task: JoinHandle<()>,

@@ -37,7 +37,8 @@ chapters! {
     "Deleting cleans up" => clean_up,
 }
 
-/// What the story makes that may outlive it, as kubectl's `TYPE/NAME`; what bundles install is deleted with them where all goes well.
+/// Objects that the story creates outside of bundles, as kubectl's `TYPE/NAME`. They may remain
+/// after a failure. Objects of bundles are deleted with them after success.
 pub const OUTSIDE: &[&str] = &[
     "clusterrole/bundle-author",
     "clusterrole/use-plain",

@@ -1,5 +1,5 @@
-//! Types command lines into a shell, shows them with their output, and checks what they answered.
-//! What is typed is in `chapters`.
+//! Runs command lines in a shell, prints them with their output, and checks the results. `chapters`
+//! has the command lines.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use anyhow::{Result, bail, ensure};
 use crate::command::{Command, Output};
 use crate::{Cluster, Tool, Webhook, wait};
 
-/// Where the story goes: a terminal, or nowhere.
+/// Output of the story: a terminal, or none.
 pub trait Narrator: Send {
     /// A new chapter begins.
     fn chapter(&mut self, number: usize, title: &str);
@@ -33,7 +33,7 @@ impl Narrator for Silent {
 
 /// One telling of the story: a cluster, a webhook on it, a folder to work in.
 pub struct Teller<'a> {
-    /// Where it happens.
+    /// Cluster for the story.
     pub cluster: &'a Cluster,
     /// The webhook; chapters stop and start it.
     pub webhook: &'a mut Webhook,
@@ -42,7 +42,7 @@ pub struct Teller<'a> {
     kills: bool,
 }
 
-/// How long anything in the story may take before it counts as not happening.
+/// Deadline for each step of the story.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl<'a> Teller<'a> {
@@ -73,7 +73,8 @@ impl<'a> Teller<'a> {
         self
     }
 
-    /// How fast drift must be mended, looks of the shell included: within a second, or in time after a webhook that was killed has started.
+    /// Deadline for restoring drift, including the polling of the shell: one second, or longer if
+    /// the webhook is killed in between.
     pub fn at_once(&self) -> Duration {
         if self.kills {
             PATIENCE

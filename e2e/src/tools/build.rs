@@ -15,7 +15,7 @@ use crate::janitor::Janitor;
 use crate::prerequisites::{self, Program};
 use crate::process::Process;
 
-/// How often a running build says that it is still at it.
+/// Interval of progress messages during a build.
 const PROGRESS_EVERY: Duration = Duration::from_secs(20);
 /// Set into the Kubernetes programs in place of a build's clock and checkout, so that the same input links to the same bytes.
 const BUILD_DATE: &str = "2026-01-01T00:00:00Z";
@@ -48,7 +48,7 @@ impl Recipe {
         })
     }
 
-    /// What tells one build from another: sources, flags, compiler, platform.
+    /// Returns the cache key of the build: sources, flags, compiler, platform.
     pub(super) fn key(&self) -> Result<String> {
         let mut hash = Sha256::new();
         for file in ["go.mod", "go.sum"] {
@@ -165,7 +165,7 @@ fn module_version(folder: &Path) -> Result<ServerVersion> {
         .parse()
 }
 
-/// What `go env` says of compiler and target; asked once per process.
+/// Returns compiler version and target from `go env`; cached for the process.
 fn go_version(tool: Tool) -> Result<String> {
     static VERSION: OnceLock<String> = OnceLock::new();
     if let Some(known) = VERSION.get() {

@@ -186,12 +186,12 @@ impl Tool {
         self.entry().cold_seconds
     }
 
-    /// Whether the program carries a Kubernetes version that is set when it is linked.
+    /// Returns `true` if the linker sets a Kubernetes version in the program.
     pub(super) fn is_kubernetes(self) -> bool {
         self.family().starts_with("kubernetes")
     }
 
-    /// Whether envtest's folder of assets holds it.
+    /// Returns `true` if the program belongs to envtest's folder of assets.
     pub(super) const fn in_assets(self) -> bool {
         matches!(self, Self::KubeApiserver | Self::Etcd | Self::Kubectl)
     }

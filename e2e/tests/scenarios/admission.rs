@@ -1,5 +1,5 @@
-//! What admission answers on a real API server: the texts that people and scripts rely on, and the same verdict from `kubectl bundle check`.
-//! What becomes of an object that was admitted is in `reconcile` and `story`.
+//! Admission responses of a real API server: messages that users and scripts rely on, and the same
+//! verdicts from `kubectl bundle check`.
 
 use e2e::cluster::{Shared, shared};
 use e2e::{Cluster, WebhookOptions, bundles};

@@ -1,5 +1,5 @@
-//! Attestations: ours, which real cosign verifies, and cosign's, which we verify; no attestation is a signature, and no signature an attestation.
-//! Not here: signatures (signing, cosign) and attestations of files.
+//! Attestations: ours verified by real cosign, and cosign's verified by us. No attestation counts
+//! as a signature, and no signature as an attestation.
 
 use e2e::registry::Program;
 use e2e::sigstore::{WORKFLOW, WORKFLOW_ISSUER, workflow};

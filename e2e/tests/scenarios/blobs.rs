@@ -1,5 +1,5 @@
-//! Files and the bundle of their signature: ours, which real cosign 3 verifies, and what it made, which we verify; by key and by certificate.
-//! Not here: bundles in registries (signing, cosign, keyless).
+//! Files with a Sigstore bundle: ours verified by real cosign 3, and cosign's verified by us; by
+//! key and by certificate.
 
 use e2e::command::Command;
 use e2e::sigstore::{PERSON_ISSUER, WORKFLOW, WORKFLOW_ISSUER, workflow};

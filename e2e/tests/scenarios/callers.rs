@@ -1,5 +1,5 @@
-//! Who may call the webhook: only an API server whose registrations are intact. Strangers on the network know the address and the authority, and nothing else.
-//! What is answered to those who may call is in `admission`.
+//! Callers of the webhook: only an API server with intact registrations is accepted. Other clients
+//! on the network know the address and the certificate authority.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ fn bundle(name: &str) -> Value {
     })
 }
 
-/// What an API server would post for the create of a Bundle by an administrator.
+/// AdmissionReview as an API server posts it for the creation of a Bundle by an administrator.
 fn review() -> Value {
     json!({
         "apiVersion": "admission.k8s.io/v1",

@@ -1,5 +1,5 @@
-//! Who may delete Bundles, BundleDeployments and BundleApprovals, and with them what they have installed.
-//! How the pod removes what a deleted BundleDeployment installed is in `reconcile`.
+//! Permissions for deleting Bundles, BundleDeployments and BundleApprovals, and the objects that
+//! they installed. `reconcile` tests the removal itself.
 
 use std::time::Duration;
 

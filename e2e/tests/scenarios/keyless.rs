@@ -1,5 +1,5 @@
-//! What real cosign 2 and 3 sign, by key and by certificate, at registries with and without the referrers API, `verify` judges; `policy test` judges
-//! certificates. Every forgery of such signatures is a table in bundle-trust; what cosign makes of ours is elsewhere.
+//! Signatures of real cosign 2 and 3, by key and by certificate, at registries with and without the
+//! referrers API, as `verify` and `policy test` judge them. `bundle-trust` has tables of forgeries.
 
 use e2e::registry::{Program, Terms};
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
@@ -15,7 +15,7 @@ enum Cosign {
     Three,
 }
 
-/// Where a signature is put.
+/// Location of a signature.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Place {
     /// The referrers API: cosign 2 has to be told (`--registry-referrers-mode oci-1-1`), cosign 3 does nothing else.
@@ -128,7 +128,8 @@ impl Scene {
         .await;
     }
 
-    /// Whether the content has referrers by the API, and the tags that begin like its digest.
+    /// Returns `true` if the content has referrers in the API, and returns the tags that begin with
+    /// its digest.
     async fn places(&self, pinned: &str) -> (bool, Vec<String>) {
         let (name, digest) = pinned.split_once('@').unwrap();
         let (host, repository) = name.split_once('/').unwrap();

@@ -1,6 +1,6 @@
-//! What one tenant can take from everybody's pod: memory, time, and the room on its disk. Each attack runs against the real process under the memory limit of
-//! its Deployment, and `/livez` is asked meanwhile.
-//! What may be installed is in `tenant`.
+//! Resources that one tenant can take from the shared pod: memory, time, and disk space. Each
+//! attack runs against the real process under the memory limit of its Deployment, while `/livez` is
+//! polled.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -26,7 +26,8 @@ const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(120);
 /// The limit of the container in webhook/deploy/manifests/deployment.yaml.
 const MEMORY_LIMIT: u64 = 128 << 20;
-/// What `/livez` may take: the kubelet's default timeout of a probe. Other scenarios share the processors, so that figures are told and not asserted.
+/// Expected limit for `/livez`: the kubelet's default timeout of a probe. Other scenarios share the
+/// processors, so times are printed and not asserted.
 const ALIVE_WITHIN: Duration = Duration::from_secs(1);
 
 async fn stage() -> (Cluster, Webhook) {
@@ -248,7 +249,7 @@ fn config_map(name: &str, text: &str) -> String {
     )
 }
 
-/// Where the API server posts its reviews of Bundles.
+/// Returns the URL to which the API server posts reviews of Bundles.
 async fn review_url(cluster: &Cluster) -> String {
     kubectl(
         cluster,

@@ -66,7 +66,7 @@ fn start(command: Command, line: &str) -> tokio::task::JoinHandle<Output> {
     tokio::spawn(async move { command.output().await.unwrap() })
 }
 
-/// What stands in a file, once it is there.
+/// Waits for a file and returns its text.
 async fn text_of(file: &Path) -> String {
     wait::until_true(LONG, "the browser is opened", || {
         let there = file.is_file();

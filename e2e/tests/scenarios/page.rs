@@ -6,7 +6,7 @@
 pub(super) enum Step {
     /// A file that the reader has been shown.
     File { path: String, text: String },
-    /// What is typed at `line` of the page, and what must come of it.
+    /// Command line at `line` of the page, with its expected exit code and output.
     Command {
         line: usize,
         typed: String,
@@ -71,7 +71,8 @@ fn commands(block: &[(usize, &str)], steps: &mut Vec<Step>) {
     }
 }
 
-/// Whether `is` answers to `pattern`: `...` on a line of its own is any number of lines, `[..]` any text within one.
+/// Returns `true` if `is` matches `pattern`: a line `...` stands for any number of lines, `[..]`
+/// for any text within a line.
 pub(super) fn matches(pattern: &str, is: &str) -> bool {
     let pattern: Vec<_> = pattern.lines().collect();
     let is: Vec<_> = is.lines().collect();

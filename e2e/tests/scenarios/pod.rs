@@ -12,7 +12,8 @@ const SOON: Duration = Duration::from_secs(20);
 /// Less than the lease lasts: who has to wait for it to run out comes too late.
 const AT_ONCE: Duration = Duration::from_secs(8);
 
-/// How many of the webhooks of our registrations have a `caBundle`, and how many there are.
+/// Returns the number of webhooks in our registrations that have a `caBundle`, and the number of
+/// all.
 async fn trusted(cluster: &Cluster) -> (usize, usize) {
     let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
     let text = kubectl(cluster, &format!("get {kinds} -o json")).await;

@@ -53,7 +53,8 @@ async fn create(cluster: &Cluster, object: &Value) -> Output {
         .unwrap()
 }
 
-/// How many lines more the registry has logged after so many reviews of this object under other names, all at once.
+/// Returns the number of lines that the registry logs for `count` concurrent reviews of this object
+/// under other names.
 async fn requests(cluster: &Cluster, object: &Value, count: usize) -> usize {
     let lines = || cluster.registry(0).unwrap().log().unwrap().lines().count();
     let client = cluster.client().await.unwrap();

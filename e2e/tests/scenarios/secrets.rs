@@ -58,7 +58,8 @@ async fn without_pattern(cluster: &Cluster) {
     cluster.kubectl(line).await.unwrap().success().unwrap();
 }
 
-/// What must not occur in a log: each secret value, raw and in base64, by lines that are long enough to be told from chance.
+/// Returns texts that must not occur in a log: each secret value, raw and in base64, split into
+/// lines that are too long to occur by chance.
 async fn secrets_of(cluster: &Cluster) -> Vec<String> {
     let mut texts = vec![PASSWORD.to_owned()];
     texts.push(STANDARD.encode(format!("{USER}:{PASSWORD}")));

@@ -1,5 +1,5 @@
-//! What we sign, by key and by certificate, in both forms and at both kinds of registries: real cosign 2 and 3 verify it, and nothing is half-stored.
-//! What we make of cosign's own signatures is elsewhere (cosign, sigstore).
+//! Our signatures, by key and by certificate, in both formats and at both kinds of registries: real
+//! cosign 2 and 3 verify them, and a failed upload leaves no partial signature.
 
 use e2e::registry::{Program, Terms};
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
@@ -80,7 +80,7 @@ impl Scene {
         self.cosign(Tool::Cosign3, &arguments).await
     }
 
-    /// How many signatures there are, and that one is by this key.
+    /// Returns the number of signatures, after checking that one is by this key.
     async fn count(&self, key: &str) -> u64 {
         let arguments = format!("verify {} --key {key} -o json", self.pinned);
         let report = self.ours(&arguments).await.success().unwrap();
@@ -162,7 +162,7 @@ async fn keys_sign_in_both_forms_where_there_is_a_referrers_api() {
     by_key(Program::WithReferrers).await;
 }
 
-/// How `sign` is told of a sigstore.
+/// Returns the flags of `sign` for a Sigstore instance.
 pub(super) fn services(sigstore: &Sigstore, token: &std::path::Path) -> String {
     format!(
         "--identity-token {} --signing-config {} --trusted-root {}",

@@ -1,5 +1,5 @@
-//! What a tenant cannot get out of the pod, though they may write Bundles and BundleDeployments and push what they like: rights that they do not have.
-//! What everybody may do is in `reconcile`; what admission answers in `admission`.
+//! Attempts of a tenant to gain permissions through the pod. The tenant may write Bundles and
+//! BundleDeployments and push any image.
 
 use e2e::cluster::shared;
 use e2e::{Cluster, WebhookOptions, bundles};
@@ -65,7 +65,7 @@ fn note(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": HOME}, "data": {"a": "b"}})
 }
 
-/// What Mallory is after.
+/// ClusterRoleBinding that would make Mallory cluster-admin.
 fn crown(name: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -45,7 +45,7 @@ impl Scene {
             .await
     }
 
-    /// Where everything that was fetched is kept: the repository is the only one.
+    /// Returns the folder with the cached metadata of the TUF repository; there is exactly one.
     fn kept(&self) -> PathBuf {
         let tuf = self.bench.folder().join("home/.cache/kubectl-bundle/tuf");
         let mut folders = fs_err::read_dir(tuf).unwrap();

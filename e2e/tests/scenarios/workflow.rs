@@ -92,7 +92,7 @@ impl Scene {
         pinned
     }
 
-    /// What a BundleDeployment of this content is answered.
+    /// Returns the response to a dry-run create of a BundleDeployment of this content.
     async fn review(&self, pinned: &str) -> Output {
         let object = deployment("probe", pinned);
         self.kubectl("create --dry-run=server -f -", &object).await

@@ -118,12 +118,12 @@ const POD: &str = "/spec/template/spec";
 /// A case: its name, whether the server accepts it, the kind, the path of a field, and its value in YAML (`-` removes the field).
 pub(super) type Case = (&'static str, bool, &'static str, &'static str, &'static str);
 
-/// Where `$` stands for the pod of a template, and `@` for its first container.
+/// Expands a path: `$` is the pod of a template, and `@` its first container.
 pub(super) fn pointer(path: &str) -> String {
     path.replace('@', "$/containers/0").replace('$', POD)
 }
 
-/// What is changed.
+/// Cases: each changes one field.
 pub(super) const CASES: &[Case] = &[
     // Unknown fields.
     (

@@ -1,5 +1,4 @@
-//! Definitions of custom resources, good and bad.
-//! Not here: what is asked of them (mod), and objects of such kinds (objects).
+//! Valid and invalid CustomResourceDefinitions.
 
 use serde_json::{Value, json};
 
@@ -41,7 +40,7 @@ fn field(crd: &mut Value, value: Value) {
     spec(crd)["properties"]["field"] = value;
 }
 
-/// What is changed of the definition, and whether the server takes it.
+/// Cases: name, expected result, and change of the definition.
 pub(super) const DEFINITIONS: &[Case] = &[
     ("as it is", true, |_| {}),
     ("a name that is not plural and group", false, |crd| {

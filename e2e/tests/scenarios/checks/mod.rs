@@ -42,7 +42,7 @@ const DIFFER: &[(&str, &str)] = &[
 /// A case: its name, whether the server takes it, and what it changes.
 type Case = (&'static str, bool, fn(&mut Value));
 
-/// What `build` says of these objects, as errors and as what it could not check.
+/// Returns the findings of `build` for these objects: errors, and parts that it could not check.
 fn ours(objects: &[&Value]) -> (Vec<String>, Vec<String>) {
     let package = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\n";
     let mut files = Files::from([("bundle.yaml".to_owned(), package.as_bytes().to_vec())]);
@@ -69,7 +69,7 @@ fn ours(objects: &[&Value]) -> (Vec<String>, Vec<String>) {
     )
 }
 
-/// What the server says of an object that is created without being kept.
+/// Creates the object as a server-side dry run; the error is the server's message.
 async fn theirs(client: &Client, path: &str, object: &Value) -> Result<(), String> {
     let request = http::Request::post(format!("{path}?dryRun=All&fieldValidation=Strict"))
         .header("content-type", "application/json")
@@ -117,7 +117,7 @@ async fn compare(client: &Client, path: &str, base: &Value, table: &[Case], besi
     );
 }
 
-/// What the server says of an object that is applied without being kept.
+/// Applies the object as a server-side dry run; the error is the server's message.
 async fn applied(client: &Client, path: &str, object: &Value) -> Result<(), String> {
     let name = object["metadata"]["name"].as_str().unwrap();
     let query = "dryRun=All&fieldManager=checks&fieldValidation=Strict";

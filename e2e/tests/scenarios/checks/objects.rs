@@ -1,5 +1,4 @@
-//! Custom resources, good and bad, of a definition with everything in it.
-//! Not here: what is asked of them (mod).
+//! Valid and invalid custom resources of a definition with every feature.
 
 use serde_json::{Value, json};
 
@@ -56,7 +55,7 @@ pub(super) fn rich() -> Value {
     crd
 }
 
-/// What is put into `spec` of a good object, and whether the server takes it.
+/// Cases: name, expected result, and change of a valid object.
 pub(super) const OBJECTS: &[Case] = &[
     ("as it is", true, |_| {}),
     ("no name", false, |good| {

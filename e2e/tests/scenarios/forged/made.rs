@@ -1,5 +1,4 @@
-//! Forgeries, made of good bundles: each is wrong in one thing, and has words for it.
-//! Not here: putting them anywhere.
+//! Forgeries made from valid bundles: each has one fault and an expected message.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -69,7 +68,8 @@ fn inside(value: &mut Value, change: impl FnOnce(&mut Value)) {
     *value = json!(STANDARD.encode(inner.to_string()));
 }
 
-/// What is altered of any bundle, whoever signed it. `told` is what a signature that does not fit is called, and `flipped` one that is damaged.
+/// Returns changes of any bundle, by key or by certificate. `told` is the message for a signature
+/// of other content, `flipped` for a damaged one.
 fn of_any(good: &Value, told: &'static str, flipped: &'static str) -> Vec<Forgery> {
     let forgery = bundled;
     vec![
@@ -165,7 +165,8 @@ fn of_any(good: &Value, told: &'static str, flipped: &'static str) -> Vec<Forger
     ]
 }
 
-/// What becomes of a bundle with a key, and what its owner could be made to sign.
+/// Returns changes of a bundle by key, and payloads that the owner of the key could be tricked into
+/// signing.
 pub(super) fn by_key(
     good: &Value,
     other: &Value,
@@ -307,7 +308,7 @@ fn payloads(statement: &Value, key: &PrivateKey) -> Vec<Forgery> {
     ]
 }
 
-/// What becomes of a bundle with a certificate.
+/// Returns changes of a bundle by certificate.
 pub(super) fn by_certificate(good: &Value, other: &Value, elsewhere: &Value) -> Vec<Forgery> {
     let forgery = bundled;
     let entry = |path: &str| format!("{ENTRY}{path}");

@@ -1,5 +1,6 @@
-//! What a forger can do with good signatures, by key and by certificate, put into a real registry: no enforced policy is passed by any of it, neither in
-//! `policy test` nor at a real admission, and each is refused in its own words. More of them, without a registry, are tables in bundle-trust.
+//! Forged signatures, by key and by certificate, in a real registry. No enforced policy accepts any
+//! of them, neither in `policy test` nor in a real admission review, and each has its own message.
+//! `bundle-trust` has tables of further forgeries.
 
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ impl Scene {
         created.output().await.unwrap()
     }
 
-    /// What admission says of a deployment of this.
+    /// Returns the result of a dry-run create of a BundleDeployment of this image.
     async fn admission(&self, pinned: &PinnedReference) -> Output {
         let class = "core-rukpak-io-plain";
         let source = json!({ "type": "image", "image": { "ref": pinned.to_string() } });

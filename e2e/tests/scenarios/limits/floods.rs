@@ -17,7 +17,8 @@ use super::*;
 
 /// Bytes of the head that each connection of a flood sends, unless it is closed before.
 const HEAD: usize = 380 << 10;
-/// When the process closes a connection without a whole head, with room for a busy machine.
+/// Deadline for the process to close a connection with an incomplete request header, with a margin
+/// for a busy machine.
 const CLOSED_WITHIN: Duration = Duration::from_secs(25);
 
 trait Stream: Read + Write + Send {}

@@ -1,5 +1,5 @@
-//! Content from ConfigMaps of the system namespace: installed as any other, pinned to what was first read, and refused where it could change.
-//! Not here: single paths, sizes and answers of the API server (bundle-webhook, `sources/config_maps`).
+//! Content from ConfigMaps of the system namespace: installed, pinned to its first version, and
+//! rejected if it is mutable.
 
 use e2e::cluster::shared;
 use e2e::webhook::NAMESPACE;

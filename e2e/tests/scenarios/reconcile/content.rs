@@ -1,4 +1,5 @@
-//! What in the manifests means nothing to a server is nothing to the reconciler either, and belongs to nobody.
+//! Parts of manifests without meaning to the API server: the reconciler ignores them too, and they
+//! are owned by no field manager.
 
 use e2e::wait;
 use serde_json::{Value, json};

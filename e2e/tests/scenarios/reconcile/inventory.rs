@@ -1,5 +1,5 @@
-//! What belongs to a BundleDeployment: what its inventory records, whatever the labels of objects say.
-//! Drift under any field manager is in `managers`.
+//! Inventory of a BundleDeployment: it decides which objects belong to it; labels of objects do
+//! not. `managers` tests drift by other field managers.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};

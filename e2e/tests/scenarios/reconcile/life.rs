@@ -1,5 +1,5 @@
-//! A bundle's whole life: installed in order, kept, replaced, removed, also by a webhook that is killed on the way.
-//! Not here: where content comes from (source), and whose rights count (rights).
+//! Lifecycle of a bundle: installed in order, maintained, replaced, removed, also by a webhook that
+//! is killed in between.
 
 use std::time::{Duration, Instant};
 
@@ -106,7 +106,7 @@ async fn a_shop_is_installed_kept_replaced_and_removed() {
     assert!(get(&cluster, "clusterrole shop-features").await.is_none());
 }
 
-/// How many requests of the webhook have changed something.
+/// Returns the number of requests of the webhook that changed something.
 pub(super) fn writes(cluster: &Cluster) -> anyhow::Result<usize> {
     let changes = |event: &&Value| {
         let verb = event["verb"].as_str().unwrap_or_default();

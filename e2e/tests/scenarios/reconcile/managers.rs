@@ -93,7 +93,7 @@ async fn until_value(cluster: &Cluster, how: &str, what: &str, pointer: &str, ex
     .unwrap();
 }
 
-/// What is changed of which object, and what it is afterwards.
+/// Changes: object, JSON pointer, value before and value after.
 fn targets() -> [(&'static str, &'static str, Value, Value); 5] {
     [
         ("configmap web", "/data/text", json!("hello"), json!("evil")),

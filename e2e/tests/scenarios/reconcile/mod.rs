@@ -1,5 +1,5 @@
-//! What becomes of Bundles and BundleDeployments on a real API server; the tools that its subjects share.
-//! What admission says is in `admission`; the whole story under fire is in `story`.
+//! Bundles and BundleDeployments on a real API server, and helpers that the scenarios share.
+//! `admission` tests admission responses; `story` kills the webhook during its steps.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Rollback: what was signed long ago comes back under a newer name, and a policy that forbids to go back does not fall for it.
-//! Not here: the comparison of versions (bundle-core), and forged signatures (forged).
+//! Rollback attacks: old signed content is offered under a newer tag, and a policy that forbids
+//! downgrades rejects it.
 
 use bundle_core::reference::{PinnedReference, Reference};
 use bundle_oci::manifest::RawManifest;

@@ -1,5 +1,5 @@
-//! What is not ours to change: objects of others, custom resources of people, and drift that is only to be reported.
-//! Not here: the life of our own objects (life).
+//! Objects that must not be changed: objects of other owners, custom resources of users, and drift
+//! that is only reported.
 
 use std::time::{Duration, Instant};
 

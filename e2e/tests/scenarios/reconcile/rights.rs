@@ -1,5 +1,5 @@
-//! Whose rights count, and whose consent.
-//! Not here: what a tenant tries to get past them (tenant).
+//! Permissions and approvals that installing content requires. `tenant` tests attempts to bypass
+//! them.
 
 use e2e::{bundles, wait};
 use serde_json::json;

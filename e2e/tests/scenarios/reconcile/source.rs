@@ -1,5 +1,4 @@
-//! Content that changes, is gone, or was asked for while nobody looked.
-//! Not here: what is done with it (life).
+//! Content that changes, disappears, or is requested while the webhook is down.
 
 use e2e::{bundles, wait};
 use serde_json::json;

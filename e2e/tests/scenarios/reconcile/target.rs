@@ -1,4 +1,4 @@
-//! Where objects of the content go that name no namespace.
+//! Target namespace of objects that name no namespace.
 
 use serde_json::json;
 

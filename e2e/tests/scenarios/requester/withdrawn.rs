@@ -221,7 +221,7 @@ async fn withdrawn_rights_are_noticed_without_any_change_and_told_once() {
     assert_eq!(events_about(&cluster, "watched").await, 2);
 }
 
-/// How many times an Event has told that rights were withdrawn; the same one again counts in its series.
+/// Returns the number of Events for withdrawn permissions, including repetitions in a series.
 async fn events_about(cluster: &Cluster, name: &str) -> u64 {
     let events = get(cluster, "events.events.k8s.io -A").await.unwrap();
     let events = events["items"].as_array().unwrap().iter().filter(|event| {

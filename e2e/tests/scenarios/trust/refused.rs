@@ -1,5 +1,5 @@
-//! What is kept of a refresh that was refused, as the client workflow of TUF (5.3 to 5.6) has it: roots at once, and the versions below which nothing goes.
-//! Not here: what is refused, and in which words (trust).
+//! State after a rejected refresh, by the client workflow of TUF (5.3 to 5.6): new roots are kept,
+//! and so are the lowest accepted versions of other metadata.
 
 use e2e::Output;
 use serde_json::{Value, json};
