@@ -4,27 +4,13 @@
 use std::time::Duration;
 
 use bundle_core::diagnostic::{Code, Finding, Findings, Outcome, codes};
-use bundle_core::plan::backoff;
 use bundle_core::plan::conditions::bounded;
+use bundle_core::plan::removal::RemovalFailure;
+pub(in crate::reconcile) use bundle_core::plan::retry::RetryPolicy;
 use rand::Rng as _;
 
 use crate::reconcile::api::object;
 use crate::reconcile::deployment::inventory::InventoryStoreError;
-
-/// When to try again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::reconcile) enum RetryPolicy {
-    /// Something passing is in the way: soon, then less and less often, up to half a minute.
-    Soon,
-    /// Somebody has to do something about it that no watch tells: up to every five minutes.
-    Slowly,
-    /// The same request fails each time: up to every ten minutes.
-    Rarely,
-    /// After this time.
-    At(Duration),
-    /// A change of the object, or of what it names, comes with an event.
-    OnChange,
-}
 
 /// Why it could not go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,19 +111,21 @@ pub(in crate::reconcile) fn list(mut complaints: Vec<String>, most: usize) -> St
     text
 }
 
-impl RetryPolicy {
-    /// How long to wait after so many failures in a row; none: until something changes.
-    pub(in crate::reconcile) fn after(self, failures: u32) -> Option<Duration> {
-        let spread = rand::rng().random::<f64>();
-        let (first, most) = match self {
-            Self::Soon => (Duration::from_millis(500), Duration::from_secs(30)),
-            Self::Slowly => (Duration::from_secs(2), Duration::from_secs(300)),
-            Self::Rarely => (Duration::from_secs(2), Duration::from_secs(600)),
-            Self::At(pause) => return Some(pause),
-            Self::OnChange => return None,
-        };
-        Some(backoff::delay(first, most, failures, spread))
+impl From<RemovalFailure> for ReconcileError {
+    fn from(failure: RemovalFailure) -> Self {
+        let RemovalFailure {
+            code,
+            reason,
+            message,
+            retry,
+        } = failure;
+        Self::new(code, reason, message, retry)
     }
+}
+
+/// The time until the next attempt after so many failures in a row; `None` if something has to change first.
+pub(in crate::reconcile) fn pause(retry: RetryPolicy, failures: u32) -> Option<Duration> {
+    retry.after(failures, rand::rng().random())
 }
 
 #[cfg(test)]
@@ -149,16 +137,5 @@ mod tests {
         let complaints = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
         assert_eq!(list(complaints(&["b", "a", "b"]), 5), "a; b");
         assert_eq!(list(complaints(&["b", "a", "c"]), 1), "a; and 2 more");
-    }
-
-    #[test]
-    fn what_no_time_heals_is_not_tried_again() {
-        assert_eq!(RetryPolicy::OnChange.after(3), None);
-        assert!(RetryPolicy::Soon.after(1).unwrap() < Duration::from_secs(1));
-        assert!(RetryPolicy::Slowly.after(100).unwrap() <= Duration::from_secs(360));
-        assert!(RetryPolicy::Rarely.after(1).unwrap() < Duration::from_secs(3));
-        assert!(RetryPolicy::Rarely.after(100).unwrap() <= Duration::from_secs(720));
-        let pause = Duration::from_secs(7);
-        assert_eq!(RetryPolicy::At(pause).after(100), Some(pause));
     }
 }

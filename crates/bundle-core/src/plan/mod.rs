@@ -20,6 +20,7 @@ pub mod rejection;
 pub mod removal;
 pub mod replace;
 pub mod replacement_trial;
+pub mod retry;
 pub mod scaling;
 pub mod settle;
 pub mod steps;

@@ -1,7 +1,18 @@
 //! The removal of what a BundleDeployment installed: whether its deletion counts, which of the objects go next, and the message about those that stay.
 //! Not here: who has to be asked (consent), or access reviews, dry runs and deletions (webhook::reconcile).
 
+mod account;
+mod failure;
+mod keep;
+mod progress;
+pub mod steps;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use account::{RemovingAccount, removing_account};
+pub use failure::{REFUSED, REMOVING, RemovalFailure};
+pub use keep::needed;
+pub use progress::{Next, Progress};
 
 use super::conditions::some_of;
 use super::phases::{self, Phase};
@@ -30,7 +41,7 @@ pub struct ObservedDeletion {
 
 impl ObservedDeletion {
     /// Whether the deletion was reviewed, or somebody who may delete the object has admitted it since.
-    pub fn is_accepted(&self) -> bool {
+    pub(crate) fn is_accepted(&self) -> bool {
         self.is_recorded
             || self
                 .enforced_since
@@ -38,8 +49,19 @@ impl ObservedDeletion {
             || self.admitted.is_some_and(|time| self.can_be_admitted(time))
     }
 
+    /// Fails if nobody was asked about the deletion. `admit` is the command with which somebody admits it, once that can be done; `now` is in milliseconds.
+    pub fn check(&self, now: i64, admit: &str) -> Result<(), RemovalFailure> {
+        if self.is_accepted() {
+            Ok(())
+        } else if self.can_be_admitted(now) {
+            Err(RemovalFailure::not_admitted(admit))
+        } else {
+            Err(RemovalFailure::not_admitted_yet())
+        }
+    }
+
     /// Whether a stamp that is made at `time` can admit the deletion.
-    pub fn can_be_admitted(&self, time: i64) -> bool {
+    fn can_be_admitted(&self, time: i64) -> bool {
         time >= self.deleted.saturating_add(ADMITTED_AFTER)
     }
 }
@@ -58,7 +80,7 @@ pub enum Obstacle {
 /// - everything but custom resources, if it is a custom resource of a definition among `objects`: a controller has to answer its finalizers, and
 ///   its definition must not take it along;
 /// - everything of earlier phases but custom resources, if it is an admission registration or an aggregated API: without its backend it stops other requests.
-pub fn next_step<'a>(
+fn next_step<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     obstacles: &BTreeMap<ObjectId, Obstacle>,
 ) -> Vec<&'a ObjectId> {
@@ -94,7 +116,7 @@ pub fn next_step<'a>(
 }
 
 /// Returns whether any of `objects` goes as soon as those are gone that are `going` now, such as those that finalizers hold; the others stay for good.
-pub fn waits_for<'a>(
+fn waits_for<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     going: impl Fn(&ObjectId) -> bool,
     obstacles: &BTreeMap<ObjectId, Obstacle>,
@@ -107,7 +129,7 @@ pub fn waits_for<'a>(
 
 /// Returns the message about `left` objects that stay for now, of which `obstacles` names those that the others wait for. `admit` is the command with which
 /// somebody takes the deployment over.
-pub fn message(left: usize, obstacles: &BTreeMap<ObjectId, Obstacle>, admit: &str) -> String {
+fn message(left: usize, obstacles: &BTreeMap<ObjectId, Obstacle>, admit: &str) -> String {
     let mut refused = Vec::new();
     let mut held = Vec::new();
     for (id, obstacle) in obstacles {

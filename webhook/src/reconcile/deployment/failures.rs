@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bundle_core::plan::backoff::FailedAttempts;
 use kube::api::DynamicObject;
 
-use crate::reconcile::error::RetryPolicy;
+use crate::reconcile::error::{self, RetryPolicy};
 
 /// Failures that are counted; beyond that all start again, which costs requests and nothing else.
 const REMEMBERED: usize = 10_000;
@@ -56,7 +56,7 @@ impl FailureCounts {
         let now = self.start.elapsed();
         let generation = object.metadata.generation.unwrap_or_default();
         let entry = attempts.entry(key(work, object)).or_default();
-        *entry = entry.failed(generation, now, |failures| retry.after(failures));
+        *entry = entry.failed(generation, now, |failures| error::pause(retry, failures));
         entry.wait(now)
     }
 

@@ -4,7 +4,7 @@
 use bundle_api::names;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::inventory::Inventory;
-use bundle_core::plan::removal::ObservedDeletion;
+use bundle_core::plan::removal::{ObservedDeletion, REMOVING, RemovalFailure};
 use bundle_core::review::Kind;
 use bundle_core::review::stamp::admit_token;
 use kube::ResourceExt as _;
@@ -12,7 +12,6 @@ use kube::api::DynamicObject;
 
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::removal::teardown::{REMOVING, refused};
 use crate::reconcile::status::condition_set;
 use crate::reconcile::status::seal;
 
@@ -25,12 +24,8 @@ pub(in crate::reconcile) async fn accept(
     if inventory.is_deletion_accepted {
         return Ok(());
     }
-    let why = "nobody was asked about this deletion: it was made while the webhook registrations were missing or altered, or within seconds after that; nothing is removed";
     let Some(deleted) = &object.metadata.deletion_timestamp else {
-        return Err(refused(
-            codes::install::DELETION_NOT_REVIEWED,
-            why.to_owned(),
-        ));
+        return Err(RemovalFailure::not_reviewed().into());
     };
     let registration = &ctx.shared.settings.registration;
     let enforced_since = ctx
@@ -56,23 +51,10 @@ pub(in crate::reconcile) async fn accept(
         enforced_since: enforced_since.map(jiff::Timestamp::as_millisecond),
         admitted: admitted(object, ctx),
     };
-    if deletion.is_accepted() {
-        inventory.is_deletion_accepted = true;
-        return Ok(());
-    }
-    if !deletion.can_be_admitted(condition_set::now().as_millisecond()) {
-        let text = format!("{why}, and in a few seconds it is said here how to admit it");
-        let code = codes::install::DELETION_NOT_REVIEWED;
-        return Err(ReconcileError::new(code, REMOVING, text, RetryPolicy::Soon));
-    }
-    Err(refused(
-        codes::install::DELETION_NOT_REVIEWED,
-        format!(
-            "{why} ({}). Read its spec; if what it has installed shall be removed, run {}: you become its requester, and only what you may delete is removed. To keep what is installed, set spec.deletion.objects: Orphan before that",
-            codes::install::DELETION_NOT_REVIEWED,
-            admit_command(object, ctx)
-        ),
-    ))
+    let now = condition_set::now().as_millisecond();
+    deletion.check(now, &admit_command(object, ctx))?;
+    inventory.is_deletion_accepted = true;
+    Ok(())
 }
 
 /// The time of the stamp of `object` if that was made for the annotation with which somebody admits the present spec.

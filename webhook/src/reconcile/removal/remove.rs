@@ -9,7 +9,6 @@ use bundle_core::diagnostic::codes;
 use bundle_core::object::ObjectId;
 use bundle_core::plan::inventory::{self, Claim, Inventory, Record};
 use bundle_core::plan::phases::{CustomKind, Phase};
-use bundle_core::plan::removal::{self, Obstacle};
 use kube::Client;
 use kube::api::DynamicObject;
 use kube::core::discovery::ApiResource;
@@ -40,10 +39,10 @@ pub(in crate::reconcile) struct Present {
 /// What has become of objects that were deleted.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct Looked {
-    /// Keys of those that are gone.
-    pub(in crate::reconcile) gone: BTreeSet<String>,
-    /// The finalizers of those that are held by some, by key.
-    pub(in crate::reconcile) held: BTreeMap<String, Vec<String>>,
+    /// Those that are gone.
+    pub(in crate::reconcile) gone: BTreeSet<ObjectId>,
+    /// The finalizers of those that are held by some.
+    pub(in crate::reconcile) held: BTreeMap<ObjectId, Vec<String>>,
 }
 
 /// Who looks and removes, and what of.
@@ -235,11 +234,11 @@ impl Remover<'_> {
         }
     }
 
-    /// Deletes `objects` and does not wait for those that something holds up. Adds the keys of those that are gone to `gone`.
+    /// Deletes `objects` and does not wait for those that something holds up. Adds those that are gone to `gone`.
     pub(in crate::reconcile) async fn delete(
         &self,
         objects: &[Present],
-        gone: &mut BTreeSet<String>,
+        gone: &mut BTreeSet<ObjectId>,
     ) -> Result<(), ReconcileError> {
         let results: Vec<_> =
             crate::reconcile::api::parallel::all(objects.iter().map(|present| async move {
@@ -252,7 +251,7 @@ impl Remover<'_> {
         for (present, done) in results {
             match done {
                 Ok(true) => {
-                    gone.insert(present.key.clone());
+                    gone.insert(present.id.clone());
                 }
                 Ok(false) => {}
                 Err(error) => failed.push(format!("{}: {}", present.id, object::told(&error))),
@@ -283,9 +282,7 @@ impl Remover<'_> {
         let mut looked = Looked::default();
         loop {
             let gone = &looked.gone;
-            let waiting = objects
-                .iter()
-                .filter(|present| !gone.contains(&present.key));
+            let waiting = objects.iter().filter(|present| !gone.contains(&present.id));
             let looks: Vec<_> =
                 crate::reconcile::api::parallel::all(waiting.map(|present| async move {
                     let look = self.observe(&present.kind, &present.id).await;
@@ -300,14 +297,14 @@ impl Remover<'_> {
                 let found =
                     found.filter(|found| found.metadata.uid.as_deref() == Some(&present.uid));
                 let Some(found) = found else {
-                    looked.gone.insert(present.key.clone());
+                    looked.gone.insert(present.id.clone());
                     continue;
                 };
                 let finalizers = held_by(&found);
                 if finalizers.is_empty() {
                     is_held = false;
                 } else {
-                    looked.held.insert(present.key.clone(), finalizers);
+                    looked.held.insert(present.id.clone(), finalizers);
                 }
             }
             let now = Instant::now();
@@ -364,30 +361,6 @@ fn held_by(object: &PartialObjectMeta<DynamicObject>) -> Vec<String> {
     deleting.map_or_else(Vec::new, |_| {
         metadata.finalizers.clone().unwrap_or_default()
     })
-}
-
-/// The next objects to go, of those that are still there, while some stay for now: the later ones wait until these have gone.
-pub(in crate::reconcile) fn next_free_step<'a>(
-    objects: &'a [Present],
-    obstacles: &BTreeMap<ObjectId, Obstacle>,
-) -> Vec<&'a Present> {
-    let step: BTreeSet<&ObjectId> =
-        removal::next_step(objects.iter().map(|present| &present.id), obstacles)
-            .into_iter()
-            .collect();
-    objects
-        .iter()
-        .filter(|present| step.contains(&present.id))
-        .collect()
-}
-
-/// Up to ten of `objects` by name.
-pub(in crate::reconcile) fn name_some(objects: &[&Present]) -> String {
-    let names: Vec<_> = objects
-        .iter()
-        .map(|present| present.id.to_string())
-        .collect();
-    bundle_core::plan::conditions::some_of(&names, NAMED)
 }
 
 #[cfg(test)]

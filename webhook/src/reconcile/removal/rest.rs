@@ -1,58 +1,77 @@
-//! Objects that are to go and are still there: deleted in steps, each of which waits for the one before, while a finalizer holds up only what depends on its object.
-//! A removal and a prune share it. The order is in `bundle_core::plan::removal`, single requests in `remove`.
+//! Deleting objects in steps, each of which waits for the one before. A removal and a prune share it.
+//! The order and the messages are in `bundle_core::plan::removal`, single requests in `remove`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bundle_core::object::ObjectId;
 use bundle_core::plan::inventory::Inventory;
-use bundle_core::plan::removal::Obstacle;
+use bundle_core::plan::removal::{Next, Progress};
 
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::removal::remove::{KeptObject, Looked, Present, Remover, next_free_step};
+use crate::reconcile::removal::remove::{KeptObject, Looked, Present, Remover};
 
 /// Time for which one reconcile waits for objects to go, before it says which ones it waits for.
 const WAIT: Duration = Duration::from_secs(5);
 /// Time for which it waits for objects that finalizers hold, before it goes on with others.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// State of a removal that is under way.
+/// A removal that is under way.
 pub(in crate::reconcile) struct Rest<'a> {
-    /// Objects that are still there.
-    pub(in crate::reconcile) present: Vec<Present>,
-    /// Reasons for which some of them stay for now.
-    pub(in crate::reconcile) obstacles: BTreeMap<ObjectId, Obstacle>,
+    objects: BTreeMap<ObjectId, Present>,
+    progress: Progress,
     /// Inventory from which objects are removed once they are gone.
-    pub(in crate::reconcile) inventory: &'a mut Inventory,
+    inventory: &'a mut Inventory,
 }
 
-impl Rest<'_> {
+impl<'a> Rest<'a> {
+    /// The removal of `present`, of which some are `kept`.
+    pub(in crate::reconcile) fn new(
+        present: Vec<Present>,
+        kept: Vec<KeptObject>,
+        inventory: &'a mut Inventory,
+    ) -> Self {
+        let held_by = present
+            .iter()
+            .map(|present| (present.id.clone(), present.held_by.clone()));
+        let kept = kept.into_iter().map(|kept| (kept.id, kept.why));
+        let progress = Progress::new(held_by, kept);
+        let objects = present.into_iter();
+        Self {
+            objects: objects
+                .map(|present| (present.id.clone(), present))
+                .collect(),
+            progress,
+            inventory,
+        }
+    }
+
+    /// What is left, and why.
+    pub(in crate::reconcile) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
     /// Deletes everything that no obstacle keeps, step by step. Returns those that are still going although no finalizer holds them; then it has run out of
     /// time.
     pub(in crate::reconcile) async fn remove(
         &mut self,
         remover: &Remover<'_>,
-    ) -> Result<Vec<Present>, ReconcileError> {
+    ) -> Result<Vec<ObjectId>, ReconcileError> {
         let end = Instant::now() + WAIT;
         loop {
-            let step: Vec<Present> = next_free_step(&self.present, &self.obstacles)
-                .into_iter()
-                .cloned()
-                .collect();
-            if !step.is_empty() {
-                let going = self.delete(remover, &step, end).await?;
-                if !going.is_empty() {
-                    return Ok(going);
+            match self.progress.next() {
+                Next::Delete(step) => {
+                    let going = self.delete(remover, &step, end).await?;
+                    if !going.is_empty() {
+                        return Ok(going);
+                    }
                 }
-                continue;
+                Next::Await(held) if Instant::now() <= end => {
+                    let looked = remover.until_gone(&self.of(&held), (end, end)).await?;
+                    self.observe(looked);
+                }
+                Next::Await(_) | Next::End => return Ok(Vec::new()),
             }
-            let held = self.held();
-            if held.is_empty() || Instant::now() > end {
-                return Ok(Vec::new());
-            }
-            // Nothing else is left to do meanwhile.
-            let looked = remover.until_gone(&held, (end, end)).await?;
-            self.take(looked);
         }
     }
 
@@ -60,56 +79,35 @@ impl Rest<'_> {
     async fn delete(
         &mut self,
         remover: &Remover<'_>,
-        step: &[Present],
+        step: &[ObjectId],
         end: Instant,
-    ) -> Result<Vec<Present>, ReconcileError> {
+    ) -> Result<Vec<ObjectId>, ReconcileError> {
         let mut looked = Looked::default();
-        let deleted = remover.delete(step, &mut looked.gone).await;
-        self.take(looked);
+        let deleted = remover.delete(&self.of(step), &mut looked.gone).await;
+        self.observe(looked);
         deleted?;
-        let going = self.of(step);
         let patience = end.min(Instant::now() + PATIENCE);
-        let looked = remover.until_gone(&going, (patience, end)).await?;
-        self.take(looked);
-        let mut left = self.of(&going);
-        left.retain(|left| !self.obstacles.contains_key(&left.id));
-        Ok(left)
+        let looked = remover.until_gone(&self.of(step), (patience, end)).await?;
+        self.observe(looked);
+        Ok(self.progress.going(step))
     }
 
-    /// Takes what a look has shown.
-    fn take(&mut self, mut looked: Looked) {
-        for key in &looked.gone {
-            self.inventory.forget(key);
-        }
-        let obstacles = &mut self.obstacles;
-        self.present.retain(|present| {
-            let is_gone = looked.gone.contains(&present.key);
-            if is_gone {
-                obstacles.remove(&present.id);
-            } else if let Some(finalizers) = looked.held.remove(&present.key) {
-                obstacles.insert(present.id.clone(), Obstacle::Finalizers(finalizers));
+    fn observe(&mut self, looked: Looked) {
+        for id in &looked.gone {
+            if let Some(present) = self.objects.get(id) {
+                self.inventory.forget(&present.key);
             }
-            !is_gone
-        });
+        }
+        self.progress.observe(&looked.gone, looked.held);
     }
 
-    /// Those of `objects` that are still there.
-    fn of(&self, objects: &[Present]) -> Vec<Present> {
-        let left: BTreeSet<&str> = self.present.iter().map(|left| left.key.as_str()).collect();
-        objects
-            .iter()
-            .filter(|object| left.contains(object.key.as_str()))
-            .cloned()
+    /// Those of `ids` that are still there.
+    fn of(&self, ids: &[ObjectId]) -> Vec<Present> {
+        let left = self.progress.left();
+        ids.iter()
+            .filter(|id| left.contains(id))
+            .filter_map(|id| self.objects.get(id).cloned())
             .collect()
-    }
-
-    /// The objects that only finalizers hold.
-    pub(in crate::reconcile) fn held(&self) -> Vec<Present> {
-        let held = self.present.iter().filter(|present| {
-            let obstacle = self.obstacles.get(&present.id);
-            matches!(obstacle, Some(Obstacle::Finalizers(_)))
-        });
-        held.cloned().collect()
     }
 }
 
@@ -117,31 +115,4 @@ impl Rest<'_> {
 pub(in crate::reconcile) fn not_held(present: &[Present]) -> Vec<Present> {
     let asked = present.iter().filter(|present| present.held_by.is_empty());
     asked.cloned().collect()
-}
-
-/// Returns the reasons for which some of `present` stay from the beginning: finalizers have held them since an earlier try, or they are `kept`.
-pub(in crate::reconcile) fn obstacles(
-    present: &[Present],
-    kept: Vec<KeptObject>,
-) -> BTreeMap<ObjectId, Obstacle> {
-    let held = present
-        .iter()
-        .filter(|present| !present.held_by.is_empty())
-        .map(|held| {
-            let finalizers = Obstacle::Finalizers(held.held_by.clone());
-            (held.id.clone(), finalizers)
-        });
-    let mut obstacles: BTreeMap<ObjectId, Obstacle> = held.collect();
-    for kept in kept {
-        let obstacle = obstacles
-            .entry(kept.id)
-            .or_insert_with(|| Obstacle::NotAllowed(String::new()));
-        if let Obstacle::NotAllowed(why) = obstacle {
-            if !why.is_empty() {
-                why.push_str(", ");
-            }
-            why.push_str(&kept.why);
-        }
-    }
-    obstacles
 }

@@ -1,147 +1,144 @@
-//! The steps of a removal: what the requesters may not delete stays, everything else goes in the reverse order, and a finalizer holds up only its own object.
-//! The order and the messages are in `bundle_core::plan::removal`, the steps in `rest`, single requests in `remove`.
+//! The steps of a removal, which `bundle_core::plan::removal` puts in order: finding the recorded objects, letting go of those that stay, deleting the others.
+//! Single requests are in `remove`, and deleting step by step is in `rest`.
 
-use std::collections::BTreeMap;
-
-use bundle_core::diagnostic::{Code, codes};
-use bundle_core::object::ObjectId;
+use bundle_core::diagnostic::codes;
 use bundle_core::plan::consent::{Act, ConsentRule};
 use bundle_core::plan::inventory::Inventory;
-use bundle_core::plan::removal::{self, Obstacle};
+use bundle_core::plan::removal::{REFUSED, RemovalFailure};
 use bundle_core::review::Requester;
-use bundle_core::review::deployment::CustomResources;
+use kube::Client;
+use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
+use crate::cluster::ServiceAccount;
 use crate::reconcile::context::Context;
-use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::removal::remove::{Present, Remover, name_some};
+use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
+use crate::reconcile::removal::deletion;
+use crate::reconcile::removal::remove::{KeptObject, Present, Remover};
 use crate::reconcile::removal::rest::{self, Rest};
-use crate::reconcile::removal::teardown::{REFUSED, REMOVING, refused};
 use crate::reconcile::rights::removal_rights::Deletions;
 
-/// The removal of what a BundleDeployment installed.
+/// Most objects that a message names.
+const NAMED: usize = 10;
+
+/// A removal of what a BundleDeployment installed, once it is known as whom.
 pub(in crate::reconcile) struct Removal<'a> {
     /// The BundleDeployment.
     pub(in crate::reconcile) object: &'a DynamicObject,
     pub(in crate::reconcile) ctx: &'a Context,
-    pub(in crate::reconcile) remover: &'a Remover<'a>,
-    pub(in crate::reconcile) policy: CustomResources,
-    pub(in crate::reconcile) rule: &'a ConsentRule,
-    pub(in crate::reconcile) requesters: &'a [Requester],
-    /// The command with which somebody takes the deployment over.
-    pub(in crate::reconcile) admit: &'a str,
+    pub(in crate::reconcile) account: ServiceAccount,
+    pub(in crate::reconcile) client: Client,
+    pub(in crate::reconcile) rule: ConsentRule,
+    pub(in crate::reconcile) requesters: Vec<Requester>,
+    /// The objects, as they were recorded when it began.
+    pub(in crate::reconcile) recorded: Inventory,
+    /// Those that are there, but for the namespaces that were created with the content.
+    pub(in crate::reconcile) objects: Vec<Present>,
+    /// The namespaces that were created with the content and are there.
+    pub(in crate::reconcile) namespaces: Vec<Present>,
+    /// The definitions that are in use.
+    pub(in crate::reconcile) in_use: Vec<KeptObject>,
 }
 
 impl Removal<'_> {
-    /// Removes the objects that are there, and forgets those in `inventory` that are gone.
-    pub(in crate::reconcile) async fn run(
-        &self,
-        inventory: &mut Inventory,
-        mut present: Vec<Present>,
+    fn remover(&self) -> Remover<'_> {
+        Remover {
+            apis: &self.ctx.apis,
+            client: &self.client,
+            account: &self.account,
+            inventory: &self.recorded,
+            reason: "RemovalFailed",
+        }
+    }
+
+    async fn present(&self) -> Result<Vec<Present>, ReconcileError> {
+        let keys: Vec<String> = self
+            .recorded
+            .objects()
+            .map(|(key, _)| key.to_owned())
+            .collect();
+        self.remover().present(&keys).await
+    }
+
+    /// Finds out which recorded objects are there. Those that are not are removed from `left`.
+    pub(in crate::reconcile) async fn find_objects(
+        &mut self,
+        left: &mut Inventory,
     ) -> Result<(), ReconcileError> {
-        // As a ServiceAccount that may not be used nothing is let go either.
-        if self.policy != CustomResources::Delete && self.rule.account_withdrawn().is_none() {
-            present = self.without_definitions_in_use(inventory, present).await?;
+        let present = self.present().await?;
+        for (key, _) in self.recorded.objects() {
+            if !present.iter().any(|present| present.key == key) {
+                left.forget(key);
+            }
         }
-        let (created, present): (Vec<_>, Vec<_>) = present
+        (self.namespaces, self.objects) = present
             .into_iter()
-            .partition(|present| inventory.is_created_namespace(&present.key));
-        self.remove(inventory, present).await?;
-        // Last, and only now: what was installed into them is gone.
-        let created = self.without_namespaces_in_use(inventory, created).await?;
-        self.remove(inventory, created).await
+            .partition(|present| self.recorded.is_created_namespace(&present.key));
+        Ok(())
     }
 
-    async fn remove(
-        &self,
-        inventory: &mut Inventory,
-        present: Vec<Present>,
+    /// Takes our labels off all objects.
+    pub(in crate::reconcile) async fn release_objects(&self) -> Result<(), ReconcileError> {
+        let released = match self.present().await {
+            Ok(present) => self.remover().release(&present).await,
+            Err(error) => Err(error),
+        };
+        match released {
+            // Whoever asked for the objects to be left behind is not kept waiting for labels that cannot be taken off.
+            Err(error) if error.retry != RetryPolicy::Soon => {
+                self.warn_of_labels(&error.message);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Logs that objects are left behind with our labels.
+    pub(in crate::reconcile) fn warn_of_labels(&self, why: &str) {
+        tracing::warn!(
+            deployment = self.object.name_any(),
+            why,
+            "objects are left behind with our labels"
+        );
+    }
+
+    /// Finds definitions of whose kinds objects exist that the deployment did not install. Returns whether there are any.
+    pub(in crate::reconcile) async fn find_definitions_in_use(
+        &mut self,
+    ) -> Result<bool, ReconcileError> {
+        self.in_use = self.remover().in_use(&self.objects).await?;
+        Ok(!self.in_use.is_empty())
+    }
+
+    /// Fails, since definitions are in use.
+    pub(in crate::reconcile) fn definitions_in_use(&self) -> RemovalFailure {
+        let list = self
+            .in_use
+            .iter()
+            .map(|kept| format!("{}: {}", kept.id, kept.why))
+            .collect();
+        RemovalFailure::definitions_in_use(&error::list(list, NAMED))
+    }
+
+    /// Lets definitions go that are in use.
+    pub(in crate::reconcile) async fn release_definitions_in_use(
+        &mut self,
+        left: &mut Inventory,
     ) -> Result<(), ReconcileError> {
-        let mut rest = Rest {
-            obstacles: self.obstacles(&present).await?,
-            present,
-            inventory,
-        };
-        let going = rest.remove(self.remover).await?;
-        if !going.is_empty() {
-            let left = rest.present.len();
-            let names = name_some(&going.iter().collect::<Vec<_>>());
-            return Err(ReconcileError::new(
-                codes::install::REMOVAL_FAILED,
-                REMOVING,
-                format!("{left} objects are left; waiting for these to go: {names}"),
-                RetryPolicy::Soon,
-            ));
-        }
-        self.result(&rest)
+        let objects = std::mem::take(&mut self.objects);
+        let in_use = std::mem::take(&mut self.in_use);
+        self.objects = self.release(left, objects, &in_use).await?;
+        Ok(())
     }
 
-    /// Returns what stays from the beginning: objects that a requester may not delete, and those that finalizers have held since an earlier try.
-    async fn obstacles(
-        &self,
-        present: &[Present],
-    ) -> Result<BTreeMap<ObjectId, Obstacle>, ReconcileError> {
-        let deletions = Deletions {
-            ctx: self.ctx,
-            rule: self.rule,
-            act: Act::Remove,
-            requesters: self.requesters,
-            reason: REFUSED,
-        };
-        let refused = deletions.undeletable(&rest::not_held(present)).await?;
-        Ok(rest::obstacles(present, refused))
-    }
-
-    /// Lets definitions go of whose kinds objects exist that the deployment did not install, or fails, as the spec says.
-    async fn without_definitions_in_use(
-        &self,
-        inventory: &mut Inventory,
-        present: Vec<Present>,
-    ) -> Result<Vec<Present>, ReconcileError> {
-        let in_use = self.remover.in_use(&present).await?;
-        if self.policy == CustomResources::Refuse && !in_use.is_empty() {
-            let list = in_use
-                .iter()
-                .map(|kept| format!("{}: {}", kept.id, kept.why))
-                .collect();
-            return Err(ReconcileError {
-                retry: RetryPolicy::Soon,
-                ..refused(
-                    codes::install::RESOURCES_LEFT,
-                    format!(
-                        "nothing is torn down while custom resources exist that were not installed by it: {} (delete them, or set spec.deletion.customResources: Orphan or Delete)",
-                        crate::reconcile::error::list(list, 10)
-                    ),
-                )
-            });
-        }
-        let (orphans, rest): (Vec<_>, Vec<_>) = present
-            .into_iter()
-            .partition(|present| in_use.iter().any(|kept| kept.id == present.id));
-        self.remover.release(&orphans).await?;
-        for orphan in orphans {
-            inventory.forget(&orphan.key);
-        }
-        Ok(rest)
-    }
-
-    /// Lets created namespaces go that hold objects of others, and tells so. As a ServiceAccount that may not be used nothing is let go.
-    async fn without_namespaces_in_use(
-        &self,
-        inventory: &mut Inventory,
-        created: Vec<Present>,
-    ) -> Result<Vec<Present>, ReconcileError> {
-        if self.rule.account_withdrawn().is_some() {
-            return Ok(created);
-        }
-        let in_use = Box::pin(self.remover.occupied(&created)).await?;
-        let (kept, rest): (Vec<_>, Vec<_>) = created
-            .into_iter()
-            .partition(|present| in_use.iter().any(|kept| kept.id == present.id));
-        self.remover.release(&kept).await?;
-        for kept in kept {
-            inventory.forget(&kept.key);
-        }
+    /// Lets created namespaces go that hold objects of others, and tells so.
+    pub(in crate::reconcile) async fn release_namespaces_in_use(
+        &mut self,
+        left: &mut Inventory,
+    ) -> Result<(), ReconcileError> {
+        let in_use = Box::pin(self.remover().occupied(&self.namespaces)).await?;
+        let namespaces = std::mem::take(&mut self.namespaces);
+        self.namespaces = self.release(left, namespaces, &in_use).await?;
         for kept in in_use {
             let note = format!(
                 "{} was created with the content and stays: {}; delete it by hand once nobody needs it",
@@ -152,48 +149,59 @@ impl Removal<'_> {
                 .warn(self.object, codes::install::NAMESPACE_IN_USE, &note)
                 .await;
         }
+        Ok(())
+    }
+
+    /// Takes our labels off those of `objects` that are `in_use`, and removes them from `left`. Returns the others.
+    async fn release(
+        &self,
+        left: &mut Inventory,
+        objects: Vec<Present>,
+        in_use: &[KeptObject],
+    ) -> Result<Vec<Present>, ReconcileError> {
+        let (kept, rest): (Vec<_>, Vec<_>) = objects
+            .into_iter()
+            .partition(|present| in_use.iter().any(|kept| kept.id == present.id));
+        self.remover().release(&kept).await?;
+        for kept in kept {
+            left.forget(&kept.key);
+        }
         Ok(rest)
     }
 
-    fn result(&self, rest: &Rest<'_>) -> Result<(), ReconcileError> {
-        if rest.present.is_empty() {
-            return Ok(());
-        }
-        let message = removal::message(rest.present.len(), &rest.obstacles, self.admit);
-        let refuses = |obstacle: &Obstacle| matches!(obstacle, Obstacle::NotAllowed(_));
-        if !rest.obstacles.values().any(refuses) {
-            let code = codes::install::REMOVAL_FAILED;
-            return Err(ReconcileError::new(
-                code,
-                REMOVING,
-                message,
-                RetryPolicy::Soon,
-            ));
-        }
-        let retry = if rest.held().is_empty() {
-            RetryPolicy::Slowly
-        } else {
-            RetryPolicy::Soon
-        };
-        Err(ReconcileError {
-            retry,
-            ..refused(self.code(rest), message)
-        })
+    /// Deletes everything but the created namespaces, as far as the requesters may, and removes from `left` what is gone.
+    pub(in crate::reconcile) async fn delete_objects(
+        &self,
+        left: &mut Inventory,
+    ) -> Result<(), ReconcileError> {
+        self.delete(left, &self.objects).await
     }
 
-    /// The code for objects that may not be deleted.
-    fn code(&self, rest: &Rest<'_>) -> Code {
-        if self.rule.account_withdrawn().is_some() {
-            return codes::install::ACCOUNT_WITHDRAWN;
-        }
-        let mut refused = rest
-            .obstacles
-            .iter()
-            .filter(|(_, obstacle)| matches!(obstacle, Obstacle::NotAllowed(_)));
-        if refused.all(|(id, _)| self.rule.exceeds_delegation(id)) {
-            codes::install::OUTSIDE_DELEGATION
-        } else {
-            codes::install::REMOVAL_NOT_ALLOWED
-        }
+    /// Deletes the created namespaces.
+    pub(in crate::reconcile) async fn delete_namespaces(
+        &self,
+        left: &mut Inventory,
+    ) -> Result<(), ReconcileError> {
+        self.delete(left, &self.namespaces).await
+    }
+
+    async fn delete(
+        &self,
+        left: &mut Inventory,
+        objects: &[Present],
+    ) -> Result<(), ReconcileError> {
+        let deletions = Deletions {
+            ctx: self.ctx,
+            rule: &self.rule,
+            act: Act::Remove,
+            requesters: &self.requesters,
+            reason: REFUSED,
+        };
+        let kept = deletions.undeletable(&rest::not_held(objects)).await?;
+        let mut rest = Rest::new(objects.to_vec(), kept, left);
+        let going = rest.remove(&self.remover()).await?;
+        let admit = deletion::admit_command(self.object, self.ctx);
+        let result = rest.progress().removal_result(&going, &self.rule, &admit);
+        Ok(result?)
     }
 }

@@ -1,17 +1,22 @@
 //! The end of a BundleDeployment: what it installed goes in the reverse order, or is let go; the finalizer goes last.
+//! The order of the steps is in `bundle_core::plan::removal::steps`.
 //! Not here: the single steps (removal::steps, removal::remove), whether the deletion counts (removal::deletion), or the Bundles, which the API server's garbage collection
 //! takes with their owner.
 
 use std::collections::BTreeSet;
 
 use bundle_api::names::{self, condition};
-use bundle_core::diagnostic::{Code, codes};
+use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::State;
 use bundle_core::plan::consent::{ActingAccount, ConsentRule};
 use bundle_core::plan::decision::DecidedObjects;
 use bundle_core::plan::inventory::{self, Inventory};
-use bundle_core::review::deployment::{CustomResources, Deletion};
-use bundle_core::review::{CheckedDeploymentSpec, Class, Kind, Requester, Vouched};
+use bundle_core::plan::removal::steps::{
+    Account, Handling, ObservedRemoval, RecordedObjects, RemovalStep,
+};
+use bundle_core::plan::removal::{REMOVING, RemovalFailure, RemovingAccount, removing_account};
+use bundle_core::review::deployment::{Deletion, ServiceAccount as AccountName};
+use bundle_core::review::{CheckedDeploymentSpec, Class, Kind, Requester};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
@@ -25,17 +30,11 @@ use crate::reconcile::deployment::failures::Work;
 use crate::reconcile::deployment::namespaces;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::removal::deletion;
-use crate::reconcile::removal::remove::Remover;
 use crate::reconcile::removal::steps::Removal;
 use crate::reconcile::rights::removal_rights::named_account;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::seal;
 use crate::reconcile::status::writer;
-
-/// The reason of conditions while it goes on.
-pub(in crate::reconcile) const REMOVING: &str = "Removing";
-/// The reason of conditions while somebody has to do something about it.
-pub(in crate::reconcile) const REFUSED: &str = "RemovalRefused";
 
 /// Reconciles a BundleDeployment that is being deleted.
 pub(in crate::reconcile) async fn reconcile(
@@ -49,29 +48,10 @@ pub(in crate::reconcile) async fn reconcile(
     if !controller::has_finalizer(object) {
         return Ok(Action::await_change());
     }
-    match remove(object, ctx).await {
-        Ok(()) => {
-            ctx.failures.reset(Work::Remove, object);
-            let finalizers = object
-                .finalizers()
-                .iter()
-                .filter(|name| *name != names::FINALIZER_INSTALLED)
-                .cloned()
-                .collect();
-            crate::reconcile::set_finalizers(&ctx.own, &ctx.deployments, object, finalizers)
-                .await?;
-            // Last: while the object is there, a removal without it would be refused. What is left behind is swept.
-            let uid = object.metadata.uid.as_deref().unwrap_or_default();
-            if let Err(error) = ctx.inventories.remove(uid).await {
-                tracing::warn!(
-                    deployment = name,
-                    error = crate::chain(&error),
-                    "an inventory is left to the sweep"
-                );
-            }
-            Ok(Action::await_change())
-        }
-        Err(error) => {
+    match Teardown::new(object, ctx).run().await {
+        Ok(()) => Ok(Action::await_change()),
+        Err(Ended::Api(error)) => Err(error.into()),
+        Err(Ended::Failed(error)) => {
             tell(object, ctx, &error).await?;
             let wait = ctx.failures.next(Work::Remove, object, error.retry);
             Ok(wait.map_or_else(Action::await_change, Action::requeue))
@@ -105,11 +85,240 @@ async fn tell(
     Ok(())
 }
 
-/// The ServiceAccount that removes.
-struct RemovingAccount {
-    name: ServiceAccount,
-    /// The rights that it lends.
-    acting: ActingAccount,
+/// The end of a removal that is not complete.
+enum Ended {
+    /// A condition tells about it.
+    Failed(ReconcileError),
+    /// The API server failed where no condition could be written about it.
+    Api(kube::Error),
+}
+
+impl From<ReconcileError> for Ended {
+    fn from(error: ReconcileError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<RemovalFailure> for Ended {
+    fn from(failure: RemovalFailure) -> Self {
+        Self::Failed(failure.into())
+    }
+}
+
+/// One reconcile of a BundleDeployment that is being deleted.
+struct Teardown<'a> {
+    object: &'a DynamicObject,
+    ctx: &'a Context,
+    uid: &'a str,
+    /// `None` for a spec that cannot be read.
+    deletion: Option<Deletion>,
+    /// The inventory without what is known to be gone; `None` if there is none.
+    left: Option<Inventory>,
+    requesters: Vec<Requester>,
+    removal: Option<Removal<'a>>,
+}
+
+impl<'a> Teardown<'a> {
+    fn new(object: &'a DynamicObject, ctx: &'a Context) -> Self {
+        let spec = CheckedDeploymentSpec::parse(&object.data["spec"]).ok();
+        Self {
+            object,
+            ctx,
+            uid: object.metadata.uid.as_deref().unwrap_or_default(),
+            deletion: spec.map(|spec| spec.deletion),
+            left: None,
+            requesters: Vec::new(),
+            removal: None,
+        }
+    }
+
+    /// Does the steps of the plan one after the other, until none is left or one fails.
+    async fn run(mut self) -> Result<(), Ended> {
+        let loaded = self.ctx.inventories.load(self.uid).await;
+        let loaded = loaded.map_err(|error| ReconcileError::inventory("RemovalFailed", &error))?;
+        self.left = loaded.map(|inventory| (*inventory).clone());
+        let mut observed = self.observed();
+        loop {
+            let Some(step) = observed.steps().first().copied() else {
+                return Ok(());
+            };
+            let done = Box::pin(self.step(step, &mut observed)).await;
+            if matches!(done, Err(Ended::Failed(_)))
+                && observed.done.contains(&RemovalStep::ReadRequesters)
+            {
+                // What is gone need not be looked at again.
+                self.save().await?;
+            }
+            done?;
+            observed.done.insert(step);
+        }
+    }
+
+    /// What is known before anything is done.
+    fn observed(&self) -> ObservedRemoval {
+        ObservedRemoval {
+            has_finalizer: controller::has_finalizer(self.object),
+            is_orphan: self.deletion.is_some_and(|deletion| deletion.orphan),
+            custom_resources: self.deletion.map_or(Handling::Refuse, |deletion| {
+                deletion.custom_resources.into()
+            }),
+            recorded: self.recorded(),
+            account: None,
+            definitions_in_use: None,
+            done: BTreeSet::new(),
+        }
+    }
+
+    fn recorded(&self) -> RecordedObjects {
+        match &self.left {
+            Some(left) if left.is_empty() => RecordedObjects::Empty,
+            Some(_) => RecordedObjects::Some,
+            // It is recorded before the first object is applied: without a record there is nothing, or somebody deleted it.
+            None if may_have_installed(self.object) => RecordedObjects::Lost,
+            None => RecordedObjects::None,
+        }
+    }
+
+    async fn step(
+        &mut self,
+        step: RemovalStep,
+        observed: &mut ObservedRemoval,
+    ) -> Result<(), Ended> {
+        let (object, ctx) = (self.object, self.ctx);
+        match step {
+            RemovalStep::TellInventoryLost => {
+                let namespace = &ctx.shared.settings.state_namespace;
+                return Err(RemovalFailure::inventory_lost(self.uid, namespace).into());
+            }
+            RemovalStep::ForgetReplacedNamespaces => {
+                if let Some(left) = &mut self.left {
+                    forget_replaced_namespaces(ctx, left).await;
+                }
+                observed.recorded = self.recorded();
+            }
+            RemovalStep::CheckDeletion => {
+                if let Some(left) = &mut self.left {
+                    deletion::accept(object, ctx, left).await?;
+                }
+            }
+            RemovalStep::RecordAcceptance => self.save().await?,
+            RemovalStep::ReadRequesters => {
+                let vouched = seal::vouched(ctx, object, Kind::BundleDeployment)
+                    .map_err(|why| RemovalFailure::refused(codes::review::NOT_ADMITTED, why))?;
+                self.requesters = vouched.parts.content().into_iter().cloned().collect();
+            }
+            RemovalStep::FindAccount => observed.account = Some(self.find_account().await?),
+            RemovalStep::TellNoAccount => return Err(RemovalFailure::no_account().into()),
+            RemovalStep::RemoveFinalizer => self.remove_finalizer().await.map_err(Ended::Api)?,
+            RemovalStep::RemoveInventory => self.remove_inventory().await,
+            RemovalStep::FindObjects
+            | RemovalStep::ReleaseObjects
+            | RemovalStep::FindDefinitionsInUse
+            | RemovalStep::TellDefinitionsInUse
+            | RemovalStep::ReleaseDefinitionsInUse
+            | RemovalStep::DeleteObjects
+            | RemovalStep::ReleaseNamespacesInUse
+            | RemovalStep::DeleteCreatedNamespaces => {
+                if let (Some(removal), Some(left)) = (&mut self.removal, &mut self.left) {
+                    of_objects(step, (removal, left), observed).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn save(&self) -> Result<(), ReconcileError> {
+        let Some(left) = &self.left else {
+            return Ok(());
+        };
+        let saved = self.ctx.inventories.save(self.uid, left.clone()).await;
+        saved.map_err(|error| ReconcileError::inventory("RemovalFailed", &error))?;
+        Ok(())
+    }
+
+    /// Finds the ServiceAccount that removes, and asks whether it may be used.
+    async fn find_account(&mut self) -> Result<Account, Ended> {
+        let (object, ctx) = (self.object, self.ctx);
+        let Some(left) = &self.left else {
+            return Ok(Account::None);
+        };
+        let class = class(object, ctx).await?;
+        let found = account((object, ctx), class.as_ref(), left, &self.requesters).await?;
+        let Some((account, acting)) = found else {
+            return Ok(Account::None);
+        };
+        let client = ctx.shared.client_as(&account).map_err(|error| {
+            RemovalFailure::refused(codes::install::NO_ACCOUNT, crate::chain(&error))
+        })?;
+        let decided = class.as_ref().map_or(DecidedObjects::None, |class| {
+            decided::objects(left, &decided::decider(class, object))
+        });
+        let rule = ConsentRule::new(class.as_ref(), acting, decided);
+        let removal = self.removal.insert(Removal {
+            object,
+            ctx,
+            account,
+            client,
+            rule,
+            requesters: std::mem::take(&mut self.requesters),
+            recorded: left.clone(),
+            objects: Vec::new(),
+            namespaces: Vec::new(),
+            in_use: Vec::new(),
+        });
+        let Some(why) = removal.rule.account_withdrawn() else {
+            return Ok(Account::Usable);
+        };
+        if self.deletion.is_some_and(|deletion| deletion.orphan) {
+            removal.warn_of_labels(why);
+        }
+        Ok(Account::Withdrawn)
+    }
+
+    async fn remove_finalizer(&self) -> Result<(), kube::Error> {
+        let (object, ctx) = (self.object, self.ctx);
+        ctx.failures.reset(Work::Remove, object);
+        let finalizers = object
+            .finalizers()
+            .iter()
+            .filter(|name| *name != names::FINALIZER_INSTALLED)
+            .cloned()
+            .collect();
+        crate::reconcile::set_finalizers(&ctx.own, &ctx.deployments, object, finalizers).await
+    }
+
+    /// Deletes the inventory. One that is left behind is swept.
+    async fn remove_inventory(&self) {
+        if let Err(error) = self.ctx.inventories.remove(self.uid).await {
+            tracing::warn!(
+                deployment = self.object.name_any(),
+                error = crate::chain(&error),
+                "an inventory is left to the sweep"
+            );
+        }
+    }
+}
+
+/// Does one of the steps that need to know as whom.
+async fn of_objects(
+    step: RemovalStep,
+    (removal, left): (&mut Removal<'_>, &mut Inventory),
+    observed: &mut ObservedRemoval,
+) -> Result<(), ReconcileError> {
+    match step {
+        RemovalStep::FindObjects => removal.find_objects(left).await,
+        RemovalStep::ReleaseObjects => removal.release_objects().await,
+        RemovalStep::FindDefinitionsInUse => {
+            observed.definitions_in_use = Some(removal.find_definitions_in_use().await?);
+            Ok(())
+        }
+        RemovalStep::TellDefinitionsInUse => Err(removal.definitions_in_use().into()),
+        RemovalStep::ReleaseDefinitionsInUse => removal.release_definitions_in_use(left).await,
+        RemovalStep::DeleteObjects => removal.delete_objects(left).await,
+        RemovalStep::ReleaseNamespacesInUse => removal.release_namespaces_in_use(left).await,
+        RemovalStep::DeleteCreatedNamespaces => removal.delete_namespaces(left).await,
+        _ => Ok(()),
+    }
 }
 
 /// The class, if it is there, can be read and is ours.
@@ -126,56 +335,41 @@ async fn class(object: &DynamicObject, ctx: &Context) -> Result<Option<Class>, R
     }
 }
 
-/// Who removes: whom the spec names, which is vouched for; else whoever installed, as it is recorded; before that, whoever would have.
+/// The ServiceAccount that removes, and the rights that it lends.
 async fn account(
     (object, ctx): (&DynamicObject, &Context),
     class: Option<&Class>,
     inventory: &Inventory,
     requesters: &[Requester],
-) -> Result<Option<RemovingAccount>, ReconcileError> {
-    let chosen = CheckedDeploymentSpec::parse(&object.data["spec"])
+) -> Result<Option<(ServiceAccount, ActingAccount)>, ReconcileError> {
+    let of_spec = CheckedDeploymentSpec::parse(&object.data["spec"])
         .ok()
         .and_then(|spec| spec.service_account);
-    if let Some(chosen) = chosen {
-        return Ok(Some(RemovingAccount {
-            acting: named_account(ctx, &chosen, requesters).await?,
-            name: ServiceAccount {
-                namespace: chosen.namespace,
-                name: chosen.name,
-            },
-        }));
-    }
-    let of_class = class
-        .and_then(|class| class.service_account.clone())
-        .map(|of_class| ServiceAccount {
-            namespace: of_class.namespace,
-            name: of_class.name,
-        });
+    let of_class = class.and_then(|class| class.service_account.clone());
     let record = inventory.record.as_ref();
-    let Some(installed) = record.and_then(|record| record.installed.as_ref()) else {
-        return Ok(of_class.map(|name| RemovingAccount {
-            name,
-            acting: ActingAccount::Granted,
-        }));
+    let recorded = match record.and_then(|record| record.installed.as_ref()) {
+        // It is not asked for where the spec names one.
+        Some(installed) if of_spec.is_none() => {
+            let parsed =
+                ServiceAccount::parse(&installed.account_namespace, &installed.account_name);
+            let ServiceAccount { namespace, name } = parsed.map_err(|error| {
+                let text = format!("the inventory records no ServiceAccount: {error}");
+                let code = codes::install::NO_ACCOUNT;
+                ReconcileError::new(code, REMOVING, text, RetryPolicy::OnChange)
+            })?;
+            Some(AccountName { namespace, name })
+        }
+        _ => None,
     };
-    let name = ServiceAccount::parse(&installed.account_namespace, &installed.account_name)
-        .map_err(|error| {
-            let text = format!("the inventory records no ServiceAccount: {error}");
-            ReconcileError::new(
-                codes::install::NO_ACCOUNT,
-                REMOVING,
-                text,
-                RetryPolicy::OnChange,
-            )
-        })?;
-    Ok(Some(RemovingAccount {
-        acting: if of_class.as_ref() == Some(&name) {
-            ActingAccount::Granted
-        } else {
-            ActingAccount::Former
-        },
-        name,
-    }))
+    let named = |AccountName { namespace, name }| ServiceAccount { namespace, name };
+    Ok(match removing_account(of_spec, recorded, of_class) {
+        None => None,
+        Some(RemovingAccount::OfSpec(account)) => {
+            let acting = named_account(ctx, &account, requesters).await?;
+            Some((named(account), acting))
+        }
+        Some(RemovingAccount::Known(account, acting)) => Some((named(account), acting)),
+    })
 }
 
 /// Whether anything may have been applied, as far as the object itself tells: by its status, or by what other tools are told beforehand. Asked only where the
@@ -188,46 +382,6 @@ fn may_have_installed(object: &DynamicObject) -> bool {
     status.installed.is_some()
         || status.active_bundle.is_some()
         || told.is_some_and(|kinds| !kinds.is_empty())
-}
-
-async fn remove(object: &DynamicObject, ctx: &Context) -> Result<(), ReconcileError> {
-    let uid = object.metadata.uid.as_deref().unwrap_or_default();
-    let unreadable = |error| ReconcileError::inventory("RemovalFailed", &error);
-    let inventory = ctx.inventories.load(uid).await.map_err(unreadable)?;
-    let deletion = CheckedDeploymentSpec::parse(&object.data["spec"])
-        .ok()
-        .map(|spec| spec.deletion);
-    let orphan = deletion.as_ref().is_some_and(|deletion| deletion.orphan);
-    let Some(inventory) = inventory else {
-        // It is recorded before the first object is applied: without a record there is nothing, or somebody deleted it.
-        if orphan || !may_have_installed(object) {
-            return Ok(());
-        }
-        return Err(refused(
-            codes::install::INVENTORY_LOST,
-            format!(
-                "the inventory of what was installed (ConfigMap inventory-{uid} in namespace {}) is gone, so it is not known which objects are to be removed: remove them by hand, and set spec.deletion.objects: Orphan to let this one go",
-                ctx.shared.settings.state_namespace
-            ),
-        ));
-    };
-    let mut left = (*inventory).clone();
-    forget_replaced_namespaces(ctx, &mut left).await;
-    if left.is_empty() {
-        return Ok(());
-    }
-    deletion::accept(object, ctx, &mut left).await?;
-    // Before anything is removed: a gap that comes later does not count.
-    let saved = ctx.inventories.save(uid, left.clone()).await;
-    saved.map_err(unreadable)?;
-    let vouched = seal::vouched(ctx, object, Kind::BundleDeployment)
-        .map_err(|why| refused(codes::review::NOT_ADMITTED, why))?;
-    let done = remove_objects(object, ctx, &mut left, deletion, &vouched).await;
-    if done.is_err() {
-        // What is gone need not be looked at again.
-        ctx.inventories.save(uid, left).await.map_err(unreadable)?;
-    }
-    done
 }
 
 /// Objects went with their namespace, also where another one has its name now.
@@ -252,91 +406,4 @@ async fn forget_replaced_namespaces(ctx: &Context, left: &mut Inventory) {
     for key in gone {
         left.forget(&key);
     }
-}
-
-async fn remove_objects(
-    object: &DynamicObject,
-    ctx: &Context,
-    left: &mut Inventory,
-    deletion: Option<Deletion>,
-    vouched: &Vouched,
-) -> Result<(), ReconcileError> {
-    let orphan = deletion.as_ref().is_some_and(|deletion| deletion.orphan);
-    let class = class(object, ctx).await?;
-    let requesters: Vec<Requester> = vouched.parts.content().into_iter().cloned().collect();
-    let account = account((object, ctx), class.as_ref(), left, &requesters).await?;
-    let Some(account) = account else {
-        if orphan {
-            return Ok(());
-        }
-        return Err(refused(
-            codes::install::NO_ACCOUNT,
-            "the ProvisionerClass is gone and it is not recorded who installed: create the class again, or set spec.deletion.objects: Orphan to leave the objects behind".to_owned(),
-        ));
-    };
-    let client = ctx
-        .shared
-        .client_as(&account.name)
-        .map_err(|error| refused(codes::install::NO_ACCOUNT, crate::chain(&error)))?;
-    let recorded = left.clone();
-    let remover = Remover {
-        apis: &ctx.apis,
-        client: &client,
-        account: &account.name,
-        inventory: &recorded,
-        reason: "RemovalFailed",
-    };
-    let keys: Vec<String> = recorded.objects().map(|(key, _)| key.to_owned()).collect();
-    let decided = class.as_ref().map_or(DecidedObjects::None, |class| {
-        decided::objects(&recorded, &decided::decider(class, object))
-    });
-    let rule = ConsentRule::new(class.as_ref(), account.acting, decided);
-    if orphan && let Some(why) = rule.account_withdrawn() {
-        tracing::warn!(
-            deployment = object.name_any(),
-            why,
-            "objects are left behind with our labels"
-        );
-        return Ok(());
-    }
-    if orphan {
-        let released = match remover.present(&keys).await {
-            Ok(present) => remover.release(&present).await,
-            Err(error) => Err(error),
-        };
-        return match released {
-            // Whoever asked for the objects to be left behind is not kept waiting for labels that cannot be taken off.
-            Err(error) if error.retry != RetryPolicy::Soon => {
-                tracing::warn!(
-                    deployment = object.name_any(),
-                    why = error.message,
-                    "objects are left behind with our labels"
-                );
-                Ok(())
-            }
-            other => other,
-        };
-    }
-    let policy = deletion.map_or(CustomResources::Refuse, |deletion| {
-        deletion.custom_resources
-    });
-    let present = remover.present(&keys).await?;
-    let there: BTreeSet<&str> = present.iter().map(|found| found.key.as_str()).collect();
-    for key in keys.iter().filter(|key| !there.contains(key.as_str())) {
-        left.forget(key);
-    }
-    let removal = Removal {
-        object,
-        ctx,
-        remover: &remover,
-        policy,
-        rule: &rule,
-        requesters: &requesters,
-        admit: &deletion::admit_command(object, ctx),
-    };
-    removal.run(left, present).await
-}
-
-pub(in crate::reconcile) fn refused(code: Code, message: String) -> ReconcileError {
-    ReconcileError::new(code, REFUSED, message, RetryPolicy::Slowly)
 }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::plan::retry::RetryPolicy;
 
 const DELETED: i64 = 1_800_000_000_000;
 const CRD: (&str, &str) = ("apiextensions.k8s.io", "CustomResourceDefinition");
@@ -156,6 +157,28 @@ fn deletion_counts_if_it_was_reviewed_recorded_or_admitted_later() {
     ] {
         assert_eq!(deletion.is_accepted(), expected, "{deletion:?}");
     }
+}
+
+#[test]
+fn unreviewed_deletion_names_the_command_once_it_can_be_admitted() {
+    let deletion = ObservedDeletion {
+        deleted: DELETED,
+        is_recorded: false,
+        enforced_since: None,
+        admitted: None,
+    };
+    let early = deletion.check(DELETED + 1, "`admit`").unwrap_err();
+    assert_eq!((early.reason, early.retry), (REMOVING, RetryPolicy::Soon));
+    assert!(!early.message.contains("`admit`"), "{}", early.message);
+    let late = deletion.check(DELETED + ADMITTED_AFTER, "`admit`");
+    let late = late.unwrap_err();
+    assert_eq!((late.reason, late.retry), (REFUSED, RetryPolicy::Slowly));
+    assert!(late.message.contains("run `admit`:"), "{}", late.message);
+    let accepted = ObservedDeletion {
+        is_recorded: true,
+        ..deletion
+    };
+    assert_eq!(accepted.check(DELETED, "`admit`"), Ok(()));
 }
 
 #[test]

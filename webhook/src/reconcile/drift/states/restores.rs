@@ -9,7 +9,7 @@ use bundle_core::plan::summary::Coverage;
 use jiff::Timestamp;
 
 use super::{AppliedState, InstalledState, InstalledStates, Observation, ObservedObject};
-use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 
 /// An object that is out of line.
 #[derive(Debug, Clone)]
@@ -283,7 +283,7 @@ impl InstalledStates {
         self.with(deployment, |book| {
             let held = book.held.take().filter(|held| held.key == key);
             let times = held.map_or(1, |held| held.times.saturating_add(1));
-            let pause = error.retry.after(times).unwrap_or_default();
+            let pause = error::pause(error.retry, times).unwrap_or_default();
             book.held = Some(Held {
                 key: key.to_owned(),
                 error: error.clone(),

@@ -1,0 +1,69 @@
+//! The ServiceAccount that removes, and on whose authority.
+
+use crate::plan::consent::ActingAccount;
+use crate::review::deployment::ServiceAccount;
+
+/// The ServiceAccount that removes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemovingAccount {
+    /// The spec names it, which somebody vouched for: those who asked for the content have to be asked whether they may impersonate it.
+    OfSpec(ServiceAccount),
+    /// It is recorded that it installed, or the class names it; with the rights that it lends.
+    Known(ServiceAccount, ActingAccount),
+}
+
+/// Returns the ServiceAccount that removes: the one that the spec names; else the one that installed, as it is recorded; before that, the one that would have
+/// installed. `None` if nobody names one.
+pub fn removing_account(
+    of_spec: Option<ServiceAccount>,
+    recorded: Option<ServiceAccount>,
+    of_class: Option<ServiceAccount>,
+) -> Option<RemovingAccount> {
+    if let Some(of_spec) = of_spec {
+        return Some(RemovingAccount::OfSpec(of_spec));
+    }
+    let acting = if recorded.is_none() || recorded == of_class {
+        ActingAccount::Granted
+    } else {
+        ActingAccount::Former
+    };
+    let account = recorded.or(of_class)?;
+    Some(RemovingAccount::Known(account, acting))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::{KubeName, NameKind};
+
+    fn account(name: &str) -> Option<ServiceAccount> {
+        let parse = |kind, text: &str| KubeName::parse(kind, text).unwrap();
+        Some(ServiceAccount {
+            namespace: parse(NameKind::Label, "system"),
+            name: parse(NameKind::Subdomain, name),
+        })
+    }
+
+    #[test]
+    fn account_of_the_spec_comes_before_the_recorded_one_and_that_of_the_class() {
+        use ActingAccount::{Former, Granted};
+        let spec = || account("spec").map(RemovingAccount::OfSpec);
+        let known = |name, acting| account(name).map(|found| RemovingAccount::Known(found, acting));
+        for (of_spec, recorded, of_class, expected) in [
+            (None, None, None, None),
+            (account("spec"), None, None, spec()),
+            (account("spec"), account("old"), account("class"), spec()),
+            (None, None, account("class"), known("class", Granted)),
+            (None, account("old"), None, known("old", Former)),
+            (None, account("old"), account("class"), known("old", Former)),
+            (
+                None,
+                account("class"),
+                account("class"),
+                known("class", Granted),
+            ),
+        ] {
+            assert_eq!(removing_account(of_spec, recorded, of_class), expected);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Removals and prunes from the first look to the result.
+
+use serde_json::json;
+
+use super::*;
+use crate::plan::consent::ActingAccount;
+use crate::plan::decision::DecidedObjects;
+use crate::review::Class;
+
+const ADMIT: &str = "`kubectl annotate …`";
+
+fn id(kind: &str, namespace: Option<&str>, name: &str) -> ObjectId {
+    ObjectId {
+        group: String::new(),
+        version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        namespace: namespace.map(str::to_owned),
+        name: name.to_owned(),
+    }
+}
+
+fn namespace() -> ObjectId {
+    id("Namespace", None, "team-a")
+}
+
+fn config(name: &str) -> ObjectId {
+    id("ConfigMap", Some("team-a"), name)
+}
+
+fn held(id: &ObjectId) -> (ObjectId, Vec<String>) {
+    (id.clone(), vec!["example.com/hold".to_owned()])
+}
+
+fn free(id: &ObjectId) -> (ObjectId, Vec<String>) {
+    (id.clone(), Vec::new())
+}
+
+fn kept(id: &ObjectId, why: &str) -> (ObjectId, String) {
+    (id.clone(), why.to_owned())
+}
+
+fn rule(account: ActingAccount, authorization: &str) -> ConsentRule {
+    let spec = json!({
+        "provisioner": "core.rukpak.io/plain",
+        "authorization": authorization,
+        "targets": {"namespaces": ["team-*"], "clusterScoped": "Deny"},
+    });
+    let class = Class::parse("plain", &spec).unwrap();
+    ConsentRule::new(Some(&class), account, DecidedObjects::None)
+}
+
+#[test]
+fn objects_go_step_by_step_and_the_next_step_waits_for_those_before() {
+    let mut progress = Progress::new([free(&namespace()), free(&config("a"))], []);
+    assert_eq!(progress.next(), Next::Delete(vec![config("a")]));
+    assert_eq!(progress.going(&[config("a")]), [config("a")]);
+    // A finalizer holds it: its namespace waits, and it is not deleted once more.
+    let finalizers = BTreeMap::from([held(&config("a"))]);
+    progress.observe(&BTreeSet::new(), finalizers);
+    assert_eq!(progress.next(), Next::Await(vec![config("a")]));
+    assert_eq!(progress.going(&[config("a")]), []);
+    progress.observe(&[config("a")].into(), BTreeMap::new());
+    assert_eq!(progress.next(), Next::Delete(vec![namespace()]));
+    progress.observe(&[namespace()].into(), BTreeMap::new());
+    assert_eq!(progress.next(), Next::End);
+    assert!(progress.left().is_empty());
+}
+
+#[test]
+fn reasons_to_stay_are_joined_and_a_finalizer_counts_before_them() {
+    let (first, second) = (config("a"), config("b"));
+    let progress = Progress::new(
+        [free(&first), held(&second)],
+        [
+            kept(&first, "ana may not"),
+            kept(&first, "bob may not"),
+            kept(&second, "x"),
+        ],
+    );
+    assert_eq!(
+        progress.obstacles[&first],
+        Obstacle::NotAllowed("ana may not, bob may not".to_owned())
+    );
+    assert!(progress.is_held(&second));
+}
+
+#[test]
+fn result_of_a_removal_follows_from_what_is_left() {
+    use ActingAccount::{Former, Granted, Withdrawn};
+    let inside = config("a");
+    let outside = id("ConfigMap", Some("other"), "a");
+    let withdrawn = || Withdrawn("ana may not impersonate it".to_owned());
+    let refused = |id: &ObjectId| Progress::new([free(id)], [kept(id, "ana may not delete it")]);
+    let both = || {
+        Progress::new(
+            [free(&inside), held(&config("b"))],
+            [kept(&inside, "ana may not delete it")],
+        )
+    };
+    let failed = codes::install::REMOVAL_FAILED;
+    let not_allowed = codes::install::REMOVAL_NOT_ALLOWED;
+    let no_account = codes::install::ACCOUNT_WITHDRAWN;
+    let beyond = codes::install::OUTSIDE_DELEGATION;
+    #[rustfmt::skip]
+    let table = [
+        // What is left, what is still going, account, authorization of the class; code, reason, retry.
+        (Progress::default(), vec![], Granted, "Requester", None),
+        (Progress::new([free(&inside)], []), vec![inside.clone()], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
+        (Progress::new([held(&inside)], []), vec![], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
+        (Progress::new([held(&inside)], []), vec![], withdrawn(), "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
+        (refused(&inside), vec![], Granted, "Requester", Some((not_allowed, REFUSED, RetryPolicy::Slowly))),
+        (refused(&inside), vec![], Granted, "Class", Some((not_allowed, REFUSED, RetryPolicy::Slowly))),
+        (refused(&inside), vec![], withdrawn(), "Requester", Some((no_account, REFUSED, RetryPolicy::Slowly))),
+        (refused(&outside), vec![], Granted, "Requester", Some((not_allowed, REFUSED, RetryPolicy::Slowly))),
+        (refused(&outside), vec![], Granted, "Class", Some((beyond, REFUSED, RetryPolicy::Slowly))),
+        (refused(&outside), vec![], Former, "Class", Some((not_allowed, REFUSED, RetryPolicy::Slowly))),
+        (both(), vec![], Granted, "Requester", Some((not_allowed, REFUSED, RetryPolicy::Soon))),
+        (both(), vec![], withdrawn(), "Requester", Some((no_account, REFUSED, RetryPolicy::Soon))),
+    ];
+    for (progress, going, account, authorization, expected) in table {
+        let rule = rule(account, authorization);
+        let result = progress.removal_result(&going, &rule, ADMIT);
+        let found = result.err().map(|error| {
+            assert!(error.message.contains("left"), "{}", error.message);
+            (error.code, error.reason, error.retry)
+        });
+        assert_eq!(found, expected, "{progress:?} {rule:?}");
+    }
+}
+
+#[test]
+fn prune_names_what_stays_and_waits_only_for_what_is_going() {
+    let (config, namespace) = (config("web"), namespace());
+    let progress = |held_by: Vec<String>, kept| {
+        Progress::new([(config.clone(), held_by), free(&namespace)], kept)
+    };
+    let refused = progress(vec![], vec![kept(&config, "ana may not delete it")]);
+    assert_eq!(refused.unpruned(&[]), None);
+    assert_eq!(
+        refused.prune_warnings(&[]),
+        [
+            "ConfigMap/team-a/web is no longer part of the content and stays: ana may not delete it",
+            "Namespace/team-a is no longer part of the content and stays: objects that stay need it",
+        ]
+    );
+    let waiting = progress(vec!["example.com/hold".to_owned()], vec![]);
+    let message = waiting.unpruned(&[]).unwrap();
+    assert!(
+        message.ends_with("to go: ConfigMap/team-a/web"),
+        "{message}"
+    );
+    assert!(waiting.prune_warnings(&[])[0].contains("finalizers of others hold it"));
+    // Nothing needs that it goes.
+    let last = Progress::new([free(&namespace)], []);
+    let going = [namespace.clone()];
+    assert_eq!(last.unpruned(&going), None);
+    assert!(last.prune_warnings(&going).is_empty());
+}
