@@ -73,6 +73,52 @@ pub fn set(
     }
 }
 
+/// A change of one condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConditionChange {
+    /// The type of the condition.
+    pub kind: &'static str,
+    /// Its status.
+    pub state: State,
+    /// Its reason.
+    pub reason: String,
+    /// Its message.
+    pub message: String,
+    /// True if it is set only where nothing is said of it yet.
+    pub is_default: bool,
+}
+
+impl ConditionChange {
+    /// Sets the condition, whatever was said of it.
+    pub fn new(
+        kind: &'static str,
+        state: State,
+        reason: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            kind,
+            state,
+            reason: reason.into(),
+            message: message.into(),
+            is_default: false,
+        }
+    }
+
+    /// Sets the condition if nothing is said of it yet.
+    pub fn default(
+        kind: &'static str,
+        state: State,
+        reason: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            is_default: true,
+            ..Self::new(kind, state, reason, message)
+        }
+    }
+}
+
 /// `text`, cut at a character boundary so that it has at most `limit` bytes, with a mark where it was cut.
 pub fn bounded(text: &str, limit: usize) -> String {
     const MARK: &str = " …";

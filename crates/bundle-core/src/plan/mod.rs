@@ -3,6 +3,7 @@
 
 pub mod applyset;
 pub mod backoff;
+pub mod bundle;
 pub mod conditions;
 pub mod consent;
 pub mod created_namespace;
@@ -13,6 +14,7 @@ pub mod health;
 pub mod ignore;
 pub mod inventory;
 pub mod jobs;
+pub mod names;
 pub mod ownership;
 pub mod phases;
 pub mod pivot;

@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 
 use super::conditions::{State, some_of};
+use super::names::reason;
 
 /// Reasons, which are those of the API.
-const BLIND: &str = "CreateDynamicWatchFailed";
-const INSTALLED: &str = "InstallationSucceeded";
+const BLIND: &str = reason::CREATE_DYNAMIC_WATCH_FAILED;
+const INSTALLED: &str = reason::INSTALLATION_SUCCEEDED;
 const INSTALLING: &str = "Installing";
-const PAUSED: &str = "Paused";
+const PAUSED: &str = reason::PAUSED;
 /// Messages.
 const NOTHING_CHANGED: &str = "spec.paused is true: nothing is changed";
 const NOT_IN_PLACE: &str = "the content is not in place yet";

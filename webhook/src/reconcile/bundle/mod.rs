@@ -1,7 +1,10 @@
 //! Bundles: unpacking them, verifying their signatures, and the Bundle that a BundleDeployment generates.
 
+pub(super) mod compatibility;
 pub(super) mod controller;
 pub(super) mod fetches;
 pub(super) mod generated;
+mod status;
+mod steps;
 pub(super) mod unpack;
 pub(super) mod verify;

@@ -1,6 +1,6 @@
 //! Unpacking a Bundle for the first time: resolve, verify, pull, check, keep. It runs beside the reconciles, with a place among the transfers while it asks a
 //! registry and with memory while it parses.
-//! Not here: what is recorded of it (bundle::controller), and its single steps (content::reader, bundle::verify).
+//! Not here: what is recorded of it (bundle::steps), and its single steps (content::reader, bundle::verify).
 
 use std::sync::Arc;
 
@@ -8,11 +8,12 @@ use bundle_api::bundle::{BundleContent, SignedBy};
 use bundle_api::names::reason;
 use bundle_core::content::ContentId;
 use bundle_core::format::Content;
+use bundle_core::plan::bundle::{Compatibility, UnpackedContent};
 use bundle_core::plan::conditions::State;
 use bundle_core::review::{Class, Requester, Source};
 use kube::api::DynamicObject;
 
-use crate::reconcile::bundle::controller;
+use crate::reconcile::bundle::compatibility::compatibility;
 use crate::reconcile::bundle::verify;
 use crate::reconcile::content::reader;
 use crate::reconcile::context::Context;
@@ -37,8 +38,8 @@ pub(in crate::reconcile) struct Unpacked {
     /// Reason and message of the condition `Verified`.
     pub(in crate::reconcile) verified: (&'static str, String),
     pub(in crate::reconcile) signed_by: Vec<SignedBy>,
-    /// Status, reason and message of the condition `Compatible`.
-    pub(in crate::reconcile) compatible: (State, &'static str, String),
+    /// The condition `Compatible`.
+    pub(in crate::reconcile) compatible: Compatibility,
     /// For the status, without the digest of the spec and the seal.
     pub(in crate::reconcile) content: BundleContent,
     pub(in crate::reconcile) warnings: Vec<String>,
@@ -49,6 +50,20 @@ pub(in crate::reconcile) struct UnpackFailed {
     pub(in crate::reconcile) error: ReconcileError,
     /// The condition `Verified`, if it failed there.
     pub(in crate::reconcile) verified: Option<(State, String)>,
+}
+
+impl Unpacked {
+    /// What the conditions of the Bundle tell of it.
+    pub(in crate::reconcile) fn content(&self) -> UnpackedContent<'_> {
+        let (found, signers) = &self.verified;
+        let compatible = &self.compatible;
+        UnpackedContent {
+            digest: self.id.digest(),
+            verified: (found, signers),
+            compatible: (compatible.state, compatible.reason, &compatible.message),
+            warnings: &self.warnings,
+        }
+    }
 }
 
 impl From<ReconcileError> for UnpackFailed {
@@ -92,7 +107,7 @@ impl Unpack {
         self.class.reads(read.format).map_err(|finding| {
             ReconcileError::findings(FAILED, &finding.into(), RetryPolicy::OnChange)
         })?;
-        let compatible = controller::compatibility(ctx, &read)?;
+        let compatible = compatibility(ctx, &read)?;
         fetched.keep(ctx, &id, user, FAILED)?;
         let warnings: Vec<_> = decided.warnings.0.iter().map(tell).collect();
         let found = if decided.signed_by.is_empty() {

@@ -5,14 +5,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bundle_api::names;
+use bundle_cluster::ByName;
 use bundle_core::plan::applyset;
 use bundle_core::plan::inventory::{self, Adoption, Inventory};
 use bundle_core::plan::phases::Phase;
 use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use rand::Rng as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::reconcile::bundle::controller;
+use crate::reconcile::context::Context;
 use crate::reconcile::deployment::controller::DeploymentReconcile;
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::install::apply::Target;
@@ -206,7 +208,7 @@ impl DeploymentReconcile<'_> {
             "labels": { names::LABEL_APPLYSET_ID: self.applyset },
             "annotations": annotations,
         });
-        controller::patch_metadata(self.ctx, &self.ctx.deployments, &self.name, metadata)
+        patch_metadata(self.ctx, &self.name, metadata)
             .await
             .map_err(|error| {
                 ReconcileError::api(
@@ -263,4 +265,14 @@ mod tests {
         );
         assert!(inventory.owns("ConfigMap/x/ours", "a"));
     }
+}
+
+/// A merge patch of the metadata of a BundleDeployment.
+async fn patch_metadata(ctx: &Context, name: &str, metadata: Value) -> Result<(), kube::Error> {
+    let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), &ctx.deployments);
+    let patch = json!({ "metadata": metadata });
+    ByName(&api)
+        .patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
+    Ok(())
 }

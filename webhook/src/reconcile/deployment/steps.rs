@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use bundle_api::names::{self, reason};
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
+use bundle_core::plan::bundle::Compatibility;
 use bundle_core::plan::conditions::State;
 use bundle_core::plan::ignore;
 use bundle_core::plan::steps::{InPlace, InstallStep, Observed};
@@ -16,7 +17,7 @@ use kube::{Client, ResourceExt as _};
 
 use crate::cluster::ServiceAccount;
 use crate::reconcile::api::object::ObservedObject;
-use crate::reconcile::bundle::controller;
+use crate::reconcile::bundle::compatibility::compatibility;
 use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::content::items::{self, Item, Owner};
 use crate::reconcile::content::reader;
@@ -83,7 +84,7 @@ impl<'a> DeploymentReconcile<'a> {
             reason: read,
         };
         let content = reader::load(self.ctx, &wanted, &mut self.memory).await?;
-        let (state, _, message) = controller::compatibility(self.ctx, &content)?;
+        let Compatibility { state, message, .. } = compatibility(self.ctx, &content)?;
         if state == State::False {
             if !self.spec.accept_unsupported {
                 return Err(ReconcileError::new(

@@ -1,7 +1,7 @@
 //! The conditions of one status while it is being written: every type set, times kept where nothing changed.
 //! Not here: what is said in them, or the write itself (status::writer).
 
-use bundle_core::plan::conditions::{self, State};
+use bundle_core::plan::conditions::{self, ConditionChange, State};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -51,6 +51,22 @@ impl ConditionSet {
     ) {
         if self.get(kind).is_none() {
             self.set(kind, state, reason, message);
+        }
+    }
+
+    /// Makes a change that a plan asks for.
+    pub(in crate::reconcile) fn apply(&mut self, change: &ConditionChange) {
+        let ConditionChange {
+            kind,
+            state,
+            reason,
+            message,
+            is_default,
+        } = change;
+        if *is_default {
+            self.set_if_new(kind, *state, reason, message);
+        } else {
+            self.set(kind, *state, reason, message);
         }
     }
 
@@ -111,6 +127,50 @@ pub(in crate::reconcile) fn now() -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_in_plans_are_those_of_the_api() {
+        use bundle_api::names as api;
+        use bundle_core::plan::names::{condition, phase, reason};
+        for (planned, name) in [
+            (condition::UNPACKED, api::condition::UNPACKED),
+            (condition::VERIFIED, api::condition::VERIFIED),
+            (condition::COMPATIBLE, api::condition::COMPATIBLE),
+            (condition::SOURCE_MOVED, api::condition::SOURCE_MOVED),
+            (
+                condition::HAS_VALID_BUNDLE,
+                api::condition::HAS_VALID_BUNDLE,
+            ),
+            (condition::INSTALLED, api::condition::INSTALLED),
+            (condition::AUTHORIZED, api::condition::AUTHORIZED),
+            (condition::APPROVED, api::condition::APPROVED),
+            (condition::HEALTHY, api::condition::HEALTHY),
+            (condition::DRIFTED, api::condition::DRIFTED),
+            (condition::PROGRESSING, api::condition::PROGRESSING),
+            (condition::READY, api::condition::READY),
+            (reason::UNPACK_PENDING, api::reason::UNPACK_PENDING),
+            (reason::UNPACKING, api::reason::UNPACKING),
+            (reason::UNPACK_SUCCESSFUL, api::reason::UNPACK_SUCCESSFUL),
+            (reason::UNPACK_FAILED, api::reason::UNPACK_FAILED),
+            (
+                reason::CREATE_DYNAMIC_WATCH_FAILED,
+                api::reason::CREATE_DYNAMIC_WATCH_FAILED,
+            ),
+            (
+                reason::INSTALLATION_SUCCEEDED,
+                api::reason::INSTALLATION_SUCCEEDED,
+            ),
+            (reason::RIGHTS_WITHDRAWN, api::reason::RIGHTS_WITHDRAWN),
+            (reason::SOURCE_MOVED, api::reason::SOURCE_MOVED),
+            (reason::SOURCE_UNCHANGED, api::reason::SOURCE_UNCHANGED),
+            (reason::PAUSED, api::reason::PAUSED),
+            (phase::UNPACKING, api::PHASE_UNPACKING),
+            (phase::FAILING, api::PHASE_FAILING),
+            (phase::UNPACKED, api::PHASE_UNPACKED),
+        ] {
+            assert_eq!(planned, name);
+        }
+    }
 
     #[test]
     fn what_is_said_again_equals_what_stands_there() {

@@ -1,0 +1,189 @@
+//! Truth tables: what is known of a Bundle, the steps that follow, and the status.
+
+use super::BundleStep::*;
+use super::*;
+use crate::diagnostic::codes;
+use crate::plan::conditions::{ConditionChange, State};
+use crate::reference::Digest;
+
+const CHECKS: [BundleStep; 3] = [CheckAdmission, CheckProvisioner, CheckSourceKind];
+
+/// Facts in short: `d`eleted, fixed source (`x`), and the record of its content: `n`one, of the `s`ame or a `c`hanged spec.
+fn observed(facts: &str) -> ObservedBundle {
+    let is = |fact| facts.contains(fact);
+    ObservedBundle {
+        is_deleted: is('d'),
+        sealed: match (is('n'), is('s'), is('c')) {
+            (true, ..) => Some(SealedRecord::None),
+            (_, true, _) => Some(SealedRecord::SameSpec),
+            (_, _, true) => Some(SealedRecord::OtherSpec),
+            _ => None,
+        },
+        is_source_fixed: is('x'),
+        done: BTreeSet::new(),
+    }
+}
+
+#[test]
+fn steps_follow_from_what_is_known() {
+    let with = |more: &[BundleStep]| [&CHECKS[..], more].concat();
+    let removal = vec![RemoveCachedContent, RemoveFinalizer];
+    for (facts, expected) in [
+        ("", with(&[])),
+        ("x", with(&[])),
+        // Nothing was unpacked yet.
+        ("n", with(&[CheckSource, Unpack])),
+        ("nx", with(&[CheckSource, Unpack])),
+        // Content that is sealed is never unpacked again, even if the cache is lost.
+        ("s", with(&[ShowSealedContent, AskSource])),
+        ("sx", with(&[ShowSealedContent])),
+        ("c", with(&[TellContentChanged])),
+        ("cx", with(&[TellContentChanged])),
+        // It is being deleted.
+        ("d", removal.clone()),
+        ("dn", removal.clone()),
+        ("ds", removal.clone()),
+        ("dc", removal),
+    ] {
+        assert_eq!(observed(facts).steps(), expected, "{facts}");
+    }
+}
+
+#[test]
+fn steps_that_were_done_are_not_repeated_and_the_order_stays() {
+    for facts in ["n", "s", "sx", "c", "d"] {
+        let mut now = observed(facts);
+        let planned = now.steps();
+        for (number, step) in planned.iter().enumerate() {
+            assert_eq!(now.steps(), planned[number..], "{facts}");
+            now.done.insert(*step);
+        }
+        assert_eq!(now.steps(), [], "{facts}");
+    }
+}
+
+fn digest(digit: char) -> Digest {
+    let hex: String = std::iter::repeat_n(digit, 64).collect();
+    format!("sha256:{hex}").parse().unwrap()
+}
+
+fn failure(code: crate::diagnostic::Code, is_unpacked: bool) -> BundleFailure<'static> {
+    BundleFailure {
+        code,
+        reason: "UnpackFailed",
+        message: "refused",
+        verified: None,
+        is_unpacked,
+    }
+}
+
+/// Conditions in short: type, status, reason, and `?` for one that is set only where nothing is said yet.
+fn told(plan: &StatusPlan) -> Vec<String> {
+    plan.conditions
+        .iter()
+        .map(|change| {
+            let mark = if change.is_default { "?" } else { "" };
+            let ConditionChange {
+                kind,
+                state,
+                reason,
+                ..
+            } = change;
+            format!("{kind}={state:?} {reason}{mark}")
+        })
+        .collect()
+}
+
+#[test]
+fn status_follows_from_the_outcome() {
+    use BundleOutcome::{Failed, Pending, Sealed, Unpacked};
+    let (old, new) = (digest('a'), digest('b'));
+    let content = UnpackedContent {
+        digest: &old,
+        verified: ("Signed", "signed by the release key"),
+        compatible: (
+            State::False,
+            "Unsupported",
+            "Kubernetes 1.20 is not supported",
+        ),
+        warnings: &[],
+    };
+    let verified = |is_unknown| BundleFailure {
+        verified: Some(VerifiedFailure {
+            is_unknown,
+            message: "no signature",
+        }),
+        ..failure(codes::trust::CANNOT_TELL, false)
+    };
+    let (changed, admitted) = (codes::install::CONTENT_CHANGED, codes::review::NOT_ADMITTED);
+    let lost = codes::cluster::UNREACHABLE;
+    let not_looked_at = [
+        "Verified=Unknown UnpackPending?",
+        "Compatible=Unknown UnpackPending?",
+    ];
+    let failed = [&not_looked_at[..], &["Unpacked=False UnpackFailed"]].concat();
+    let sealed = "Unpacked=True UnpackSuccessful?";
+    let moved = SourceAnswer::Moved {
+        source: "registry.example.com/web:1",
+        now: &new,
+    };
+    // Outcome; phase, whether the source is forgotten, conditions; whether it is news, has succeeded, and asks again.
+    #[rustfmt::skip]
+    let table = [
+        (Pending, Some(Phase::Unpacking), false, [&["Unpacked=False Unpacking"][..], &not_looked_at].concat(), [false, false, false]),
+        (Failed(failure(lost, false)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
+        // Content that was unpacked stays unpacked, unless it may not be believed.
+        (Failed(failure(lost, true)), None, false, not_looked_at.to_vec(), [false, false, false]),
+        (Failed(failure(changed, true)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
+        (Failed(failure(admitted, true)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
+        (Failed(failure(admitted, false)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
+        (Failed(verified(false)), Some(Phase::Failing), true, [&["Verified=False UnpackFailed"][..], &failed].concat(), [false, false, false]),
+        (Failed(verified(true)), Some(Phase::Failing), true, [&["Verified=Unknown UnpackFailed"][..], &failed].concat(), [false, false, false]),
+        // A server that is not supported stops a BundleDeployment, and not the unpacking.
+        (Unpacked(content), Some(Phase::Unpacked), false, vec!["Verified=True Signed", "Compatible=False Unsupported", "Unpacked=True UnpackSuccessful", "SourceMoved=False SourceUnchanged"], [true, true, true]),
+        (Sealed(&old, SourceAnswer::Pending), Some(Phase::Unpacked), false, vec![sealed], [true, true, false]),
+        (Sealed(&old, SourceAnswer::Unchanged), Some(Phase::Unpacked), false, vec![sealed, "SourceMoved=False SourceUnchanged"], [true, true, true]),
+        (Sealed(&old, moved), Some(Phase::Unpacked), false, vec![sealed, "SourceMoved=True SourceMoved"], [true, true, true]),
+        (Sealed(&old, SourceAnswer::Unknown("timeout")), Some(Phase::Unpacked), false, vec![sealed, "SourceMoved=Unknown SourceUnseen"], [true, true, true]),
+    ];
+    for (outcome, phase, forgets, conditions, [is_news, has_succeeded, asks_again]) in table {
+        let plan = outcome.status();
+        assert_eq!(plan.phase, phase, "{outcome:?}");
+        assert_eq!(plan.forgets_source, forgets, "{outcome:?}");
+        assert_eq!(told(&plan), conditions, "{outcome:?}");
+        assert_eq!(outcome.is_news(false), is_news, "{outcome:?}");
+        assert!(!outcome.is_news(true), "{outcome:?}");
+        assert_eq!(outcome.has_succeeded(), has_succeeded, "{outcome:?}");
+        assert_eq!(outcome.asks_source_again(false), asks_again, "{outcome:?}");
+        assert!(!outcome.asks_source_again(true), "{outcome:?}");
+    }
+}
+
+#[test]
+fn messages_name_both_digests_and_the_warnings() {
+    let (old, new) = (digest('a'), digest('b'));
+    let moved = SourceAnswer::Moved {
+        source: "registry.example.com/web:1",
+        now: &new,
+    };
+    let plan = BundleOutcome::Sealed(&old, moved).status();
+    let message = &plan.conditions[1].message;
+    assert_eq!(
+        *message,
+        format!(
+            "registry.example.com/web:1 names {new} now; {old} was unpacked and stays what this Bundle is"
+        )
+    );
+    let warnings = ["one".to_owned(), "two".to_owned()];
+    let content = UnpackedContent {
+        digest: &old,
+        verified: ("NotRequired", ""),
+        compatible: (State::True, "NoRange", ""),
+        warnings: &warnings,
+    };
+    let plan = BundleOutcome::Unpacked(content).status();
+    assert_eq!(
+        plan.conditions[2].message,
+        "Successfully unpacked the bundle; one; two"
+    );
+}

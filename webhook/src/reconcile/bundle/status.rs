@@ -1,0 +1,67 @@
+//! The status of a Bundle.
+//! Which conditions it has and in which phase it is follows from `bundle_core::plan::bundle`.
+
+use bundle_api::bundle::{BundleContent, BundleStatus};
+use bundle_api::names;
+use bundle_api::source::BundleSource;
+use bundle_core::content::ContentId;
+use bundle_core::plan::bundle::StatusPlan;
+use bundle_core::review::SealedContent;
+use kube::api::DynamicObject;
+
+use crate::reconcile::context::Context;
+use crate::reconcile::status::condition_set::ConditionSet;
+use crate::reconcile::status::seal;
+
+/// `status` after the changes of `plan`.
+pub(super) fn planned(
+    status: &BundleStatus,
+    plan: &StatusPlan,
+    mut conditions: ConditionSet,
+) -> BundleStatus {
+    let mut status = status.clone();
+    if let Some(phase) = plan.phase {
+        status.phase = Some(phase.as_str().to_owned());
+    }
+    if plan.forgets_source {
+        status.resolved_source = None;
+        status.content_url = None;
+    }
+    for change in &plan.conditions {
+        conditions.apply(change);
+    }
+    status.conditions = conditions.into_api();
+    status
+}
+
+/// Returns whether `status` says that the content is there.
+pub(super) fn is_unpacked(status: &BundleStatus) -> bool {
+    status.phase.as_deref() == Some(names::PHASE_UNPACKED)
+}
+
+/// The source as the spec has it, pinned to what it was resolved to.
+pub(super) fn resolved_source(object: &DynamicObject, id: &ContentId) -> BundleSource {
+    let mut source: BundleSource =
+        serde_json::from_value(object.data["spec"]["source"].clone()).unwrap_or_default();
+    if let (Some(image), Some(resolved)) = (&mut source.image, id.image()) {
+        image.reference = resolved.pinned().to_string();
+    }
+    source
+}
+
+/// Sealed content in the status, with the rest of what `described` says of the same digest.
+pub(super) fn content(
+    ctx: &Context,
+    object: &DynamicObject,
+    sealed: &SealedContent,
+    described: Option<&BundleContent>,
+) -> BundleContent {
+    let described = described.filter(|content| content.digest == sealed.digest.as_str());
+    BundleContent {
+        digest: sealed.digest.to_string(),
+        spec_digest: sealed.spec.to_string(),
+        version: sealed.version.clone(),
+        seal: Some(seal::content_text(ctx, object, sealed)),
+        ..described.cloned().unwrap_or_default()
+    }
+}

@@ -1,0 +1,340 @@
+//! The steps of a reconcile of a Bundle, which `bundle_core::plan::bundle` puts in order.
+//! Not here: how content is unpacked (bundle::unpack), pulled (content::reader) or verified (bundle::verify), or what the status says (bundle::status).
+
+use std::sync::Arc;
+
+use bundle_api::bundle::BundleStatus;
+use bundle_api::names::reason;
+use bundle_core::content::ContentId;
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::bundle::{
+    BundleFailure, BundleOutcome, BundleStep, ObservedBundle, SealedRecord, SourceAnswer,
+    VerifiedFailure,
+};
+use bundle_core::plan::conditions::State;
+use bundle_core::reference::Digest;
+use bundle_core::review::{CheckedBundleSpec, Class, Kind, Requester, SealedContent, Source};
+use kube::ResourceExt as _;
+use kube::api::DynamicObject;
+use kube::runtime::controller::Action;
+
+use crate::reconcile::ApiFailure;
+use crate::reconcile::bundle::status;
+use crate::reconcile::bundle::unpack::{Unpack, UnpackFailed, Unpacked};
+use crate::reconcile::content::reader;
+use crate::reconcile::context::Context;
+use crate::reconcile::deployment::failures::Work;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::status::condition_set::{self, ConditionSet};
+use crate::reconcile::status::seal;
+use crate::reconcile::status::writer;
+use crate::sources::{self, ContentSource as _};
+
+/// One reconcile of a Bundle whose class is ours.
+pub(in crate::reconcile) struct BundleReconcile<'a> {
+    object: &'a DynamicObject,
+    ctx: &'a Arc<Context>,
+    class: &'a Class,
+    /// The content that was unpacked before.
+    sealed: Option<SealedContent>,
+    /// The spec that was admitted, and who asked for it.
+    checked: Option<(CheckedBundleSpec, Requester)>,
+    old: BundleStatus,
+    status: BundleStatus,
+}
+
+/// What the content is, after the last step.
+enum Content {
+    /// On its way.
+    Pending,
+    Unpacked(Unpacked),
+    /// Unpacked before, with the answer of its source.
+    Sealed(Digest, Answer),
+}
+
+/// The answer to the question what the source names now.
+enum Answer {
+    Pending,
+    Unchanged,
+    Moved { source: String, now: Digest },
+    Unknown(String),
+}
+
+impl<'a> BundleReconcile<'a> {
+    /// Begins with what the status says, but for the content, which anybody may have written there.
+    pub(in crate::reconcile) fn new(
+        object: &'a DynamicObject,
+        ctx: &'a Arc<Context>,
+        class: &'a Class,
+    ) -> Self {
+        let old: BundleStatus =
+            serde_json::from_value(object.data["status"].clone()).unwrap_or_default();
+        let sealed = seal::content(ctx, object);
+        let status = BundleStatus {
+            observed_generation: Some(object.metadata.generation.unwrap_or_default()),
+            content: sealed
+                .as_ref()
+                .map(|sealed| status::content(ctx, object, sealed, old.content.as_ref())),
+            ..old.clone()
+        };
+        Self {
+            object,
+            ctx,
+            class,
+            sealed,
+            checked: None,
+            old,
+            status,
+        }
+    }
+
+    /// Does the steps of the plan, and writes the status once.
+    pub(in crate::reconcile) async fn run(mut self) -> Result<Action, ApiFailure> {
+        let result = self.do_steps().await;
+        match &result {
+            Ok(Content::Pending) => self.finish(&BundleOutcome::Pending, None).await,
+            Ok(Content::Unpacked(unpacked)) => {
+                let outcome = BundleOutcome::Unpacked(unpacked.content());
+                self.finish(&outcome, None).await
+            }
+            Ok(Content::Sealed(digest, answer)) => {
+                let outcome = BundleOutcome::Sealed(digest, answer.told());
+                self.finish(&outcome, None).await
+            }
+            Err(failed) => {
+                let verified = failed.verified.as_ref();
+                let outcome = BundleOutcome::Failed(BundleFailure {
+                    code: failed.error.code,
+                    reason: failed.error.reason,
+                    message: &failed.error.message,
+                    verified: verified.map(|(state, message)| VerifiedFailure {
+                        is_unknown: *state == State::Unknown,
+                        message,
+                    }),
+                    is_unpacked: self.status.content.is_some(),
+                });
+                self.finish(&outcome, Some(&failed.error)).await
+            }
+        }
+    }
+
+    /// Does the steps one after the other, until none is left or one fails.
+    async fn do_steps(&mut self) -> Result<Content, UnpackFailed> {
+        let mut observed = ObservedBundle::default();
+        let mut content = Content::Pending;
+        loop {
+            let Some(step) = observed.steps().first().copied() else {
+                return Ok(content);
+            };
+            match step {
+                BundleStep::CheckAdmission => self.check_admission(&mut observed)?,
+                BundleStep::CheckProvisioner => crate::reconcile::context::is_built(self.class)?,
+                BundleStep::CheckSourceKind => self.check_source_kind()?,
+                BundleStep::TellContentChanged => return Err(self.content_changed().into()),
+                BundleStep::CheckSource => self.check_source()?,
+                BundleStep::Unpack => content = self.unpack().await?,
+                BundleStep::ShowSealedContent => {
+                    if let Some((spec, digest)) = self.spec().zip(self.sealed_digest()) {
+                        let id = ContentId::new(&spec.source, digest.clone());
+                        self.status.resolved_source =
+                            Some(status::resolved_source(self.object, &id));
+                        content = Content::Sealed(digest, Answer::Unchanged);
+                    }
+                }
+                BundleStep::AskSource => {
+                    if let Content::Sealed(_, answer) = &mut content {
+                        *answer = self.ask_source().await;
+                    }
+                }
+                // Of a Bundle that is being deleted.
+                BundleStep::RemoveCachedContent | BundleStep::RemoveFinalizer => {}
+            }
+            observed.done.insert(step);
+        }
+    }
+
+    fn spec(&self) -> Option<&CheckedBundleSpec> {
+        self.checked.as_ref().map(|(spec, _)| spec)
+    }
+
+    fn sealed_digest(&self) -> Option<Digest> {
+        self.sealed.as_ref().map(|sealed| sealed.digest.clone())
+    }
+
+    /// Reads the spec, if it is one that was admitted, and who asked for it.
+    fn check_admission(&mut self, observed: &mut ObservedBundle) -> Result<(), ReconcileError> {
+        let vouched = seal::vouched(self.ctx, self.object, Kind::Bundle).map_err(|message| {
+            ReconcileError::new(
+                codes::review::NOT_ADMITTED,
+                reason::NOT_ADMITTED,
+                message,
+                RetryPolicy::OnChange,
+            )
+        })?;
+        let spec = CheckedBundleSpec::parse(&self.object.data["spec"]).map_err(|findings| {
+            ReconcileError::findings(reason::UNPACK_FAILED, &findings, RetryPolicy::OnChange)
+        })?;
+        observed.sealed = Some(match &self.sealed {
+            None => SealedRecord::None,
+            Some(sealed) if sealed.spec == spec.digest => SealedRecord::SameSpec,
+            Some(_) => SealedRecord::OtherSpec,
+        });
+        observed.is_source_fixed = spec.source.is_fixed();
+        self.checked = Some((spec, vouched.parts.template));
+        Ok(())
+    }
+
+    fn check_source_kind(&self) -> Result<(), ReconcileError> {
+        let checked = self.spec().map(|spec| sources::is_supported(&spec.source));
+        checked
+            .unwrap_or(Ok(()))
+            .map_err(|error| reader::registry_error(error, reason::UNPACK_FAILED))
+    }
+
+    fn check_source(&self) -> Result<(), ReconcileError> {
+        let refused = self
+            .spec()
+            .and_then(|spec| self.class.takes(&spec.source, "spec.source"));
+        refused.map_or(Ok(()), |finding| {
+            Err(ReconcileError::findings(
+                reason::UNPACK_FAILED,
+                &finding.into(),
+                RetryPolicy::OnChange,
+            ))
+        })
+    }
+
+    fn content_changed(&self) -> ReconcileError {
+        let digest = self.sealed_digest();
+        let digest = digest.map_or_else(String::new, |digest| digest.to_string());
+        ReconcileError::new(
+            codes::install::CONTENT_CHANGED,
+            reason::UNPACK_FAILED,
+            format!(
+                "the spec was changed after the content {digest} was unpacked; only that content is accepted under this name: delete the Bundle and create it again"
+            ),
+            RetryPolicy::OnChange,
+        )
+    }
+
+    /// Unpacks the content beside this reconcile, and seals it.
+    async fn unpack(&mut self) -> Result<Content, UnpackFailed> {
+        let Some((spec, requester)) = self.checked.clone() else {
+            return Ok(Content::Pending);
+        };
+        let unpack = Unpack {
+            ctx: self.ctx.clone(),
+            class: self.class.clone(),
+            bundle: self.object.clone(),
+            source: spec.source.clone(),
+            requester,
+        };
+        let (name, version) = (self.object.name_any(), self.version());
+        // On the heap: it holds a whole conversation with a registry.
+        let unpacking = Box::pin(unpack.run());
+        let Some(unpacked) = self.ctx.unpacking.run(&name, &version, unpacking).await else {
+            return Ok(Content::Pending);
+        };
+        let unpacked = unpacked?;
+        self.status.resolved_source = Some(status::resolved_source(self.object, &unpacked.id));
+        self.status.signed_by.clone_from(&unpacked.signed_by);
+        let sealed = SealedContent {
+            spec: spec.digest,
+            digest: unpacked.id.digest().clone(),
+            version: unpacked.content.version.clone(),
+        };
+        let content = status::content(self.ctx, self.object, &sealed, Some(&unpacked.content));
+        self.status.content = Some(content);
+        Ok(Content::Unpacked(unpacked))
+    }
+
+    /// Asks beside this reconcile what the source of an unpacked Bundle names now.
+    async fn ask_source(&self) -> Answer {
+        let asked = self.checked.clone().zip(self.sealed_digest());
+        let Some(((spec, requester), digest)) = asked else {
+            return Answer::Pending;
+        };
+        let source = spec.source;
+        let asking = changed(self.ctx.clone(), source.clone(), requester.user, digest);
+        let (name, version) = (self.object.name_any(), self.version());
+        match self.ctx.resolving.run(&name, &version, asking).await {
+            // We are woken with the answer.
+            None => Answer::Pending,
+            Some(Ok(None)) => Answer::Unchanged,
+            Some(Ok(Some(now))) => Answer::Moved {
+                source: source.name(),
+                now: now.digest().clone(),
+            },
+            Some(Err(why)) => Answer::Unknown(why),
+        }
+    }
+
+    /// The version of the object that work beside the reconciles is for.
+    fn version(&self) -> String {
+        let uid = self.object.metadata.uid.as_deref().unwrap_or_default();
+        let generation = self.object.metadata.generation.unwrap_or_default();
+        format!("{uid} {generation}")
+    }
+
+    /// Writes the status that follows from `outcome`, once, and tells Events. Returns when to look again.
+    async fn finish(
+        &self,
+        outcome: &BundleOutcome<'_>,
+        error: Option<&ReconcileError>,
+    ) -> Result<Action, ApiFailure> {
+        let (object, ctx) = (self.object, self.ctx);
+        if outcome.has_succeeded() {
+            ctx.failures.reset(Work::Unpack, object);
+        }
+        let source = self.spec().map(|spec| &spec.source);
+        let wait = match error {
+            Some(error) => ctx.failures.next(Work::Unpack, object, error.retry),
+            None if outcome.asks_source_again(source.is_none_or(Source::is_fixed)) => {
+                let interval = ctx.shared.settings.source_check_interval;
+                interval.map(crate::reconcile::spread)
+            }
+            None => None,
+        };
+        let generation = object.metadata.generation.unwrap_or_default();
+        let conditions = ConditionSet::new(&self.old.conditions, generation, condition_set::now());
+        let status = status::planned(&self.status, &outcome.status(), conditions);
+        let written = writer::write(&ctx.own, &ctx.bundles, object, &self.old, &status).await?;
+        if let Some(error) = error.filter(|_| written) {
+            ctx.bundle_events
+                .warn(object, error.code, &error.message)
+                .await;
+        } else if written && outcome.is_news(status::is_unpacked(&self.old)) {
+            let content = status.content.as_ref();
+            let note = content.map_or("", |content| content.digest.as_str());
+            ctx.bundle_events
+                .note(object, reason::UNPACK_SUCCESSFUL, note)
+                .await;
+        }
+        Ok(wait.map_or_else(Action::await_change, Action::requeue))
+    }
+}
+
+/// The content that `source` names now, if it is not the one with `digest`; as an error, why that cannot be told.
+async fn changed(
+    ctx: Arc<Context>,
+    source: Source,
+    requester: String,
+    digest: Digest,
+) -> Result<Option<ContentId>, String> {
+    let recorded = ContentId::new(&source, digest);
+    let opened = reader::open(&ctx, &source, &requester, reason::UNPACK_FAILED).await;
+    let opened = opened.map_err(|error| error.message)?;
+    let changed = opened.changed(&recorded).await;
+    changed.map_err(|error| crate::chain(&error))
+}
+
+impl Answer {
+    fn told(&self) -> SourceAnswer<'_> {
+        match self {
+            Self::Pending => SourceAnswer::Pending,
+            Self::Unchanged => SourceAnswer::Unchanged,
+            Self::Moved { source, now } => SourceAnswer::Moved { source, now },
+            Self::Unknown(why) => SourceAnswer::Unknown(why),
+        }
+    }
+}
