@@ -203,7 +203,7 @@ async fn deployments(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) 
             },
         )
         .reconcile_on(woken.map(move |name| ObjectRef::new_with(&name, wakes.clone())))
-        .run(self::deployment::controller::reconcile, policy, ctx)
+        .run(self::deployment::entry::reconcile, policy, ctx)
         .for_each(told)
         .await;
 }

@@ -27,9 +27,7 @@ pub(super) fn planned(
         status.resolved_source = None;
         status.content_url = None;
     }
-    for change in &plan.conditions {
-        conditions.apply(change);
-    }
+    conditions.apply_all(&plan.conditions);
     status.conditions = conditions.into_api();
     status
 }

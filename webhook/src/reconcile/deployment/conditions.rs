@@ -1,13 +1,13 @@
-//! What the conditions of a BundleDeployment say, from what was found.
-//! Not here: finding it (deployment::controller, deployment::steps, drift::keep), or how conditions are kept (status::condition_set).
+//! What the conditions of a BundleDeployment follow from.
+//! The conditions themselves are in `bundle_core::plan::status`.
+//! Not here: finding it out (deployment::controller, deployment::steps, drift::keep).
 
 use std::time::Duration;
 
 use bundle_api::deployment_status::DriftedObject;
-use bundle_api::names::{self, condition, reason};
+use bundle_api::names;
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::conditions::State;
-use bundle_core::plan::summary::{Correction, Installation, Observed};
+use bundle_core::plan::status::{BundleFact, Failure, ObjectFacts, RightsFact};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::reconcile::bundle::generated::GeneratedBundle;
@@ -36,92 +36,8 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Says how the Bundle is; whether its content can be installed.
-    pub(in crate::reconcile) fn set_bundle_condition(
-        &mut self,
-        generated: &GeneratedBundle,
-    ) -> bool {
-        let name = &generated.name;
-        let (state, found, message) = match generated.status.phase.as_deref() {
-            _ if generated.content.is_some() => (
-                State::True,
-                reason::UNPACK_SUCCESSFUL,
-                format!("Successfully unpacked the {name} Bundle"),
-            ),
-            Some(names::PHASE_FAILING) => (
-                State::False,
-                reason::UNPACK_FAILED,
-                format!(
-                    "Failed to unpack the {name} Bundle: {}",
-                    generated.message()
-                ),
-            ),
-            Some(names::PHASE_UNPACKING) => (
-                State::False,
-                reason::UNPACKING,
-                format!("Waiting for the {name} Bundle to be unpacked"),
-            ),
-            _ => (
-                State::False,
-                reason::UNPACK_PENDING,
-                format!("Waiting for the {name} Bundle to be unpacked"),
-            ),
-        };
-        self.conditions
-            .set(condition::HAS_VALID_BUNDLE, state, found, &message);
-        state == State::True
-    }
-
-    pub(in crate::reconcile) fn set_installed_condition(
-        &mut self,
-        generated: &GeneratedBundle,
-        in_place: bool,
-    ) {
-        if in_place && self.status.active_bundle.as_deref() == Some(&generated.name) {
-            self.conditions.set(
-                condition::INSTALLED,
-                State::True,
-                reason::INSTALLATION_SUCCEEDED,
-                &format!("Instantiated bundle {} successfully", generated.name),
-            );
-        } else if self.status.active_bundle.is_none() {
-            let failed = generated.status.phase.as_deref() == Some(names::PHASE_FAILING);
-            let (state, found) = if failed {
-                (State::False, reason::UNPACK_FAILED)
-            } else {
-                (State::Unknown, reason::UNPACK_PENDING)
-            };
-            self.conditions.set(
-                condition::INSTALLED,
-                state,
-                found,
-                "nothing is installed yet",
-            );
-        }
-    }
-
-    pub(in crate::reconcile) fn set_error_condition(&mut self, error: &ReconcileError) {
-        // What is installed stays so.
-        if error.reason == reason::RIGHTS_WITHDRAWN {
-            return;
-        }
-        let state = if error.cannot_tell() && self.status.active_bundle.is_none() {
-            State::False
-        } else if error.cannot_tell() {
-            State::Unknown
-        } else {
-            State::False
-        };
-        if self.conditions.is_true(condition::HAS_VALID_BUNDLE)
-            || self.status.active_bundle.is_none()
-        {
-            self.conditions
-                .set(condition::INSTALLED, state, error.reason, &error.message);
-        }
-    }
-
-    /// Sets the conditions that follow from what is known of the objects, and lists what has drifted.
-    pub(in crate::reconcile) fn set_object_conditions(&mut self, error: Option<&ReconcileError>) {
+    /// Collects what the conditions follow from, and lists what has drifted.
+    pub(in crate::reconcile) fn collect_facts(&mut self, error: Option<&ReconcileError>) {
         let states = &self.ctx.states;
         let drifted = states.drifted(&self.name);
         self.status.drift = drifted
@@ -134,68 +50,34 @@ impl DeploymentReconcile<'_> {
                     .map(Time),
             })
             .collect();
-        let drifted: Vec<String> = drifted.into_keys().collect();
-        let blind = self.ctx.watches.blind(&self.name);
-        let correction = if self.spec.paused {
-            Correction::Paused
-        } else if self.rights_are_withdrawn() {
-            Correction::RightsWithdrawn
-        } else if self.spec.correct_drift {
-            Correction::Restored
-        } else {
-            Correction::Reported
-        };
-        let missing = states.missing(&self.name);
-        let fought = states.fought(&self.name);
         let mut unhealthy = states.unhealthy(&self.name);
         unhealthy.extend(self.failed_jobs());
-        let observed = Observed {
+        self.facts.objects = ObjectFacts {
             coverage: states.coverage(&self.name, self.installed_content().is_some()),
-            correction,
-            drifted: &drifted,
-            missing: &missing,
-            fought: &fought,
-            unhealthy: &unhealthy,
-            blind: blind.as_deref(),
+            drifted: drifted.into_keys().collect(),
+            missing: states.missing(&self.name),
+            fought: states.fought(&self.name),
+            unhealthy,
+            blind: self.ctx.watches.blind(&self.name),
         };
-        let generation = self.object.metadata.generation;
-        let is_installed = self
-            .conditions
-            .get(condition::INSTALLED)
-            .is_some_and(|set| {
-                set.status == State::True && Some(set.observed_generation) == generation
-            });
-        let bundle = self.conditions.get(condition::HAS_VALID_BUNDLE).cloned();
-        let installation = Installation {
-            is_paused: self.spec.paused,
-            error: error.map(|error| {
-                let retried = error.retry != RetryPolicy::OnChange;
-                (error.reason, error.message.as_str(), retried)
-            }),
-            bundle: bundle
-                .as_ref()
-                .filter(|set| set.status == State::False)
-                .map(|set| {
-                    let waits = set.reason != reason::UNPACK_FAILED;
-                    (set.reason.as_str(), set.message.as_str(), waits)
-                }),
-            is_installed,
-        };
-        for (kind, told) in [
-            (condition::DRIFTED, observed.drifted()),
-            (condition::HEALTHY, observed.healthy()),
-            (condition::PROGRESSING, observed.progressing(&installation)),
-            (condition::READY, observed.ready(&installation)),
-        ] {
-            // The code that `--wait` and scripts decide by. Messages of RukPak's own conditions stay as RukPak has them.
-            let message = match error {
-                Some(error) if kind == condition::READY && !self.spec.paused => {
-                    format!("{} [{}]", told.message, error.code.id)
-                }
-                _ => told.message,
-            };
-            self.conditions
-                .set(kind, told.state, &told.reason, &message);
+        self.facts.is_paused = self.spec.paused;
+        self.facts.corrects_drift = self.spec.correct_drift;
+        self.facts
+            .active_bundle
+            .clone_from(&self.status.active_bundle);
+        self.facts.failure = error.map(|error| Failure {
+            code: error.code,
+            reason: error.reason,
+            message: error.message.clone(),
+            is_unknown: error.cannot_tell(),
+            is_retried: error.retry != RetryPolicy::OnChange,
+        });
+    }
+
+    /// Notes what `error` says of the rights of the requesters, if it is about them.
+    pub(in crate::reconcile) fn note_rights(&mut self, error: &ReconcileError) {
+        if let Some(rights) = RightsFact::of_failure(error.code, &error.message) {
+            self.facts.rights = Some(rights);
         }
     }
 
@@ -212,5 +94,19 @@ impl DeploymentReconcile<'_> {
             (Some(wait), Some(next)) => Some(wait.min(next)),
             (wait, next) => wait.or(next),
         }
+    }
+}
+
+/// How the Bundle is.
+pub(super) fn bundle_fact(generated: &GeneratedBundle) -> BundleFact {
+    let name = generated.name.clone();
+    match generated.status.phase.as_deref() {
+        _ if generated.content.is_some() => BundleFact::Unpacked(name),
+        Some(names::PHASE_FAILING) => BundleFact::Failing {
+            name,
+            message: generated.message().to_owned(),
+        },
+        Some(names::PHASE_UNPACKING) => BundleFact::Unpacking(name),
+        _ => BundleFact::Pending(name),
     }
 }

@@ -1,12 +1,12 @@
 //! Whether content may be put in place: where it lands, whose signatures it has, who approved it.
 //! Not here: what its requester may do (rights::requester_rights), and the questions themselves (bundle::verify, deployment::approve).
 
-use bundle_api::names::condition;
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::conditions::{State, some_of};
+use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::consent::{Act, ActingAccount, Consent, ConsentRule, Refusal};
 use bundle_core::plan::decision::DecidedObjects;
 use bundle_core::plan::downgrade;
+use bundle_core::plan::status::ApprovalFact;
 use bundle_core::review::class::Approval;
 use bundle_core::review::target::check_target;
 
@@ -163,12 +163,8 @@ impl DeploymentReconcile<'_> {
             self.approve(request, true).await.ok();
             return;
         }
-        let message = format!(
-            "class {} asks for an approval, and the content is not unpacked yet",
-            self.class.name
-        );
-        self.conditions
-            .set(condition::APPROVED, State::Unknown, "NotAsked", &message);
+        let class = self.class.name.clone();
+        self.facts.approval = Some(ApprovalFact::ContentUnknown(class));
     }
 
     /// Whether the content is approved. A withdrawn approval is told, and tears nothing down: only content that is new waits for one.
@@ -187,25 +183,18 @@ impl DeploymentReconcile<'_> {
         .await;
         match approved {
             Ok(by) => {
-                let (found, message) = match &by {
-                    Some(user) => ("Approved", format!("{user} approved {}", request.digest())),
-                    None => (
-                        "NotRequired",
-                        format!("class {} asks for no approval", self.class.name),
-                    ),
-                };
-                self.conditions
-                    .set(condition::APPROVED, State::True, found, &message);
+                self.facts.approval = Some(match &by {
+                    Some(user) => ApprovalFact::Approved {
+                        by: user.clone(),
+                        digest: request.digest().to_owned(),
+                    },
+                    None => ApprovalFact::NotRequired(self.class.name.clone()),
+                });
                 self.approved_by = by;
                 Ok(())
             }
             Err(error) => {
-                self.conditions.set(
-                    condition::APPROVED,
-                    State::False,
-                    "NotApproved",
-                    &error.message,
-                );
+                self.facts.approval = Some(ApprovalFact::NotApproved(error.message.clone()));
                 if !first {
                     return Ok(());
                 }

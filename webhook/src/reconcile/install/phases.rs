@@ -1,12 +1,15 @@
 //! Applying the objects of a content phase by phase. Rights, approval, spec and class are asked again on the way: an installation can take minutes, and what was
 //! allowed when it began may not be any more.
+//! The order of the steps is in `bundle_core::plan::rounds`.
 //! Not here: what is asked before the first object (deployment::steps), or single applies (install::apply, install::executor).
 
 use std::collections::HashMap;
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::consent::Act;
-use bundle_core::plan::phases::Phase;
+use bundle_core::plan::rounds::{self, Basis, ObservedRound, RoundStep};
+use bundle_core::review::Class;
+use kube::api::DynamicObject;
 
 use crate::reconcile::content::items::Item;
 use crate::reconcile::context::ClassFound;
@@ -18,9 +21,6 @@ use crate::reconcile::drift::states::AppliedState;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::install::executor::Done;
 use crate::reconcile::rights::authorized::AuthorizedInstall;
-
-/// Most objects that are applied before it is looked whether rights have to be asked again.
-const CHUNK: usize = 100;
 
 impl<'a> DeploymentReconcile<'a> {
     /// Records all `items`, which are in the order of their phases, and applies them. `first` says that this content was not installed before.
@@ -69,44 +69,70 @@ impl<'a> DeploymentReconcile<'a> {
         &mut self,
         request: &InstallRequest<'_>,
         items: &'i [Item],
-        (mut watched, first): (bool, bool),
+        (watched, first): (bool, bool),
         asked: &mut AuthorizedInstall<'a, 'i>,
         (done, intents): (&mut Done, &mut Vec<Intents>),
     ) -> Result<(), ReconcileError> {
         let install = self.install(request, request.reason);
+        let mut is_watched = watched;
         let mut left = items;
-        while let Some(next) = left.first() {
-            // Kinds that the content brings can be watched once the objects of all earlier phases are applied.
-            if next.phase > Phase::Crds && !watched {
-                self.watch(request, items, true).await?;
-                watched = true;
+        loop {
+            let size = rounds::round(left.iter().map(|item| item.phase));
+            let (now, later) = left.split_at(size);
+            let now: Vec<&Item> = now.iter().collect();
+            let mut applies = None;
+            let mut round = ObservedRound {
+                phase: now.first().map(|item| item.phase),
+                is_watched,
+                ..ObservedRound::default()
+            };
+            loop {
+                round.is_authorization_old = !asked.is_recent();
+                let Some(step) = round.steps().first().copied() else {
+                    break;
+                };
+                match step {
+                    RoundStep::WatchAll => {
+                        self.watch(request, items, true).await?;
+                        is_watched = true;
+                    }
+                    RoundStep::CheckBasis => self.check_basis(request).await?,
+                    RoundStep::AskApproval => self.approve(request, first).await?,
+                    RoundStep::Authorize => {
+                        *asked = Box::pin(self.authorize_remaining(request, left, first)).await?;
+                        intents.push(self.record_targets(asked.plan.targets()).await?);
+                    }
+                    RoundStep::Replace => {
+                        // From here on until it is created anew, the object has the values of neither content.
+                        let replaced = now.iter().map(|item| &item.key);
+                        done.uncertain.extend(
+                            replaced
+                                .filter(|key| asked.replacements.contains(key))
+                                .cloned(),
+                        );
+                        intents.extend(self.replace_phase(request, asked, &now).await?);
+                    }
+                    RoundStep::Try => {
+                        let tried = asked.check.before_phase(&now, &mut asked.plan).await?;
+                        applies = Some(tried);
+                    }
+                    RoundStep::CheckNamespaces => {
+                        self.before_applies(&now, &mut asked.namespaces).await?;
+                    }
+                    RoundStep::Apply => {
+                        let applies = applies.take().unwrap_or_default();
+                        let outcome = install.phase(&asked.check, applies, done).await;
+                        self.record_applied(done).await?;
+                        outcome?;
+                    }
+                }
+                round.done.insert(step);
             }
-            if !asked.is_recent() {
-                *asked = Box::pin(self.authorize_remaining(request, left, first)).await?;
-                intents.push(self.record_targets(asked.plan.targets()).await?);
+            if now.is_empty() {
+                return Ok(());
             }
-            let of_phase = left.iter().take_while(|item| item.phase == next.phase);
-            let (chunk, later) = left.split_at(of_phase.take(CHUNK).count());
-            let chunk: Vec<&Item> = chunk.iter().collect();
-            // From here on until it is created anew, the object has the values of neither content.
-            let replaced = chunk.iter().map(|item| &item.key);
-            done.uncertain.extend(
-                replaced
-                    .filter(|key| asked.replacements.contains(key))
-                    .cloned(),
-            );
-            intents.extend(self.replace_phase(request, asked, &chunk).await?);
-            let applies = asked.check.before_phase(&chunk, &mut asked.plan).await?;
-            self.before_applies(&chunk, &mut asked.namespaces).await?;
-            let outcome = install.phase(&asked.check, applies, done).await;
-            self.record_applied(done).await?;
-            outcome?;
             left = later;
         }
-        if !watched {
-            self.watch(request, items, true).await?;
-        }
-        Ok(())
     }
 
     /// Asks once more for all that an installation of `items` takes, after it has gone on for a while.
@@ -116,8 +142,6 @@ impl<'a> DeploymentReconcile<'a> {
         items: &'i [Item],
         first: bool,
     ) -> Result<AuthorizedInstall<'a, 'i>, ReconcileError> {
-        self.has_not_changed(request).await?;
-        self.approve(request, first).await?;
         let asked = self.authorize_install(request, items, first).await?;
         let all: Vec<&Item> = items.iter().collect();
         self.check_namespaces(request, &all, (Act::Install, &asked.namespaces))
@@ -126,20 +150,19 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Fails if the deployment or its class has changed since the reconcile began.
-    async fn has_not_changed(&self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
+    async fn check_basis(&self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
         let failed =
             |error| ReconcileError::api("read the BundleDeployment again", request.reason, &error);
-        let before = &self.object.metadata;
         let now = self.ctx.get(&self.ctx.deployments, &self.name).await;
-        let is_same = now.map_err(failed)?.is_some_and(|now| {
-            let now = now.metadata;
-            now.uid == before.uid
-                && now.generation == before.generation
-                && now.deletion_timestamp.is_none()
-        });
+        let now = now.map_err(failed)?;
         let class = self.ctx.class(&self.class.name).await.map_err(failed)?;
-        let is_same_class = matches!(class, ClassFound::Ours(class) if *class == *self.class);
-        if is_same && is_same_class {
+        let class = match &class {
+            ClassFound::Ours(class) => Some(&**class),
+            _ => None,
+        };
+        let begun = basis(self.object, Some(self.class));
+        let now = now.as_ref().map(|now| basis(now, class));
+        if begun.still_holds(now.as_ref()) {
             return Ok(());
         }
         Err(ReconcileError::new(
@@ -148,5 +171,15 @@ impl<'a> DeploymentReconcile<'a> {
             "spec or the class changed while the content was installed: the installation begins anew with what they say now",
             RetryPolicy::Soon,
         ))
+    }
+}
+
+fn basis<'a>(deployment: &'a DynamicObject, class: Option<&'a Class>) -> Basis<'a> {
+    let metadata = &deployment.metadata;
+    Basis {
+        uid: metadata.uid.as_deref(),
+        generation: metadata.generation,
+        is_deleted: metadata.deletion_timestamp.is_some(),
+        class,
     }
 }

@@ -5,9 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use bundle_api::names::{self, condition};
+use bundle_api::names;
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::conditions::State;
 use bundle_core::plan::consent::{ActingAccount, ConsentRule};
 use bundle_core::plan::decision::DecidedObjects;
 use bundle_core::plan::inventory::{self, Inventory};
@@ -15,6 +14,7 @@ use bundle_core::plan::removal::steps::{
     Account, Handling, ObservedRemoval, RecordedObjects, RemovalStep,
 };
 use bundle_core::plan::removal::{REMOVING, RemovalFailure, RemovingAccount, removing_account};
+use bundle_core::plan::status;
 use bundle_core::review::deployment::{Deletion, ServiceAccount as AccountName};
 use bundle_core::review::{CheckedDeploymentSpec, Class, Kind, Requester};
 use kube::ResourceExt as _;
@@ -24,8 +24,8 @@ use kube::runtime::controller::Action;
 use crate::cluster::ServiceAccount;
 use crate::reconcile::ApiFailure;
 use crate::reconcile::context::{ClassFound, Context};
-use crate::reconcile::deployment::controller;
 use crate::reconcile::deployment::decided;
+use crate::reconcile::deployment::entry;
 use crate::reconcile::deployment::failures::Work;
 use crate::reconcile::deployment::namespaces;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
@@ -45,7 +45,7 @@ pub(in crate::reconcile) async fn reconcile(
     // From here on, an object that goes is no drift.
     ctx.states.close(&name);
     ctx.watches.leave(&name);
-    if !controller::has_finalizer(object) {
+    if !entry::has_finalizer(object) {
         return Ok(Action::await_change());
     }
     match Teardown::new(object, ctx).run().await {
@@ -64,20 +64,15 @@ async fn tell(
     ctx: &Context,
     error: &ReconcileError,
 ) -> Result<(), kube::Error> {
-    let old = controller::status_of(object);
+    let old = entry::status_of(object);
     let generation = object.metadata.generation.unwrap_or_default();
     let mut conditions = ConditionSet::new(&old.conditions, generation, condition_set::now());
-    let goes_on = error.reason == REMOVING;
-    conditions.set(
-        condition::PROGRESSING,
-        if goes_on { State::True } else { State::False },
-        error.reason,
-        &error.message,
-    );
-    conditions.set(condition::READY, State::False, error.reason, &error.message);
+    conditions.apply_all(&status::removing(error.reason, &error.message));
     let mut new = old.clone();
     new.conditions = conditions.into_api();
-    if writer::write(&ctx.own, &ctx.deployments, object, &old, &new).await? && !goes_on {
+    if writer::write(&ctx.own, &ctx.deployments, object, &old, &new).await?
+        && error.reason != REMOVING
+    {
         ctx.deployment_events
             .warn(object, error.code, &error.message)
             .await;
@@ -157,7 +152,7 @@ impl<'a> Teardown<'a> {
     /// What is known before anything is done.
     fn observed(&self) -> ObservedRemoval {
         ObservedRemoval {
-            has_finalizer: controller::has_finalizer(self.object),
+            has_finalizer: entry::has_finalizer(self.object),
             is_orphan: self.deletion.is_some_and(|deletion| deletion.orphan),
             custom_resources: self.deletion.map_or(Handling::Refuse, |deletion| {
                 deletion.custom_resources.into()
@@ -375,7 +370,7 @@ async fn account(
 /// Whether anything may have been applied, as far as the object itself tells: by its status, or by what other tools are told beforehand. Asked only where the
 /// inventory is lost; whoever writes the status decides no more than whether somebody is asked to look for leftovers.
 fn may_have_installed(object: &DynamicObject) -> bool {
-    let status = controller::status_of(object);
+    let status = entry::status_of(object);
     let told = object
         .annotations()
         .get(names::ANNOTATION_APPLYSET_GROUP_KINDS);

@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use bundle_api::names::{self, condition, reason};
+use bundle_api::names::{self, reason};
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::conditions::State;
 use bundle_core::plan::consent::{Act, ActingAccount, Consent, ConsentRule};
 use bundle_core::plan::decision::DecidedObjects;
+use bundle_core::plan::status::RightsFact;
 use bundle_core::review::Requester;
 use bundle_core::review::class::Authorization;
 use bundle_core::rights::Question;
@@ -107,7 +107,7 @@ impl<'a> DeploymentReconcile<'a> {
         let uid = self.object.metadata.uid.clone().unwrap_or_default();
         let schedule = &self.ctx.rights_schedule;
         let wait = schedule.wait(&uid, Instant::now(), interval);
-        if !wait.is_zero() && self.conditions.is_true(condition::AUTHORIZED) {
+        if !wait.is_zero() && self.facts.is_authorized(self.conditions.list()) {
             return Ok(wait);
         }
         match self
@@ -306,79 +306,13 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     fn set_authorized(&mut self) {
-        let (found, message) = match self.class.authorization {
-            Authorization::Class => (
-                "Delegated",
-                format!("class {} decides for whoever may use it", self.class.name),
-            ),
+        self.facts.rights = Some(match self.class.authorization {
+            Authorization::Class => RightsFact::Delegated(self.class.name.clone()),
             Authorization::Requester => {
-                let users: Vec<String> = self
-                    .content_requesters()
-                    .into_iter()
-                    .map(|requester| requester.user)
-                    .collect();
-                (
-                    "RequesterMay",
-                    format!("{} may do all that the content does", users.join(", ")),
-                )
+                let requesters = self.content_requesters().into_iter();
+                RightsFact::Allowed(requesters.map(|requester| requester.user).collect())
             }
-        };
-        self.conditions
-            .set(condition::AUTHORIZED, State::True, found, &message);
-    }
-
-    /// Whether the condition says that rights of the requesters are gone.
-    pub(in crate::reconcile) fn rights_are_withdrawn(&self) -> bool {
-        self.conditions
-            .get(condition::AUTHORIZED)
-            .is_some_and(|found| found.reason == reason::RIGHTS_WITHDRAWN)
-    }
-
-    /// Sets the condition `Authorized` if `error` is about rights.
-    pub(in crate::reconcile) fn set_rights_condition(&mut self, error: &ReconcileError) {
-        let about_rights = [
-            (
-                codes::install::NOT_AUTHORIZED,
-                State::False,
-                "RightsMissing",
-            ),
-            (
-                codes::install::RIGHTS_WITHDRAWN,
-                State::False,
-                reason::RIGHTS_WITHDRAWN,
-            ),
-            (
-                codes::install::REQUESTER_REFUSED,
-                State::False,
-                "RequesterRefused",
-            ),
-            (
-                codes::install::REQUESTER_DIFFERS,
-                State::False,
-                "RequesterDiffers",
-            ),
-            (
-                codes::install::DRY_RUN_UNSUPPORTED,
-                State::False,
-                "DryRunUnsupported",
-            ),
-            (
-                codes::install::NOT_IMPERSONATED,
-                State::Unknown,
-                "RequesterNotImpersonated",
-            ),
-            (
-                codes::install::RIGHTS_UNKNOWN,
-                State::Unknown,
-                "RightsUnknown",
-            ),
-        ];
-        for (code, state, found) in about_rights {
-            if code == error.code {
-                self.conditions
-                    .set(condition::AUTHORIZED, state, found, &error.message);
-            }
-        }
+        });
     }
 }
 

@@ -41,44 +41,22 @@ impl ConditionSet {
         );
     }
 
-    /// Sets one condition if nothing is said of it yet.
-    pub(in crate::reconcile) fn set_if_new(
-        &mut self,
-        kind: &str,
-        state: State,
-        reason: &str,
-        message: &str,
-    ) {
-        if self.get(kind).is_none() {
-            self.set(kind, state, reason, message);
+    /// Makes the changes that a plan asks for.
+    pub(in crate::reconcile) fn apply_all(&mut self, changes: &[ConditionChange]) {
+        for change in changes {
+            let is_set = self
+                .list
+                .iter()
+                .any(|condition| condition.kind == change.kind);
+            if !(change.is_default && is_set) {
+                self.set(change.kind, change.state, &change.reason, &change.message);
+            }
         }
     }
 
-    /// Makes a change that a plan asks for.
-    pub(in crate::reconcile) fn apply(&mut self, change: &ConditionChange) {
-        let ConditionChange {
-            kind,
-            state,
-            reason,
-            message,
-            is_default,
-        } = change;
-        if *is_default {
-            self.set_if_new(kind, *state, reason, message);
-        } else {
-            self.set(kind, *state, reason, message);
-        }
-    }
-
-    /// What is said of one type now.
-    pub(in crate::reconcile) fn get(&self, kind: &str) -> Option<&conditions::Condition> {
-        self.list.iter().find(|condition| condition.kind == kind)
-    }
-
-    /// Whether a condition holds.
-    pub(in crate::reconcile) fn is_true(&self, kind: &str) -> bool {
-        self.get(kind)
-            .is_some_and(|condition| condition.status == State::True)
+    /// The conditions now.
+    pub(in crate::reconcile) fn list(&self) -> &[conditions::Condition] {
+        &self.list
     }
 
     /// As the API has them.
@@ -180,8 +158,7 @@ mod tests {
         let stands = first.into_api();
         let mut again = ConditionSet::new(&stands, 1, at(20));
         again.set("Ready", State::False, "A", "a");
-        again.set_if_new("Ready", State::True, "B", "b");
-        assert!(!again.is_true("Ready"));
+        again.apply_all(&[ConditionChange::default("Ready", State::True, "B", "b")]);
         assert_eq!(again.into_api(), stands);
         let mut moved = ConditionSet::new(&stands, 2, at(30));
         moved.set("Ready", State::True, "A", "a");

@@ -1,0 +1,60 @@
+//! The conditions of a BundleDeployment for which no installation is looked at: it was not admitted, its class is missing, or it is being deleted.
+
+use super::NOT_LOOKED_AT;
+use crate::plan::conditions::{ConditionChange, State};
+use crate::plan::names::condition;
+use crate::plan::removal::REMOVING;
+
+/// The conditions of an object that was written while admission was off, or that cannot be read. `is_installed`: its status says that something is installed.
+pub fn not_admitted(reason: &str, message: &str, is_installed: bool) -> Vec<ConditionChange> {
+    let mut conditions = vec![ConditionChange::new(
+        condition::HAS_VALID_BUNDLE,
+        State::Unknown,
+        reason,
+        message,
+    )];
+    if !is_installed {
+        conditions.push(ConditionChange::new(
+            condition::INSTALLED,
+            State::False,
+            reason,
+            message,
+        ));
+    }
+    for kind in [condition::AUTHORIZED, condition::APPROVED] {
+        let change = ConditionChange::default(kind, State::Unknown, reason, NOT_LOOKED_AT);
+        conditions.push(change);
+    }
+    conditions.extend(stopped(reason, message));
+    conditions
+}
+
+/// The conditions of an object whose class is gone or cannot be read. What is installed stays.
+pub fn class_missing(reason: &str, message: &str) -> Vec<ConditionChange> {
+    stopped(reason, message)
+}
+
+fn stopped(reason: &str, message: &str) -> Vec<ConditionChange> {
+    let unknown =
+        |kind| ConditionChange::new(kind, State::Unknown, reason, NOT_LOOKED_AT.to_owned());
+    let stopped = |kind| ConditionChange::new(kind, State::False, reason, message);
+    vec![
+        unknown(condition::HEALTHY),
+        unknown(condition::DRIFTED),
+        stopped(condition::PROGRESSING),
+        stopped(condition::READY),
+    ]
+}
+
+/// The conditions of an object that is being deleted, while something is left to do.
+pub fn removing(reason: &str, message: &str) -> Vec<ConditionChange> {
+    let progressing = if reason == REMOVING {
+        State::True
+    } else {
+        State::False
+    };
+    vec![
+        ConditionChange::new(condition::PROGRESSING, progressing, reason, message),
+        ConditionChange::new(condition::READY, State::False, reason, message),
+    ]
+}

@@ -1,0 +1,213 @@
+//! The complete set of conditions of a BundleDeployment, from what a reconcile found out: `HasValidBundle`, `Approved`, `Authorized`, `Installed`, `Drifted`,
+//! `Healthy`, `Progressing` and `Ready`. What was not looked at keeps what was said before, or says so.
+//! Not here: finding it out (webhook::reconcile), or how conditions are kept (conditions).
+
+mod ended;
+mod facts;
+
+pub use ended::{class_missing, not_admitted, removing};
+pub use facts::{ApprovalFact, BundleFact, DeploymentFacts, Failure, ObjectFacts, RightsFact};
+
+use super::conditions::{Condition, ConditionChange, State};
+use super::names::{condition, reason};
+use super::summary::{Correction, Installation, Observed};
+
+/// The message of conditions that nothing is known for.
+const NOT_LOOKED_AT: &str = "not looked at";
+
+/// Conditions as they were, with the changes of this reconcile.
+struct Changes<'a> {
+    before: &'a [Condition],
+    generation: i64,
+    changes: Vec<ConditionChange>,
+}
+
+/// The value of a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Value<'a> {
+    state: State,
+    reason: &'a str,
+    message: &'a str,
+    /// True if it is about the present generation.
+    is_present: bool,
+}
+
+impl Changes<'_> {
+    fn get(&self, kind: &str) -> Option<Value<'_>> {
+        let before = self.before.iter().find(|before| before.kind == kind);
+        let before = before.map(|before| Value {
+            state: before.status,
+            reason: &before.reason,
+            message: &before.message,
+            is_present: before.observed_generation == self.generation,
+        });
+        let mut changes = self.changes.iter().rev();
+        changes
+            .find(|change| change.kind == kind)
+            .map(|change| Value {
+                state: change.state,
+                reason: &change.reason,
+                message: &change.message,
+                is_present: true,
+            })
+            .or(before)
+    }
+
+    fn set(
+        &mut self,
+        kind: &'static str,
+        state: State,
+        reason: impl Into<String>,
+        message: impl Into<String>,
+    ) {
+        let change = ConditionChange::new(kind, state, reason, message);
+        self.changes.push(change);
+    }
+
+    fn set_default(&mut self, kind: &'static str, reason: &str, message: &str) {
+        if self.get(kind).is_none() {
+            self.set(kind, State::Unknown, reason, message);
+        }
+    }
+}
+
+impl DeploymentFacts {
+    /// Returns the conditions that change, in the order in which they are set, at most one of each type. `before` are the conditions as the status has them;
+    /// `generation` is that of the object.
+    pub fn conditions(&self, before: &[Condition], generation: i64) -> Vec<ConditionChange> {
+        let mut changes = Changes {
+            before,
+            generation,
+            changes: Vec::new(),
+        };
+        if let Some(bundle) = &self.bundle {
+            changes.changes.push(bundle.condition());
+        }
+        if let Some(approval) = &self.approval {
+            changes.changes.push(approval.condition());
+        }
+        if let Some(rights) = &self.rights {
+            changes.changes.push(rights.condition());
+        }
+        self.set_installed(&mut changes);
+        for kind in [condition::AUTHORIZED, condition::APPROVED] {
+            let message = "the content has not been looked at yet";
+            changes.set_default(kind, "NotAsked", message);
+        }
+        let kind = condition::HAS_VALID_BUNDLE;
+        changes.set_default(kind, reason::UNPACK_PENDING, "not looked at yet");
+        self.set_object_conditions(&mut changes);
+        changes.changes
+    }
+
+    /// Returns whether the requesters have the rights, as far as was found out in this reconcile or `before`.
+    pub fn is_authorized(&self, before: &[Condition]) -> bool {
+        let changed = self.rights.as_ref().map(|rights| rights.condition().state);
+        let before = before
+            .iter()
+            .find(|before| before.kind == condition::AUTHORIZED)
+            .map(|before| before.status);
+        changed.or(before) == Some(State::True)
+    }
+
+    fn set_installed(&self, changes: &mut Changes<'_>) {
+        let kind = condition::INSTALLED;
+        let is_something_installed = self.active_bundle.is_some();
+        let Some(failure) = &self.failure else {
+            let wanted = self.bundle.as_ref().and_then(BundleFact::name);
+            if self.is_in_place && is_something_installed && self.active_bundle.as_deref() == wanted
+            {
+                let name = wanted.unwrap_or_default();
+                let message = format!("Instantiated bundle {name} successfully");
+                changes.set(kind, State::True, reason::INSTALLATION_SUCCEEDED, message);
+            } else if !is_something_installed {
+                let is_failing = matches!(self.bundle, Some(BundleFact::Failing { .. }));
+                let (state, found) = if is_failing {
+                    (State::False, reason::UNPACK_FAILED)
+                } else {
+                    (State::Unknown, reason::UNPACK_PENDING)
+                };
+                changes.set(kind, state, found, "nothing is installed yet");
+            }
+            return;
+        };
+        // What is installed stays so.
+        if failure.reason == reason::RIGHTS_WITHDRAWN {
+            return;
+        }
+        let has_bundle = changes
+            .get(condition::HAS_VALID_BUNDLE)
+            .is_some_and(|bundle| bundle.state == State::True);
+        if has_bundle || !is_something_installed {
+            let state = if failure.is_unknown && is_something_installed {
+                State::Unknown
+            } else {
+                State::False
+            };
+            changes.set(kind, state, failure.reason, &failure.message);
+        }
+    }
+
+    fn correction(&self, changes: &Changes<'_>) -> Correction {
+        let rights = changes.get(condition::AUTHORIZED);
+        if self.is_paused {
+            Correction::Paused
+        } else if rights.is_some_and(|rights| rights.reason == reason::RIGHTS_WITHDRAWN) {
+            Correction::RightsWithdrawn
+        } else if self.corrects_drift {
+            Correction::Restored
+        } else {
+            Correction::Reported
+        }
+    }
+
+    fn set_object_conditions(&self, changes: &mut Changes<'_>) {
+        let objects = &self.objects;
+        let observed = Observed {
+            coverage: objects.coverage,
+            correction: self.correction(changes),
+            drifted: &objects.drifted,
+            missing: &objects.missing,
+            fought: &objects.fought,
+            unhealthy: &objects.unhealthy,
+            blind: objects.blind.as_deref(),
+        };
+        let failure = self.failure.as_ref();
+        let installation = Installation {
+            is_paused: self.is_paused,
+            error: failure.map(|failure| {
+                let is_retried = failure.is_retried;
+                (failure.reason, failure.message.as_str(), is_retried)
+            }),
+            bundle: changes
+                .get(condition::HAS_VALID_BUNDLE)
+                .filter(|bundle| bundle.state == State::False)
+                .map(|bundle| {
+                    let waits = bundle.reason != reason::UNPACK_FAILED;
+                    (bundle.reason, bundle.message, waits)
+                }),
+            is_installed: changes
+                .get(condition::INSTALLED)
+                .is_some_and(|installed| installed.state == State::True && installed.is_present),
+        };
+        let told = [
+            (condition::DRIFTED, observed.drifted()),
+            (condition::HEALTHY, observed.healthy()),
+            (condition::PROGRESSING, observed.progressing(&installation)),
+            (condition::READY, observed.ready(&installation)),
+        ];
+        for (kind, told) in told {
+            // The code that `--wait` and scripts decide by. Messages of RukPak's own conditions stay as RukPak has them.
+            let message = match failure {
+                Some(failure) if kind == condition::READY && !self.is_paused => {
+                    format!("{} [{}]", told.message, failure.code.id)
+                }
+                _ => told.message,
+            };
+            changes.set(kind, told.state, told.reason, message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

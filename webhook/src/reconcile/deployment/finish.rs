@@ -1,0 +1,100 @@
+//! The end of a reconcile of a BundleDeployment: the conditions, one status write, and Events.
+//! Which conditions there are follows from `bundle_core::plan::status`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bundle_api::deployment_status::BundleDeploymentStatus;
+use bundle_api::names::{condition, reason};
+use bundle_core::diagnostic::codes;
+use kube::ResourceExt as _;
+use kube::runtime::controller::Action;
+
+use crate::reconcile::ApiFailure;
+use crate::reconcile::deployment::controller::{DeploymentReconcile, LISTED};
+use crate::reconcile::deployment::failures::Work;
+use crate::reconcile::error::ReconcileError;
+use crate::reconcile::status::writer;
+
+impl DeploymentReconcile<'_> {
+    /// The conditions that follow from all others, the one status write, and what is told besides.
+    pub(super) async fn finish(
+        mut self,
+        result: Result<Option<Duration>, ReconcileError>,
+    ) -> Result<Action, ApiFailure> {
+        let (wait, error) = match result {
+            Ok(wait) => {
+                self.ctx.failures.reset(Work::Install, self.object);
+                (wait, None)
+            }
+            Err(error) => {
+                self.note_rights(&error);
+                let failures = &self.ctx.failures;
+                let wait = failures.next(Work::Install, self.object, error.retry);
+                (wait, Some(error))
+            }
+        };
+        let wait = self.with_next_restore(wait);
+        self.warnings.extend(self.scalers.warnings());
+        self.collect_facts(error.as_ref());
+        let Self {
+            object,
+            ctx,
+            mut conditions,
+            facts,
+            old,
+            mut status,
+            warnings,
+            restored,
+            placed,
+            ..
+        } = self;
+        let generation = object.metadata.generation.unwrap_or_default();
+        let changes = facts.conditions(conditions.list(), generation);
+        conditions.apply_all(&changes);
+        status.conditions = conditions.into_api();
+        if placed || !warnings.is_empty() || error.is_none() && status.warnings.is_empty() {
+            status.warnings = merged(&status.warnings, warnings, placed);
+        }
+        let written = writer::write(&ctx.own, &ctx.deployments, object, &old, &status).await?;
+        let events = &ctx.deployment_events;
+        match &error {
+            Some(error) if written && !is_told(&old, error) => {
+                events.warn(object, error.code, &error.message).await;
+            }
+            None if placed => {
+                let bundle = status.active_bundle.as_deref().unwrap_or_default();
+                let note = format!("Instantiated bundle {bundle} successfully");
+                events
+                    .note(object, reason::INSTALLATION_SUCCEEDED, &note)
+                    .await;
+            }
+            _ => {}
+        }
+        if !restored.is_empty() {
+            let note = bundle_core::plan::conditions::some_of(&restored, LISTED);
+            tracing::info!(deployment = object.name_any(), objects = note, "restored");
+            events.restored(object, &restored).await;
+        }
+        Ok(wait.map_or_else(Action::await_change, Action::requeue))
+    }
+}
+
+/// Whether the conditions said before that rights were withdrawn, in the same words: that is told by one Event.
+fn is_told(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
+    error.code == codes::install::RIGHTS_WITHDRAWN
+        && old.conditions.iter().any(|condition| {
+            condition.type_ == condition::AUTHORIZED
+                && condition.reason == reason::RIGHTS_WITHDRAWN
+                && condition.message == error.message
+        })
+}
+
+/// New warnings in the place of old ones; those of an earlier apply stay until the next.
+fn merged(old: &[String], new: BTreeSet<String>, placed: bool) -> Vec<String> {
+    let mut all = new;
+    if !placed {
+        all.extend(old.iter().cloned());
+    }
+    all.into_iter().take(LISTED).collect()
+}
