@@ -9,6 +9,7 @@ pub mod bundles;
 pub mod certs;
 pub mod cluster;
 pub mod command;
+pub mod fixtures;
 pub mod island;
 pub mod manifests;
 pub mod memory_limit;

@@ -52,10 +52,16 @@ impl Failure {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Findings { findings, .. } => findings.outcome().map_or(Exit::Failed, Exit::from),
-            Self::Server(status) => crate::cluster::refusal::exit(status),
+            Self::Server(status) => crate::refusal::exit(status),
             Self::Said(exit) => *exit,
             Self::BrokenPipe => Exit::Done,
         }
+    }
+
+    /// Returns whether an apply was refused because somebody wrote the object since it was read.
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self, Self::Server(status)
+            if status.code == 409 && !status.message.starts_with("Apply failed"))
     }
 }
 
@@ -93,4 +99,29 @@ impl Failure {
 /// The same finding, with the file that it is about.
 pub(crate) fn in_file(finding: Finding, path: &std::path::Path) -> Finding {
     finding.in_file(path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conflict(message: &str) -> Status {
+        Status {
+            code: 409,
+            reason: "Conflict".to_owned(),
+            message: message.to_owned(),
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn stale_writes_are_told_from_fields_of_others() {
+        let stale = conflict(
+            "Operation cannot be fulfilled on bundledeployments.core.rukpak.io \"web\": the object has been modified",
+        );
+        let owned = conflict("Apply failed with 1 conflict: conflict with \"helm\": .spec.paused");
+        for (status, expected) in [(stale, true), (owned, false)] {
+            assert_eq!(Failure::Server(Box::new(status)).is_stale(), expected);
+        }
+    }
 }

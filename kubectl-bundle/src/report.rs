@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use bundle_core::diagnostic::{Finding, Findings, Severity};
 
-use crate::ui::is_hidden;
+use crate::safe::is_hidden;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();

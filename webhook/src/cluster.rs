@@ -6,8 +6,8 @@ use crate::budget::requests::RequestMemory;
 use crate::settings::Settings;
 
 pub(crate) use bundle_cluster::answers::{KeepFields, TOO_LARGE, WEIGHT_LIMITS, weigh};
+pub(crate) use bundle_cluster::connection::with_missing_right;
 pub use bundle_cluster::connection::{Clients, ClusterError, ServiceAccount};
-pub(crate) use bundle_cluster::connection::{IMPERSONATE_USER, with_missing_right};
 pub(crate) use bundle_cluster::watch::watch_events;
 
 /// Connects to the cluster of the kubeconfig or of this pod. Large requests share memory.

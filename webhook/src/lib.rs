@@ -14,6 +14,7 @@ pub mod metrics;
 pub mod readiness;
 pub mod reconcile;
 pub mod registrations;
+pub mod registries;
 pub mod run;
 pub mod server;
 pub mod settings;

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use bundle_webhook::BoxError;
 use bundle_webhook::args::Args;
+use bundle_webhook::registries::Registries;
 use bundle_webhook::settings::Settings;
 use bundle_webhook::signals::Signals;
-use bundle_webhook::sources::Registries;
 use bundle_webhook::{chain, cluster, logs, run};
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};

@@ -18,12 +18,12 @@ use crate::cluster::Clients;
 use crate::lease::Election;
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
+use crate::registries::Registries;
 use crate::server::admission_listener::{self, Access, Drain};
 use crate::server::guard;
 use crate::server::health::{self, Health};
 use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::sources::Registries;
 use crate::{BoxError, api_server, certs, reconcile, watches};
 
 /// A request may be cut off by its outer deadline only after the review's own has passed.

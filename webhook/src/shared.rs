@@ -21,9 +21,9 @@ use crate::dry_run::{IdentityError, RequesterDryRun};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::registrations::Integrity;
+use crate::registries::{PullSecretError, Registries};
 use crate::settings::Settings;
 use crate::shelf::Shelf;
-use crate::sources::{PullSecretError, Registries};
 
 /// The key of the admission stamp; never printed, wiped when dropped.
 pub struct StampKey(zeroize::Zeroizing<Vec<u8>>);

@@ -1,5 +1,5 @@
 //! `cargo xtask fixtures`: makes anew what unit tests of signatures read, with real cosign at a sigstore of our own.
-//! What is made is in `e2e::sigstore`; what each file is for is said beside the files.
+//! What is made is in `e2e::fixtures`; what each file is for is said beside the files.
 
 use std::path::Path;
 
@@ -14,5 +14,5 @@ pub(crate) struct Arguments {}
 pub(crate) async fn run(_: Arguments) -> Result<()> {
     let target =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/bundle-trust/testdata/keyless");
-    e2e::sigstore::write_fixtures(&target).await
+    e2e::fixtures::write(&target).await
 }

@@ -13,6 +13,7 @@ mod demo;
 mod fixtures;
 mod fuzz;
 mod generate;
+mod modules;
 mod schemas;
 mod soak;
 mod test;

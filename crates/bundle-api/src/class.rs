@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::deployment::ServiceAccountName;
+use crate::service_account::ServiceAccountName;
 
 /// Provisioner of this class name, and the rules for its content.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]

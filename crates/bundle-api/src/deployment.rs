@@ -6,7 +6,10 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{bundle::BundleSpec, deployment_status::BundleDeploymentStatus, names};
+use crate::{
+    bundle::BundleSpec, deployment_status::BundleDeploymentStatus, names,
+    service_account::ServiceAccountName,
+};
 
 /// Content to install, and the options for it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -141,17 +144,6 @@ impl TemplateMetadata {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
-}
-
-/// ServiceAccount, in any namespace.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct ServiceAccountName {
-    /// Namespace of the ServiceAccount.
-    #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
-    pub namespace: String,
-    /// Name of the ServiceAccount.
-    #[schemars(regex(pattern = names::SUBDOMAIN_PATTERN), length(max = names::SUBDOMAIN_LIMIT))]
-    pub name: String,
 }
 
 /// Handling of an object of the content that already exists without an owner. `Prevent` leaves it

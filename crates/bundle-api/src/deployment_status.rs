@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{admission_status::AdmissionStatus, deployment::ServiceAccountName};
+use crate::{admission_status::AdmissionStatus, service_account::ServiceAccountName};
 
 /// Observed state of a BundleDeployment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -10,6 +10,7 @@ pub mod deployment;
 pub mod deployment_status;
 pub mod names;
 pub mod policy;
+pub mod service_account;
 pub mod source;
 
 pub use approval::{BundleApproval, BundleApprovalSpec};
@@ -18,3 +19,4 @@ pub use class::{ProvisionerClass, ProvisionerClassSpec};
 pub use deployment::{BundleDeployment, BundleDeploymentSpec, BundleTemplate};
 pub use deployment_status::BundleDeploymentStatus;
 pub use policy::{SignaturePolicy, SignaturePolicySpec};
+pub use service_account::ServiceAccountName;

@@ -5,6 +5,7 @@
 pub mod check;
 pub mod content;
 pub mod diagnostic;
+pub mod files;
 pub mod footprint;
 pub mod format;
 pub mod images;

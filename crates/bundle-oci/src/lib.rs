@@ -3,6 +3,7 @@
 
 pub mod archive;
 pub mod arriving;
+mod attached;
 pub mod blob;
 pub mod chart;
 pub mod folder;

@@ -1,7 +1,6 @@
 //! A sigstore of our own on loopback: certificates for whoever a test names, a transparency log, promises of a CT log, timestamps, and the files
 //! that clients are told to trust. Its services are in `e2e/tools/sigstore`; what is signed with it is the scenario's.
 
-mod fixtures;
 mod tiles;
 mod tuf;
 
@@ -16,7 +15,6 @@ use crate::janitor::Janitor;
 use crate::process::Process;
 use crate::{ports, tools, wait};
 
-pub use fixtures::write as write_fixtures;
 pub use tiles::TiledLog;
 pub use tuf::{Manner, TufRepository};
 

@@ -6,7 +6,6 @@ mod config;
 mod connect;
 pub(crate) mod events;
 pub(crate) mod owned;
-pub(crate) mod refusal;
 mod retry;
 pub(crate) mod wait;
 

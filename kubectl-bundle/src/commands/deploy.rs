@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use bundle_api::deployment::{
-    Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace, ServiceAccountName,
-};
+use bundle_api::ServiceAccountName;
+use bundle_api::deployment::{Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace};
 use bundle_api::{BundleDeployment, names};
 use bundle_core::diagnostic::{Severity, codes};
 use bundle_core::package::{Facts, Format};

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::cluster::apply::{Applied, Change, DryRun};
 use crate::cluster::owned::differences;
-use crate::cluster::refusal;
 use crate::cluster::wait::Wait;
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::Outcome;
@@ -104,7 +103,7 @@ impl Write {
                 .apply::<K>(name, &object, self.dry_run, self.force)
                 .await;
             match &after {
-                Err(failure) if tries < TRIES && refusal::is_stale(failure) => tries += 1,
+                Err(failure) if tries < TRIES && failure.is_stale() => tries += 1,
                 _ => break (before, after),
             }
         };

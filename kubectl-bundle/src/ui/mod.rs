@@ -4,7 +4,6 @@
 pub(crate) mod age;
 pub(crate) mod format;
 mod progress;
-mod safe;
 mod table;
 
 use std::io::{self, Write};
@@ -17,8 +16,8 @@ use crate::failure::{Failure, Outcome};
 use crate::habits::VerbFlags;
 use crate::report;
 
+pub(crate) use crate::safe::safe;
 pub(crate) use progress::{Progress, Steps, Transfer};
-pub(crate) use safe::{is_hidden, safe};
 pub(crate) use table::Table;
 
 /// How much is said on stderr.
@@ -147,8 +146,8 @@ impl Ui {
                 self.say(&report::findings(&findings, causes));
             }
             Failure::Server(status) => {
-                self.say(&format!("{}\n", crate::cluster::refusal::message(status)));
-                if let Some(hint) = crate::cluster::refusal::hint(status) {
+                self.say(&format!("{}\n", crate::refusal::message(status)));
+                if let Some(hint) = crate::refusal::hint(status) {
                     self.say(&report::hint(hint));
                 }
             }

@@ -1,7 +1,7 @@
 //! Columns as kubectl prints them: unboxed, three spaces apart, readable by awk.
 //! Not here: what stands in them.
 
-use super::safe::safe;
+use crate::safe::safe;
 
 /// Rows under a header.
 pub(crate) struct Table {

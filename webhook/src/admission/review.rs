@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bundle_api::names::GROUP;
 use bundle_core::footprint::Footprint;
 use bundle_core::review::Requester;
 use bundle_core::review::size::ObjectWeight;
@@ -10,7 +11,6 @@ use bundle_core::review::text::Refusal;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::size;
 use crate::cluster;
 
 /// What is asked.
@@ -126,7 +126,7 @@ pub(super) fn read(body: &[u8]) -> Result<Request, String> {
     if request.object.is_null() && request.old_object.is_null() {
         return Err("the request of the AdmissionReview has no object".to_owned());
     }
-    if size::is_limited(&request) {
+    if is_limited(&request) {
         let weights = (
             cluster::weigh(&request.old_object),
             cluster::weigh(&request.object),
@@ -187,4 +187,11 @@ pub(super) fn denied(uid: &str, refusal: &Refusal, warnings: &[String]) -> Value
 
 fn answer(response: &Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+}
+
+/// Returns whether the size of the object counts: it is of our kinds, and stored by this request.
+fn is_limited(request: &Request) -> bool {
+    request.kind.group == GROUP
+        && request.sub_resource.is_empty()
+        && matches!(request.operation.as_str(), "CREATE" | "UPDATE")
 }

@@ -1,20 +1,12 @@
 //! Reviews of the size of our own objects: what is stored has to be readable afterwards, or nothing could be done for it.
 //! Not here: the rule (bundle_core::review::size), or how objects are weighed (cluster).
 
-use bundle_api::names::GROUP;
 use bundle_core::review::size::{MeasuredObject, judge_size};
 use bundle_core::review::{Requester, Verdict};
 
 use super::review::Request;
 use super::{Admission, Lookups};
 use crate::cluster::WEIGHT_LIMITS;
-
-/// Returns whether the size of the object counts: it is of our kinds, and stored by this request.
-pub(super) fn is_limited(request: &Request) -> bool {
-    request.kind.group == GROUP
-        && request.sub_resource.is_empty()
-        && matches!(request.operation.as_str(), "CREATE" | "UPDATE")
-}
 
 impl<L: Lookups> Admission<L> {
     /// Returns the refusal of an object that is too large. The pod itself is let in: its finalizer and stamps must not be kept out by what others add.

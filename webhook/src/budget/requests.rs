@@ -18,7 +18,7 @@ use tower::{BoxError, Layer, Service};
 
 use super::Budget;
 use super::pool::{Pool, Share};
-use crate::cluster::IMPERSONATE_USER;
+use bundle_cluster::connection::IMPERSONATE_USER;
 
 /// What all large requests may take together, in bytes: one object of the largest size (3 MiB) in its three forms.
 const CAPACITY: u64 = 10 << 20;

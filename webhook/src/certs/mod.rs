@@ -1,5 +1,5 @@
 //! The keeper of our own certificates, stamp key and webhook registrations: looks after them all the time, never stops serving on an error.
-//! Not here: the TLS listener (server::tls).
+//! Not here: the TLS listener (server::admission_listener).
 
 mod material;
 mod path;

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::shape::Identity;
+use super::identity::Identity;
 
 /// Splits `https://host:port/path` before the path. A URL without a path has an empty one.
 fn split_url(url: &str) -> (&str, &str) {

@@ -13,7 +13,8 @@ use kube::{Api, Client};
 use serde_json::Value;
 
 use super::history::{History, MANAGER, Observation, Snapshot};
-use super::shape::{self, Fault, Identity};
+use super::identity::Identity;
+use super::shape::{self, Fault};
 use super::{Integrity, Registration, address};
 use crate::cluster::watch_events;
 

@@ -3,6 +3,7 @@
 
 mod address;
 mod history;
+mod identity;
 mod keeper;
 mod shape;
 
@@ -20,9 +21,9 @@ use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
 
 use self::history::{Snapshot, Version};
+pub(crate) use self::identity::Identity;
 pub use self::keeper::RegistrationError;
 pub(crate) use self::keeper::{Change, Keeper};
-pub(crate) use self::shape::Identity;
 
 /// The two kinds of registrations. Both have the name of the setting `registration`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,7 +3,6 @@
 
 mod config_maps;
 mod image;
-mod registries;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +16,8 @@ use bundle_oci::unpack::FileSink;
 use self::config_maps::ConfigMapsSource;
 pub(crate) use self::config_maps::{ConfigMapsError, HeldConfigMap};
 use self::image::ImageSource;
-pub use self::registries::{PullSecretError, Registries};
 use crate::budget::looks::LookMemory;
+use crate::registries::PullSecretError;
 use crate::shared::Shared;
 
 /// Why a source could not be resolved or fetched.

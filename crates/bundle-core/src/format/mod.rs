@@ -5,8 +5,6 @@ mod plain;
 pub mod registry;
 mod rendered;
 
-use std::collections::BTreeMap;
-
 use crate::{
     diagnostic::{Finding, Findings, Severity, codes},
     images::{self, FoundImage, Lock},
@@ -14,8 +12,7 @@ use crate::{
     package::{self, Format, Package},
 };
 
-/// The files of a bundle by path: relative, with `/`, without `.` and `..`. A folder with nothing in it may stand here with a `/` at its end.
-pub type Files = BTreeMap<String, Vec<u8>>;
+pub use crate::files::Files;
 
 /// Returns `true` if [`read`] reads the content of this file. Of other files it needs only the
 /// path.

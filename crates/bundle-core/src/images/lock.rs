@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Evidence, FoundImage, ImageReference, Spot, hygiene::placed};
 use crate::{
     diagnostic::{Finding, Findings, codes},
-    format::Files,
+    files::Files,
     package::API_VERSION,
     reference::Digest,
     yaml,

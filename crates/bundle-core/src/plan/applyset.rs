@@ -78,6 +78,20 @@ fn list(text: &str) -> impl Iterator<Item = &str> {
         .filter(|part| !part.is_empty())
 }
 
+/// Kind, namespace and name in a key: the text of a [`crate::object::ObjectId`], such as `Deployment.apps/team-a/web`.
+pub fn parts(key: &str) -> Option<(GroupKind, Option<&str>, &str)> {
+    let mut parts = key.split('/');
+    let kind = GroupKind::parse(parts.next()?);
+    let (first, second) = (parts.next()?, parts.next());
+    if parts.next().is_some() {
+        return None;
+    }
+    Some(match second {
+        Some(name) => (kind, Some(first), name),
+        None => (kind, None, first),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

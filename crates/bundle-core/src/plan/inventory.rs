@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 pub use record::{InstallationRecord, InstalledContent, RememberedSeals};
 use serde::{Deserialize, Serialize};
 
-use super::applyset::GroupKind;
+pub use super::applyset::parts;
+
 use super::jobs::JobRuns;
 
 mod creation;
@@ -407,20 +408,6 @@ impl Inventory {
         self.created_namespaces
             .retain(|key| objects.contains_key(key));
     }
-}
-
-/// Kind, namespace and name in a key: the text of a [`crate::object::ObjectId`], such as `Deployment.apps/team-a/web`.
-pub fn parts(key: &str) -> Option<(GroupKind, Option<&str>, &str)> {
-    let mut parts = key.split('/');
-    let kind = GroupKind::parse(parts.next()?);
-    let (first, second) = (parts.next()?, parts.next());
-    if parts.next().is_some() {
-        return None;
-    }
-    Some(match second {
-        Some(name) => (kind, Some(first), name),
-        None => (kind, None, first),
-    })
 }
 
 #[cfg(test)]

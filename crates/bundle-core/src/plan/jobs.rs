@@ -144,7 +144,7 @@ impl JobRuns {
 
 /// Returns whether an object with this key is a Job.
 pub fn is_job_key(key: &str) -> bool {
-    super::inventory::parts(key).is_some_and(|(kind, _, _)| is_job(&kind.group, &kind.kind))
+    super::applyset::parts(key).is_some_and(|(kind, _, _)| is_job(&kind.group, &kind.kind))
 }
 
 #[cfg(test)]

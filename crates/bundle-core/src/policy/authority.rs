@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::document::Reader;
 use super::identity::{Identity, Matcher};
+use super::reader::Reader;
 use crate::diagnostic::Finding;
 use crate::names::KubeName;
 

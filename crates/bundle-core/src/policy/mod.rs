@@ -7,6 +7,8 @@ mod document;
 mod found;
 pub mod glob;
 mod identity;
+mod key_id;
+mod reader;
 mod ready;
 mod rejection;
 mod threshold;
@@ -21,9 +23,10 @@ pub use decide::{
 };
 pub use document::{Mode, Policy};
 pub use found::{
-    Accepted, KeyId, Meaning, RawSignature, RootId, SignatureFound, SignedAt, Signer, TimeSource,
+    Accepted, Meaning, RawSignature, RootId, SignatureFound, SignedAt, Signer, TimeSource,
     Unavailable, Unread, summary, summary_of_attestations,
 };
 pub use identity::{Identity, IdentityName, Matcher};
+pub use key_id::KeyId;
 pub use ready::{Material, ReadyAuthority, ReadyPolicy, Who};
 pub use rejection::{Fault, MOST_EVIDENCE, Rejection};

@@ -2,9 +2,12 @@
 //! the parser ([`Material`]).
 
 use super::{
+    authority::{Authority, AuthorityKind, KeySource, RootSource},
     document::Policy,
-    found::{Accepted, KeyId, Meaning, RootId, Signer},
+    found::{Accepted, Meaning, RootId, Signer},
     identity::Identity,
+    key_id::KeyId,
+    reader::unreadable,
 };
 use crate::diagnostic::{Finding, Findings};
 
@@ -84,6 +87,85 @@ pub struct ReadyPolicy<'a> {
     pub problems: Findings,
     /// Keys or trust roots that could not be read now; retry later.
     pub unavailable: Vec<Finding>,
+}
+
+impl Policy {
+    /// The policy with its keys and trust roots read by `material`, which knows what their texts mean.
+    pub fn ready(&self, material: &mut impl Material) -> ReadyPolicy<'_> {
+        let mut ready = ReadyPolicy {
+            policy: self,
+            authorities: Vec::new(),
+            problems: self.problems.clone(),
+            unavailable: self.unavailable.clone(),
+        };
+        for (index, authority) in self.authorities.iter().enumerate() {
+            let path = format!("spec.authorities[{index}]");
+            if let Some(who) = self.who(authority, &path, material, &mut ready.problems) {
+                ready.authorities.push(ReadyAuthority {
+                    name: authority.name.clone(),
+                    who,
+                    attestations: authority.attestations.clone(),
+                });
+            }
+        }
+        let distinct = ready.distinct();
+        if ready.problems.0.is_empty() && ready.unavailable.is_empty() && distinct < self.threshold
+        {
+            ready.problems.push(unreadable(
+                &self.name,
+                "spec.threshold",
+                &format!(
+                    "it asks for {} signers, and the authorities name {distinct} different ones: it could never be met",
+                    self.threshold
+                ),
+            ));
+        }
+        ready
+    }
+
+    fn who(
+        &self,
+        authority: &Authority,
+        path: &str,
+        material: &mut impl Material,
+        problems: &mut Findings,
+    ) -> Option<Who> {
+        let mut refuse = |path: String, why: &str| {
+            problems.push(unreadable(&self.name, &path, why));
+            None
+        };
+        // What could not be read just now has been noted by those who tried.
+        let looked_up = !self.problems.0.is_empty() || !self.unavailable.is_empty();
+        match authority.kind.as_ref()? {
+            AuthorityKind::Key(KeySource::Inline(pem)) => match material.key(pem) {
+                Ok(key) => Some(Who::Key(key)),
+                Err(why) => refuse(format!("{path}.key"), &why.message),
+            },
+            AuthorityKind::Keyless(keyless) => {
+                let root: Result<RootId, Finding> = match &keyless.root {
+                    RootSource::Public => material.root(None),
+                    RootSource::Inline(text) => material.root(Some(text)),
+                    RootSource::ConfigMap(_) if looked_up => return None,
+                    RootSource::ConfigMap(name) => {
+                        let why = format!("the trust root in ConfigMap {name} was not looked up");
+                        return refuse(format!("{path}.keyless.trustRoot"), &why);
+                    }
+                };
+                match root {
+                    Ok(root) => Some(Who::Identities {
+                        identities: keyless.identities.clone(),
+                        root,
+                    }),
+                    Err(why) => refuse(format!("{path}.keyless.trustRoot"), &why.message),
+                }
+            }
+            AuthorityKind::Key(KeySource::Secret(_)) if looked_up => None,
+            AuthorityKind::Key(KeySource::Secret(name)) => {
+                let why = format!("the key in Secret {name} was not looked up");
+                refuse(format!("{path}.key"), &why)
+            }
+        }
+    }
 }
 
 impl ReadyPolicy<'_> {

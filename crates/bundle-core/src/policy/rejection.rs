@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::found::KeyId;
+use super::key_id::KeyId;
 
 /// Most certificates, log entries and timestamps together that one signature may bring.
 pub const MOST_EVIDENCE: usize = 16;

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::found::{Accepted, KeyId, Signer};
+use super::found::{Accepted, Signer};
 use super::identity::IdentityName;
+use super::key_id::KeyId;
 
 /// Identity of a signer for comparison: the key, or the identity of the certificate. The name of
 /// the authority and the trust root are ignored.

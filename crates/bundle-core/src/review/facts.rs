@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde_json::Value;
 
-use super::{class::Class, parts::ChangedParts, stamp::Requester};
+use super::{class::Class, parts::ChangedParts, requester::Requester};
 use crate::{
     diagnostic::{Finding, Findings},
     package,

@@ -12,6 +12,7 @@ mod judge;
 mod needs;
 pub mod owners;
 pub mod parts;
+mod requester;
 mod rights;
 pub mod seal;
 pub mod size;
@@ -30,10 +31,11 @@ pub use facts::{
 pub use judge::{Stamping, Verdict, judge, may_look};
 pub use needs::{CheckedApprovalSpec, Image, Needs, needs};
 pub use parts::{ChangedParts, PartRequesters};
+pub use requester::Requester;
 pub use seal::{
     SealMoment, SealedContent, StoredObject, VouchState, Vouched, content_seal, is_written_with,
     last_written, seal, sealed_content, vouch_state,
 };
 pub use source::{CheckedBundleSpec, Source};
-pub use stamp::{GeneratedFor, Requester, Stamp, StampError, StampTarget};
+pub use stamp::{GeneratedFor, Stamp, StampError, StampTarget};
 pub use terms::{approval_terms, has_default_terms};

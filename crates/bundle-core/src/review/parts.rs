@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     canonical,
     deployment::CheckedDeploymentSpec,
-    stamp::Requester,
+    requester::Requester,
     terms::{same_settings, settings},
 };
 

@@ -5,7 +5,7 @@ use super::{
     deployment::CheckedDeploymentSpec,
     facts::{Answer, ClassFact, DeploymentFact, Facts},
     needs::CheckedApprovalSpec,
-    stamp::Requester,
+    requester::Requester,
 };
 use crate::diagnostic::{Code, Finding, Findings, codes};
 

@@ -1,8 +1,6 @@
 //! The admission stamp: who asked for which part of a spec, under a MAC with a key that only the pod has. It is made for one write and lives for
 //! seconds; what lasts is the seal. Keeping the key is the webhook's, and so is the clock.
 
-use std::collections::BTreeMap;
-
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -11,32 +9,6 @@ use sha2::Sha256;
 use super::{canonical, parts::PartRequesters};
 use crate::footprint::{self, Footprint};
 use crate::reference::Digest;
-
-/// Requester, as the API server authenticated it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Requester {
-    /// User name.
-    pub user: String,
-    /// Uid, where there is one.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub uid: String,
-    /// Groups.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<String>,
-    /// Extra attributes from the authenticator, such as the scopes of a token; authorizers may use
-    /// them.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub extra: BTreeMap<String, Vec<String>>,
-}
-
-impl Requester {
-    /// Namespace and name, if it is a ServiceAccount.
-    pub fn service_account(&self) -> Option<(&str, &str)> {
-        self.user
-            .strip_prefix("system:serviceaccount:")?
-            .split_once(':')
-    }
-}
 
 /// The stored object that a write changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,9 +172,12 @@ fn mac(key: &[u8], domain: &str, value: &Value) -> Hmac<Sha256> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::json;
 
     use super::*;
+    use crate::review::Requester;
 
     const KEY: &[u8] = b"a key of the pod";
 

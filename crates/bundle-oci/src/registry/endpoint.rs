@@ -12,6 +12,7 @@ use super::Reason;
 use super::challenge::{Challenge, challenge};
 use super::http::{Pools, is_loopback};
 use super::reach::Reach;
+use super::remembered::make_room;
 
 /// What is known of a registry.
 #[derive(Debug, Clone)]
@@ -102,16 +103,6 @@ impl Endpoints {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Endpoint>>> {
         // The map is whole at every moment, whoever panicked.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What is remembered of registries and repositories at most. Whoever names references names as many hosts as they like; to ask again costs a request.
-pub(super) const REMEMBERED: usize = 1000;
-
-/// Forgets everything where one more would be too much.
-pub(super) fn make_room<K, V>(known: &mut HashMap<K, V>) {
-    if known.len() >= REMEMBERED {
-        known.clear();
     }
 }
 

@@ -345,3 +345,12 @@ impl From<RegistryError> for Unavailable {
         Self(error.finding())
     }
 }
+
+/// The last cause, which has the system's words.
+pub(super) fn innermost(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(next) = last.source() {
+        last = next;
+    }
+    last.to_string()
+}

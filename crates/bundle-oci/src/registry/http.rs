@@ -11,10 +11,11 @@ use bytes::{Bytes, BytesMut};
 use reqwest::{Certificate, Identity, redirect};
 use url::{Host, Url};
 
-use super::endpoint::{REMEMBERED, make_room};
+use super::error::innermost;
 use super::feed::Part;
 use super::memory::{FORMS, MemoryReservation, SHORT, reserve};
 use super::reach::{Reach, TooNear, Within};
+use super::remembered::{REMEMBERED, make_room};
 use super::tls::Trust;
 use super::{ClientOptions, Deadlines, Reason, RegistryError};
 
@@ -416,15 +417,6 @@ fn is_too_near(error: &reqwest::Error) -> bool {
         cause = next.source();
     }
     false
-}
-
-/// The last cause, which has the system's words.
-pub(super) fn innermost(error: &dyn Error) -> String {
-    let mut last = error;
-    while let Some(next) = last.source() {
-        last = next;
-    }
-    last.to_string()
 }
 
 /// Host and port, as references name registries.

@@ -12,11 +12,11 @@ use super::contended::{TRIES, settle};
 use super::referrers::AT_ONCE;
 use super::transport::Ask;
 use super::{Client, Reason, RegistryError, Repository, SignatureStored};
+use crate::attached::legacy_tag;
 use crate::blob::Blob;
 use crate::limits::{MANIFEST_BYTES, REFERRERS, SIGNATURE_BYTES};
 use crate::manifest::{Descriptor, Document, Manifest, RawManifest};
 use crate::media;
-use crate::store::names::legacy_tag;
 
 /// How cosign's older tags end: one for signatures, one for attestations.
 const SIGNATURES: &str = "sig";

@@ -8,7 +8,7 @@ use docker_credential::{CredentialRetrievalError, DockerCredential};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::auth::Login;
+use super::login::Login;
 
 /// Whether a file's helper programs are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

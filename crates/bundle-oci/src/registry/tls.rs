@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use reqwest::{Certificate, Identity};
 
+use super::error::innermost;
 use super::files::read_bounded;
-use super::http::innermost;
 use super::{ClientOptions, Reason, RegistryError};
 use crate::limits::CREDENTIAL_BYTES;
 

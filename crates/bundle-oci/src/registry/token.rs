@@ -11,13 +11,15 @@ use serde::Deserialize;
 use url::Url;
 use url::form_urlencoded::Serializer;
 
-use super::auth::{Login, Logins};
+use super::auth::Logins;
 use super::challenge::Challenge;
-use super::endpoint::{Endpoint, make_room};
+use super::detail::detail_of;
+use super::endpoint::Endpoint;
 use super::http::{Pools, authority};
+use super::login::Login;
 use super::memory::Unlimited;
 use super::reach::Reach;
-use super::transport::said;
+use super::remembered::make_room;
 use super::{Reason, Repository};
 use crate::limits::TOKEN_BYTES;
 
@@ -246,7 +248,7 @@ impl Order<'_> {
         };
         let status = response.status();
         if !status.is_success() {
-            let detail = said(pools, response).await;
+            let detail = detail_of(pools, response).await;
             return Err(self.refusal(status.as_u16(), detail));
         }
         let body = pools

@@ -13,20 +13,19 @@ use reqwest::header::{
     RANGE, RETRY_AFTER,
 };
 use reqwest::{Method, Request, Response, StatusCode};
-use serde::Deserialize;
 use url::Url;
 
-use super::auth::Login;
 use super::challenge::Challenge;
+use super::detail::detail_of;
 use super::endpoint::{Endpoint, challenge_of};
 use super::feed::Part;
-use super::http::{Pools, authority};
-use super::memory::Unlimited;
+use super::http::authority;
+use super::login::Login;
 use super::mirrors::Wanted;
 use super::reach::Reach;
 use super::token::Purpose;
 use super::{Client, Reason, Repository};
-use crate::limits::{ERROR_BYTES, REDIRECTS};
+use crate::limits::REDIRECTS;
 use crate::progress::Progress;
 
 /// The longest wait that a registry can talk us into.
@@ -253,7 +252,7 @@ impl Client {
         }
         let wait = retry_after(&response);
         let challenge = challenge_of(response.headers());
-        let detail = said(&self.pools, response).await;
+        let detail = detail_of(&self.pools, response).await;
         let status = status.as_u16();
         let reason = match status {
             401 | 403 => self.denied(ask, challenge, status, detail),
@@ -356,44 +355,4 @@ fn retry_after(response: &Response) -> Option<Duration> {
     let then = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
     // What has passed is not waited for.
     Some(Duration::try_from(then.duration_since(Timestamp::now())).unwrap_or_default())
-}
-
-#[derive(Deserialize)]
-struct Said {
-    errors: Vec<SaidOne>,
-}
-
-#[derive(Deserialize)]
-struct SaidOne {
-    #[serde(default)]
-    code: String,
-    #[serde(default)]
-    message: String,
-}
-
-/// The registry's own words for an error, `: …`, or nothing if it has none that can be shown.
-pub(super) async fn said(pools: &Pools, response: Response) -> String {
-    let Ok(body) = pools
-        .body(response, ERROR_BYTES, "the error", &Unlimited)
-        .await
-    else {
-        return String::new();
-    };
-    let Ok(said) = serde_json::from_slice::<Said>(&body) else {
-        return String::new();
-    };
-    let Some(first) = said.errors.into_iter().next() else {
-        return String::new();
-    };
-    let text = if first.message.is_empty() {
-        first.code
-    } else {
-        first.message
-    };
-    let text: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
-    if text.is_empty() {
-        text
-    } else {
-        format!(": {text}")
-    }
 }

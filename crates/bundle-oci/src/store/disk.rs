@@ -11,8 +11,9 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::{Digest, Reference};
 use bytes::Bytes;
 
-use super::names::{CONTAINERD_NAME, Pick, attached_to, is_attached};
+use super::names::{CONTAINERD_NAME, Pick};
 use crate::archive::Archive;
+use crate::attached::{attached_to, is_attached};
 use crate::blob::{Blob, FilePart, changed};
 use crate::layout;
 use crate::limits::{MANIFEST_BYTES, human};

@@ -8,7 +8,7 @@ use bundle_core::reference::Digest;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::Source;
-use super::names::{LEGACY, legacy_tag};
+use crate::attached::{LEGACY, legacy_tag};
 use crate::limits::human;
 use crate::manifest::{Descriptor, Parsed, Platform, RawManifest};
 use crate::media;

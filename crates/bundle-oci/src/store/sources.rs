@@ -6,8 +6,8 @@ use bundle_core::reference::{Digest, Reference};
 use bundle_core::yaml;
 use serde::{Deserialize, Serialize};
 
-use super::names::is_attached;
 use super::{Role, Selection, Shipment};
+use crate::attached::is_attached;
 use crate::manifest::Descriptor;
 
 const API_VERSION: &str = "bundle.core.rukpak.io/v1alpha1";

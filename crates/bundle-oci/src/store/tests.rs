@@ -86,7 +86,11 @@ impl World {
             "config": { "mediaType": media::CONFIG, "digest": empty, "size": 2 },
             "layers": [{ "mediaType": "application/vnd.dev.cosign.simplesigning.v1+json", "digest": empty, "size": 2 }],
         });
-        put(&names::legacy_tag(&index, "sig"), media::MANIFEST, &legacy);
+        put(
+            &crate::attached::legacy_tag(&index, "sig"),
+            media::MANIFEST,
+            &legacy,
+        );
         let [(_, amd64, _), (_, arm64, _)] = images;
         Self {
             registry,

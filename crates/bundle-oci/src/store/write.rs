@@ -13,9 +13,10 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tempfile::{NamedTempFile, TempPath};
 use tokio::sync::mpsc;
 
-use super::names::{CONTAINERD_NAME, is_attached};
+use super::names::CONTAINERD_NAME;
 use super::{Disk, Role, Shipment};
 use crate::archive::{Plan, is_archive};
+use crate::attached::is_attached;
 use crate::blob::{Blob, BlobContent, changed};
 use crate::hash::Hasher;
 use crate::layout;

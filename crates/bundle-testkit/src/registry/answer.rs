@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,6 +14,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::blobs::{blob, huge};
+use super::call::{Call, Query, error, status};
 use super::uploads::Upload;
 use super::{Fault, Login, Seen, Shared, lock};
 
@@ -86,32 +87,6 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     error(StatusCode::NOT_FOUND, "no such page")
 }
 
-pub(super) struct Query(String);
-
-impl Query {
-    pub(super) fn get(&self, name: &str) -> Option<String> {
-        self.0.split('&').find_map(|pair| {
-            let (key, value) = pair.split_once('=')?;
-            (key == name).then(|| {
-                value
-                    .replace("%3A", ":")
-                    .replace("%2F", "/")
-                    .replace("%2C", ",")
-            })
-        })
-    }
-}
-
-pub(super) struct Call<'a> {
-    pub(super) shared: &'a Arc<Shared>,
-    pub(super) method: &'a Method,
-    pub(super) headers: &'a HeaderMap,
-    query: &'a Query,
-    pub(super) repository: &'a str,
-    pub(super) name: &'a str,
-    body: Bytes,
-}
-
 type Handler = fn(&Call<'_>) -> Response;
 const KINDS: [(&str, Handler); 4] = [
     ("/blobs/", blob),
@@ -119,20 +94,6 @@ const KINDS: [(&str, Handler); 4] = [
     ("/referrers/", referrers),
     ("/tags/", tags),
 ];
-
-pub(super) fn error(status: StatusCode, message: &str) -> Response {
-    let body = json!({ "errors": [{ "code": "TESTKIT", "message": message }] });
-    (
-        status,
-        [(header::CONTENT_TYPE, "application/json")],
-        body.to_string(),
-    )
-        .into_response()
-}
-
-pub(super) fn status(code: u16) -> StatusCode {
-    StatusCode::from_u16(code).unwrap_or(StatusCode::IM_A_TEAPOT)
-}
 
 /// Returns once no fault holds back what the referrers API answers.
 async fn until_released(shared: &Shared) {

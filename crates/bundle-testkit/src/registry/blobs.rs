@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 
-use super::answer::{Call, error};
+use super::call::{Call, error};
 use super::fault::Ranges;
 use super::{Fault, Shared, lock};
 

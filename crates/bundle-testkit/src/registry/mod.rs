@@ -3,6 +3,7 @@
 
 mod answer;
 mod blobs;
+mod call;
 mod fault;
 mod store;
 mod uploads;

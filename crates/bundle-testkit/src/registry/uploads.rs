@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use bundle_core::reference::Digest;
 use futures::StreamExt as _;
 
-use super::answer::{Query, error, status};
+use super::call::{Query, error, status};
 use super::fault::Uploads;
 use super::{Fault, Shared, lock};
 

@@ -6,7 +6,7 @@ use crypto_secretbox::{KeyInit as _, XSalsa20Poly1305, aead::Aead as _};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::private::Password;
+use super::text::Password;
 use crate::dsse;
 
 /// The costs that the writers of such files use: `(N, log2 N)`, with r = 8 and p = 1. Any others are refused, since a foreign file could otherwise ask

@@ -6,11 +6,13 @@ mod private;
 mod public;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use plain::{export, import};
-pub(crate) use private::pem_text;
-pub use private::{KeyKind, KeyPairFiles, Password, PrivateKey, generate, load_private};
+pub use private::{KeyKind, KeyPairFiles, PrivateKey, generate, load_private};
 pub use public::PublicKey;
+pub use text::Password;
+pub(crate) use text::pem_text;
 
 /// Longest key file that is read, in bytes.
 const LONGEST_FILE: usize = 64 * 1024;

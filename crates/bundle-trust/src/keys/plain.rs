@@ -5,9 +5,8 @@ use bundle_core::diagnostic::{Finding, codes};
 use pem::Pem;
 use zeroize::Zeroizing;
 
-use super::private::{
-    KeyPairFiles, Pair, Password, PrivateKey, pem_text, pkcs8_of, read_pkcs8, sealed, unreadable,
-};
+use super::private::{KeyPairFiles, Pair, PrivateKey, pkcs8_of, read_pkcs8, sealed, unreadable};
+use super::text::{Password, pem_text};
 use super::{LONGEST_FILE, load_private};
 
 const PKCS8: &str = "PRIVATE KEY";

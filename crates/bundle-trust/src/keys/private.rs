@@ -16,11 +16,9 @@ use super::{
     encrypted::{self, Unopened},
     names,
     public::PublicKey,
+    text::{Password, pem_text},
     unsupported,
 };
-
-/// A password, wiped from memory when it is no longer needed. May be empty, as with cosign.
-pub type Password = Zeroizing<String>;
 
 const TAG: &str = "ENCRYPTED SIGSTORE PRIVATE KEY";
 /// PEM label of private keys that cosign wrote before version 2.
@@ -236,14 +234,6 @@ pub(super) fn read_pkcs8(der: &[u8]) -> Result<Pair, Finding> {
         .hint("generate an ECDSA P-256 or Ed25519 key: kubectl bundle keys generate"),
         None => unreadable("the key inside is of a kind that is not known"),
     })
-}
-
-/// PEM text with plain line ends, as OpenSSL and Go write it.
-pub(crate) fn pem_text(tag: &str, contents: &[u8]) -> String {
-    pem::encode_config(
-        &pem::Pem::new(tag, contents),
-        pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF),
-    )
 }
 
 pub(super) fn unreadable(why: &str) -> Finding {

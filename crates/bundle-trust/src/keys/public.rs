@@ -138,7 +138,7 @@ impl PublicKey {
 
     /// PEM text with plain line ends.
     pub fn to_pem(&self) -> String {
-        super::private::pem_text("PUBLIC KEY", &self.der)
+        super::text::pem_text("PUBLIC KEY", &self.der)
     }
 
     /// The DER form.

@@ -153,7 +153,7 @@ fn refuses_other_public_keys_with_a_reason() {
 }
 
 fn public(der: &[u8]) -> Result<PublicKey, bundle_core::diagnostic::Finding> {
-    PublicKey::parse(&private::pem_text("PUBLIC KEY", der))
+    PublicKey::parse(&pem_text("PUBLIC KEY", der))
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_key_has_one_form_and_so_one_name() {
 
 #[test]
 fn refuses_other_private_keys_with_a_reason() {
-    let sealed = |json: &str| private::pem_text("ENCRYPTED SIGSTORE PRIVATE KEY", json.as_bytes());
+    let sealed = |json: &str| pem_text("ENCRYPTED SIGSTORE PRIVATE KEY", json.as_bytes());
     let file = |n: u64, nonce: &str| {
         sealed(&format!(
             r#"{{"kdf":{{"name":"scrypt","params":{{"N":{n},"r":8,"p":1}},"salt":"AAAA"}},"cipher":{{"name":"nacl/secretbox","nonce":"{nonce}"}},"ciphertext":"AAAA"}}"#
@@ -260,7 +260,7 @@ proptest! {
     fn no_text_makes_the_readers_panic(text in "\\PC*", der in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = PublicKey::parse(&text);
         let _ = PublicKey::from_der(&der);
-        let _ = PublicKey::parse(&private::pem_text("PUBLIC KEY", &der));
-        let _ = load_private(&private::pem_text("ENCRYPTED SIGSTORE PRIVATE KEY", &der), &password(""));
+        let _ = PublicKey::parse(&pem_text("PUBLIC KEY", &der));
+        let _ = load_private(&pem_text("ENCRYPTED SIGSTORE PRIVATE KEY", &der), &password(""));
     }
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::{Api, PostParams};
 
-use super::lookup::unavailable;
+use super::unavailable::unavailable;
 use crate::cluster::Cluster;
 use crate::failure::Outcome;
 

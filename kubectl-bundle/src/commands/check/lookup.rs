@@ -3,7 +3,7 @@
 
 use bundle_api::{BundleDeployment, ProvisionerClass, SignaturePolicy};
 use bundle_cluster::ByName;
-use bundle_core::diagnostic::{Code, Finding, codes};
+use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::Policy;
 use bundle_core::review::{
     Class, ClassFact, ConfigMapFact, DeploymentFact, Image, Kind, Needs, Requester,
@@ -20,6 +20,7 @@ use super::Online;
 use super::gathered::Gathered;
 use super::identity::{Question, may, whoami};
 use super::named;
+use super::unavailable::unavailable;
 use crate::cluster::Cluster;
 use crate::failure::{Failure, Outcome};
 use crate::registry;
@@ -33,17 +34,6 @@ pub(super) struct Lookup {
     pub(super) server: Option<ServerVersion>,
     pub(super) policies: Result<Vec<Policy>, Finding>,
     pub(super) now: Timestamp,
-}
-
-/// A failed lookup as the fact that it could not be told.
-pub(super) fn unavailable(code: Code, what: &str, failure: &Failure) -> Finding {
-    let why = match failure {
-        Failure::Server(status) => crate::cluster::refusal::message(status),
-        Failure::Findings { findings, .. } => findings.to_string(),
-        Failure::Said(_) | Failure::BrokenPipe => String::new(),
-    };
-    Finding::error(code, format!("{what}: {why}"))
-        .hint("the webhook looks this up with its own rights; with these, it cannot be told")
 }
 
 fn is_missing(failure: &Failure) -> bool {

@@ -3,11 +3,13 @@
 
 mod carried;
 mod documents;
+mod facts;
 mod gathered;
 mod identity;
 mod lookup;
 mod named;
 mod report;
+mod unavailable;
 
 use std::path::PathBuf;
 

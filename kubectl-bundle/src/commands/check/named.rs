@@ -9,7 +9,7 @@ use bundle_core::policy::{Named, Policy, key_of_secret, root_of_config_map};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::Api;
 
-use super::lookup::unavailable;
+use super::unavailable::unavailable;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 

@@ -83,7 +83,7 @@ impl UnreadCause {
             Failure::Server(status) if status.code == 403 => {
                 Self::Forbidden(verb, resource.to_owned())
             }
-            Failure::Server(status) => Self::Failed(crate::cluster::refusal::message(status)),
+            Failure::Server(status) => Self::Failed(crate::refusal::message(status)),
             Failure::Findings { findings, .. } => Self::Failed(findings.to_string()),
             Failure::Said(_) | Failure::BrokenPipe => Self::Failed(String::new()),
         }

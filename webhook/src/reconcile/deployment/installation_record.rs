@@ -1,7 +1,7 @@
 //! What is recorded of an installation in its inventory, and shown in the status. Everything is decided from the record: others may write a status.
 //! Not here: which objects belong to it (deployment::record), and where inventories are kept (deployment::inventory).
 
-use bundle_api::deployment::ServiceAccountName;
+use bundle_api::ServiceAccountName;
 use bundle_api::deployment_status::Installed;
 use bundle_core::plan::inventory::{InstallationRecord, InstalledContent, RememberedSeals};
 use bundle_core::reference::Digest;

@@ -1,5 +1,5 @@
 //! Keeping what is installed: drifted objects applied again, those that somebody wrote verified, health looked at where something moved.
-//! Not here: seeing drift (drift::watch, drift::books), or installing (deployment::steps).
+//! Not here: seeing drift (drift::watch, drift::states), or installing (deployment::steps).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
 //! Metadata watches on just the kinds that are in use, one for each installing identity, kind and scope, shared by all deployments that need it.
-//! Not here: what is done about drift (drift::keep), or which object belongs to whom (drift::books).
+//! Not here: what is done about drift (drift::keep), or which object belongs to whom (drift::states).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,11 @@
 //! The shipped registrations are intact, and each alteration that lets a write pass unasked is named.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::*;
+use crate::caller::Token;
 
 const NAME: &str = "bundle-webhook";
 

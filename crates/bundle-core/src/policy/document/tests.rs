@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::policy::{KeyId, RootId};
+use crate::policy::{Material, Who};
 
 fn reference(text: &str) -> Reference {
     text.parse().unwrap()

@@ -1,7 +1,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::review::stamp::{Requester, StampTarget};
+use crate::review::Requester;
+use crate::review::stamp::StampTarget;
 
 const KEY: &[u8] = b"a key of the pod";
 const NOON: i64 = 1_800_000_000_000;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::endpoint::make_room;
+use super::remembered::make_room;
 use super::{Reason, RegistryError, Repository};
 
 /// How long a mirror that did not answer is left alone.

@@ -1,5 +1,5 @@
 //! The last that watches told of each object while a reconcile of its deployment goes on. Whatever the reconcile records of an object may be older than that.
-//! Not here: what it means for the object (drift::books).
+//! Not here: what it means for the object (drift::states).
 
 use std::collections::BTreeMap;
 

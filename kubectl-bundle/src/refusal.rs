@@ -1,10 +1,9 @@
-//! What the API server says when it says no, in kubectl's exact words, and which exit code that is.
-//! Not here: failures to reach it (connect).
+//! Refusals of the API server in kubectl's words, and the exit code of each.
+//! Not here: failures to reach it (cluster).
 
 use kube::core::Status;
 
 use crate::exit::Exit;
-use crate::failure::Failure;
 
 /// The text that kubectl prints for this answer.
 pub(crate) fn message(status: &Status) -> String {
@@ -67,12 +66,6 @@ pub(crate) fn hint(status: &Status) -> Option<&'static str> {
         .then_some("somebody else manages these fields; --force-conflicts takes them over")
 }
 
-/// Returns whether an apply was refused because somebody wrote the object since it was read.
-pub(crate) fn is_stale(failure: &Failure) -> bool {
-    matches!(failure, Failure::Server(status)
-        if status.code == 409 && !status.message.starts_with("Apply failed"))
-}
-
 /// Whether this is the answer of an admission webhook that said no, rather than one that did not answer.
 fn denied_by_webhook(status: &Status) -> bool {
     status.message.contains("admission webhook \"") && status.message.contains("denied the request")
@@ -127,23 +120,6 @@ mod tests {
             exit(&status(404, "NotFound", "bundles \"x\" not found")),
             Exit::Failed
         );
-    }
-
-    #[test]
-    fn tells_stale_writes_from_fields_of_others() {
-        let stale = status(
-            409,
-            "Conflict",
-            "Operation cannot be fulfilled on bundledeployments.core.rukpak.io \"web\": the object has been modified",
-        );
-        let owned = status(
-            409,
-            "Conflict",
-            "Apply failed with 1 conflict: conflict with \"helm\": .spec.paused",
-        );
-        for (status, expected) in [(stale, true), (owned, false)] {
-            assert_eq!(is_stale(&Failure::Server(Box::new(status))), expected);
-        }
     }
 
     #[test]

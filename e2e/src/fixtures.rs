@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{Clocks, Sigstore, person, workflow};
+use crate::sigstore::{Clocks, Sigstore, person, workflow};
 use crate::{Registry, Tool, Workbench, bundles};
 
 /// An hour, which is longer than certificates live.

@@ -7,9 +7,8 @@ use serde_json::{Map, Value};
 
 use super::{
     authority::{self, Authority, AuthorityKind, KeySource, Named, RootSource},
-    found::RootId,
     glob,
-    ready::{Material, ReadyAuthority, ReadyPolicy, Who},
+    reader::{Reader, subject, unreadable},
 };
 use crate::{
     diagnostic::{Finding, Findings, codes},
@@ -33,15 +32,15 @@ pub enum Mode {
 /// A policy: which references it is about, and whose signatures they need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    name: String,
+    pub(super) name: String,
     /// `None`: they could not be read, so everything is taken to match.
     globs: Option<Vec<String>>,
     mode: Mode,
-    threshold: usize,
-    authorities: Vec<Authority>,
+    pub(super) threshold: usize,
+    pub(super) authorities: Vec<Authority>,
     allow_downgrade: bool,
-    problems: Findings,
-    unavailable: Vec<Finding>,
+    pub(super) problems: Findings,
+    pub(super) unavailable: Vec<Finding>,
 }
 
 impl Policy {
@@ -229,149 +228,6 @@ impl Policy {
                 .hint("try again"),
             ),
         }
-        None
-    }
-
-    /// The policy with its keys and trust roots read by `material`, which knows what their texts mean.
-    pub fn ready(&self, material: &mut impl Material) -> ReadyPolicy<'_> {
-        let mut ready = ReadyPolicy {
-            policy: self,
-            authorities: Vec::new(),
-            problems: self.problems.clone(),
-            unavailable: self.unavailable.clone(),
-        };
-        for (index, authority) in self.authorities.iter().enumerate() {
-            let path = format!("spec.authorities[{index}]");
-            if let Some(who) = self.who(authority, &path, material, &mut ready.problems) {
-                ready.authorities.push(ReadyAuthority {
-                    name: authority.name.clone(),
-                    who,
-                    attestations: authority.attestations.clone(),
-                });
-            }
-        }
-        let distinct = ready.distinct();
-        if ready.problems.0.is_empty() && ready.unavailable.is_empty() && distinct < self.threshold
-        {
-            ready.problems.push(unreadable(
-                &self.name,
-                "spec.threshold",
-                &format!(
-                    "it asks for {} signers, and the authorities name {distinct} different ones: it could never be met",
-                    self.threshold
-                ),
-            ));
-        }
-        ready
-    }
-
-    fn who(
-        &self,
-        authority: &Authority,
-        path: &str,
-        material: &mut impl Material,
-        problems: &mut Findings,
-    ) -> Option<Who> {
-        let mut refuse = |path: String, why: &str| {
-            problems.push(unreadable(&self.name, &path, why));
-            None
-        };
-        // What could not be read just now has been noted by those who tried.
-        let looked_up = !self.problems.0.is_empty() || !self.unavailable.is_empty();
-        match authority.kind.as_ref()? {
-            AuthorityKind::Key(KeySource::Inline(pem)) => match material.key(pem) {
-                Ok(key) => Some(Who::Key(key)),
-                Err(why) => refuse(format!("{path}.key"), &why.message),
-            },
-            AuthorityKind::Keyless(keyless) => {
-                let root: Result<RootId, Finding> = match &keyless.root {
-                    RootSource::Public => material.root(None),
-                    RootSource::Inline(text) => material.root(Some(text)),
-                    RootSource::ConfigMap(_) if looked_up => return None,
-                    RootSource::ConfigMap(name) => {
-                        let why = format!("the trust root in ConfigMap {name} was not looked up");
-                        return refuse(format!("{path}.keyless.trustRoot"), &why);
-                    }
-                };
-                match root {
-                    Ok(root) => Some(Who::Identities {
-                        identities: keyless.identities.clone(),
-                        root,
-                    }),
-                    Err(why) => refuse(format!("{path}.keyless.trustRoot"), &why.message),
-                }
-            }
-            AuthorityKind::Key(KeySource::Secret(_)) if looked_up => None,
-            AuthorityKind::Key(KeySource::Secret(name)) => {
-                let why = format!("the key in Secret {name} was not looked up");
-                refuse(format!("{path}.key"), &why)
-            }
-        }
-    }
-}
-
-pub(super) fn subject(name: &str) -> String {
-    format!("SignaturePolicy/{name}")
-}
-
-fn unreadable(name: &str, path: &str, why: &str) -> Finding {
-    Finding::error(codes::trust::POLICY_UNREADABLE, why)
-        .about(subject(name))
-        .at_field(path)
-        .hint("until the policy is corrected, it refuses what it matches")
-}
-
-/// Reads values and collects what is wrong with them, each with its field.
-pub(super) struct Reader {
-    name: String,
-    problems: Findings,
-}
-
-impl Reader {
-    fn new(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            problems: Findings::default(),
-        }
-    }
-
-    pub(super) fn problem(&mut self, path: &str, why: &str) {
-        self.problems.push(unreadable(&self.name, path, why));
-    }
-
-    /// The value as an object with only `known` fields. An unknown field might be a condition that we would not check.
-    pub(super) fn object<'v>(
-        &mut self,
-        path: &str,
-        value: &'v Value,
-        known: &[&str],
-    ) -> Option<&'v Map<String, Value>> {
-        let Some(map) = value.as_object() else {
-            self.problem(path, "it is not an object");
-            return None;
-        };
-        for field in map.keys().filter(|key| !known.contains(&key.as_str())) {
-            let field: String = field.chars().take(64).collect();
-            self.problem(
-                &format!("{path}.{field}"),
-                &format!("the field is not known; known are {}", known.join(", ")),
-            );
-        }
-        Some(map)
-    }
-
-    /// The field's text, if it is there.
-    pub(super) fn text<'v>(
-        &mut self,
-        path: &str,
-        map: &'v Map<String, Value>,
-        field: &str,
-    ) -> Option<&'v str> {
-        let value = map.get(field).filter(|value| !value.is_null())?;
-        if value.is_string() {
-            return value.as_str();
-        }
-        self.problem(&format!("{path}.{field}"), "it is not text");
         None
     }
 }

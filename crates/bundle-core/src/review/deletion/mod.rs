@@ -12,8 +12,8 @@ use super::{
     facts::{Answer, ClassFact, Kind},
     fields::Field,
     owners::owners_digest,
+    requester::Requester,
     source::class_name,
-    stamp::Requester,
 };
 use crate::diagnostic::{Finding, Findings, codes};
 use crate::plan::removal::ObservedDeletion;

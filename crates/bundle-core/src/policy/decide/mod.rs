@@ -6,8 +6,9 @@
 //! not be cached.
 
 use super::{
-    document::{Mode, Policy, subject},
+    document::{Mode, Policy},
     found::{Accepted, SignatureFound, SignedAt, Signer, Unavailable, summary},
+    reader::subject,
     ready::{ReadyAuthority, ReadyPolicy, Who},
     threshold,
 };

@@ -250,7 +250,7 @@ mod tests {
 
     use super::*;
 
-    const OURS: &str = include_str!("../testdata/keyless/trusted_root.json");
+    const OURS: &str = include_str!("../../testdata/keyless/trusted_root.json");
 
     fn changed(change: impl Fn(&mut Value)) -> Result<Arc<Root>, Finding> {
         let mut root: Value = serde_json::from_str(OURS).unwrap();

@@ -1,0 +1,29 @@
+//! Identities of public keys.
+//! Not here: reading keys (bundle-trust).
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// The identity of a public key: base64 of the sha256 of its DER form, which is what sigstore bundles call the hint.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct KeyId(String);
+
+impl KeyId {
+    /// From the hint's text. Two keys are the same when this is the same.
+    pub fn new(hint: impl Into<String>) -> Self {
+        Self(hint.into())
+    }
+
+    /// The whole text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

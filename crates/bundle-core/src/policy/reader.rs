@@ -1,0 +1,72 @@
+//! Reads the fields of a SignaturePolicy and collects what is wrong with them.
+//! Not here: which fields there are (document, authority).
+
+use serde_json::{Map, Value};
+
+use crate::diagnostic::{Finding, Findings, codes};
+
+/// Reads values and collects what is wrong with them, each with its field.
+pub(super) struct Reader {
+    name: String,
+    pub(super) problems: Findings,
+}
+
+impl Reader {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            problems: Findings::default(),
+        }
+    }
+
+    pub(super) fn problem(&mut self, path: &str, why: &str) {
+        self.problems.push(unreadable(&self.name, path, why));
+    }
+
+    /// The value as an object with only `known` fields. An unknown field might be a condition that we would not check.
+    pub(super) fn object<'v>(
+        &mut self,
+        path: &str,
+        value: &'v Value,
+        known: &[&str],
+    ) -> Option<&'v Map<String, Value>> {
+        let Some(map) = value.as_object() else {
+            self.problem(path, "it is not an object");
+            return None;
+        };
+        for field in map.keys().filter(|key| !known.contains(&key.as_str())) {
+            let field: String = field.chars().take(64).collect();
+            self.problem(
+                &format!("{path}.{field}"),
+                &format!("the field is not known; known are {}", known.join(", ")),
+            );
+        }
+        Some(map)
+    }
+
+    /// The field's text, if it is there.
+    pub(super) fn text<'v>(
+        &mut self,
+        path: &str,
+        map: &'v Map<String, Value>,
+        field: &str,
+    ) -> Option<&'v str> {
+        let value = map.get(field).filter(|value| !value.is_null())?;
+        if value.is_string() {
+            return value.as_str();
+        }
+        self.problem(&format!("{path}.{field}"), "it is not text");
+        None
+    }
+}
+
+pub(super) fn subject(name: &str) -> String {
+    format!("SignaturePolicy/{name}")
+}
+
+pub(super) fn unreadable(name: &str, path: &str, why: &str) -> Finding {
+    Finding::error(codes::trust::POLICY_UNREADABLE, why)
+        .about(subject(name))
+        .at_field(path)
+        .hint("until the policy is corrected, it refuses what it matches")
+}

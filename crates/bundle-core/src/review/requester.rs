@@ -1,0 +1,32 @@
+//! The user who sent a request.
+//! Not here: what a requester may do (rights).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Requester, as the API server authenticated it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Requester {
+    /// User name.
+    pub user: String,
+    /// Uid, where there is one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// Groups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+    /// Extra attributes from the authenticator, such as the scopes of a token; authorizers may use
+    /// them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl Requester {
+    /// Namespace and name, if it is a ServiceAccount.
+    pub fn service_account(&self) -> Option<(&str, &str)> {
+        self.user
+            .strip_prefix("system:serviceaccount:")?
+            .split_once(':')
+    }
+}

@@ -1,0 +1,49 @@
+//! The words of a registry for an error.
+//! Not here: what its status means (transport).
+
+use reqwest::Response;
+use serde::Deserialize;
+
+use super::http::Pools;
+use super::memory::Unlimited;
+use crate::limits::ERROR_BYTES;
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    errors: Vec<ErrorEntry>,
+}
+
+#[derive(Deserialize)]
+struct ErrorEntry {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    message: String,
+}
+
+/// Returns the registry's own words for an error, `: …`, or nothing if it has none that can be shown.
+pub(super) async fn detail_of(pools: &Pools, response: Response) -> String {
+    let Ok(body) = pools
+        .body(response, ERROR_BYTES, "the error", &Unlimited)
+        .await
+    else {
+        return String::new();
+    };
+    let Ok(said) = serde_json::from_slice::<ErrorBody>(&body) else {
+        return String::new();
+    };
+    let Some(first) = said.errors.into_iter().next() else {
+        return String::new();
+    };
+    let text = if first.message.is_empty() {
+        first.code
+    } else {
+        first.message
+    };
+    let text: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
+    if text.is_empty() {
+        text
+    } else {
+        format!(": {text}")
+    }
+}

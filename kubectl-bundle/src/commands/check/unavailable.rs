@@ -1,0 +1,16 @@
+//! Failed lookups as findings.
+
+use bundle_core::diagnostic::{Code, Finding};
+
+use crate::failure::Failure;
+
+/// A failed lookup as the fact that it could not be told.
+pub(super) fn unavailable(code: Code, what: &str, failure: &Failure) -> Finding {
+    let why = match failure {
+        Failure::Server(status) => crate::refusal::message(status),
+        Failure::Findings { findings, .. } => findings.to_string(),
+        Failure::Said(_) | Failure::BrokenPipe => String::new(),
+    };
+    Finding::error(code, format!("{what}: {why}"))
+        .hint("the webhook looks this up with its own rights; with these, it cannot be told")
+}

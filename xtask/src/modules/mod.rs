@@ -1,0 +1,196 @@
+//! Checks of the modules of each crate: no import cycles, one module style, headers that name only what exists.
+
+mod cycles;
+mod headers;
+mod reader;
+mod tree;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use cycles::ImportCycle;
+use tree::Tree;
+
+/// Import cycles that are still there: the crate, the parent, and the modules. A cycle within one of these sets passes; a set without a cycle has to go.
+const KNOWN: &[(&str, &str, &[&str])] = &[
+    ("bundle-core", "", &["plan", "review", "rights"]),
+    ("e2e", "", &["cluster", "webhook"]),
+    (
+        "webhook",
+        "",
+        &["dry_run", "reconcile", "shared", "sources"],
+    ),
+    (
+        "webhook",
+        "reconcile",
+        &[
+            "bundle",
+            "content",
+            "context",
+            "deployment",
+            "drift",
+            "error",
+            "install",
+            "removal",
+            "rights",
+            "status",
+        ],
+    ),
+    ("webhook", "reconcile::bundle", &["controller", "unpack"]),
+    ("webhook", "reconcile::deployment", &["controller", "steps"]),
+    (
+        "webhook",
+        "reconcile::install::apply",
+        &["prepared", "request"],
+    ),
+    (
+        "webhook",
+        "reconcile::removal",
+        &["deletion", "steps", "teardown"],
+    ),
+];
+
+/// Checks the modules of all crates below `root`, and fails with all that is wrong.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let mut wrong = Vec::new();
+    let mut known: BTreeSet<usize> = BTreeSet::new();
+    let crates = crates(root)?;
+    for (name, folder) in &crates {
+        for file in ["lib.rs", "main.rs"] {
+            let file = folder.join("src").join(file);
+            if file.exists() {
+                for cycle in cycles::find(&Tree::read(&file)?) {
+                    if let Some(at) = known_set(name, &cycle) {
+                        known.insert(at);
+                    } else {
+                        wrong.push(described(root, name, &cycle));
+                    }
+                }
+            }
+        }
+    }
+    wrong.extend((0..KNOWN.len()).filter(|at| !known.contains(at)).map(|at| {
+        format!(
+            "no import cycle is left in {:?}: remove it from KNOWN",
+            KNOWN[at]
+        )
+    }));
+    let sources = sources(root)?;
+    wrong.extend(two_styles(root, &sources));
+    wrong.extend(headers::check(root, &crates, &sources)?);
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    bail!("{}", wrong.join("\n"))
+}
+
+fn known_set(name: &str, cycle: &ImportCycle) -> Option<usize> {
+    KNOWN.iter().position(|(known, parent, modules)| {
+        *known == name
+            && *parent == cycle.parent
+            && cycle
+                .modules
+                .iter()
+                .all(|module| modules.contains(&module.as_str()))
+    })
+}
+
+fn described(root: &Path, name: &str, cycle: &ImportCycle) -> String {
+    let modules: Vec<&str> = cycle.modules.iter().map(String::as_str).collect();
+    let around = if cycle.parent.is_empty() {
+        String::new()
+    } else {
+        format!("::{}", cycle.parent)
+    };
+    let root = format!("{}/", root.display());
+    let imports: Vec<String> = cycle
+        .imports
+        .iter()
+        .map(|import| format!("  {}", import.replace(&root, "")))
+        .collect();
+    format!(
+        "import cycle in {name}{around}: {}\n{}",
+        modules.join(", "),
+        imports.join("\n")
+    )
+}
+
+/// Folders whose modules have the other style still.
+const LEFT: [&str; 2] = ["crates/bundle-core/src/plan", "webhook/src/reconcile"];
+
+/// Files `foo.rs` beside a folder `foo`: this repository has `foo/mod.rs`.
+fn two_styles(root: &Path, sources: &[PathBuf]) -> Vec<String> {
+    sources
+        .iter()
+        .filter(|file| file.with_extension("").is_dir())
+        .filter(|file| !LEFT.iter().any(|left| file.starts_with(root.join(left))))
+        .map(|file| {
+            let shown = file.strip_prefix(root).unwrap_or(file);
+            format!(
+                "{} has a folder of the same name: move it to {}",
+                shown.display(),
+                shown.with_extension("").join("mod.rs").display()
+            )
+        })
+        .collect()
+}
+
+/// Name and folder of each crate of the workspace.
+fn crates(root: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let mut found = Vec::new();
+    for folder in [root.to_owned(), root.join("crates")] {
+        for entry in fs_err::read_dir(folder)? {
+            let entry = entry?;
+            if entry.path().join("Cargo.toml").exists() {
+                found.push((
+                    entry.file_name().to_string_lossy().into_owned(),
+                    entry.path(),
+                ));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// All Rust files of the crates.
+fn sources(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> = crates(root)?
+        .into_iter()
+        .map(|(_, folder)| folder)
+        .collect();
+    while let Some(folder) = folders.pop() {
+        for entry in fs_err::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                if !path.ends_with("target") {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_beside_a_folder_of_its_name_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs_err::create_dir(root.join("foo")).unwrap();
+        let sources = [root.join("foo.rs"), root.join("bar.rs")];
+        assert_eq!(
+            two_styles(root, &sources),
+            ["foo.rs has a folder of the same name: move it to foo/mod.rs"]
+        );
+    }
+}
