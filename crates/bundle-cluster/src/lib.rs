@@ -3,6 +3,7 @@
 //! The client library puts names and namespaces into URLs as they are: one with a `/` or a `?` in it would ask for something else. Here every name is
 //! parsed first ([`ByName`], [`namespaced`], [`ObjectUrl`]). The methods of the client library that take names are banned everywhere else (`clippy.toml`).
 
+pub mod access;
 pub mod answers;
 mod by_name;
 pub mod connection;
@@ -12,6 +13,7 @@ pub mod error;
 pub mod heavy;
 pub mod object;
 pub mod parallel;
+pub mod review;
 mod url;
 pub mod watch;
 

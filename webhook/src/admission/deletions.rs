@@ -2,20 +2,21 @@
 //! Not here: the rule (bundle_core::review::deletion).
 
 use bundle_api::names::{ANNOTATION_ADMIT, FINALIZER_INSTALLED, GROUP, verb};
+use bundle_cluster::review::on_class;
 use bundle_core::diagnostic::{Finding, Findings, Outcome, codes};
 use bundle_core::names::{KubeName, NameKind};
 use bundle_core::review::deletion::{
     Deletion, DeletionFacts, OwnerFact, has_finalizer, is_guarded_update, judge_deletion, too_early,
 };
 use bundle_core::review::owners::owner_of_another;
-use bundle_core::review::{Kind, Requester, Stamping, Verdict, Vouched};
+use bundle_core::review::{Kind, Stamping, Verdict, Vouched};
+use bundle_core::rights::Question;
 use futures::future::{OptionFuture, join_all};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::lookups::{Right, answer};
-use super::review::{Request, UserInfo};
+use super::review::Request;
 use super::{Admission, Lookups, stamping};
 
 /// The kind of a request that deletes an object of ours.
@@ -61,8 +62,7 @@ impl<L: Lookups> Admission<L> {
         let until = Instant::now() + self.deadline;
         let judging = async {
             let own = self.lookups.own_user().await;
-            let user = &request.user_info;
-            let requester = Requester::from(user);
+            let requester = &request.requester;
             // Empty where a whole collection is deleted, object by object.
             let name = match request.name.as_str() {
                 "" => request.old_object["metadata"]["name"].as_str(),
@@ -72,16 +72,16 @@ impl<L: Lookups> Admission<L> {
                 kind,
                 name: name.unwrap_or_default(),
                 object: &request.old_object,
-                requester: &requester,
+                requester,
                 // Run by a person, with that person's rights, it is that person who asks.
-                own: own.as_deref() == Some(user.username.as_str())
+                own: own.as_deref() == Some(requester.user.as_str())
                     && requester.service_account().is_some(),
                 is_finalized: has_finalizer(&request.old_object, FINALIZER_INSTALLED),
             };
             if is_update && deletion.is_trusted() {
                 return Findings::default();
             }
-            let facts = self.deletion_facts(&deletion, user).await;
+            let facts = self.deletion_facts(&deletion).await;
             let mut findings = judge_deletion(&deletion, &facts);
             if !is_update && findings.outcome().is_none() && !deletion.own {
                 let since = self.lookups.enforced_since();
@@ -112,7 +112,7 @@ impl<L: Lookups> Admission<L> {
             })
     }
 
-    async fn deletion_facts(&self, deletion: &Deletion<'_>, user: &UserInfo) -> DeletionFacts {
+    async fn deletion_facts(&self, deletion: &Deletion<'_>) -> DeletionFacts {
         let lookups = &self.lookups;
         let vouched = self.vouched(deletion);
         let covers_owners = vouched
@@ -136,26 +136,21 @@ impl<L: Lookups> Admission<L> {
                 ..DeletionFacts::default()
             };
         }
-        let may = async |right: Right| answer(lookups.may(user, &right).await, user, &right);
+        let may = async |question: Question| lookups.may(deletion.requester, &question).await;
         let classes = deletion.classes();
         let classes = join_all(classes.iter().map(async |name| {
-            let asked = may(Right {
-                verb: verb::USE,
-                group: GROUP,
-                resource: "provisionerclasses",
-                namespace: lookups.system_namespace().to_owned(),
-                name: name.to_string(),
-            });
+            let asked = may(on_class(verb::USE, name, lookups.system_namespace()));
             let (class, allowed) = futures::join!(lookups.class(name), asked);
             (name.clone(), class, allowed)
         }));
-        let manages = may(Right {
-            verb: verb::MANAGE,
-            group: GROUP,
-            resource: deletion.kind.plural(),
-            namespace: String::new(),
-            name: deletion.name.to_owned(),
-        });
+        let resource = deletion.kind.plural();
+        let manages = may(Question::resource(
+            verb::MANAGE,
+            GROUP,
+            resource,
+            None,
+            Some(deletion.name),
+        ));
         let (classes, may_manage) = futures::join!(classes, manages);
         let mut facts = DeletionFacts {
             recorded: vouched.map_or_else(Vec::new, |vouched| {

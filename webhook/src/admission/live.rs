@@ -5,28 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_api::BundleDeployment;
-use bundle_cluster::ByName;
+use bundle_cluster::review::ReviewLookups;
+use bundle_cluster::{ByName, access};
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
-use bundle_core::review::{Class, ClassFact, Image};
+use bundle_core::review::{Answer, Class, ClassFact, Image, Requester};
+use bundle_core::rights::Question;
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::Looked;
 use bundle_trust::proof;
 use jiff::Timestamp;
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResourceExt as _;
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use kube::core::{ApiResource, DynamicObject};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::lookups::{Lookups, Policies, Right};
+use super::lookups::{Lookups, Policies};
 use super::permits::Permits;
-use super::review::UserInfo;
 use crate::budget::looks::LookMemory;
 use crate::chain;
 use crate::shared::Shared;
@@ -71,7 +68,7 @@ impl Live {
     }
 }
 
-impl Lookups for Live {
+impl ReviewLookups for Live {
     fn system_namespace(&self) -> &str {
         &self.shared.settings.namespace
     }
@@ -80,46 +77,10 @@ impl Lookups for Live {
         &self.shared.settings.state_namespace
     }
 
-    fn with_stamp_key<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
-        with(self.shared.stamp_key().bytes())
-    }
-
-    fn policies(&self) -> Option<(Policies, u64)> {
-        let stored = &self.shared.policies;
-        // The number first: were it read last, old policies could be taken for new ones.
-        let generation = stored.generation();
-        stored.is_synced().then(|| (stored.all(), generation))
-    }
-
     fn server(&self) -> Option<ServerVersion> {
         self.shared
             .server_version()
             .map(|version| (*version).clone())
-    }
-
-    async fn own_user(&self) -> Option<String> {
-        let asking = async {
-            let api: Api<SelfSubjectReview> = Api::all(self.shared.client());
-            let (params, review) = (PostParams::default(), SelfSubjectReview::default());
-            let asked = api.create(&params, &review);
-            let answer = self.patient("ask who the pod is", asked).await?;
-            answer
-                .status
-                .and_then(|status| status.user_info?.username)
-                .ok_or_else(|| {
-                    Finding::error(
-                        codes::cluster::BAD_ANSWER,
-                        "the API server did not say who the pod is",
-                    )
-                })
-        };
-        match self.own_user.get_or_try_init(|| asking).await {
-            Ok(user) => Some(user.clone()),
-            Err(error) => {
-                tracing::warn!(%error, "cannot find out the pod's own identity");
-                None
-            }
-        }
     }
 
     async fn class(&self, name: &KubeName) -> ClassFact {
@@ -151,33 +112,17 @@ impl Lookups for Live {
         }
     }
 
-    async fn may(&self, user: &UserInfo, right: &Right) -> Result<bool, Finding> {
-        let review = SubjectAccessReview {
-            spec: SubjectAccessReviewSpec {
-                user: Some(user.username.clone()),
-                uid: Some(user.uid.clone()).filter(|uid| !uid.is_empty()),
-                groups: Some(user.groups.clone()),
-                extra: Some(user.extra.clone()),
-                resource_attributes: Some(ResourceAttributes {
-                    verb: Some(right.verb.to_owned()),
-                    group: Some(right.group.to_owned()),
-                    resource: Some(right.resource.to_owned()),
-                    namespace: Some(right.namespace.clone()),
-                    name: Some(right.name.clone()),
-                    ..ResourceAttributes::default()
-                }),
-                ..SubjectAccessReviewSpec::default()
-            },
-            ..SubjectAccessReview::default()
-        };
-        let api: Api<SubjectAccessReview> = Api::all(self.shared.client());
-        let params = PostParams::default();
-        let question = Box::pin(async {
-            let asked = api.create(&params, &review);
-            let answer = self.patient("ask what the requester may do", asked).await?;
-            Ok(answer.status.is_some_and(|status| status.allowed))
+    async fn may(&self, requester: &Requester, question: &Question) -> Answer {
+        let asked = Box::pin(async {
+            let client = self.shared.client();
+            let asked = access::may(&client, requester, question);
+            self.patient("ask what the requester may do", asked).await
         });
-        self.permits.ask(user, right, question).await
+        match self.permits.ask(requester, question, asked).await {
+            Ok(true) => Answer::Yes,
+            Ok(false) => Answer::No,
+            Err(why) => Answer::Unavailable(rights_unknown(requester, question, &why)),
+        }
     }
 
     async fn deployment(&self, name: &KubeName) -> Result<Option<Value>, Finding> {
@@ -202,16 +147,49 @@ impl Lookups for Live {
         Timestamp::now()
     }
 
+    fn examinations(&self) -> &proof::Memory {
+        &self.shared.examinations
+    }
+}
+
+impl Lookups for Live {
+    fn with_stamp_key<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
+        with(self.shared.stamp_key().bytes())
+    }
+
+    fn policies(&self) -> Option<(Policies, u64)> {
+        let stored = &self.shared.policies;
+        // The number first: were it read last, old policies could be taken for new ones.
+        let generation = stored.generation();
+        stored.is_synced().then(|| (stored.all(), generation))
+    }
+
+    async fn own_user(&self) -> Option<String> {
+        let asking = async {
+            let client = self.shared.client();
+            let asked = access::own_identity(&client);
+            let identity = self.patient("ask who the pod is", asked).await?;
+            if identity.user.is_empty() {
+                let why = "the API server did not say who the pod is";
+                return Err(Finding::error(codes::cluster::BAD_ANSWER, why));
+            }
+            Ok(identity.user)
+        };
+        match self.own_user.get_or_try_init(|| asking).await {
+            Ok(user) => Some(user.clone()),
+            Err(error) => {
+                tracing::warn!(%error, "cannot find out the pod's own identity");
+                None
+            }
+        }
+    }
+
     fn intact_since(&self) -> Option<Timestamp> {
         self.shared.registrations.intact_since()
     }
 
     fn enforced_since(&self) -> Option<Timestamp> {
         self.shared.registrations.last_enforced_since()
-    }
-
-    fn examinations(&self) -> &proof::Memory {
-        &self.shared.examinations
     }
 
     async fn look(
@@ -236,6 +214,26 @@ impl Lookups for Live {
         }
         looked.map_err(|error| error.finding())
     }
+}
+
+fn rights_unknown(requester: &Requester, question: &Question, why: &Finding) -> Finding {
+    let right = match question {
+        Question::Resource {
+            verb,
+            resource,
+            name,
+            ..
+        } => format!(
+            "verb {verb} on {resource}/{}",
+            name.as_deref().unwrap_or("*")
+        ),
+        Question::Path { verb, path } => format!("verb {verb} on {path}"),
+    };
+    let message = format!(
+        "whether {:?} has {right} could not be asked: {}",
+        requester.user, why.message
+    );
+    Finding::error(codes::review::RIGHTS_UNKNOWN, message).hint("try again; nothing was decided")
 }
 
 fn fact(class: Result<Class, bundle_core::diagnostic::Findings>) -> ClassFact {

@@ -5,15 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bundle_api::names::ANNOTATION_PROOF;
 use bundle_core::diagnostic::Finding;
 use bundle_core::names::KubeName;
 use bundle_core::reference::Digest;
-use bundle_core::review::{Image, Subject, Verdict, spec_digest};
+use bundle_core::review::{Image, Requester, Subject, Verdict, spec_digest};
 use bundle_oci::registry::Looked;
 use moka::future::Cache;
-
-use super::carried;
-use super::review::UserInfo;
 
 /// The validating call comes within milliseconds.
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
@@ -136,10 +134,11 @@ fn weight(looked: &Looked) -> usize {
 }
 
 /// Names everything that a verdict depends on beside the state of the cluster.
-pub(super) fn key(subject: &Subject<'_>, user: &UserInfo) -> Digest {
+pub(super) fn key(subject: &Subject<'_>, requester: &Requester) -> Digest {
     let old = subject.old_spec().map(spec_digest);
     // It can be as long as the request.
-    let proof = carried::text(subject.new).map(|text| Digest::of(text.as_bytes()));
+    let proof = subject.new["metadata"]["annotations"][ANNOTATION_PROOF].as_str();
+    let proof = proof.map(|text| Digest::of(text.as_bytes()));
     let named = serde_json::json!([
         subject.kind.as_str(),
         subject.name,
@@ -151,10 +150,10 @@ pub(super) fn key(subject: &Subject<'_>, user: &UserInfo) -> Digest {
         subject.admits,
         subject.spec_is_untouched(),
         proof,
-        user.username,
-        user.uid,
-        user.groups,
-        user.extra,
+        requester.user,
+        requester.uid,
+        requester.groups,
+        requester.extra,
     ]);
     Digest::of(named.to_string().as_bytes())
 }

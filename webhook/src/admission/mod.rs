@@ -1,9 +1,9 @@
 //! Admission: one router with `/validate` and `/mutate`, over one judgement. It writes nothing and waits for nothing without a bound.
 //! Not here: the rules (bundle_core::review), the listener with its limits (server), who else is asked and how (lookups, live).
 
-pub(crate) mod carried;
 mod configuration;
 mod deletions;
+mod images;
 mod live;
 mod lookups;
 mod memory;
@@ -27,8 +27,7 @@ use bundle_core::review::text::{self, Refusal};
 use tokio::time::Instant;
 
 pub use live::Live;
-pub use lookups::{Lookups, Policies, Right};
-pub use review::UserInfo;
+pub use lookups::{Lookups, Policies};
 
 use crate::budget::Budget;
 use crate::metrics::{Metrics, ReviewOutcome};
@@ -141,7 +140,7 @@ impl<L: Lookups> Admission<L> {
                 kind,
                 operation,
                 name = request.name,
-                user = request.user_info.username,
+                user = request.requester.user,
                 ?took,
                 "admitted"
             );
@@ -151,7 +150,7 @@ impl<L: Lookups> Admission<L> {
                 kind,
                 operation,
                 name = request.name,
-                user = request.user_info.username,
+                user = request.requester.user,
                 code = code.map_or("", |code| code.id),
                 ?took,
                 "{}",

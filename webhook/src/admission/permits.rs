@@ -4,17 +4,16 @@
 use std::time::Duration;
 
 use bundle_core::diagnostic::Finding;
+use bundle_core::review::Requester;
+use bundle_core::rights::Question;
 use moka::future::Cache;
-
-use super::lookups::Right;
-use super::review::UserInfo;
 
 /// RBAC reaches the authorizer of the API server with a delay too; this adds no more than a person would notice.
 const CONFIRMED: Duration = Duration::from_secs(1);
 
 /// What was confirmed.
 pub(super) struct Permits {
-    confirmed: Cache<(UserInfo, Right), ()>,
+    confirmed: Cache<(Requester, Question), ()>,
 }
 
 /// Why nothing was confirmed.
@@ -36,21 +35,21 @@ impl Default for Permits {
 }
 
 impl Permits {
-    /// Whether `user` has `right`, asking `question` if that was not confirmed just now. Those who ask the same at the same time share one answer.
+    /// Returns whether `requester` has the right of `question`; `asking` asks if that was not confirmed just now. Those who ask the same at the same time share one answer.
     pub(super) async fn ask(
         &self,
-        user: &UserInfo,
-        right: &Right,
-        question: impl Future<Output = Result<bool, Finding>>,
+        requester: &Requester,
+        question: &Question,
+        asking: impl Future<Output = Result<bool, Finding>>,
     ) -> Result<bool, Finding> {
         let asked = async {
-            match question.await {
+            match asking.await {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(Unconfirmed::Denied),
                 Err(why) => Err(Unconfirmed::Unknown(why)),
             }
         };
-        let key = (user.clone(), right.clone());
+        let key = (requester.clone(), question.clone());
         match self.confirmed.try_get_with(key, asked).await {
             Ok(()) => Ok(true),
             Err(unconfirmed) => match &*unconfirmed {
@@ -72,21 +71,24 @@ mod tests {
     #[tokio::test]
     async fn only_a_yes_is_remembered_and_only_for_that_question() {
         let permits = Permits::default();
-        let right = |name: &str| Right {
-            verb: "use",
-            group: "core.rukpak.io",
-            resource: "provisionerclasses",
-            namespace: "bundle-system".to_owned(),
-            name: name.to_owned(),
+        let question = |name: &str| {
+            let resource = "provisionerclasses";
+            Question::resource(
+                "use",
+                "core.rukpak.io",
+                resource,
+                Some("bundle-system"),
+                Some(name),
+            )
         };
-        let user = |name: &str| UserInfo {
-            username: name.to_owned(),
-            ..UserInfo::default()
+        let requester = |name: &str| Requester {
+            user: name.to_owned(),
+            ..Requester::default()
         };
         let asked = Cell::new(0);
         let ask = async |who: &str, name: &str, answer: Result<bool, Finding>| {
             permits
-                .ask(&user(who), &right(name), async {
+                .ask(&requester(who), &question(name), async {
                     asked.set(asked.get() + 1);
                     answer
                 })

@@ -8,7 +8,7 @@ use bundle_core::footprint::Footprint;
 use bundle_core::review::Requester;
 use bundle_core::review::size::ObjectWeight;
 use bundle_core::review::text::Refusal;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::cluster;
@@ -25,7 +25,9 @@ pub(super) struct Request {
     #[serde(default)]
     pub(super) name: String,
     pub(super) operation: String,
-    pub(super) user_info: UserInfo,
+    /// Who asks, as the API server authenticated them.
+    #[serde(rename = "userInfo", deserialize_with = "requester")]
+    pub(super) requester: Requester,
     #[serde(default)]
     pub(super) object: Value,
     #[serde(default)]
@@ -42,32 +44,26 @@ pub(super) struct GroupVersionKind {
     pub(super) kind: String,
 }
 
-/// Who asks, as the API server authenticated them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
-pub struct UserInfo {
-    /// User name.
-    #[serde(default)]
-    pub username: String,
-    /// Uid, where there is one.
-    #[serde(default)]
-    pub uid: String,
-    /// Groups.
-    #[serde(default)]
-    pub groups: Vec<String>,
-    /// What else the authenticator said; authorizers may look at it.
-    #[serde(default)]
-    pub extra: BTreeMap<String, Vec<String>>,
-}
-
-impl From<&UserInfo> for Requester {
-    fn from(user: &UserInfo) -> Self {
-        Self {
-            user: user.username.clone(),
-            uid: user.uid.clone(),
-            groups: user.groups.clone(),
-            extra: user.extra.clone(),
-        }
+/// Reads the `userInfo` of a request.
+fn requester<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Requester, D::Error> {
+    #[derive(Deserialize)]
+    struct UserInfo {
+        #[serde(default)]
+        username: String,
+        #[serde(default)]
+        uid: String,
+        #[serde(default)]
+        groups: Vec<String>,
+        #[serde(default)]
+        extra: BTreeMap<String, Vec<String>>,
     }
+    let info = UserInfo::deserialize(deserializer)?;
+    Ok(Requester {
+        user: info.username,
+        uid: info.uid,
+        groups: info.groups,
+        extra: info.extra,
+    })
 }
 
 #[derive(Deserialize)]

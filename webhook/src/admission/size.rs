@@ -1,8 +1,8 @@
 //! Reviews of the size of our own objects: what is stored has to be readable afterwards, or nothing could be done for it.
 //! Not here: the rule (bundle_core::review::size), or how objects are weighed (cluster).
 
+use bundle_core::review::Verdict;
 use bundle_core::review::size::{MeasuredObject, judge_size};
-use bundle_core::review::{Requester, Verdict};
 
 use super::review::Request;
 use super::{Admission, Lookups};
@@ -24,8 +24,8 @@ impl<L: Lookups> Admission<L> {
     /// Returns whether the pod itself asks, and no person who runs it.
     async fn is_own(&self, request: &Request) -> bool {
         let own = tokio::time::timeout(self.deadline, self.lookups.own_user()).await;
-        let user = &request.user_info;
-        own.ok().flatten().as_deref() == Some(user.username.as_str())
-            && Requester::from(user).service_account().is_some()
+        let requester = &request.requester;
+        own.ok().flatten().as_deref() == Some(requester.user.as_str())
+            && requester.service_account().is_some()
     }
 }

@@ -1,25 +1,21 @@
 //! One write: what its stamps are worth, what the judge says, and the stamp that it gets.
 //! Not here: how it arrives and is answered (mod), and who else is asked (lookups).
 
-use std::sync::Arc;
-
+use bundle_cluster::review;
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::review::text::{self, Refusal};
 use bundle_core::review::{
-    Kind, Requester, SealMoment, Stamping, Standing, Subject, Verdict, VouchState, Vouched, judge,
-    may_look, needs,
+    Kind, Requester, SealMoment, Stamping, Standing, Subject, Verdict, VouchState, Vouched,
 };
-use bundle_oci::registry::Looked;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::lookups::Content;
-use super::memory::{self, ImageKey};
-use super::review::{Request, UserInfo};
+use super::images::ReviewImages;
+use super::memory;
+use super::review::Request;
 use super::stamping::{self, Inherited, MadeFor, StampInput, WantedStamp};
-use super::{Admission, Lookups, carried, configuration, deletions, lookups, write_time};
-use crate::budget::looks::LookMemory;
+use super::{Admission, Lookups, configuration, deletions, write_time};
 
 /// A request of one of the three kinds that are judged, with what its stamps say.
 struct Standings<'a> {
@@ -52,11 +48,11 @@ impl<L: Lookups> Admission<L> {
         }
         let until = Instant::now() + self.deadline;
         let standings = self.standings(request, kind, &request.name, until).await;
-        let key = memory::key(&standings.subject, &request.user_info);
+        let key = memory::key(&standings.subject, &request.requester);
         let verdict = match self.memory.take(&key).await {
             Some(verdict) => verdict,
             None => {
-                self.judged(&standings.subject, &request.user_info, until)
+                self.judged(&standings.subject, &request.requester, until)
                     .await
             }
         };
@@ -85,7 +81,7 @@ impl<L: Lookups> Admission<L> {
         let until = Instant::now() + self.deadline;
         let standings = self.standings(request, kind, name, until).await;
         let verdict = self
-            .judged(&standings.subject, &request.user_info, until)
+            .judged(&standings.subject, &request.requester, until)
             .await;
         // The schema says this too, before the validating call, and in other words on every version of the API server.
         let too_long = |finding: &Finding| finding.code == codes::review::NAME_TOO_LONG;
@@ -105,7 +101,7 @@ impl<L: Lookups> Admission<L> {
             .lookups
             .with_stamp_key(|key| wanted.into_annotation(key));
         patch.extend(stamping::patch(&request.object, wanted.as_deref()));
-        let key = memory::key(&standings.subject, &request.user_info);
+        let key = memory::key(&standings.subject, &request.requester);
         self.memory.leave(key, verdict).await;
         Ok(patch)
     }
@@ -122,7 +118,7 @@ impl<L: Lookups> Admission<L> {
         let old = Some(&request.old_object).filter(|old| !old.is_null());
         let own_user = tokio::time::timeout_at(until, self.lookups.own_user()).await;
         let own_user = own_user.ok().flatten();
-        let own = own_user.as_deref() == Some(request.user_info.username.as_str());
+        let own = own_user.as_deref() == Some(request.requester.user.as_str());
         let moment = self.seal_moment(began);
         let state = old.map(|old| {
             self.lookups
@@ -157,13 +153,9 @@ impl<L: Lookups> Admission<L> {
                 standing,
                 admits,
                 // Run by a person, with that person's rights, it is that person who asks.
-                own: own
-                    && request
-                        .user_info
-                        .username
-                        .starts_with("system:serviceaccount:"),
+                own: own && request.requester.user.starts_with("system:serviceaccount:"),
             },
-            requester: (&request.user_info).into(),
+            requester: request.requester.clone(),
             vouched,
             is_sealed,
             inherited,
@@ -196,9 +188,15 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// Gathers what is needed, and judges, within the time that there is.
-    async fn judged(&self, subject: &Subject<'_>, user: &UserInfo, until: Instant) -> Verdict {
-        let weighing = Box::pin(self.weighed(subject, user, until));
-        tokio::time::timeout_at(until, weighing)
+    async fn judged(
+        &self,
+        subject: &Subject<'_>,
+        requester: &Requester,
+        until: Instant,
+    ) -> Verdict {
+        let images = ReviewImages::new(self, requester, until);
+        let judging = Box::pin(review::verdict(&self.lookups, &images, subject, requester));
+        tokio::time::timeout_at(until, judging)
             .await
             .unwrap_or_else(|_| {
                 Verdict::CannotTell(
@@ -210,62 +208,6 @@ impl<L: Lookups> Admission<L> {
                     .into(),
                 )
             })
-    }
-
-    async fn weighed(&self, subject: &Subject<'_>, user: &UserInfo, until: Instant) -> Verdict {
-        let needs = needs(subject);
-        let gathered = lookups::gather(&self.lookups, user, &needs).await;
-        let unseen = gathered.facts(&Content::NotAsked);
-        let image = match &needs.image {
-            Some(image) if may_look(subject, &unseen) => image,
-            _ => return judge(subject, &unseen),
-        };
-        // Once for the whole review, and after everything that had to be waited for.
-        let (policies, generation) = match lookups::matching(&self.lookups, image) {
-            Ok(known) => known,
-            Err(why) => {
-                return judge(subject, &gathered.facts(&Content::PoliciesUnknown(why)));
-            }
-        };
-        let judged = |looked: &Result<Arc<Looked>, Finding>| {
-            let content = Content::Seen {
-                looked,
-                policies: &policies,
-                examinations: self.lookups.examinations(),
-                now: self.lookups.now(),
-                until,
-            };
-            judge(subject, &gathered.facts(&content))
-        };
-        let refused = match carried::looked(subject.new, image) {
-            Some(Err(why)) => Some(why),
-            Some(looked) => {
-                let verdict = judged(&looked.map(Arc::new));
-                // Whatever else it is, the registry may know more signatures than were brought along.
-                if matches!(verdict, Verdict::Admit { .. }) {
-                    return verdict;
-                }
-                None
-            }
-            None => None,
-        };
-        let key = ImageKey::of(image, generation);
-        // Given back when the review is judged.
-        let memory = Arc::new(LookMemory::new(
-            &self.budget.trees,
-            &user.username,
-            self.deadline / 4,
-        ));
-        let asking = (self.lookups).look(image, !policies.is_empty(), memory.clone());
-        let looked = self.memory.look(key.as_ref(), asking).await;
-        let mut verdict = judged(&looked);
-        if let (false, Some(key)) = (matches!(verdict, Verdict::Admit { .. }), &key) {
-            self.memory.forget(key).await;
-        }
-        if let Some(why) = refused {
-            carried::told(&mut verdict, why);
-        }
-        verdict
     }
 
     fn wanted(stamping: &Stamping, standings: &Standings<'_>) -> WantedStamp {

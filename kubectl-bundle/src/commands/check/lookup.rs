@@ -1,24 +1,27 @@
-//! The facts that the judge asks for, looked up with the rights of the person at the keyboard. What they may not see is "cannot tell".
-//! Not here: which facts are needed (bundle_core::review::needs) and what follows from them (judge).
+//! Answers to the questions of a review, looked up with the rights of the person at the keyboard. What they may not see is "cannot tell".
+//! Which questions are asked, and what follows from the answers, is decided by the review that admission runs too (`bundle_cluster::review`).
 
-use bundle_api::{BundleDeployment, ProvisionerClass, SignaturePolicy};
-use bundle_cluster::ByName;
+use std::sync::Arc;
+
+use bundle_api::{ProvisionerClass, SignaturePolicy};
+use bundle_cluster::review::{ImageLookups, MatchingPolicies, ReviewLookups};
+use bundle_cluster::{ByName, access};
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::names::KubeName;
 use bundle_core::policy::Policy;
-use bundle_core::review::{
-    Class, ClassFact, ConfigMapFact, DeploymentFact, Image, Kind, Needs, Requester,
-};
-use bundle_core::review::{approval_terms, has_default_terms};
+use bundle_core::review::target::default_state_namespace;
+use bundle_core::review::{Answer, Class, ClassFact, Image, Kind, Requester};
+use bundle_core::rights::Question;
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::{Client, Looked};
+use bundle_trust::proof;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::Online;
-use super::gathered::Gathered;
-use super::identity::{Question, may, whoami};
 use super::named;
 use super::unavailable::unavailable;
 use crate::cluster::Cluster;
@@ -29,11 +32,13 @@ use crate::registry;
 pub(super) struct Lookup {
     cluster: Cluster,
     registry: Client,
-    pub(super) system_namespace: String,
+    system_namespace: String,
+    state_namespace: String,
     pub(super) requester: Requester,
-    pub(super) server: Option<ServerVersion>,
-    pub(super) policies: Result<Vec<Policy>, Finding>,
-    pub(super) now: Timestamp,
+    server: Option<ServerVersion>,
+    policies: Result<Vec<Arc<Policy>>, Finding>,
+    examinations: proof::Memory,
+    now: Timestamp,
 }
 
 fn is_missing(failure: &Failure) -> bool {
@@ -55,12 +60,14 @@ impl Lookup {
         let registry = registry::client(&online.registry)?;
         // The first question also says whether there is a cluster at all: then nothing can be told.
         let version = cluster.ask(cluster.client.apiserver_version()).await?;
-        let requester = whoami(&cluster).await?;
+        let requester = cluster.ask(access::own_identity(&cluster.client)).await?;
         let mut lookup = Self {
             server: ServerVersion::parse(&version.git_version).ok(),
             policies: Ok(Vec::new()),
+            examinations: proof::Memory::default(),
             now: Timestamp::now(),
             system_namespace: system_namespace.to_owned(),
+            state_namespace: default_state_namespace(system_namespace),
             cluster,
             registry,
             requester,
@@ -73,7 +80,7 @@ impl Lookup {
         Api::all_with(self.cluster.client.clone(), &ApiResource::erase::<K>(&()))
     }
 
-    async fn read_policies(&self) -> Result<Vec<Policy>, Finding> {
+    async fn read_policies(&self) -> Result<Vec<Arc<Policy>>, Finding> {
         let api = self.objects::<SignaturePolicy>();
         let list = match self.cluster.ask(api.list(&ListParams::default())).await {
             Ok(list) => list.items,
@@ -91,7 +98,7 @@ impl Lookup {
         for object in list {
             let name = object.metadata.name.clone().unwrap_or_default();
             let policy = Policy::read(&name, &object.data["spec"]);
-            policies.push(named::complete(&self.cluster, &self.system_namespace, policy).await);
+            policies.push(Arc::new(self.complete(policy).await));
         }
         Ok(policies)
     }
@@ -103,6 +110,16 @@ impl Lookup {
 
     /// The object as it is in the cluster, if it is.
     pub(super) async fn existing(&self, kind: Kind, name: &str) -> Result<Option<Value>, Finding> {
+        let why = || format!("whether {kind} {name} exists cannot be told");
+        self.object(kind, name, why).await
+    }
+
+    async fn object(
+        &self,
+        kind: Kind,
+        name: &str,
+        why: impl Fn() -> String,
+    ) -> Result<Option<Value>, Finding> {
         let resource = ApiResource {
             group: bundle_api::names::GROUP.to_owned(),
             version: bundle_api::names::VERSION.to_owned(),
@@ -114,51 +131,25 @@ impl Lookup {
         match self.cluster.ask(ByName(&api).get(name)).await {
             Ok(object) => Ok(serde_json::to_value(object).ok()),
             Err(failure) if is_missing(&failure) => Ok(None),
-            Err(failure) => Err(unavailable(
-                codes::review::RIGHTS_UNKNOWN,
-                &format!("whether {kind} {name} exists cannot be told"),
-                &failure,
-            )),
+            Err(failure) => Err(unavailable(codes::review::RIGHTS_UNKNOWN, &why(), &failure)),
         }
     }
+}
 
-    /// Finds out what is needed.
-    pub(super) async fn gather(&self, needs: &Needs) -> Gathered {
-        let mut gathered = Gathered::default();
-        for name in &needs.classes {
-            gathered
-                .classes
-                .insert(name.to_string(), self.class(name).await);
-            let question = Question::on_class("use", name, &self.system_namespace);
-            gathered
-                .may_use
-                .insert(name.to_string(), may(&self.cluster, question).await);
-        }
-        if let Some(account) = &needs.impersonate {
-            let question = Question::impersonate(&account.namespace, &account.name);
-            gathered.may_impersonate = Some(may(&self.cluster, question).await);
-        }
-        if let Some(name) = &needs.deployment {
-            let deployment = self.deployment(name).await;
-            if let DeploymentFact::Found { class, .. } = &deployment {
-                let question = Question::on_class("approve", class, &self.system_namespace);
-                gathered.may_approve = Some(may(&self.cluster, question).await);
-            }
-            gathered.deployment = Some(deployment);
-        }
-        for name in &needs.config_maps {
-            let question = Question::read_config_map(&self.system_namespace, name);
-            gathered
-                .may_read
-                .insert(name.to_string(), may(&self.cluster, question).await);
-            gathered
-                .config_maps
-                .insert(name.to_string(), self.config_map(name).await);
-        }
-        gathered
+impl ReviewLookups for Lookup {
+    fn system_namespace(&self) -> &str {
+        &self.system_namespace
     }
 
-    async fn class(&self, name: &str) -> ClassFact {
+    fn state_namespace(&self) -> &str {
+        &self.state_namespace
+    }
+
+    fn server(&self) -> Option<ServerVersion> {
+        self.server.clone()
+    }
+
+    async fn class(&self, name: &KubeName) -> ClassFact {
         let api = self.objects::<ProvisionerClass>();
         match self.cluster.ask(ByName(&api).get(name)).await {
             Ok(object) => match Class::parse(name, &object.data["spec"]) {
@@ -168,42 +159,38 @@ impl Lookup {
             Err(failure) if is_missing(&failure) => ClassFact::Unknown,
             Err(failure) => ClassFact::Unavailable(unavailable(
                 codes::review::CLASSES_UNKNOWN,
-                &format!("provisioner class {name:?} cannot be read"),
+                &format!("provisioner class {:?} cannot be read", name.as_str()),
                 &failure,
             )),
         }
     }
 
-    async fn deployment(&self, name: &str) -> DeploymentFact {
-        let api: Api<BundleDeployment> = Api::all(self.cluster.client.clone());
-        match self.cluster.ask(ByName(&api).get(name)).await {
-            Ok(object) => {
-                let spec = serde_json::to_value(&object.spec).unwrap_or_default();
-                DeploymentFact::Found {
-                    uid: object.metadata.uid.clone().unwrap_or_default(),
-                    class: object.spec.provisioner_class_name,
-                    terms: approval_terms(&spec),
-                    generation: object.metadata.generation.unwrap_or_default(),
-                    has_default_terms: has_default_terms(&spec),
-                }
-            }
-            Err(failure) if is_missing(&failure) => DeploymentFact::Missing,
-            Err(failure) => DeploymentFact::Unavailable(unavailable(
+    /// The requester is the person who runs the command.
+    async fn may(&self, _requester: &Requester, question: &Question) -> Answer {
+        let asked = access::may_self(&self.cluster.client, question);
+        match self.cluster.ask(asked).await {
+            Ok(true) => Answer::Yes,
+            Ok(false) => Answer::No,
+            Err(failure) => Answer::Unavailable(unavailable(
                 codes::review::RIGHTS_UNKNOWN,
-                &format!("bundledeployment {name:?} cannot be read"),
+                "the API server does not say what you may do",
                 &failure,
             )),
         }
     }
 
-    async fn config_map(&self, name: &str) -> ConfigMapFact {
+    async fn deployment(&self, name: &KubeName) -> Result<Option<Value>, Finding> {
+        let why = || format!("bundledeployment {:?} cannot be read", name.as_str());
+        self.object(Kind::BundleDeployment, name, why).await
+    }
+
+    async fn immutable(&self, name: &KubeName) -> Result<Option<bool>, Finding> {
         let api: Api<ConfigMap> =
             Api::namespaced(self.cluster.client.clone(), &self.system_namespace);
         match self.cluster.ask(ByName(&api).get(name)).await {
-            Ok(object) if object.immutable == Some(true) => ConfigMapFact::Immutable,
-            Ok(_) => ConfigMapFact::Mutable,
-            Err(failure) if is_missing(&failure) => ConfigMapFact::Missing,
-            Err(failure) => ConfigMapFact::Unavailable(unavailable(
+            Ok(object) => Ok(Some(object.immutable == Some(true))),
+            Err(failure) if is_missing(&failure) => Ok(None),
+            Err(failure) => Err(unavailable(
                 codes::review::RIGHTS_UNKNOWN,
                 &format!("ConfigMap {}/{name} cannot be read", self.system_namespace),
                 &failure,
@@ -211,12 +198,44 @@ impl Lookup {
         }
     }
 
-    /// What the registry says of the image.
-    pub(super) async fn image(&self, image: &Image) -> Result<Looked, Finding> {
+    fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    fn examinations(&self) -> &proof::Memory {
+        &self.examinations
+    }
+}
+
+impl ImageLookups for Lookup {
+    fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding> {
         let policies = self.policies.as_deref().map_err(Clone::clone)?;
-        let matching = |policy: &Policy| policy.matches(&image.reference);
-        let signatures = policies.iter().any(matching);
+        let matching = |policy: &&Arc<Policy>| policy.matches(&image.reference);
+        Ok(MatchingPolicies {
+            policies: policies.iter().filter(matching).cloned().collect(),
+            // They are read once.
+            generation: 0,
+        })
+    }
+
+    async fn look(
+        &self,
+        image: &Image,
+        policies: &MatchingPolicies,
+    ) -> Result<Arc<Looked>, Finding> {
+        let signatures = !policies.policies.is_empty();
         let looked = self.registry.look(&image.reference, signatures).await;
-        looked.map_err(|error| error.finding())
+        looked.map(Arc::new).map_err(|error| error.finding())
+    }
+
+    async fn forget(&self, _image: &Image, _policies: &MatchingPolicies) {}
+
+    /// A person wants all findings at once.
+    fn looks_where_refused(&self) -> bool {
+        true
+    }
+
+    fn until(&self) -> Option<Instant> {
+        None
     }
 }

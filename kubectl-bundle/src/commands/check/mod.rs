@@ -1,11 +1,7 @@
 //! `check`: the judge of admission over objects in files, with facts that the person at the keyboard may look up.
 //! Not here: the rules (bundle_core::review), looking facts up (lookup).
 
-mod carried;
 mod documents;
-mod facts;
-mod gathered;
-mod identity;
 mod lookup;
 mod named;
 mod report;
@@ -13,6 +9,7 @@ mod unavailable;
 
 use std::path::PathBuf;
 
+use bundle_cluster::review;
 use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning};
 use bundle_core::review::{Facts, Kind, Standing, Subject, Verdict, judge, needs};
 use serde_json::Value;
@@ -127,39 +124,13 @@ impl Check {
                 None
             });
         subject.old = old.as_ref();
-        let verdict = judged(lookup, &subject).await;
+        let verdict = review::verdict(lookup, lookup, &subject, &lookup.requester).await;
         Report::new(found, verdict.findings().clone(), unchecked).judged(match verdict {
             Verdict::Admit { .. } => Answer::Admitted,
             Verdict::Refuse(_) => Answer::Refused,
             Verdict::CannotTell(_) => Answer::CannotTell,
         })
     }
-}
-
-/// What admission would answer: by the proof that the object carries, where that is enough, else by what the registry says.
-async fn judged(lookup: &Lookup, subject: &Subject<'_>) -> Verdict {
-    let wanted = needs(subject);
-    let gathered = lookup.gather(&wanted).await;
-    let Some(image) = &wanted.image else {
-        return judge(subject, &gathered.facts(lookup, None));
-    };
-    let judged = |looked| judge(subject, &gathered.facts(lookup, Some(looked)));
-    let carried = carried::looked(subject.new, image);
-    if let Some(looked @ Ok(_)) = &carried {
-        let verdict = judged(looked);
-        if matches!(verdict, Verdict::Admit { .. }) {
-            return verdict;
-        }
-    }
-    let mut verdict = judged(&lookup.image(image).await);
-    if let Some(Err(why)) = carried {
-        let why = bundle_trust::carried::left_aside(why);
-        match &mut verdict {
-            Verdict::Admit { warnings, .. } => warnings.push(why),
-            Verdict::Refuse(findings) | Verdict::CannotTell(findings) => findings.push(why),
-        }
-    }
-    verdict
 }
 
 /// Findings that hold without asking anybody.

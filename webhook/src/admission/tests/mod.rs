@@ -4,6 +4,7 @@ mod deletions;
 mod signatures;
 mod waiting;
 
+use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -11,11 +12,15 @@ use axum::body::Body;
 use axum::http::{Request as HttpRequest, StatusCode};
 use base64::Engine as _;
 use bundle_api::names::{ANNOTATION_ADMIT, ANNOTATION_STAMP, LABEL_TEMPLATE_HASH};
+use bundle_cluster::review::ReviewLookups;
 use bundle_core::diagnostic::Finding;
 use bundle_core::names::KubeName;
 use bundle_core::policy::RawSignature;
 use bundle_core::review::stamp::admit_token;
-use bundle_core::review::{Class, ClassFact, Image, Kind, SealMoment, template_hash};
+use bundle_core::review::{
+    Answer, Class, ClassFact, Image, Kind, Requester, SealMoment, template_hash,
+};
+use bundle_core::rights::Question;
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::Looked;
 use bundle_trust::proof;
@@ -68,24 +73,26 @@ impl Default for World {
     }
 }
 
-impl Lookups for Arc<Fake> {
+/// The lookups of an admission, which the test holds too.
+struct SharedFake(Arc<Fake>);
+
+impl Deref for SharedFake {
+    type Target = Fake;
+
+    fn deref(&self) -> &Fake {
+        &self.0
+    }
+}
+
+impl ReviewLookups for SharedFake {
     fn system_namespace(&self) -> &'static str {
         "bundle-system"
     }
     fn state_namespace(&self) -> &'static str {
         "bundle-system-state"
     }
-    fn with_stamp_key<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
-        with(KEY)
-    }
-    fn policies(&self) -> Option<(Policies, u64)> {
-        (!self.early).then(|| self.world.lock().unwrap().policies.clone())
-    }
     fn server(&self) -> Option<ServerVersion> {
         ServerVersion::parse("v1.36.0").ok()
-    }
-    async fn own_user(&self) -> Option<String> {
-        Some(OWN.to_owned())
     }
     async fn class(&self, name: &KubeName) -> ClassFact {
         let signatures = match name.as_str() {
@@ -96,15 +103,27 @@ impl Lookups for Arc<Fake> {
         let spec = json!({"signatures": signatures, "provisioner": "core.rukpak.io/plain", "serviceAccount": {"namespace": "bundle-system", "name": "installer"}});
         ClassFact::Known(Box::new(Class::parse(name, &spec).unwrap()))
     }
-    async fn may(&self, user: &UserInfo, right: &Right) -> Result<bool, Finding> {
+    async fn may(&self, requester: &Requester, question: &Question) -> Answer {
         self.questions.fetch_add(1, Ordering::SeqCst);
-        let on_class = right.resource == "provisionerclasses";
-        assert_eq!(right.namespace, if on_class { "bundle-system" } else { "" });
-        if right.verb == "manage" {
-            return Ok(user.username == "eve");
-        }
-        Ok(["ana", "eve"].contains(&user.username.as_str())
-            && ["plain", "strict"].contains(&right.name.as_str()))
+        let Question::Resource {
+            verb,
+            resource,
+            namespace,
+            name,
+            ..
+        } = question
+        else {
+            return Answer::No;
+        };
+        let on_class = resource == "provisionerclasses";
+        assert_eq!(namespace, if on_class { "bundle-system" } else { "" });
+        let is_allowed = if verb == "manage" {
+            requester.user == "eve"
+        } else {
+            let name = name.as_deref().unwrap_or_default();
+            ["ana", "eve"].contains(&requester.user.as_str()) && ["plain", "strict"].contains(&name)
+        };
+        if is_allowed { Answer::Yes } else { Answer::No }
     }
     async fn deployment(&self, _name: &KubeName) -> Result<Option<Value>, Finding> {
         Ok(self.deployment.clone())
@@ -115,14 +134,26 @@ impl Lookups for Arc<Fake> {
     fn now(&self) -> Timestamp {
         self.world.lock().unwrap().now
     }
+    fn examinations(&self) -> &proof::Memory {
+        &self.examinations
+    }
+}
+
+impl Lookups for SharedFake {
+    fn with_stamp_key<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
+        with(KEY)
+    }
+    fn policies(&self) -> Option<(Policies, u64)> {
+        (!self.early).then(|| self.world.lock().unwrap().policies.clone())
+    }
+    async fn own_user(&self) -> Option<String> {
+        Some(OWN.to_owned())
+    }
     fn intact_since(&self) -> Option<Timestamp> {
         self.world.lock().unwrap().intact_since
     }
     fn enforced_since(&self) -> Option<Timestamp> {
         self.world.lock().unwrap().enforced_since
-    }
-    fn examinations(&self) -> &proof::Memory {
-        &self.examinations
     }
     async fn look(
         &self,
@@ -160,7 +191,7 @@ struct Server {
 fn server(fake: Fake) -> Server {
     let fake = Arc::new(fake);
     let admission = Admission::new(
-        fake.clone(),
+        SharedFake(fake.clone()),
         Metrics::default(),
         Duration::from_secs(8),
         Arc::new(Budget::new(crate::budget::DEFAULT_LIMIT)),
@@ -208,7 +239,7 @@ impl Server {
             let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
             json_patch::patch(&mut object, &patch).unwrap();
         }
-        let now = json!(self.fake.now().to_string());
+        let now = json!(self.fake.world.lock().unwrap().now.to_string());
         let metadata = &mut object["metadata"];
         match old {
             None => {

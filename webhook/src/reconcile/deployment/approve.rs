@@ -3,17 +3,16 @@
 
 use bundle_api::approval::BundleApprovalStatus;
 use bundle_api::names::{self, condition, reason};
+use bundle_cluster::access;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::State;
 use bundle_core::review::class::Approval;
 use bundle_core::review::{
     Class, Kind, PartRequesters, Requester, approval_terms, has_default_terms,
 };
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
+use bundle_core::rights::Question;
 use kube::ResourceExt as _;
-use kube::api::{Api, DynamicObject, PostParams};
+use kube::api::DynamicObject;
 
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
@@ -121,34 +120,16 @@ fn asked(requesters: &PartRequesters, by: &Requester) -> bool {
 
 /// Whether `by` has verb `approve` on the class; a RoleBinding in the namespace of the pod counts, as at admission.
 async fn may_approve(ctx: &Context, class: &Class, by: &Requester) -> Result<bool, ReconcileError> {
-    let review = SubjectAccessReview {
-        spec: SubjectAccessReviewSpec {
-            user: Some(by.user.clone()),
-            uid: Some(by.uid.clone()).filter(|uid| !uid.is_empty()),
-            groups: Some(by.groups.clone()),
-            extra: Some(by.extra.clone()),
-            resource_attributes: Some(ResourceAttributes {
-                verb: Some(names::verb::APPROVE.to_owned()),
-                group: Some(names::GROUP.to_owned()),
-                resource: Some(ctx.classes.plural.clone()),
-                namespace: Some(ctx.shared.settings.namespace.clone()),
-                name: Some(class.name.clone()),
-                ..ResourceAttributes::default()
-            }),
-            ..SubjectAccessReviewSpec::default()
-        },
-        ..SubjectAccessReview::default()
-    };
-    let api: Api<SubjectAccessReview> = Api::all(ctx.own.clone());
-    let answer = api
-        .create(&PostParams::default(), &review)
+    let question = Question::resource(
+        names::verb::APPROVE,
+        names::GROUP,
+        &ctx.classes.plural,
+        Some(&ctx.shared.settings.namespace),
+        Some(&class.name),
+    );
+    access::may(&ctx.own, by, &question)
         .await
-        .map_err(|error| {
-            ReconcileError::api("ask who may approve", reason::INSTALL_FAILED, &error)
-        })?;
-    Ok(answer
-        .status
-        .is_some_and(|status| status.allowed && status.denied != Some(true)))
+        .map_err(|error| ReconcileError::api("ask who may approve", reason::INSTALL_FAILED, &error))
 }
 
 /// Says on an approval whether it counts.

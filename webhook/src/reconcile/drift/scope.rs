@@ -5,11 +5,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
+use bundle_cluster::access;
+use bundle_core::rights::Question;
 use kube::Client;
-use kube::api::{Api, PostParams};
 
 use crate::cluster::{ServiceAccount, with_missing_right};
 use crate::reconcile::api::discovery::Kind;
@@ -88,22 +86,15 @@ impl Scopes {
         }
         let mut allowed = true;
         for verb in ["list", "watch"] {
-            let review = SelfSubjectAccessReview {
-                spec: SelfSubjectAccessReviewSpec {
-                    resource_attributes: Some(ResourceAttributes {
-                        group: Some(kind.resource.group.clone()),
-                        resource: Some(kind.resource.plural.clone()),
-                        verb: Some(verb.to_owned()),
-                        ..ResourceAttributes::default()
-                    }),
-                    ..SelfSubjectAccessReviewSpec::default()
-                },
-                ..SelfSubjectAccessReview::default()
-            };
-            let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-            let answer = api.create(&PostParams::default(), &review).await;
-            let answer = answer.map_err(|error| with_missing_right(error, account))?;
-            allowed &= answer.status.is_some_and(|status| status.allowed);
+            let question = Question::resource(
+                verb,
+                &kind.resource.group,
+                &kind.resource.plural,
+                None,
+                None,
+            );
+            let answer = access::may_self(client, &question).await;
+            allowed &= answer.map_err(|error| with_missing_right(error, account))?;
         }
         self.answers
             .lock()

@@ -4,17 +4,14 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use bundle_api::names::reason;
+use bundle_cluster::access;
 use bundle_core::diagnostic::codes;
 use bundle_core::object::{Manifest, ObjectId};
 use bundle_core::plan::conditions::some_of;
 use bundle_core::review::Requester;
 use bundle_core::rights::{self, Grant, Question, RoleRef, Rule, Target};
-use k8s_openapi::api::authorization::v1::{
-    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
 use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
 use kube::Client;
-use kube::api::{Api, PostParams};
 use kube::core::discovery::ApiResource;
 use tokio::sync::Mutex;
 
@@ -388,21 +385,7 @@ impl Asker<'_> {
         if let Some(answer) = self.answers.lock().await.get(question) {
             return Ok(*answer);
         }
-        let review = SubjectAccessReview {
-            spec: SubjectAccessReviewSpec {
-                user: Some(self.requester.user.clone()),
-                uid: Some(self.requester.uid.clone()).filter(|uid| !uid.is_empty()),
-                groups: Some(self.requester.groups.clone()),
-                extra: Some(self.requester.extra.clone()),
-                ..attributes(question)
-            },
-            ..SubjectAccessReview::default()
-        };
-        let api: Api<SubjectAccessReview> = Api::all(self.own.clone());
-        let answer = api.create(&PostParams::default(), &review).await?;
-        let allowed = answer
-            .status
-            .is_some_and(|status| status.allowed && status.denied != Some(true));
+        let allowed = access::may(self.own, self.requester, question).await?;
         self.answers.lock().await.insert(question.clone(), allowed);
         Ok(allowed)
     }
@@ -421,42 +404,6 @@ fn own_role<'a>(items: &'a [Item], role: &RoleRef) -> Option<&'a Item> {
 fn questions(rules: &[Rule], namespace: Option<&str>) -> Vec<Question> {
     let questions = rules.iter().flat_map(|rule| rule.questions(namespace));
     questions.collect()
-}
-
-fn attributes(question: &Question) -> SubjectAccessReviewSpec {
-    match question {
-        Question::Resource {
-            verb,
-            group,
-            resource,
-            namespace,
-            name,
-        } => {
-            let (resource, subresource) = match resource.split_once('/') {
-                Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
-                None => (resource.as_str(), None),
-            };
-            SubjectAccessReviewSpec {
-                resource_attributes: Some(ResourceAttributes {
-                    verb: Some(verb.clone()),
-                    group: Some(group.clone()),
-                    resource: Some(resource.to_owned()),
-                    subresource,
-                    namespace: Some(namespace.clone()),
-                    name: name.clone(),
-                    ..ResourceAttributes::default()
-                }),
-                ..SubjectAccessReviewSpec::default()
-            }
-        }
-        Question::Path { verb, path } => SubjectAccessReviewSpec {
-            non_resource_attributes: Some(NonResourceAttributes {
-                verb: Some(verb.clone()),
-                path: Some(path.clone()),
-            }),
-            ..SubjectAccessReviewSpec::default()
-        },
-    }
 }
 
 fn manifest(item: &Item) -> Manifest {

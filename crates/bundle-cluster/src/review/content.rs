@@ -1,0 +1,87 @@
+//! The fact about an image: what its registry or the proof on the object says of it, and what its signatures are worth.
+
+use std::sync::Arc;
+
+use bundle_api::names::ANNOTATION_PROOF;
+use bundle_core::diagnostic::Finding;
+use bundle_core::package;
+use bundle_core::policy::Policy;
+use bundle_core::review::{ContentFact, Facts, Image};
+use bundle_oci::registry::Looked;
+use bundle_trust::{carried, proof};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::heavy;
+
+/// The state of knowledge about the image of a review.
+pub(super) enum Content<'a> {
+    /// Nothing depends on it, or nobody asked yet.
+    NotAsked,
+    /// The policies are not known, and why.
+    PoliciesUnknown(Finding),
+    /// An answer, or why there is none, under the policies that are about it.
+    Seen {
+        looked: &'a Result<Arc<Looked>, Finding>,
+        policies: &'a [Arc<Policy>],
+        examinations: &'a proof::Memory,
+        now: Timestamp,
+        /// No signature is examined after that.
+        until: Option<Instant>,
+    },
+}
+
+impl<'a> Content<'a> {
+    /// Adds content and policies to the other facts.
+    pub(super) fn add_to(&self, facts: &mut Facts<'a>) {
+        match self {
+            Self::NotAsked => {}
+            Self::PoliciesUnknown(why) => {
+                facts.content = ContentFact::PoliciesUnknown(why.clone());
+            }
+            Self::Seen {
+                looked,
+                policies,
+                examinations,
+                now,
+                until,
+            } => {
+                let policies = policies.iter().map(AsRef::as_ref);
+                match looked {
+                    Err(why) => {
+                        facts.content = ContentFact::Unavailable(why.clone());
+                        facts.policies = proof::unexamined(policies, *now);
+                    }
+                    Ok(looked) => {
+                        let (pinned, signatures) = (&looked.pinned, &looked.signatures);
+                        let in_time = || until.is_none_or(|until| Instant::now() < until);
+                        let examined = heavy::run(|| {
+                            examinations.examine_while(pinned, signatures, policies, *now, &in_time)
+                        });
+                        facts.policies = examined.policies;
+                        facts.content = ContentFact::Found {
+                            pinned: looked.pinned.clone(),
+                            package: package::Facts::from_annotations(&looked.annotations)
+                                .map(Box::new),
+                            signatures: examined.found,
+                        };
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads the proof that `object` carries as the registry's answer about `image`; an error where it is not a proof for that. `None` without a proof.
+pub(super) fn carried_look(object: &Value, image: &Image) -> Option<Result<Looked, Finding>> {
+    let text = object["metadata"]["annotations"][ANNOTATION_PROOF].as_str()?;
+    let field = format!("metadata.annotations[{ANNOTATION_PROOF}]");
+    Some(read(text, image).map_err(|why| why.at_field(field)))
+}
+
+fn read(text: &str, image: &Image) -> Result<Looked, Finding> {
+    let (pinned, carried) = carried::open(text, &image.reference)?;
+    Looked::brought(pinned, carried.manifest, carried.signatures)
+        .map_err(|why| carried::unusable(format!("its manifest cannot be used: {why}")))
+}

@@ -1,0 +1,83 @@
+//! The image of one review: from the memory of reviews, else from its registry.
+
+use std::sync::Arc;
+
+use bundle_cluster::review::{ImageLookups, MatchingPolicies};
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::review::{Image, Requester};
+use bundle_oci::registry::Looked;
+use tokio::time::Instant;
+
+use super::memory::ImageKey;
+use super::{Admission, Lookups};
+use crate::budget::looks::LookMemory;
+
+/// Answers about the image of one review that ends at a deadline.
+pub(super) struct ReviewImages<'a, L> {
+    admission: &'a Admission<L>,
+    until: Instant,
+    /// Given back with this value, when the review is judged.
+    memory: Arc<LookMemory>,
+}
+
+impl<'a, L> ReviewImages<'a, L> {
+    /// For a review that `requester` causes.
+    pub(super) fn new(admission: &'a Admission<L>, requester: &Requester, until: Instant) -> Self {
+        let memory = LookMemory::new(
+            &admission.budget.trees,
+            &requester.user,
+            admission.deadline / 4,
+        );
+        Self {
+            admission,
+            until,
+            memory: Arc::new(memory),
+        }
+    }
+}
+
+impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
+    fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding> {
+        let Some((policies, generation)) = self.admission.lookups.policies() else {
+            let why = "the SignaturePolicies are not known yet";
+            return Err(
+                Finding::error(codes::trust::CANNOT_TELL, why).hint("try again in a moment")
+            );
+        };
+        let matching = policies
+            .values()
+            .filter(|policy| policy.matches(&image.reference));
+        Ok(MatchingPolicies {
+            policies: matching.cloned().collect(),
+            generation,
+        })
+    }
+
+    async fn look(
+        &self,
+        image: &Image,
+        policies: &MatchingPolicies,
+    ) -> Result<Arc<Looked>, Finding> {
+        let Admission {
+            lookups, memory, ..
+        } = self.admission;
+        let key = ImageKey::of(image, policies.generation);
+        let signatures = !policies.policies.is_empty();
+        let asking = lookups.look(image, signatures, self.memory.clone());
+        memory.look(key.as_ref(), asking).await
+    }
+
+    async fn forget(&self, image: &Image, policies: &MatchingPolicies) {
+        if let Some(key) = ImageKey::of(image, policies.generation) {
+            self.admission.memory.forget(&key).await;
+        }
+    }
+
+    fn looks_where_refused(&self) -> bool {
+        false
+    }
+
+    fn until(&self) -> Option<Instant> {
+        Some(self.until)
+    }
+}
