@@ -24,10 +24,28 @@ pub struct Kind {
     pub namespaced: bool,
 }
 
+impl Kind {
+    /// Group and kind.
+    pub fn group_kind(&self) -> GroupKind {
+        GroupKind::new(&self.resource.group, &self.resource.kind)
+    }
+
+    /// `deployments.apps`, as RBAC rules and kubectl name it.
+    pub fn qualified_plural(&self) -> String {
+        match self.resource.group.as_str() {
+            "" => self.resource.plural.clone(),
+            group => format!("{}.{group}", self.resource.plural),
+        }
+    }
+}
+
 struct List {
     read: Instant,
     kinds: Arc<Vec<Kind>>,
 }
+
+/// One list, asked for by one caller at a time.
+type ListSlot = Arc<Mutex<Option<List>>>;
 
 /// The versions of each group, the preferred one first.
 type Versions = HashMap<String, Vec<String>>;
@@ -35,7 +53,7 @@ type Versions = HashMap<String, Vec<String>>;
 /// The kinds that the API server serves, by `apiVersion`.
 pub struct Apis {
     client: Client,
-    lists: Mutex<HashMap<String, List>>,
+    lists: Mutex<HashMap<String, ListSlot>>,
     groups: Mutex<Option<(Instant, Versions)>>,
 }
 
@@ -174,8 +192,12 @@ impl Apis {
         } else {
             format!("{group}/{version}")
         };
-        let mut lists = self.lists.lock().await;
-        if let Some(list) = lists.get(&api_version)
+        let slot = {
+            let mut lists = self.lists.lock().await;
+            Arc::clone(lists.entry(api_version.clone()).or_default())
+        };
+        let mut list = slot.lock().await;
+        if let Some(list) = &*list
             && list.read.elapsed() < youngest
         {
             return Ok(list.kinds.clone());
@@ -188,7 +210,12 @@ impl Apis {
         let resources = match answer {
             Ok(list) => list.resources,
             Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
-            Err(error) => return Err(error),
+            Err(error) => {
+                if list.is_none() {
+                    self.remove(&api_version, &slot).await;
+                }
+                return Err(error);
+            }
         };
         let kinds: Arc<Vec<Kind>> = Arc::new(
             resources
@@ -207,17 +234,26 @@ impl Apis {
                 .collect(),
         );
         if kinds.is_empty() {
-            lists.remove(&api_version);
+            *list = None;
+            self.remove(&api_version, &slot).await;
         } else {
-            lists.insert(
-                api_version,
-                List {
-                    read: Instant::now(),
-                    kinds: kinds.clone(),
-                },
-            );
+            *list = Some(List {
+                read: Instant::now(),
+                kinds: kinds.clone(),
+            });
         }
         Ok(kinds)
+    }
+
+    /// Removes a slot without a list: contents may name as many versions as they like.
+    async fn remove(&self, api_version: &str, slot: &ListSlot) {
+        let mut lists = self.lists.lock().await;
+        if lists
+            .get(api_version)
+            .is_some_and(|present| Arc::ptr_eq(present, slot))
+        {
+            lists.remove(api_version);
+        }
     }
 }
 

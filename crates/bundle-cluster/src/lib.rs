@@ -15,8 +15,10 @@ pub mod object;
 pub mod parallel;
 pub mod review;
 mod url;
+mod warning;
 pub mod watch;
 
 pub use by_name::ByName;
 pub use error::chain;
 pub use url::{ObjectUrl, namespaced};
+pub use warning::warnings;

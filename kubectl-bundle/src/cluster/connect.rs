@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bundle_cluster::connection::RetryAfter;
 use bundle_core::diagnostic::{Finding, codes};
 use kube::client::ClientBuilder;
 use tower::buffer::BufferLayer;
@@ -12,7 +13,6 @@ use tower::retry::RetryLayer;
 use tower::util::MapResponseLayer;
 
 use super::config::{KubeSettings, choose};
-use super::retry::InAMoment;
 use crate::failure::{Failure, Outcome};
 
 /// A cluster that can be asked.
@@ -25,15 +25,6 @@ pub(crate) struct Cluster {
     warnings: Arc<Mutex<Vec<String>>>,
 }
 
-/// The text of one `Warning` header: `299 - "text"`.
-fn warning_text(header: &str) -> String {
-    let quoted = header
-        .split_once('"')
-        .and_then(|(_, rest)| rest.rsplit_once('"'))
-        .map_or(header, |(text, _)| text);
-    quoted.replace("\\\"", "\"").replace("\\\\", "\\")
-}
-
 impl Cluster {
     /// Reads the configuration and prepares a client; the first request connects.
     pub(crate) async fn connect(settings: &KubeSettings) -> Outcome<Self> {
@@ -44,9 +35,7 @@ impl Cluster {
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&warnings);
         let collect = MapResponseLayer::new(move |response: http::Response<_>| {
-            for header in response.headers().get_all(http::header::WARNING) {
-                // Texts are UTF-8 on the wire, which `to_str` does not take.
-                let text = warning_text(&String::from_utf8_lossy(header.as_bytes()));
+            for text in bundle_cluster::warnings(response.headers()) {
                 let mut seen = sink.lock().unwrap_or_else(PoisonError::into_inner);
                 if !seen.contains(&text) {
                     seen.push(text);
@@ -67,7 +56,7 @@ impl Cluster {
             })?
             // What is to be repeated must be cloned, and kube's own stack cannot be.
             .with_layer(&BufferLayer::new(64))
-            .with_layer(&RetryLayer::new(InAMoment::default()))
+            .with_layer(&RetryLayer::new(RetryAfter::default()))
             .with_layer(&collect)
             .build();
         Ok(Self {
@@ -151,19 +140,5 @@ impl Cluster {
                 &other,
             ),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_warning_headers() {
-        assert_eq!(
-            warning_text(r#"299 - "BUNDLE-X-001: class \"x\" is unknown""#),
-            r#"BUNDLE-X-001: class "x" is unknown"#
-        );
-        assert_eq!(warning_text("plain"), "plain");
     }
 }

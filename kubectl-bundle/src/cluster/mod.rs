@@ -6,7 +6,6 @@ mod config;
 mod connect;
 pub(crate) mod events;
 pub(crate) mod owned;
-mod retry;
 pub(crate) mod wait;
 
 pub(crate) use config::{KubeSettings, Kubeconfig};

@@ -1,6 +1,7 @@
 //! Connections to the API server: the process's own identity, and the ServiceAccounts that bundles are installed as.
 
 mod impersonation;
+mod retry;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,6 +21,7 @@ use tower::{BoxError, service_fn};
 use crate::{answers, dry_run};
 
 pub use self::impersonation::{missing_right, with_missing_right};
+pub use self::retry::RetryAfter;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Until the head of an answer; also of a watch, whose body may go on. Above the minute that API servers give a request.

@@ -7,16 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bundle_api::{BundleDeployment, names};
+use bundle_cluster::discovery::{Apis, Kind};
 use bundle_cluster::{ByName, namespaced};
 use bundle_core::plan::applyset::{self, GroupKind};
 use bundle_core::plan::health::{Health, has_health, health};
 use bundle_core::plan::inventory;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{ApiResource, DynamicObject, ListParams, ObjectMeta, PartialObjectMeta};
-use kube::core::discovery::Scope;
-use kube::discovery::{self, ApiGroup};
-use kube::error::DiscoveryError;
+use kube::api::{DynamicObject, ListParams, ObjectMeta, PartialObjectMeta};
 use serde_json::Value;
 
 use crate::cluster::Cluster;
@@ -90,44 +88,23 @@ impl UnreadCause {
     }
 }
 
-/// A kind that the API server serves.
-#[derive(Debug, Clone)]
-struct ServedKind {
-    resource: ApiResource,
-    is_namespaced: bool,
+fn has_health_of(kind: &Kind) -> bool {
+    has_health(&kind.resource.group, &kind.resource.kind)
 }
 
-impl ServedKind {
-    fn group_kind(&self) -> GroupKind {
-        GroupKind::new(&self.resource.group, &self.resource.kind)
-    }
-
-    /// `deployments.apps`, as RBAC rules and kubectl name it.
-    fn qualified_plural(&self) -> String {
-        match self.resource.group.as_str() {
-            "" => self.resource.plural.clone(),
-            group => format!("{}.{group}", self.resource.plural),
-        }
-    }
-
-    fn has_health(&self) -> bool {
-        has_health(&self.resource.group, &self.resource.kind)
-    }
-
-    fn live(&self, metadata: &ObjectMeta, object: &Value) -> LiveObject {
-        let kind = self.group_kind();
-        let name = metadata.name.as_deref().unwrap_or_default();
-        let key = match &metadata.namespace {
-            Some(namespace) => format!("{kind}/{namespace}/{name}"),
-            None => format!("{kind}/{name}"),
-        };
-        let is_judged = self.has_health() || metadata.deletion_timestamp.is_some();
-        LiveObject {
-            key,
-            api_version: self.resource.api_version.clone(),
-            created: metadata.creation_timestamp.clone(),
-            health: is_judged.then(|| health(&self.resource.group, &self.resource.kind, object)),
-        }
+fn live(kind: &Kind, metadata: &ObjectMeta, object: &Value) -> LiveObject {
+    let group_kind = kind.group_kind();
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let key = match &metadata.namespace {
+        Some(namespace) => format!("{group_kind}/{namespace}/{name}"),
+        None => format!("{group_kind}/{name}"),
+    };
+    let is_judged = has_health_of(kind) || metadata.deletion_timestamp.is_some();
+    LiveObject {
+        key,
+        api_version: kind.resource.api_version.clone(),
+        created: metadata.creation_timestamp.clone(),
+        health: is_judged.then(|| health(&kind.resource.group, &kind.resource.kind, object)),
     }
 }
 
@@ -183,25 +160,22 @@ async fn served_kinds(
     cluster: &Cluster,
     kinds: &BTreeSet<GroupKind>,
     unread: &mut Vec<UnreadList>,
-) -> BTreeMap<GroupKind, ServedKind> {
-    let groups: BTreeSet<&str> = kinds.iter().map(|kind| kind.group.as_str()).collect();
-    let answers: BTreeMap<&str, Outcome<Option<ApiGroup>>> = stream::iter(groups)
-        .map(async |group| (group, served_group(cluster, group).await))
-        .buffer_unordered(IN_FLIGHT)
+) -> BTreeMap<GroupKind, Kind> {
+    let apis = Apis::new(cluster.client.clone());
+    let answers: Vec<_> = stream::iter(kinds)
+        .map(async |kind| (kind, cluster.ask(apis.preferred(kind)).await))
+        .buffered(IN_FLIGHT)
         .collect()
         .await;
     let mut served = BTreeMap::new();
-    for kind in kinds {
-        let cause = match answers.get(kind.group.as_str()) {
-            Some(Ok(Some(group))) => match served_kind(group, &kind.kind) {
-                Some(found) => {
-                    served.insert(kind.clone(), found);
-                    continue;
-                }
-                None => UnreadCause::NotServed,
-            },
-            Some(Err(failure)) => UnreadCause::of(failure, "get", "API discovery"),
-            Some(Ok(None)) | None => UnreadCause::NotServed,
+    for (kind, answer) in answers {
+        let cause = match answer {
+            Ok(Some(found)) => {
+                served.insert(kind.clone(), found);
+                continue;
+            }
+            Ok(None) => UnreadCause::NotServed,
+            Err(failure) => UnreadCause::of(&failure, "get", "API discovery"),
         };
         unread.push(UnreadList {
             kind: kind.clone(),
@@ -212,36 +186,10 @@ async fn served_kinds(
     served
 }
 
-async fn served_group(cluster: &Cluster, group: &str) -> Outcome<Option<ApiGroup>> {
-    let answer = async {
-        match discovery::group(&cluster.client, group).await {
-            Ok(group) => Ok(Some(group)),
-            Err(kube::Error::Discovery(DiscoveryError::MissingApiGroup(_))) => Ok(None),
-            Err(error) => Err(error),
-        }
-    };
-    cluster.ask(answer).await
-}
-
-/// The kind in the preferred version of its group, else in the first that has it.
-fn served_kind(group: &ApiGroup, kind: &str) -> Option<ServedKind> {
-    let in_any = || {
-        group
-            .versions()
-            .flat_map(|version| group.versioned_resources(version))
-            .find(|(resource, _)| resource.kind == kind)
-    };
-    let (resource, capabilities) = group.recommended_kind(kind).or_else(in_any)?;
-    Some(ServedKind {
-        resource,
-        is_namespaced: capabilities.scope == Scope::Namespaced,
-    })
-}
-
 /// Lists each kind in the whole cluster, or else, where the caller may not, in each namespace of the ApplySet.
 async fn list_all(
     cluster: &Cluster,
-    kinds: Vec<&ServedKind>,
+    kinds: Vec<&Kind>,
     namespaces: &BTreeSet<String>,
     parameters: &ListParams,
     found: &mut InstalledObjects,
@@ -251,12 +199,12 @@ async fn list_all(
         .flatten();
     let first = kinds
         .into_iter()
-        .map(|kind| (kind, one.clone().filter(|_| kind.is_namespaced)))
+        .map(|kind| (kind, one.clone().filter(|_| kind.namespaced)))
         .collect();
     let refused = list(cluster, first, namespaces, parameters, found).await;
     let mut second = Vec::new();
     for (kind, namespace, cause) in refused {
-        let is_cluster_wide = kind.is_namespaced && namespace.is_none();
+        let is_cluster_wide = kind.namespaced && namespace.is_none();
         if is_cluster_wide && matches!(cause, UnreadCause::Forbidden(..)) {
             second.extend(namespaces.iter().map(|name| (kind, Some(name.clone()))));
         } else {
@@ -270,7 +218,7 @@ async fn list_all(
         .extend(refused.map(|(kind, namespace, cause)| unread(kind, namespace, cause)));
 }
 
-fn unread(kind: &ServedKind, namespace: Option<String>, cause: UnreadCause) -> UnreadList {
+fn unread(kind: &Kind, namespace: Option<String>, cause: UnreadCause) -> UnreadList {
     UnreadList {
         kind: kind.group_kind(),
         namespace,
@@ -278,12 +226,12 @@ fn unread(kind: &ServedKind, namespace: Option<String>, cause: UnreadCause) -> U
     }
 }
 
-type Refused<'k> = (&'k ServedKind, Option<String>, UnreadCause);
+type Refused<'k> = (&'k Kind, Option<String>, UnreadCause);
 
 /// Requests these lists until there are as many objects as are shown. Returns what was not answered.
 async fn list<'k>(
     cluster: &Cluster,
-    mut lists: Vec<(&'k ServedKind, Option<String>)>,
+    mut lists: Vec<(&'k Kind, Option<String>)>,
     namespaces: &BTreeSet<String>,
     parameters: &ListParams,
     found: &mut InstalledObjects,
@@ -326,13 +274,13 @@ async fn list<'k>(
 /// The objects of one list that bundle-webhook applied, and whether the list goes on. Kinds without health are read without their content.
 async fn list_kind(
     cluster: &Cluster,
-    kind: &ServedKind,
+    kind: &Kind,
     namespace: Option<&str>,
     parameters: &ListParams,
 ) -> Outcome<(Vec<LiveObject>, bool)> {
     let request = async {
         let api = namespaced::<DynamicObject>(&cluster.client, &kind.resource, namespace)?;
-        if kind.has_health() {
+        if has_health_of(kind) {
             let list = api.list(parameters).await?;
             let objects = list
                 .items
@@ -340,7 +288,7 @@ async fn list_kind(
                 .filter(|item| is_applied_by_us(&item.metadata));
             let objects = objects.map(|item| {
                 let value = serde_json::to_value(item).unwrap_or_default();
-                kind.live(&item.metadata, &value)
+                live(kind, &item.metadata, &value)
             });
             Ok((objects.collect(), list.metadata.continue_))
         } else {
@@ -357,15 +305,15 @@ async fn list_kind(
     Ok((objects, next.is_some_and(|token| !token.is_empty())))
 }
 
-fn live_metadata(kind: &ServedKind, item: &PartialObjectMeta<DynamicObject>) -> LiveObject {
+fn live_metadata(kind: &Kind, item: &PartialObjectMeta<DynamicObject>) -> LiveObject {
     let value = serde_json::json!({"metadata": item.metadata});
-    kind.live(&item.metadata, &value)
+    live(kind, &item.metadata, &value)
 }
 
 /// Reads objects that the status names and no list has: somebody may have removed their labels.
 async fn get_named(
     cluster: &Cluster,
-    served: &BTreeMap<GroupKind, ServedKind>,
+    served: &BTreeMap<GroupKind, Kind>,
     named: &[(GroupKind, Option<&str>, &str)],
     found: &mut InstalledObjects,
 ) {
@@ -381,11 +329,11 @@ async fn get_named(
         .map(async |(kind, key, namespace, name)| {
             let request = async {
                 let api = namespaced::<DynamicObject>(&cluster.client, &kind.resource, namespace)?;
-                if kind.has_health() {
+                if has_health_of(kind) {
                     let item = ByName(&api).get_opt(name).await?;
                     Ok(item.map(|item| {
                         let value = serde_json::to_value(&item).unwrap_or_default();
-                        kind.live(&item.metadata, &value)
+                        live(kind, &item.metadata, &value)
                     }))
                 } else {
                     let item = ByName(&api).get_metadata_opt(name).await?;

@@ -403,7 +403,7 @@ impl InstalledStates {
         namespace: Option<&str>,
         seen: &HashMap<String, ObservedObject>,
     ) {
-        let group_kind = GroupKind::new(&kind.resource.group, &kind.resource.kind).to_string();
+        let group_kind = kind.group_kind().to_string();
         for deployment in users {
             let work = self.with(deployment, |book| {
                 // While objects are being applied, those that are about to be are not known otherwise.

@@ -1,7 +1,7 @@
 //! The requests of applies, and their answers.
 
 use bundle_api::names;
-use bundle_cluster::ObjectUrl;
+use bundle_cluster::{ObjectUrl, warnings};
 use kube::Client;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::client::Body;
@@ -35,12 +35,7 @@ pub(super) async fn send(
     if annotations.is_some_and(|annotations| annotations.contains_key(TOO_LARGE)) {
         return Err(too_large());
     }
-    let warnings = parts
-        .headers
-        .get_all(http::header::WARNING)
-        .iter()
-        .filter_map(|header| warning(header.to_str().ok()?))
-        .collect();
+    let warnings = warnings(&parts.headers).collect();
     Ok(Applied {
         seen: ObservedObject::of(&prepared.item().kind, &object),
         warnings,
@@ -103,26 +98,4 @@ async fn answer(
         return Err(kube::Error::Api(Box::new(status)));
     }
     Ok(response)
-}
-
-/// The text of a `Warning` header: `299 - "text"`.
-fn warning(header: &str) -> Option<String> {
-    let quoted = header.splitn(3, ' ').nth(2)?;
-    let text = quoted.strip_prefix('"')?;
-    let text = text.strip_suffix('"').unwrap_or(text);
-    Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn warnings_are_read_as_kubectl_shows_them() {
-        assert_eq!(
-            warning(r#"299 - "policy/v1beta1 is \"old\"""#).as_deref(),
-            Some(r#"policy/v1beta1 is "old""#)
-        );
-        assert_eq!(warning("299"), None);
-    }
 }

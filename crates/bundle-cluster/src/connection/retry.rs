@@ -1,5 +1,4 @@
-//! Asking again where the API server says "in a moment" (429), as kubectl does; kube's own policy would repeat refusals too.
-//! Not here: errors that mean something (connect).
+//! Repeats requests after an answer 429, as kubectl does. The client library's own policy would repeat refusals too.
 
 use std::time::Duration;
 
@@ -8,18 +7,18 @@ use kube::client::Body;
 use tower::BoxError;
 use tower::retry::Policy;
 
-/// How often one request is repeated.
+/// The most repetitions of one request.
 const TRIES: u32 = 5;
 /// The longest pause that is made, whatever the server asks for.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Repeats requests that were answered 429, after the pause that the server asks for.
 #[derive(Debug, Clone, Default)]
-pub(super) struct InAMoment {
+pub struct RetryAfter {
     tried: u32,
 }
 
-impl<B> Policy<Request<Body>, Response<B>, BoxError> for InAMoment {
+impl<B> Policy<Request<Body>, Response<B>, BoxError> for RetryAfter {
     type Future = tokio::time::Sleep;
 
     fn retry(

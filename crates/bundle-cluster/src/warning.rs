@@ -1,0 +1,40 @@
+//! Warnings that the API server adds to answers.
+
+use http::HeaderMap;
+
+/// The texts of the `Warning` headers of an answer.
+pub fn warnings(headers: &HeaderMap) -> impl Iterator<Item = String> {
+    let headers = headers.get_all(http::header::WARNING).iter();
+    // Texts are UTF-8 on the wire, which `to_str` does not take.
+    headers.map(|header| text(&String::from_utf8_lossy(header.as_bytes())))
+}
+
+/// The text of one header: `299 - "text"`.
+fn text(header: &str) -> String {
+    let quoted = header
+        .split_once('"')
+        .and_then(|(_, rest)| rest.rsplit_once('"'))
+        .map_or(header, |(text, _)| text);
+    quoted.replace("\\\"", "\"").replace("\\\\", "\\")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_read_as_kubectl_shows_them() {
+        let mut headers = HeaderMap::new();
+        for header in [
+            r#"299 - "BUNDLE-X-001: class \"x\" is ünknown""#,
+            "without quotes",
+        ] {
+            let header = http::HeaderValue::from_bytes(header.as_bytes()).unwrap();
+            headers.append(http::header::WARNING, header);
+        }
+        assert_eq!(
+            warnings(&headers).collect::<Vec<_>>(),
+            [r#"BUNDLE-X-001: class "x" is ünknown"#, "without quotes"]
+        );
+    }
+}
