@@ -1,5 +1,5 @@
 //! Words and flags that people type out of habit with other tools, and where they are found here.
-//! Not here: the verbs (args).
+//! Not here: the verbs (cli).
 
 use bundle_core::diagnostic::{Finding, codes};
 use clap::Command;
@@ -138,12 +138,12 @@ mod tests {
     }
 
     fn of(line: &str) -> VerbFlags {
-        VerbFlags::of(crate::args::command(), &words(line))
+        VerbFlags::of(crate::cli::command(), &words(line))
     }
 
     #[test]
     fn words_of_other_tools_lead_to_verbs_that_exist() {
-        let root = crate::args::command();
+        let root = crate::cli::command();
         for (word, command) in WORDS {
             assert!(root.find_subcommand(word).is_none(), "{word} is a verb");
             let verb = command.split(' ').nth(2).unwrap().trim_end_matches(',');
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn every_flag_that_a_hint_names_exists() {
-        let root = crate::args::command();
+        let root = crate::cli::command();
         let mut hints = 0;
         for (path, text) in sources() {
             for part in text.split(".hint(").skip(1) {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn every_command_that_a_text_spells_out_exists_with_its_flags() {
-        let root = crate::args::command();
+        let root = crate::cli::command();
         let mut commands = 0;
         for (path, text) in sources() {
             for part in text.split("kubectl bundle ").skip(1) {

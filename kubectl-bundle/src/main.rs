@@ -1,7 +1,8 @@
-//! `kubectl bundle`: from arguments to settings to one command, and from its outcome to an exit code.
+//! `kubectl bundle`: from arguments to one verb (cli), and from its outcome to an exit code.
 //! Not here: rules (bundle-core), or what a verb does (`commands/`).
 
 mod args;
+mod cli;
 mod cluster;
 mod commands;
 mod content;
@@ -42,12 +43,11 @@ use crate::ui::Ui;
 fn main() -> ExitCode {
     let environment = Environment::read();
     packing::set_date(environment.source_date.clone());
-    let (mut ui, outcome) = match args::parse() {
+    let (mut ui, outcome) = match cli::parse() {
         Ok(cli) => {
             let mut ui = Ui::new(settings::style(&cli.global, &environment));
-            ui.set_verb(habits::VerbFlags::of(args::command(), &words()));
-            let outcome =
-                settings::command(cli.verb, &environment).and_then(|command| command.run(&mut ui));
+            ui.set_verb(habits::VerbFlags::of(cli::command(), &words()));
+            let outcome = cli.verb.run(&environment, &mut ui);
             (ui, outcome)
         }
         Err(error) => {

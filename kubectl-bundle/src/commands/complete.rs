@@ -22,6 +22,8 @@ const NAMES: u32 = 500;
 
 /// What `__complete` needs to know.
 pub(crate) struct Complete {
+    /// All verbs and their flags.
+    pub(crate) root: Command,
     /// The words after `kubectl bundle`; the last one is incomplete.
     pub(crate) words: Vec<String>,
     /// Which cluster.
@@ -55,7 +57,7 @@ impl Complete {
             }
             _ => (before.to_vec(), last.clone(), String::new()),
         };
-        let wanted = candidates(&crate::args::command(), &before, &last, !prefix.is_empty());
+        let wanted = candidates(&self.root, &before, &last, !prefix.is_empty());
         let directive = if wanted == Candidates::Files {
             DEFAULT
         } else {
@@ -226,7 +228,7 @@ mod tests {
 
     fn found_joined(before: &[&str], last: &str, joined: bool) -> Candidates {
         let before: Vec<String> = before.iter().map(|&word| word.to_owned()).collect();
-        candidates(&crate::args::command(), &before, last, joined)
+        candidates(&crate::cli::command(), &before, last, joined)
     }
 
     fn names(candidates: Candidates) -> Vec<String> {

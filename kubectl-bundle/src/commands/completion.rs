@@ -17,6 +17,8 @@ const EXECUTABLE: u32 = 0o755;
 
 /// What `completion` needs to know.
 pub(crate) struct Completion {
+    /// All verbs and their flags.
+    pub(crate) root: clap::Command,
     /// The shell; `None`: kubectl.
     pub(crate) shell: Option<Shell>,
     /// Folder to write the program for kubectl into.
@@ -25,7 +27,7 @@ pub(crate) struct Completion {
 
 impl Completion {
     /// Prints or writes the script.
-    pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
+    pub(crate) fn run(mut self, ui: &mut Ui) -> Outcome {
         let Some(shell) = self.shell else {
             return match &self.install_to {
                 None => ui.text(SCRIPT),
@@ -40,12 +42,7 @@ impl Completion {
             };
         };
         let mut script = Vec::new();
-        clap_complete::generate(
-            shell,
-            &mut crate::args::command(),
-            "kubectl-bundle",
-            &mut script,
-        );
+        clap_complete::generate(shell, &mut self.root, "kubectl-bundle", &mut script);
         ui.text(&String::from_utf8_lossy(&script))
     }
 }

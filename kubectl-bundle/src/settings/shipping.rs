@@ -25,7 +25,8 @@ fn along(args: &args::Along) -> Outcome<Selection> {
     })
 }
 
-pub(super) fn copy(args: args::Copy, environment: &Environment) -> Outcome<copy::Copy> {
+/// The settings of `copy`.
+pub(crate) fn copy(args: args::Copy, environment: &Environment) -> Outcome<copy::Copy> {
     let target = Place::target(&args.target)?;
     let images_to = args.images_to.as_deref().map(str::parse).transpose()?;
     if args.images && images_to.is_none() && matches!(target, Place::Registry(_)) {
@@ -45,7 +46,8 @@ pub(super) fn copy(args: args::Copy, environment: &Environment) -> Outcome<copy:
     })
 }
 
-pub(super) fn pull(args: args::Pull, environment: &Environment) -> Outcome<pull::Pull> {
+/// The settings of `pull`.
+pub(crate) fn pull(args: args::Pull, environment: &Environment) -> Outcome<pull::Pull> {
     let reference = registry::reference(&args.reference)?;
     let (to, format) = destination(args.to, args.output, args.format)?;
     let output = if let Some(to) = &to {
@@ -76,7 +78,8 @@ pub(super) fn pull(args: args::Pull, environment: &Environment) -> Outcome<pull:
     })
 }
 
-pub(super) fn push(args: args::Push, environment: &Environment) -> Outcome<push::Push> {
+/// The settings of `push`.
+pub(crate) fn push(args: args::Push, environment: &Environment) -> Outcome<push::Push> {
     let source = Place::source(&args.source)?;
     if matches!(source, Place::Registry(_)) {
         return Err(unusable(
@@ -97,7 +100,8 @@ pub(super) fn push(args: args::Push, environment: &Environment) -> Outcome<push:
     })
 }
 
-pub(super) fn save(args: args::Save, environment: &Environment) -> Outcome<save::Save> {
+/// The settings of `save`.
+pub(crate) fn save(args: args::Save, environment: &Environment) -> Outcome<save::Save> {
     let references = args.references.iter().map(|text| registry::reference(text));
     let (output, format) = destination(args.to, args.output, args.format)?;
     let Some(output) = output else {
@@ -116,7 +120,8 @@ pub(super) fn save(args: args::Save, environment: &Environment) -> Outcome<save:
     })
 }
 
-pub(super) fn load(args: args::Load, environment: &Environment) -> Outcome<load::Load> {
+/// The settings of `load`.
+pub(crate) fn load(args: args::Load, environment: &Environment) -> Outcome<load::Load> {
     Ok(load::Load {
         file: args.file,
         to: args.to.parse()?,

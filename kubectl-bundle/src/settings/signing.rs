@@ -11,7 +11,7 @@ use bundle_trust::keys::KeyKind;
 use super::{Environment, identity, not_a_path, registry, unusable};
 use crate::args::{self, KeyType};
 use crate::commands::blob::sign::SignFile;
-use crate::commands::{Command, attest, keys, sign};
+use crate::commands::{ArtifactOrFile, attest, keys, sign};
 use crate::failure::Outcome;
 use crate::kms::Place;
 use crate::registry::RegistrySettings;
@@ -19,7 +19,8 @@ use crate::signer::{By, Secret};
 use crate::sigstore;
 use crate::sigstore::root::WantedRoot;
 
-pub(super) fn generate(
+/// The settings of `keys generate`.
+pub(crate) fn generate(
     args: args::Generate,
     environment: &Environment,
 ) -> keys::generate::Generate {
@@ -33,7 +34,8 @@ pub(super) fn generate(
     }
 }
 
-pub(super) fn public(
+/// The settings of `keys public`.
+pub(crate) fn public(
     args: args::PublicHalf,
     environment: &Environment,
 ) -> Outcome<keys::public::Public> {
@@ -42,7 +44,8 @@ pub(super) fn public(
     })
 }
 
-pub(super) fn import(
+/// The settings of `keys import`.
+pub(crate) fn import(
     args: args::Import,
     environment: &Environment,
 ) -> Outcome<keys::import::Import> {
@@ -57,8 +60,8 @@ pub(super) fn import(
     })
 }
 
-/// That it is asked for by the long flag, clap has seen to.
-pub(super) fn export(
+/// The settings of `keys export`. That it is asked for by the long flag, clap has seen to.
+pub(crate) fn export(
     args: args::Export,
     environment: &Environment,
 ) -> Outcome<keys::export::Export> {
@@ -79,10 +82,14 @@ pub(super) fn export(
     })
 }
 
-pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<Command> {
+/// The settings of `sign`.
+pub(crate) fn sign(
+    args: args::Sign,
+    environment: &Environment,
+) -> Outcome<ArtifactOrFile<sign::Sign, SignFile>> {
     if let Some(bundle) = args.bundle {
         let registry = registry::settings(args.registry, environment)?;
-        return Ok(Command::SignFile(SignFile {
+        return Ok(ArtifactOrFile::File(SignFile {
             file: args.reference.into(),
             bundle,
             force: args.force,
@@ -99,7 +106,7 @@ pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<Comma
         *version = promising(*version)?;
     }
     let by = by(by_args, environment, &registry)?;
-    Ok(Command::Sign(sign::Sign {
+    Ok(ArtifactOrFile::Artifact(sign::Sign {
         by,
         form: match args.format {
             args::SignatureForm::Bundle => sign::Form::Bundle,
@@ -111,7 +118,11 @@ pub(super) fn sign(args: args::Sign, environment: &Environment) -> Outcome<Comma
     }))
 }
 
-pub(super) fn attest(args: args::Attest, environment: &Environment) -> Outcome<Command> {
+/// The settings of `attest`.
+pub(crate) fn attest(
+    args: args::Attest,
+    environment: &Environment,
+) -> Outcome<ArtifactOrFile<attest::Attest, SignFile>> {
     let kind = PredicateType::parse(&args.kind).map_err(|why| unusable("--type", &why))?;
     let stdin = args.by.password_stdin || args.by.keyless.identity_token.as_deref() == Some("-");
     if stdin && args.predicate == Path::new("-") {
@@ -120,7 +131,7 @@ pub(super) fn attest(args: args::Attest, environment: &Environment) -> Outcome<C
     }
     if let Some(bundle) = args.bundle {
         let registry = registry::settings(args.registry, environment)?;
-        return Ok(Command::SignFile(SignFile {
+        return Ok(ArtifactOrFile::File(SignFile {
             file: args.reference.into(),
             bundle,
             force: args.force,
@@ -131,7 +142,7 @@ pub(super) fn attest(args: args::Attest, environment: &Environment) -> Outcome<C
     }
     let reference = registry::reference_or_file(&args.reference)?;
     let registry = registry::settings(args.registry, environment)?.of(&reference);
-    Ok(Command::Attest(attest::Attest {
+    Ok(ArtifactOrFile::Artifact(attest::Attest {
         predicate: args.predicate,
         kind,
         by: by(args.by, environment, &registry)?,

@@ -9,7 +9,7 @@ use bundle_trust::attest::PredicateType;
 
 use super::{Environment, registry, unusable};
 use crate::args;
-use crate::commands::Command;
+use crate::commands::ArtifactOrFile;
 use crate::commands::blob::verify::VerifyFile;
 use crate::commands::policy::test::PolicyTest;
 use crate::commands::trust::{init, reset, show, update};
@@ -19,7 +19,11 @@ use crate::failure::Outcome;
 use crate::kms::Place;
 use crate::sigstore::root::WantedRoot;
 
-pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<Command> {
+/// The settings of `verify`.
+pub(crate) fn verify(
+    args: args::Verify,
+    environment: &Environment,
+) -> Outcome<ArtifactOrFile<Verify, VerifyFile>> {
     let subject = matcher(
         ("--certificate-identity", args.certificate_identity),
         (
@@ -54,7 +58,7 @@ pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<C
     let settings = registry::settings(args.registry, environment)?;
     let against = match (args.bundle, against) {
         (Some(bundle), Against::Signer(wanted)) => {
-            return Ok(Command::VerifyFile(VerifyFile {
+            return Ok(ArtifactOrFile::File(VerifyFile {
                 file: args.reference.into(),
                 bundle,
                 wanted,
@@ -67,7 +71,7 @@ pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<C
     };
     let reference = registry::reference_or_file(&args.reference)?;
     let registry = settings.of(&reference);
-    Ok(Command::Verify(Verify {
+    Ok(ArtifactOrFile::Artifact(Verify {
         kinds,
         against,
         root: root(args.root, environment, &registry.ca_files),
@@ -77,7 +81,8 @@ pub(super) fn verify(args: args::Verify, environment: &Environment) -> Outcome<C
     }))
 }
 
-pub(super) fn policy_test(
+/// The settings of `policy test`.
+pub(crate) fn policy_test(
     args: args::PolicyTest,
     environment: &Environment,
 ) -> Outcome<PolicyTest> {
@@ -110,7 +115,8 @@ fn initialised(reach: args::Reach, environment: &Environment) -> WantedRoot {
     }
 }
 
-pub(super) fn init(args: args::TrustInit, environment: &Environment) -> init::Init {
+/// The settings of `trust init`.
+pub(crate) fn init(args: args::TrustInit, environment: &Environment) -> init::Init {
     init::Init {
         repository: args.mirror.zip(args.root),
         wanted: initialised(args.reach, environment),
@@ -118,14 +124,16 @@ pub(super) fn init(args: args::TrustInit, environment: &Environment) -> init::In
     }
 }
 
-pub(super) fn update(args: args::TrustUpdate, environment: &Environment) -> update::Update {
+/// The settings of `trust update`.
+pub(crate) fn update(args: args::TrustUpdate, environment: &Environment) -> update::Update {
     update::Update {
         wanted: initialised(args.reach, environment),
         format: args.output.map(Into::into),
     }
 }
 
-pub(super) fn show(args: args::TrustShow, environment: &Environment) -> show::Show {
+/// The settings of `trust show`.
+pub(crate) fn show(args: args::TrustShow, environment: &Environment) -> show::Show {
     show::Show {
         wanted: WantedRoot {
             offline: args.offline,
@@ -136,7 +144,8 @@ pub(super) fn show(args: args::TrustShow, environment: &Environment) -> show::Sh
     }
 }
 
-pub(super) fn reset(environment: &Environment) -> reset::Reset {
+/// The settings of `trust reset`.
+pub(crate) fn reset(environment: &Environment) -> reset::Reset {
     let reach = args::Reach {
         ca_file: Vec::new(),
     };

@@ -8,14 +8,15 @@ use bundle_oci::manifest::Platform;
 use super::{Environment, cluster, destination, registry, unusable};
 use crate::args;
 use crate::commands::{
-    build, check, complete, completion, get, init, inspect, render, status, unpack, version,
+    build, check, complete, completion, get, inspect, render, status, unpack, version,
 };
 use crate::failure::Outcome;
 use crate::input::Known;
 use crate::packing;
 use crate::place::Place;
 
-pub(super) fn build(args: args::Build, environment: &Environment) -> Outcome<build::Build> {
+/// The settings of `build`.
+pub(crate) fn build(args: args::Build, environment: &Environment) -> Outcome<build::Build> {
     let (output, format) = destination(args.to, args.output, args.format)?;
     for pattern in &args.allow_mutable_tags {
         if let Some(why) = bundle_core::policy::glob::problem(pattern) {
@@ -49,19 +50,8 @@ pub(super) fn build(args: args::Build, environment: &Environment) -> Outcome<bui
     })
 }
 
-pub(super) fn init(args: args::Init) -> init::Init {
-    init::Init {
-        folder: args.folder,
-        known: Known {
-            name: args.name,
-            version: args.version,
-        },
-        force: args.force,
-        dry_run: args.dry_run,
-    }
-}
-
-pub(super) fn inspect(args: args::Inspect, environment: &Environment) -> Outcome<inspect::Inspect> {
+/// The settings of `inspect`.
+pub(crate) fn inspect(args: args::Inspect, environment: &Environment) -> Outcome<inspect::Inspect> {
     let place = Place::source(&args.source)?;
     let settings = registry::settings(args.registry, environment)?;
     let registry = match &place {
@@ -81,7 +71,8 @@ pub(super) fn inspect(args: args::Inspect, environment: &Environment) -> Outcome
     })
 }
 
-pub(super) fn unpack(args: args::Unpack, environment: &Environment) -> Outcome<unpack::Unpack> {
+/// The settings of `unpack`.
+pub(crate) fn unpack(args: args::Unpack, environment: &Environment) -> Outcome<unpack::Unpack> {
     let (target, format) = destination(args.to, args.output, args.format)?;
     Ok(unpack::Unpack {
         source: Place::source(&args.source)?,
@@ -99,7 +90,8 @@ fn platform(text: Option<&str>) -> Outcome<Option<Platform>> {
     Ok(read.map_err(|why: String| unusable("--platform", &why))?)
 }
 
-pub(super) fn check(args: args::Check, environment: &Environment) -> Outcome<check::Check> {
+/// The settings of `check`.
+pub(crate) fn check(args: args::Check, environment: &Environment) -> Outcome<check::Check> {
     Ok(check::Check {
         files: args.filename,
         online: if args.offline {
@@ -115,7 +107,8 @@ pub(super) fn check(args: args::Check, environment: &Environment) -> Outcome<che
     })
 }
 
-pub(super) fn get(args: args::Get, environment: &Environment) -> Outcome<get::Get> {
+/// The settings of `get`.
+pub(crate) fn get(args: args::Get, environment: &Environment) -> Outcome<get::Get> {
     Ok(get::Get {
         names: args.names,
         watch: args.watch,
@@ -125,7 +118,8 @@ pub(super) fn get(args: args::Get, environment: &Environment) -> Outcome<get::Ge
     })
 }
 
-pub(super) fn status(args: args::Status, environment: &Environment) -> Outcome<status::Status> {
+/// The settings of `status`.
+pub(crate) fn status(args: args::Status, environment: &Environment) -> Outcome<status::Status> {
     Ok(status::Status {
         name: args.name,
         show_managed_fields: args.show_managed_fields,
@@ -134,7 +128,8 @@ pub(super) fn status(args: args::Status, environment: &Environment) -> Outcome<s
     })
 }
 
-pub(super) fn version(args: args::Version, environment: &Environment) -> Outcome<version::Version> {
+/// The settings of `version`.
+pub(crate) fn version(args: args::Version, environment: &Environment) -> Outcome<version::Version> {
     Ok(version::Version {
         cluster: if args.client {
             None
@@ -146,7 +141,8 @@ pub(super) fn version(args: args::Version, environment: &Environment) -> Outcome
     })
 }
 
-pub(super) fn render(args: args::Render, environment: &Environment) -> Outcome<render::Render> {
+/// The settings of `render`.
+pub(crate) fn render(args: args::Render, environment: &Environment) -> Outcome<render::Render> {
     let place = Place::source(&args.source)?;
     let settings = registry::settings(args.registry, environment)?;
     Ok(render::Render {
@@ -161,7 +157,11 @@ pub(super) fn render(args: args::Render, environment: &Environment) -> Outcome<r
     })
 }
 
-pub(super) fn completion(args: args::Completion) -> Outcome<completion::Completion> {
+/// The settings of `completion`.
+pub(crate) fn completion(
+    args: args::Completion,
+    root: clap::Command,
+) -> Outcome<completion::Completion> {
     let shell = args.shell.generator();
     if shell.is_some() && args.install_to.is_some() {
         return Err(unusable("--install-to", "only the script for kubectl is a program")
@@ -169,14 +169,17 @@ pub(super) fn completion(args: args::Completion) -> Outcome<completion::Completi
             .into());
     }
     Ok(completion::Completion {
+        root,
         shell,
         install_to: args.install_to,
     })
 }
 
-pub(super) fn complete(
+/// The settings of `__complete`.
+pub(crate) fn complete(
     args: args::Complete,
     environment: &Environment,
+    root: clap::Command,
 ) -> Outcome<complete::Complete> {
     let value = |flag: &str| {
         let at = args.words.iter().position(|word| word == flag)?;
@@ -191,6 +194,7 @@ pub(super) fn complete(
         ..args::Kube::default()
     };
     Ok(complete::Complete {
+        root,
         cluster: cluster::settings(kube, environment)?,
         words: args.words,
     })

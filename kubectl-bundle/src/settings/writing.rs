@@ -14,7 +14,8 @@ use crate::commands::write::Write;
 use crate::commands::{create, delete, deploy};
 use crate::failure::Outcome;
 
-pub(super) fn deploy(args: args::Deploy, environment: &Environment) -> Outcome<deploy::Deploy> {
+/// The settings of `deploy`.
+pub(crate) fn deploy(args: args::Deploy, environment: &Environment) -> Outcome<deploy::Deploy> {
     let service_account = match args.service_account.as_deref() {
         None => Setting::Keep,
         Some("") => Setting::Unset,
@@ -61,7 +62,8 @@ pub(super) fn deploy(args: args::Deploy, environment: &Environment) -> Outcome<d
     })
 }
 
-pub(super) fn create(args: args::Create, environment: &Environment) -> Outcome<create::Create> {
+/// The settings of `create`.
+pub(crate) fn create(args: args::Create, environment: &Environment) -> Outcome<create::Create> {
     Ok(create::Create {
         name: args.name,
         content: content(args.content, &args.reference, args.registry, environment)?,
@@ -69,7 +71,8 @@ pub(super) fn create(args: args::Create, environment: &Environment) -> Outcome<c
     })
 }
 
-pub(super) fn delete(args: args::Delete, environment: &Environment) -> Outcome<delete::Delete> {
+/// The settings of `delete`.
+pub(crate) fn delete(args: args::Delete, environment: &Environment) -> Outcome<delete::Delete> {
     Ok(delete::Delete {
         names: args.names,
         wait: wait(args.wait, &args.timeout)?,

@@ -1,6 +1,7 @@
 //! `init`: a bundle.yaml for what lies in a folder, or an example where nothing does; all files or none.
 //! Not here: the example (example), and reading charts and the like (input).
 
+mod arguments;
 mod example;
 
 use std::path::{Path, PathBuf};
@@ -16,16 +17,18 @@ use crate::files;
 use crate::input::{self, Known, Undescribed};
 use crate::ui::Ui;
 
+pub(crate) use arguments::Arguments;
+
 /// What `init` needs to know.
 pub(crate) struct Init {
     /// The folder.
-    pub(crate) folder: PathBuf,
+    folder: PathBuf,
     /// What the caller knows.
-    pub(crate) known: Known,
+    known: Known,
     /// Whether files may be overwritten.
-    pub(crate) force: bool,
+    force: bool,
     /// Whether nothing is written.
-    pub(crate) dry_run: bool,
+    dry_run: bool,
 }
 
 impl Init {

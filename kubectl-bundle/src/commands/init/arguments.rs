@@ -1,9 +1,12 @@
-//! `init`: where, and what is known already.
+//! The arguments of `init`, and its settings.
 //! Not here: what is written.
 
 use std::path::PathBuf;
 
 use clap::Args;
+
+use super::Init;
+use crate::input::Known;
 
 /// Write what a bundle needs: a bundle.yaml for what lies in the folder, or a small working example where nothing does.
 ///
@@ -20,20 +23,34 @@ Examples:
 
   # For a chart; only show what would be written
   kubectl bundle init charts/web --dry-run")]
-pub(crate) struct Init {
+pub(crate) struct Arguments {
     /// The folder; made if it is not there
     #[arg(value_name = "DIR", default_value = ".")]
-    pub(crate) folder: PathBuf,
+    folder: PathBuf,
     /// Name of the package [default: from the content, else the folder's name]
     #[arg(long, value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    name: Option<String>,
     /// Version of the package [default: from the content, else 0.1.0]
     #[arg(long, value_name = "VERSION")]
-    pub(crate) version: Option<String>,
+    version: Option<String>,
     /// Overwrite files that are there
     #[arg(long)]
-    pub(crate) force: bool,
+    force: bool,
     /// Write nothing
     #[arg(long)]
-    pub(crate) dry_run: bool,
+    dry_run: bool,
+}
+
+impl From<Arguments> for Init {
+    fn from(typed: Arguments) -> Self {
+        Self {
+            folder: typed.folder,
+            known: Known {
+                name: typed.name,
+                version: typed.version,
+            },
+            force: typed.force,
+            dry_run: typed.dry_run,
+        }
+    }
 }
