@@ -185,3 +185,14 @@ fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
     }
     bail!("`cargo {}` ended with {status}", arguments.join(" "))
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn libraries_are_forbidden_what_the_workspace_is() {
+        let libraries = include_str!("../../crates/clippy.toml");
+        for line in include_str!("../../clippy.toml").lines() {
+            assert!(libraries.contains(line), "crates/clippy.toml lacks {line}");
+        }
+    }
+}

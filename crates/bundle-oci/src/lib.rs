@@ -6,6 +6,7 @@ pub mod arriving;
 mod attached;
 pub mod blob;
 pub mod chart;
+mod clock;
 pub mod folder;
 pub mod hash;
 pub mod layout;

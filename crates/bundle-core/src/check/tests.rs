@@ -165,6 +165,7 @@ fn the_definitions_of_this_project_are_sound_and_checked_to_the_end() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "measures the rule")]
 fn many_objects_take_little_time() {
     let mut text = String::new();
     for number in 0..2500 {

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::transport::Ask;
 use super::{Client, Deadlines, Reason, RegistryError, Repository};
 use crate::blob::{Blob, BlobContent, Open, Pieces};
+use crate::clock::runtime_instant;
 use crate::hash::Hasher;
 use crate::manifest::Descriptor;
 
@@ -187,7 +188,9 @@ impl Transfer {
     /// The next piece; `None` after the last.
     pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, Reason> {
         let allowance = self.client.allowance(self.descriptor.size);
-        let until = *self.until.get_or_insert_with(|| Instant::now() + allowance);
+        let until = *self
+            .until
+            .get_or_insert_with(|| runtime_instant() + allowance);
         loop {
             let step = tokio::time::timeout_at(until, self.step())
                 .await
@@ -208,12 +211,13 @@ impl Transfer {
     /// window begins anew with the next piece.
     fn is_fast_enough(&mut self) -> Result<(), Reason> {
         let slowest = self.client.deadlines.slowest;
-        let (begun, before) = *self.window.get_or_insert((Instant::now(), 0));
-        if slowest == 0 || self.done || begun.elapsed() < Deadlines::WINDOW {
+        let (begun, before) = *self.window.get_or_insert((runtime_instant(), 0));
+        if slowest == 0 || self.done || runtime_instant().duration_since(begun) < Deadlines::WINDOW
+        {
             return Ok(());
         }
         let came = self.offset.saturating_sub(before);
-        self.window = Some((Instant::now(), self.offset));
+        self.window = Some((runtime_instant(), self.offset));
         if came < slowest * Deadlines::WINDOW.as_secs() {
             return Err(Reason::TooSlow {
                 came,
@@ -355,7 +359,7 @@ impl Transfer {
         );
         self.failures += 1;
         self.since = 0;
-        passing && self.begun && self.failures <= TRIES && Instant::now() < until
+        passing && self.begun && self.failures <= TRIES && runtime_instant() < until
     }
 }
 

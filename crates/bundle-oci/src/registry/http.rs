@@ -16,6 +16,7 @@ use super::feed::Part;
 use super::memory::{FORMS, MemoryReservation, SHORT, reserve};
 use super::reach::{Reach, TooNear, Within};
 use super::remembered::{REMEMBERED, make_room};
+use super::request_log::RequestLog;
 use super::tls::Trust;
 use super::{ClientOptions, Deadlines, Reason, RegistryError};
 
@@ -252,14 +253,34 @@ impl Pools {
             .and_then(reqwest::Body::as_bytes)
             .map_or(0, |bytes| bytes.len() as u64 / SLOWEST);
         let patience = self.deadlines.stall + Duration::from_secs(sending);
-        tokio::time::timeout(patience, client.execute(request))
-            .await
-            .map_err(|_| Reason::Stalled { after: patience })?
-            .map_err(|error| self.explain(&registry, &error))
+        let log = RequestLog::begin(&request);
+        let answer = tokio::time::timeout(patience, client.execute(request)).await;
+        let outcome = match answer {
+            Ok(answer) => answer.map_err(|error| self.explain(&registry, &error)),
+            Err(_) => Err(Reason::Stalled { after: patience }),
+        };
+        if let Some(log) = log {
+            log.end(&outcome);
+        }
+        outcome
     }
 
     /// Sends one request with a part of a blob in it. It has all the time that it needs while it moves.
     pub(super) async fn send_watched(
+        &self,
+        request: reqwest::Request,
+        part: &Part<'_>,
+        from: Reach,
+    ) -> Result<reqwest::Response, Reason> {
+        let log = RequestLog::begin(&request);
+        let outcome = self.watch(request, part, from).await;
+        if let Some(log) = log {
+            log.end(&outcome);
+        }
+        outcome
+    }
+
+    async fn watch(
         &self,
         request: reqwest::Request,
         part: &Part<'_>,

@@ -1,10 +1,7 @@
 //! A client for OCI registries as they are: bounded in everything it reads, with deadlines on every call, and never taking a failure for "nothing there".
 //! Not here: what the content means (bundle_core) and whether its signatures hold (bundle_trust).
 //!
-//! Why our own, and not `oci-client` 0.18: it reads manifests and blobs without a size limit (400 MiB of "manifest" took 828 MiB of memory); a
-//! referrers list that may not be read (403) comes out as an empty one, which for signatures is the difference between "unsigned" and "cannot
-//! tell"; pages of that list are not followed, the fallback list is not written, identity tokens are not exchanged. Each of these would have to be
-//! done beside it on a second HTTP client with a second set of tokens, and what would be left for it is six requests.
+//! `docs/decisions/registry-client.md` has the reasons why it is our own.
 
 mod auth;
 mod budget;
@@ -30,6 +27,7 @@ mod read;
 mod referrers;
 mod remembered;
 mod repository;
+mod request_log;
 mod stored;
 mod tls;
 mod token;

@@ -21,6 +21,7 @@ use super::memory::Unlimited;
 use super::reach::Reach;
 use super::remembered::make_room;
 use super::{Reason, Repository};
+use crate::clock::instant;
 use crate::limits::TOKEN_BYTES;
 
 /// How long a token is good for if its issuer does not say (the specification's value).
@@ -146,7 +147,7 @@ impl Tokens {
             ) => {
                 let key = purpose.key();
                 if let Some((token, until)) = lock(&self.bought).get(&key)
-                    && *until > Instant::now()
+                    && *until > instant()
                 {
                     return Ok(Some(token.clone()));
                 }
@@ -265,9 +266,9 @@ impl Order<'_> {
                 Reason::Malformed("the token service's answer has no token".to_owned())
             })?;
         let good = issued.expires_in.map_or(UNSAID, Duration::from_secs);
-        let until = Instant::now()
+        let until = instant()
             .checked_add(good.saturating_sub(MARGIN))
-            .unwrap_or_else(Instant::now);
+            .unwrap_or_else(instant);
         Ok((secret(&format!("Bearer {token}"))?, until))
     }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable as _};
 use bytes::Bytes;
-use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderValue, LOCATION,
@@ -25,6 +24,7 @@ use super::mirrors::Wanted;
 use super::reach::Reach;
 use super::token::Purpose;
 use super::{Client, Reason, Repository};
+use crate::clock::timestamp;
 use crate::limits::REDIRECTS;
 use crate::progress::Progress;
 
@@ -354,5 +354,5 @@ fn retry_after(response: &Response) -> Option<Duration> {
     }
     let then = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
     // What has passed is not waited for.
-    Some(Duration::try_from(then.duration_since(Timestamp::now())).unwrap_or_default())
+    Some(Duration::try_from(then.duration_since(timestamp())).unwrap_or_default())
 }

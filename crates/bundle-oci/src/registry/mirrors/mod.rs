@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::remembered::make_room;
 use super::{Reason, RegistryError, Repository};
+use crate::clock::instant;
 
 /// How long a mirror that did not answer is left alone.
 const REST: Duration = Duration::from_secs(60);
@@ -174,13 +175,14 @@ impl Mirrors {
         ) {
             let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
             make_room(&mut dead);
-            dead.insert(place.registry.clone(), Instant::now());
+            dead.insert(place.registry.clone(), instant());
         }
     }
 
     fn rests(&self, host: &str) -> bool {
         let dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
-        dead.get(host).is_some_and(|since| since.elapsed() < REST)
+        dead.get(host)
+            .is_some_and(|since| instant().duration_since(*since) < REST)
     }
 }
 

@@ -205,6 +205,10 @@ async fn a_blob_is_there_or_not() {
     );
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "measures how long the client waits"
+)]
 #[tokio::test]
 async fn a_busy_registry_says_when_to_come_again() {
     let registry = Registry::honest().await.unwrap();

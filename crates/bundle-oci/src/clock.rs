@@ -1,0 +1,23 @@
+//! The clocks of this crate. Everything that only computes gets the time as an argument.
+
+use std::time::Instant;
+
+use jiff::Timestamp;
+
+/// Returns the monotonic time.
+#[expect(clippy::disallowed_methods, reason = "the registry client is a shell")]
+pub(crate) fn instant() -> Instant {
+    Instant::now()
+}
+
+/// Returns the monotonic time of the runtime, which tests can stop.
+#[expect(clippy::disallowed_methods, reason = "the registry client is a shell")]
+pub(crate) fn runtime_instant() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
+/// Returns the time of day.
+#[expect(clippy::disallowed_methods, reason = "the registry client is a shell")]
+pub(crate) fn timestamp() -> Timestamp {
+    Timestamp::now()
+}

@@ -1,0 +1,127 @@
+//! Log lines of requests, at level debug: method, URL without what may be secret, status and time. At level trace, also the headers without credentials.
+
+use std::time::Instant;
+
+use reqwest::header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION};
+use reqwest::{Method, Request, Response};
+use tracing::Level;
+use url::Url;
+
+use super::Reason;
+use crate::clock::instant;
+
+/// Parameters whose values are shown. Those of others may be signatures of storage, or states of uploads that let whoever has them write.
+const SHOWN: [&str; 8] = [
+    "artifactType",
+    "digest",
+    "from",
+    "last",
+    "mount",
+    "n",
+    "scope",
+    "service",
+];
+
+/// One request that is under way.
+pub(super) struct RequestLog {
+    method: Method,
+    url: String,
+    begun: Instant,
+}
+
+impl RequestLog {
+    /// Begins a line; `None` if nobody reads it.
+    pub(super) fn begin(request: &Request) -> Option<Self> {
+        if !tracing::enabled!(Level::DEBUG) {
+            return None;
+        }
+        let url = shown(request.url());
+        if tracing::enabled!(Level::TRACE) {
+            let names = request.headers().iter().filter(|(name, value)| {
+                !value.is_sensitive()
+                    && ![AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION].contains(name)
+            });
+            for (name, value) in names {
+                tracing::trace!(url, header = %name, value = ?value);
+            }
+        }
+        Some(Self {
+            method: request.method().clone(),
+            url,
+            begun: instant(),
+        })
+    }
+
+    /// Writes the line.
+    pub(super) fn end(self, outcome: &Result<Response, Reason>) {
+        let Self { method, url, begun } = self;
+        let milliseconds = instant().duration_since(begun).as_millis();
+        match outcome {
+            Ok(response) => {
+                tracing::debug!(%method, url, status = %response.status(), milliseconds, "request");
+            }
+            Err(reason) => {
+                tracing::debug!(%method, url, error = %reason, milliseconds, "request");
+            }
+        }
+    }
+}
+
+/// The URL without user, password and the values of parameters that may be secret.
+fn shown(url: &Url) -> String {
+    let mut shown = url.clone();
+    // Neither fails for URLs with a host.
+    let _ = shown.set_username("");
+    let _ = shown.set_password(None);
+    shown.set_fragment(None);
+    shown.set_query(None);
+    let pairs: Vec<String> = url
+        .query_pairs()
+        .map(|(name, value)| {
+            let value = if SHOWN.contains(&name.as_ref()) {
+                value.as_ref()
+            } else {
+                "…"
+            };
+            format!("{name}={value}")
+        })
+        .collect();
+    if pairs.is_empty() {
+        return shown.to_string();
+    }
+    let line: String = pairs
+        .join("&")
+        .chars()
+        .filter(|c| !c.is_control())
+        .collect();
+    format!("{shown}?{line}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_shown_without_what_may_be_secret() {
+        for (url, expected) in [
+            (
+                "https://registry.example.com/v2/web/manifests/1",
+                "https://registry.example.com/v2/web/manifests/1",
+            ),
+            (
+                "https://ana:hidden@registry.example.com/v2/?n=5#hidden",
+                "https://registry.example.com/v2/?n=5",
+            ),
+            (
+                "https://bucket.example.com/blob?X-Amz-Signature=hidden&_state=hidden",
+                "https://bucket.example.com/blob?X-Amz-Signature=…&_state=…",
+            ),
+            (
+                "https://auth.example.com/token?service=s&scope=repository%3Aweb%3Apull&token=hidden",
+                "https://auth.example.com/token?service=s&scope=repository:web:pull&token=…",
+            ),
+        ] {
+            assert_eq!(shown(&url.parse().unwrap()), expected);
+        }
+    }
+}
