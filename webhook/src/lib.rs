@@ -22,6 +22,7 @@ pub mod shared;
 pub mod shelf;
 pub mod signals;
 pub mod sources;
+mod spans;
 mod watches;
 
 use std::fmt::Display;

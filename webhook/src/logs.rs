@@ -143,4 +143,32 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn lines_of_a_review_carry_object_requester_and_code() {
+        for format in [LogFormat::Json, LogFormat::Text] {
+            let lines = Lines::default();
+            let writer = lines.clone();
+            let subscriber = subscriber(format, "info", move || writer.clone()).unwrap();
+            tracing::subscriber::with_default(subscriber, || {
+                let span = crate::spans::review("Bundle", "CREATE", "web", "7-8", "ana");
+                let _entered = span.enter();
+                crate::spans::code("BUNDLE-X-001");
+                crate::spans::outcome("refused");
+                tracing::info!("no");
+            });
+            let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+            for expected in [
+                "Bundle",
+                "CREATE",
+                "web",
+                "7-8",
+                "ana",
+                "BUNDLE-X-001",
+                "refused",
+            ] {
+                assert!(text.contains(expected), "{expected}: {text}");
+            }
+        }
+    }
 }

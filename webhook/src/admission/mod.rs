@@ -25,6 +25,7 @@ use axum::{Json, Router};
 use bundle_core::review::Verdict;
 use bundle_core::review::text::{self, Refusal};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 pub use live::Live;
 pub use lookups::{Lookups, Policies};
@@ -32,6 +33,7 @@ pub use lookups::{Lookups, Policies};
 use crate::budget::Budget;
 use crate::metrics::{Metrics, ReviewOutcome};
 use crate::shared::Shared;
+use crate::spans;
 use memory::Memory;
 use received::Received;
 use review::Request;
@@ -88,8 +90,13 @@ async fn validate<L: Lookups>(
     let Received {
         request, started, ..
     } = &received;
-    let verdict = admission.validated(request).await;
-    admission.told(request, &verdict, *started);
+    let verdict = async {
+        let verdict = admission.validated(request).await;
+        admission.told(request, &verdict, *started);
+        verdict
+    }
+    .instrument(request.span())
+    .await;
     let warnings = text::warnings(&verdict);
     Json(match text::refusal(&verdict) {
         None => review::allowed(&request.uid, &warnings, &[]),
@@ -103,7 +110,8 @@ async fn mutate<L: Lookups>(
     received: Received,
 ) -> Response {
     let request = &received.request;
-    let answer = match admission.mutated(request).await {
+    let mutated = admission.mutated(request).instrument(request.span()).await;
+    let answer = match mutated {
         // Refusals and warnings are the validating call's, under its name.
         Ok(patch) => review::allowed(&request.uid, &[], &patch),
         Err(refusal) => review::denied(&request.uid, &refusal, &[]),
@@ -135,23 +143,20 @@ impl<L: Lookups> Admission<L> {
         };
         let took = started.elapsed();
         self.metrics.review(kind, operation, outcome, code, took);
+        if let Some(code) = code {
+            spans::code(code.id);
+        }
         if outcome == ReviewOutcome::Admitted {
-            tracing::debug!(
-                kind,
-                operation,
-                name = request.name,
-                user = request.requester.user,
-                ?took,
-                "admitted"
-            );
+            spans::outcome("admitted");
+            tracing::debug!(?took, "admitted");
         } else {
+            spans::outcome(if outcome == ReviewOutcome::Refused {
+                "refused"
+            } else {
+                "unknown"
+            });
             let refusal: Option<Refusal> = text::refusal(verdict);
             tracing::info!(
-                kind,
-                operation,
-                name = request.name,
-                user = request.requester.user,
-                code = code.map_or("", |code| code.id),
                 ?took,
                 "{}",
                 refusal.map_or_else(String::new, |refusal| refusal.message)

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::cluster;
+use crate::spans;
 
 /// What is asked.
 #[derive(Debug, Clone, Deserialize)]
@@ -35,6 +36,19 @@ pub(super) struct Request {
     /// Weights of the old and the new object, of our own kinds.
     #[serde(skip)]
     pub(super) weights: Option<(ObjectWeight, ObjectWeight)>,
+}
+
+impl Request {
+    /// The span of this review.
+    pub(super) fn span(&self) -> tracing::Span {
+        spans::review(
+            &self.kind.kind,
+            &self.operation,
+            &self.name,
+            &self.uid,
+            &self.requester.user,
+        )
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -162,7 +162,14 @@ async fn bundles(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
             watcher::Config::default(),
             move |class| of_class(&store.state(), &class, &resource),
         )
-        .run(self::bundle::controller::reconcile, policy, ctx)
+        .run(
+            |object, ctx| async move {
+                let work = self::bundle::controller::reconcile(object.clone(), ctx);
+                crate::spans::reconcile("Bundle", &object, work).await
+            },
+            policy,
+            ctx,
+        )
         .for_each(told)
         .await;
 }
@@ -203,7 +210,14 @@ async fn deployments(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) 
             },
         )
         .reconcile_on(woken.map(move |name| ObjectRef::new_with(&name, wakes.clone())))
-        .run(self::deployment::entry::reconcile, policy, ctx)
+        .run(
+            |object, ctx| async move {
+                let work = self::deployment::entry::reconcile(object.clone(), ctx);
+                crate::spans::reconcile(DEPLOYMENT, &object, work).await
+            },
+            policy,
+            ctx,
+        )
         .for_each(told)
         .await;
 }

@@ -29,6 +29,7 @@ use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::seal;
 use crate::reconcile::status::writer;
 use crate::sources::{self, ContentSource as _};
+use crate::spans;
 
 /// One reconcile of a Bundle whose class is ours.
 pub(in crate::reconcile) struct BundleReconcile<'a> {
@@ -171,6 +172,7 @@ impl<'a> BundleReconcile<'a> {
                 RetryPolicy::OnChange,
             )
         })?;
+        spans::requester(&vouched.parts.template.user);
         let spec = CheckedBundleSpec::parse(&self.object.data["spec"]).map_err(|findings| {
             ReconcileError::findings(reason::UNPACK_FAILED, &findings, RetryPolicy::OnChange)
         })?;
@@ -284,9 +286,14 @@ impl<'a> BundleReconcile<'a> {
     ) -> Result<Action, ApiFailure> {
         let (object, ctx) = (self.object, self.ctx);
         if outcome.has_succeeded() {
+            spans::outcome("done");
             ctx.failures.reset(Work::Unpack, object);
         }
         let source = self.spec().map(|spec| &spec.source);
+        if let Some(error) = error {
+            spans::code(error.code.id);
+            spans::outcome("failed");
+        }
         let wait = match error {
             Some(error) => ctx.failures.next(Work::Unpack, object, error.retry),
             None if outcome.asks_source_again(source.is_none_or(Source::is_fixed)) => {

@@ -26,6 +26,7 @@ use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::seal;
 use crate::reconcile::status::unreadable;
 use crate::reconcile::status::writer;
+use crate::spans;
 
 /// Reconciles one BundleDeployment.
 pub(in crate::reconcile) async fn reconcile(
@@ -48,6 +49,7 @@ async fn in_turn(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, Ap
         ControlFlow::Continue(found) => found,
         ControlFlow::Break(action) => return Ok(action),
     };
+    spans::requester(&requester);
     let mut now = Some(now);
     let mut slot = std::pin::pin!(ctx.slots.of(&requester));
     let at_once = (&mut slot).now_or_never();
@@ -232,6 +234,8 @@ async fn not_admitted(
     mut conditions: ConditionSet,
     error: &ReconcileError,
 ) -> Result<Action, ApiFailure> {
+    spans::code(error.code.id);
+    spans::outcome("failed");
     let is_installed = old.installed.is_some();
     conditions.apply_all(&plan::not_admitted(
         error.reason,

@@ -15,6 +15,7 @@ use crate::reconcile::deployment::controller::{DeploymentReconcile, LISTED};
 use crate::reconcile::deployment::failures::Work;
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::status::writer;
+use crate::spans;
 
 impl DeploymentReconcile<'_> {
     /// The conditions that follow from all others, the one status write, and what is told besides.
@@ -24,10 +25,13 @@ impl DeploymentReconcile<'_> {
     ) -> Result<Action, ApiFailure> {
         let (wait, error) = match result {
             Ok(wait) => {
+                spans::outcome("done");
                 self.ctx.failures.reset(Work::Install, self.object);
                 (wait, None)
             }
             Err(error) => {
+                spans::code(error.code.id);
+                spans::outcome("failed");
                 self.note_rights(&error);
                 let failures = &self.ctx.failures;
                 let wait = failures.next(Work::Install, self.object, error.retry);
