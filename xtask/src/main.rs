@@ -13,6 +13,7 @@ mod demo;
 mod fixtures;
 mod fuzz;
 mod generate;
+mod model;
 mod modules;
 mod schemas;
 mod soak;
@@ -48,6 +49,8 @@ enum Command {
     Fuzz(fuzz::Arguments),
     /// Write the files that follow from the code: CRDs and the catalogue of diagnostics.
     Gen(generate::Arguments),
+    /// Explore the model of a cluster that the reconciler's plans are checked with.
+    Model(model::Arguments),
     /// Write the table of the schemas of Kubernetes' own kinds from the Go module k8s.io/kubernetes of each supported version.
     Schemas,
     /// Run a randomised test for a long time.
@@ -81,6 +84,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Command::Fixtures(arguments) => fixtures::run(arguments).await,
             Command::Fuzz(arguments) => fuzz::run(&arguments),
             Command::Gen(arguments) => generate::run(&arguments),
+            Command::Model(arguments) => model::run(&arguments),
             Command::Schemas => schemas::run(),
             Command::Soak(command) => soak::run(command).await,
             Command::Test(arguments) => test::run(&arguments),

@@ -228,6 +228,4 @@ impl Outcome {
 }
 
 #[cfg(test)]
-mod model;
-#[cfg(test)]
 mod tests;

@@ -1,0 +1,146 @@
+//! What else happens, between any two steps.
+
+use bundle_core::plan::removal::steps::Handling;
+
+use super::state::{Drift, Objects, Reconcile, State};
+
+/// A change that somebody or something makes.
+type Disturbance = fn(&mut State);
+
+/// Changes that anybody may undo: each is a disturbance of its own.
+const DISTURBANCES: [Disturbance; 24] = [
+    // A new template, or the former one again.
+    |state| {
+        state.cluster.wanted = 1 - state.cluster.wanted;
+        new_generation(state);
+    },
+    // Another class, or other terms of the same.
+    |state| state.cluster.terms = 1 - state.cluster.terms,
+    |state| state.cluster.is_class_gone = !state.cluster.is_class_gone,
+    |state| {
+        state.cluster.is_paused = !state.cluster.is_paused;
+        new_generation(state);
+    },
+    |state| {
+        state.cluster.corrects_drift = !state.cluster.corrects_drift;
+        new_generation(state);
+    },
+    |state| state.cluster.is_verified = !state.cluster.is_verified,
+    |state| state.cluster.is_allowed = !state.cluster.is_allowed,
+    |state| state.cluster.is_approved = !state.cluster.is_approved,
+    |state| state.cluster.is_impersonated = !state.cluster.is_impersonated,
+    // A tag moved, and somebody deleted the Bundle, so that it was made anew.
+    |state| {
+        for content in 0..2 {
+            if state.record.was_installed[content] {
+                state.cluster.is_moved[content] = !state.cluster.is_moved[content];
+            }
+        }
+    },
+    // Others change an object, delete it, or put it back.
+    |state| drift(state, Drift::Changed),
+    |state| drift(state, Drift::Missing),
+    |state| drift(state, Drift::None),
+    // A watch is lost: drift goes unseen from here on.
+    |state| state.memory.is_blind = state.memory.known.is_some(),
+    |state| state.cluster.has_foreign_resources = !state.cluster.has_foreign_resources,
+    |state| state.cluster.is_held = !state.cluster.is_held,
+    |state| {
+        state.cluster.is_deleted = true;
+        state.cluster.is_reviewed = true;
+        new_generation(state);
+    },
+    // The same while the registrations are missing.
+    |state| {
+        state.cluster.is_deleted = true;
+        new_generation(state);
+    },
+    |state| {
+        state.cluster.is_orphan = !state.cluster.is_orphan;
+        new_generation(state);
+    },
+    |state| {
+        state.cluster.handling = match state.cluster.handling {
+            Handling::Refuse => Handling::Orphan,
+            Handling::Orphan => Handling::Delete,
+            Handling::Delete => Handling::Refuse,
+        };
+        new_generation(state);
+    },
+    |state| state.cluster.is_healthy = !state.cluster.is_healthy,
+    |state| state.cluster.is_invalid = !state.cluster.is_invalid,
+    // Time passes: an attempt is due again.
+    |state| state.memory.is_held = false,
+    // A request of the step that is next fails.
+    |state| match state.reconcile {
+        Reconcile::Install(run) if run.upkeep.is_none() => *state = state.fail_installation(run),
+        Reconcile::Remove(_) => state.reconcile = Reconcile::None,
+        Reconcile::Install(_) | Reconcile::None => {}
+    },
+];
+
+fn new_generation(state: &mut State) {
+    state.shown.is_present = false;
+    state.memory.is_held = false;
+    if let Reconcile::Install(run) = &mut state.reconcile {
+        run.is_current = false;
+    }
+}
+
+fn drift(state: &mut State, drift: Drift) {
+    if state.cluster.objects[usize::from(state.cluster.wanted)] == Objects::All {
+        state.cluster.drift = drift;
+    }
+}
+
+impl State {
+    /// Adds the states after something else has happened to `next`.
+    pub(crate) fn disturbed(&self, next: &mut Vec<Self>) {
+        if self.cluster.is_gone {
+            return;
+        }
+        let Some(disturbances) = self.disturbances.checked_sub(1) else {
+            return;
+        };
+        let mut add = |disturb: Disturbance| {
+            let mut state = *self;
+            disturb(&mut state);
+            if state.key() != self.key() {
+                state.disturbances = disturbances;
+                next.push(state);
+            }
+        };
+        for disturbance in DISTURBANCES {
+            add(disturbance);
+        }
+        // The process dies.
+        add(|state| {
+            state.forget();
+            state.reconcile = Reconcile::None;
+        });
+    }
+
+    /// The state once everybody agrees and nothing disturbs any more.
+    pub(crate) fn calmed(&self) -> Self {
+        let mut state = *self;
+        let cluster = &mut state.cluster;
+        cluster.is_verified = true;
+        cluster.is_allowed = true;
+        cluster.is_approved = true;
+        cluster.is_impersonated = true;
+        cluster.is_moved = [false; 2];
+        cluster.is_paused = false;
+        cluster.is_class_gone = false;
+        cluster.has_foreign_resources = false;
+        cluster.is_held = false;
+        cluster.is_healthy = true;
+        cluster.is_invalid = false;
+        // Somebody has admitted the deletion.
+        cluster.is_reviewed |= cluster.is_deleted;
+        state.memory.is_blind = false;
+        state.memory.is_held = false;
+        state.disturbances = 0;
+        state.granted = [[true; 2]; 2];
+        state
+    }
+}

@@ -1,0 +1,70 @@
+//! A model of a cluster, explored state by state: reconciles do the steps of their plans one at a time, and between any two of them something else happens.
+//! Somebody changes the template, the class, the settings or an object, deletes the BundleDeployment, withdraws rights, an approval or trust in a signature; a
+//! tag moves, a watch is lost, a request fails, or the process dies.
+//!
+//! `cargo xtask model` explores it further. Its limits are in the environment: `MODEL_STATES` (most states), `MODEL_DISTURBANCES` (most disturbances on each path)
+//! and `MODEL_ORDER` (`breadth` or `depth`).
+
+mod conditions;
+mod disturb;
+mod explore;
+mod install;
+mod removal;
+mod state;
+
+use explore::{Limits, Order, explore};
+
+fn explored(limits: Limits) -> bool {
+    let explored = explore(limits);
+    let end = if explored.is_complete {
+        "which are all"
+    } else {
+        "the limit"
+    };
+    println!(
+        "{} states, {end}; depth {}; at most {} disturbances, {:?} first; {} plans; {:.1} s",
+        explored.states,
+        explored.depth,
+        limits.disturbances,
+        limits.order,
+        explored.plans,
+        explored.time.as_secs_f64()
+    );
+    explored.is_complete
+}
+
+#[test]
+fn all_states_within_three_disturbances_keep_the_invariants_and_converge() {
+    let is_complete = explored(Limits {
+        states: usize::MAX,
+        disturbances: 3,
+        order: Order::Breadth,
+    });
+    assert!(is_complete);
+}
+
+#[test]
+fn a_million_states_on_long_paths_keep_the_invariants_and_converge() {
+    let is_complete = explored(Limits {
+        states: 1_000_000,
+        disturbances: 5,
+        order: Order::Depth,
+    });
+    assert!(!is_complete);
+}
+
+/// The search of `cargo xtask model`.
+#[test]
+#[ignore = "takes minutes: cargo xtask model runs it"]
+fn states_within_the_limits_keep_the_invariants_and_converge() {
+    let text = |name| std::env::var(name).unwrap_or_default();
+    explored(Limits {
+        states: text("MODEL_STATES").parse().unwrap(),
+        disturbances: text("MODEL_DISTURBANCES").parse().unwrap(),
+        order: if text("MODEL_ORDER") == "depth" {
+            Order::Depth
+        } else {
+            Order::Breadth
+        },
+    });
+}

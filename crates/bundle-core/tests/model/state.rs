@@ -1,0 +1,472 @@
+//! One state of the model: the cluster, what is recorded, what the process knows, and a reconcile that goes on.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use bundle_core::plan::removal::steps::RecordedObjects;
+use bundle_core::plan::removal::steps::{Account, Handling, ObservedRemoval, RemovalStep};
+use bundle_core::plan::steps::{InPlace, InstallStep, Observed};
+
+/// One of two contents, each of a template of its own.
+pub(crate) type Content = u8;
+/// One of two sets of terms of the class.
+pub(crate) type Terms = u8;
+
+/// The part of a content that is on the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Objects {
+    None,
+    Some,
+    All,
+}
+
+/// State of an installed object that others may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Drift {
+    None,
+    Changed,
+    Missing,
+}
+
+/// The answer to a question, as a condition shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Answer {
+    None,
+    Yes,
+    No,
+    /// A no about content that was allowed before.
+    Withdrawn,
+}
+
+/// What anybody may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Cluster {
+    pub(crate) wanted: Content,
+    pub(crate) terms: Terms,
+    pub(crate) is_class_gone: bool,
+    pub(crate) is_paused: bool,
+    pub(crate) corrects_drift: bool,
+    pub(crate) is_verified: bool,
+    pub(crate) is_allowed: bool,
+    pub(crate) is_approved: bool,
+    /// Whether those who asked for the content may impersonate the ServiceAccount that the spec names.
+    pub(crate) is_impersonated: bool,
+    /// Whether the Bundle of each template was deleted and made anew, after the tag that it names moved.
+    pub(crate) is_moved: [bool; 2],
+    pub(crate) objects: [Objects; 2],
+    pub(crate) drift: Drift,
+    pub(crate) is_healthy: bool,
+    /// Whether the API server cannot store an object of the content.
+    pub(crate) is_invalid: bool,
+    pub(crate) has_foreign_resources: bool,
+    /// Whether a finalizer of others holds an object.
+    pub(crate) is_held: bool,
+    pub(crate) is_deleted: bool,
+    /// Whether somebody was asked about the deletion.
+    pub(crate) is_reviewed: bool,
+    pub(crate) is_orphan: bool,
+    pub(crate) handling: Handling,
+    pub(crate) has_finalizer: bool,
+    /// Whether the object itself is gone.
+    pub(crate) is_gone: bool,
+}
+
+/// What the inventory records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Record {
+    /// The contents whose objects it names.
+    pub(crate) objects: [bool; 2],
+    pub(crate) installed: Option<Content>,
+    /// The templates in the history.
+    pub(crate) was_installed: [bool; 2],
+    pub(crate) decided: Option<(Content, Terms)>,
+    pub(crate) is_unfinished: bool,
+    pub(crate) is_deletion_accepted: bool,
+}
+
+/// What the process knows. It is lost when the process dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Memory {
+    /// The content that it knows to be in place.
+    pub(crate) known: Option<Content>,
+    pub(crate) is_partly_applied: bool,
+    pub(crate) seen: Drift,
+    /// Whether an object was seen that is not healthy.
+    pub(crate) is_unhealthy: bool,
+    /// Whether an attempt is not repeated yet.
+    pub(crate) is_held: bool,
+    /// A watch was lost, so that drift goes unseen.
+    pub(crate) is_blind: bool,
+}
+
+/// Conditions that later reconciles start from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Shown {
+    /// Whether `Installed` is true.
+    pub(crate) is_installed: bool,
+    /// Whether `Installed` is about the present generation.
+    pub(crate) is_present: bool,
+    pub(crate) authorized: Answer,
+}
+
+/// An installation that goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Run {
+    pub(crate) wanted: Content,
+    pub(crate) terms: Terms,
+    pub(crate) is_paused: bool,
+    pub(crate) corrects_drift: bool,
+    pub(crate) in_place: InPlace,
+    pub(crate) is_installed: bool,
+    pub(crate) is_unfinished: bool,
+    pub(crate) is_decided: bool,
+    pub(crate) is_active: bool,
+    pub(crate) is_held: bool,
+    pub(crate) is_as_recorded: Option<bool>,
+    pub(crate) is_authorization_old: bool,
+    /// Bits of [`InstallStep`].
+    pub(crate) done: u32,
+    pub(crate) was_verified: bool,
+    pub(crate) was_allowed: bool,
+    pub(crate) was_approved: bool,
+    /// Whether `Installed` was about the generation that this run has read.
+    pub(crate) was_present: bool,
+    /// Whether the spec is still the one that this run has read.
+    pub(crate) is_current: bool,
+    /// Whether the first round of applies is done.
+    pub(crate) is_half_applied: bool,
+    pub(crate) has_failed: bool,
+    /// Answers that the conditions will show.
+    pub(crate) rights: Answer,
+    pub(crate) approval: Answer,
+    /// The number of upkeep steps that were done; `None` before the first.
+    pub(crate) upkeep: Option<u8>,
+}
+
+/// A removal that goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Teardown {
+    pub(crate) is_orphan: bool,
+    pub(crate) handling: Handling,
+    pub(crate) account: Option<Account>,
+    pub(crate) definitions_in_use: Option<bool>,
+    /// Bits of [`RemovalStep`].
+    pub(crate) done: u32,
+    pub(crate) is_half_deleted: bool,
+}
+
+/// A reconcile that goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Reconcile {
+    None,
+    Install(Run),
+    Remove(Teardown),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    pub(crate) cluster: Cluster,
+    pub(crate) record: Record,
+    pub(crate) memory: Memory,
+    pub(crate) shown: Shown,
+    pub(crate) reconcile: Reconcile,
+    /// Disturbances that may still happen.
+    pub(crate) disturbances: u8,
+    /// What was verified, allowed and approved within one reconcile, by content and terms.
+    pub(crate) granted: [[bool; 2]; 2],
+}
+
+impl State {
+    pub(crate) fn new(disturbances: u8) -> Self {
+        Self {
+            cluster: Cluster {
+                wanted: 0,
+                terms: 0,
+                is_class_gone: false,
+                is_paused: false,
+                corrects_drift: true,
+                is_verified: true,
+                is_allowed: true,
+                is_approved: true,
+                is_impersonated: true,
+                is_moved: [false; 2],
+                objects: [Objects::None; 2],
+                drift: Drift::None,
+                is_healthy: true,
+                is_invalid: false,
+                has_foreign_resources: false,
+                is_held: false,
+                is_deleted: false,
+                is_reviewed: false,
+                is_orphan: false,
+                handling: Handling::Refuse,
+                has_finalizer: false,
+                is_gone: false,
+            },
+            record: Record {
+                objects: [false; 2],
+                installed: None,
+                was_installed: [false; 2],
+                decided: None,
+                is_unfinished: false,
+                is_deletion_accepted: false,
+            },
+            memory: Memory {
+                known: None,
+                is_partly_applied: false,
+                seen: Drift::None,
+                is_unhealthy: false,
+                is_held: false,
+                is_blind: false,
+            },
+            shown: Shown {
+                is_installed: false,
+                is_present: false,
+                authorized: Answer::None,
+            },
+            reconcile: Reconcile::None,
+            disturbances,
+            granted: [[false; 2]; 2],
+        }
+    }
+
+    /// A hash that tells states apart.
+    pub(crate) fn key(&self) -> u64 {
+        use std::hash::Hash as _;
+        let mut hasher = StateHasher::default();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Begins a reconcile, if there is anything to reconcile.
+    pub(crate) fn begin(&self) -> Option<Self> {
+        let mut state = *self;
+        if self.cluster.is_gone || self.cluster.is_class_gone && !self.cluster.is_deleted {
+            return None;
+        }
+        state.reconcile = if self.cluster.is_deleted {
+            // Objects that go are no drift from here on.
+            state.forget();
+            Reconcile::Remove(Teardown::begin(self))
+        } else {
+            state.cluster.has_finalizer = true;
+            Reconcile::Install(Run::begin(self))
+        };
+        Some(state)
+    }
+
+    /// Adds the states after the next step of the reconcile to `next`; the last one is that in which nothing fails.
+    pub(crate) fn step(&self, plans: &mut Plans, next: &mut Vec<Self>) {
+        match self.reconcile {
+            Reconcile::None => next.extend(self.begin()),
+            Reconcile::Install(run) => self.install_step(&run, plans, next),
+            Reconcile::Remove(teardown) => self.removal_step(&teardown, plans, next),
+        }
+    }
+
+    /// The process knows nothing any more.
+    pub(crate) fn forget(&mut self) {
+        self.memory = Memory {
+            known: None,
+            is_partly_applied: false,
+            seen: Drift::None,
+            is_unhealthy: false,
+            is_held: false,
+            is_blind: false,
+        };
+    }
+}
+
+/// Plans that were made before, by the facts that they follow from.
+#[derive(Default)]
+pub(crate) struct Plans {
+    install: HashMap<u64, Option<InstallStep>, BuildHasherDefault<StateHasher>>,
+    removal: HashMap<u64, Option<RemovalStep>, BuildHasherDefault<StateHasher>>,
+    pub(crate) conditions: HashMap<u64, super::conditions::Claims, BuildHasherDefault<StateHasher>>,
+}
+
+/// The bits of flags, from the lowest on.
+pub(crate) fn bits(flags: &[bool]) -> u64 {
+    let bits = flags.iter().enumerate();
+    bits.map(|(bit, flag)| u64::from(*flag) << bit).sum()
+}
+
+/// A flag that may not be known, as two bits.
+pub(crate) fn known(flag: Option<bool>) -> [bool; 2] {
+    [flag.is_some(), flag == Some(true)]
+}
+
+const INSTALL_STEPS: [InstallStep; 18] = [
+    InstallStep::TellHeldError,
+    InstallStep::CheckContent,
+    InstallStep::Render,
+    InstallStep::CheckTargets,
+    InstallStep::AskApproval,
+    InstallStep::CheckSource,
+    InstallStep::Verify,
+    InstallStep::Authorize,
+    InstallStep::AuthorizeAgain,
+    InstallStep::RecordDecision,
+    InstallStep::Watch,
+    InstallStep::FindDrift,
+    InstallStep::Compare,
+    InstallStep::TakeAsRecorded,
+    InstallStep::Apply,
+    InstallStep::Prune,
+    InstallStep::RecordInstalled,
+    InstallStep::WatchAll,
+];
+
+const REMOVAL_STEPS: [RemovalStep; 17] = [
+    RemovalStep::TellInventoryLost,
+    RemovalStep::ForgetReplacedNamespaces,
+    RemovalStep::CheckDeletion,
+    RemovalStep::RecordAcceptance,
+    RemovalStep::ReadRequesters,
+    RemovalStep::FindAccount,
+    RemovalStep::TellNoAccount,
+    RemovalStep::FindObjects,
+    RemovalStep::ReleaseObjects,
+    RemovalStep::FindDefinitionsInUse,
+    RemovalStep::TellDefinitionsInUse,
+    RemovalStep::ReleaseDefinitionsInUse,
+    RemovalStep::DeleteObjects,
+    RemovalStep::ReleaseNamespacesInUse,
+    RemovalStep::DeleteCreatedNamespaces,
+    RemovalStep::RemoveFinalizer,
+    RemovalStep::RemoveInventory,
+];
+
+impl Plans {
+    /// The number of plans that were made.
+    pub(crate) fn len(&self) -> usize {
+        self.install.len() + self.removal.len()
+    }
+
+    /// The next step of an installation.
+    pub(crate) fn install(&mut self, run: &Run) -> Option<InstallStep> {
+        let [is_compared, is_as_recorded] = known(run.is_as_recorded);
+        let key = bits(&[
+            run.is_paused,
+            run.corrects_drift,
+            run.in_place == InPlace::Wanted,
+            run.in_place == InPlace::Other,
+            run.is_installed,
+            run.is_unfinished,
+            run.is_decided,
+            run.is_active,
+            is_compared,
+            is_as_recorded,
+            run.is_authorization_old,
+            run.is_held,
+        ]) | u64::from(run.done) << 16;
+        *self.install.entry(key).or_insert_with(|| {
+            let done = INSTALL_STEPS.into_iter();
+            let observed = Observed {
+                is_paused: run.is_paused,
+                corrects_drift: run.corrects_drift,
+                is_unpacked: true,
+                in_place: run.in_place,
+                is_installed: run.is_installed,
+                is_unfinished: run.is_unfinished,
+                is_decided: run.is_decided,
+                is_active: run.is_active,
+                is_held: run.is_held,
+                is_as_recorded: run.is_as_recorded,
+                is_authorization_old: run.is_authorization_old,
+                done: done.filter(|step| run.done & bit(*step) != 0).collect(),
+            };
+            observed.installation().first().copied()
+        })
+    }
+
+    /// The next step of a removal.
+    pub(crate) fn removal(&mut self, state: &State, teardown: &Teardown) -> Option<RemovalStep> {
+        let recorded = match state.record.objects {
+            [false, false] => RecordedObjects::Empty,
+            _ => RecordedObjects::Some,
+        };
+        let [is_found, is_in_use] = known(teardown.definitions_in_use);
+        let key = bits(&[
+            state.cluster.has_finalizer,
+            teardown.is_orphan,
+            recorded == RecordedObjects::Some,
+            teardown.account == Some(Account::Usable),
+            teardown.account == Some(Account::Withdrawn),
+            is_found,
+            is_in_use,
+            teardown.handling == Handling::Orphan,
+            teardown.handling == Handling::Delete,
+        ]) | u64::from(teardown.done) << 16;
+        *self.removal.entry(key).or_insert_with(|| {
+            let done = REMOVAL_STEPS.into_iter();
+            let observed = ObservedRemoval {
+                has_finalizer: state.cluster.has_finalizer,
+                is_orphan: teardown.is_orphan,
+                custom_resources: teardown.handling,
+                recorded,
+                account: teardown.account,
+                definitions_in_use: teardown.definitions_in_use,
+                done: done
+                    .filter(|step| teardown.done & removal_bit(*step) != 0)
+                    .collect(),
+            };
+            observed.steps().first().copied()
+        })
+    }
+}
+
+pub(crate) fn bit(step: InstallStep) -> u32 {
+    1 << step as u32
+}
+
+pub(crate) fn removal_bit(step: RemovalStep) -> u32 {
+    1 << step as u32
+}
+
+/// A fast hash for values that nobody chooses.
+#[derive(Default)]
+pub(crate) struct StateHasher(u64);
+
+impl StateHasher {
+    fn mix(&mut self, value: u64) {
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(FACTOR);
+    }
+}
+
+impl Hasher for StateHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.mix(u64::from(*byte));
+        }
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.mix(u64::from(value));
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.mix(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.mix(value);
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.mix(value as u64);
+    }
+
+    fn write_isize(&mut self, value: isize) {
+        self.mix(value.cast_unsigned() as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        // splitmix64
+        let mut hash = self.0;
+        hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hash ^ (hash >> 31)
+    }
+}
