@@ -29,6 +29,8 @@ pub enum Program {
     Npm,
     /// OpenSSL's command, for timestamps.
     OpenSsl,
+    /// Python with pip, for packages of other projects.
+    Python,
 }
 
 impl Program {
@@ -84,6 +86,11 @@ impl Program {
                 "answers as the timestamp authority that signatures are tested with",
                 "install the package `openssl`",
             ),
+            Self::Python => (
+                "python3",
+                "fetches packages that other projects published",
+                "install Python 3 with pip (Debian: the package `python3-pip`)",
+            ),
         }
     }
 }
@@ -99,6 +106,7 @@ impl Program {
             Self::Node => Some("nodejs"),
             Self::Npm => Some("npm"),
             Self::OpenSsl => Some("openssl"),
+            Self::Python => Some("python3-pip"),
             Self::Go | Self::Git | Self::CCompiler => None,
         }
     }

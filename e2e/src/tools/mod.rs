@@ -5,6 +5,7 @@ mod build;
 mod cache;
 mod catalogue;
 mod node;
+pub mod published;
 mod release;
 mod version;
 

@@ -21,6 +21,8 @@ mod older;
 mod operators;
 mod others;
 mod ownership;
+mod real_operators;
+mod real_packages;
 mod reinstall;
 mod removal;
 mod rights;

@@ -1,0 +1,139 @@
+//! Packages that other projects published and that scenarios install. Their files come from package registries, and none are kept here.
+//! Not here: the programs that scenarios run.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::build::family_folder;
+use super::{Tool, cache};
+use crate::prerequisites::{self, Program};
+
+/// Deadline of one download.
+const DEADLINE: Duration = Duration::from_mins(4);
+const KUBERNETES: &str = "k8s.io/kubernetes";
+
+/// Returns the folder of the addons that Kubernetes itself publishes. The module that the API server is built from holds them.
+pub async fn kubernetes_addons() -> Result<PathBuf> {
+    off_runtime(|| {
+        let mut go = Command::new("go");
+        go.args(["mod", "download", "-json", KUBERNETES])
+            .current_dir(family_folder(Tool::KubeApiserver));
+        let source = "the Go module proxy (`go env GOPROXY`)";
+        let output = fetch(Program::Go, go, KUBERNETES, source)?;
+        let answer: Value = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("`go mod download` of {KUBERNETES} printed no JSON"))?;
+        let folder = answer["Dir"]
+            .as_str()
+            .with_context(|| format!("`go mod download` of {KUBERNETES} names no folder"))?;
+        Ok(Path::new(folder).join("cluster/addons"))
+    })
+    .await
+}
+
+/// Returns the folder of the unpacked packages that `e2e/tools/python/requirements.txt` names. They are downloaded once for each user.
+pub async fn python_packages() -> Result<PathBuf> {
+    off_runtime(|| {
+        let requirements =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/python/requirements.txt");
+        let key = hex::encode(&Sha256::digest(fs_err::read(&requirements)?)[..8]);
+        let root = cache::root()?;
+        let home = root.join(format!("python-{key}"));
+        if home.is_dir() {
+            return Ok(home);
+        }
+        fs_err::create_dir_all(&root)?;
+        let _lock = cache::lock(&root.join("python.lock"), "python packages")?;
+        if home.is_dir() {
+            return Ok(home);
+        }
+        let scratch = tempfile::Builder::new()
+            .prefix(".installing-")
+            .tempdir_in(&root)?;
+        let archives = scratch.path().join("archives");
+        eprintln!("tools: downloading packages of the Python package index, once per user");
+        let mut pip = python(["-m", "pip", "download", "--quiet", "--no-deps"]);
+        pip.args(["--require-hashes", "--timeout", "20", "--requirement"])
+            .arg(&requirements)
+            .arg("--dest")
+            .arg(&archives);
+        let source = "the Python package index (`python3 -m pip config get global.index-url`)";
+        fetch(Program::Python, pip, "Python packages", source)?;
+        let unpacked = scratch.path().join("unpacked");
+        for archive in fs_err::read_dir(&archives)? {
+            let archive = archive?.path();
+            let is_wheel = archive.extension().is_some_and(|kind| kind == "whl");
+            let module = if is_wheel { "zipfile" } else { "tarfile" };
+            let mut extract = python(["-m", module, "-e"]);
+            extract.arg(&archive).arg(&unpacked);
+            fetch(Program::Python, extract, "Python packages", "an archive")?;
+        }
+        fs_err::rename(&unpacked, &home)?;
+        Ok(home)
+    })
+    .await
+}
+
+async fn off_runtime(work: impl FnOnce() -> Result<PathBuf> + Send + 'static) -> Result<PathBuf> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .context("the thread that fetches packages ended early")?
+}
+
+fn python<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new("python3");
+    command.args(arguments);
+    command
+}
+
+/// Runs the command that fetches `what` from `source`. Fails with the last words of the command, and after the deadline.
+fn fetch(program: Program, mut command: Command, what: &str, source: &str) -> Result<Output> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| prerequisites::explain(program, &error))?;
+    let began = Instant::now();
+    while child.try_wait()?.is_none() {
+        if began.elapsed() > DEADLINE {
+            child.kill()?;
+            child.wait()?;
+            bail!(
+                "{what} did not arrive within {} s\nhint: this comes from {source}",
+                DEADLINE.as_secs()
+            );
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        bail!(
+            "cannot fetch {what}: {}{}\nhint: this comes from {source}",
+            String::from_utf8_lossy(&output.stdout).trim(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_fetch_names_the_package_the_reason_and_the_registry() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo no route to host >&2; exit 1"]);
+        let text = fetch(Program::Go, command, "web", "the module proxy").unwrap_err();
+        assert_eq!(
+            text.to_string(),
+            "cannot fetch web: no route to host\nhint: this comes from the module proxy"
+        );
+    }
+}
