@@ -18,5 +18,6 @@ pub mod policy;
 pub mod reference;
 pub mod review;
 pub mod rights;
+pub mod service_account;
 pub mod version;
 pub mod yaml;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use bundle_api::names;
 use bundle_core::names::KubeName;
-use bundle_core::review::deployment::ServiceAccount;
 use bundle_core::review::{
     Answer, ClassFact, ConfigMapFact, DeploymentFact, Facts, Needs, Requester, approval_terms,
     has_default_terms,
 };
 use bundle_core::rights::Question;
+use bundle_core::service_account::ServiceAccount;
 use bundle_core::version::ServerVersion;
 use futures::future::{OptionFuture, join_all};
 use futures::stream::{self, StreamExt as _};

@@ -4,15 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{
-    deployment::{ServiceAccount, service_account},
-    fields::Field,
-    source::Source,
-};
+use super::{deployment::service_account, fields::Field, source::Source};
 use crate::{
     diagnostic::{Finding, Findings, codes},
     package::Format,
     policy::ClassSignatures,
+    service_account::ServiceAccount,
 };
 
 /// A class that can be acted on, with defaults filled in.

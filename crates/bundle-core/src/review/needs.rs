@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{
     canonical,
-    deployment::{CheckedDeploymentSpec, ServiceAccount},
+    deployment::CheckedDeploymentSpec,
     facts::{Kind, Standing, Subject},
     fields::{self, Field},
     source::{CheckedBundleSpec, Source},
@@ -14,6 +14,7 @@ use crate::{
     diagnostic::{Finding, Findings},
     names::{KubeName, NameKind},
     reference::{Digest, Reference},
+    service_account::ServiceAccount,
 };
 
 /// Required lookups.

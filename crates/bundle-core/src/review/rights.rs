@@ -83,7 +83,7 @@ pub(super) fn act_as(
     Question {
         answer: facts.may_impersonate.as_ref(),
         code: codes::review::IMPERSONATE_NOT_ALLOWED,
-        act: format!("install as ServiceAccount {account}"),
+        act: format!("install as ServiceAccount {}", account.path()),
         right: Right {
             verb: "impersonate",
             group: "",

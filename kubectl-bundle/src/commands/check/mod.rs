@@ -152,7 +152,8 @@ fn offline(found: &Found, subject: &Subject<'_>) -> Report {
     }
     if let Some(account) = &wanted.impersonate {
         unchecked.push(format!(
-            "whether you may impersonate ServiceAccount {account}"
+            "whether you may impersonate ServiceAccount {}",
+            account.path()
         ));
     }
     if let Some(image) = &wanted.image {

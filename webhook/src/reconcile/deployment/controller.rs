@@ -96,10 +96,7 @@ impl DeploymentReconcile<'_> {
                 RetryPolicy::OnChange,
             ));
         };
-        Ok(ServiceAccount {
-            namespace: chosen.namespace.clone(),
-            name: chosen.name.clone(),
-        })
+        Ok(chosen.clone())
     }
 
     fn client(&self, account: &ServiceAccount) -> Result<Client, ReconcileError> {

@@ -303,7 +303,11 @@ impl<'a> DeploymentReconcile<'a> {
     /// The content, the identity that installs it, and the namespace of its objects that name none, as the inventory records them.
     pub(in crate::reconcile) fn placement(&self, request: &InstallRequest<'_>) -> String {
         let namespace = self.spec.target_namespace.as_deref().unwrap_or("-");
-        format!("{} {} {namespace} ", request.digest(), request.account)
+        format!(
+            "{} {} {namespace} ",
+            request.digest(),
+            request.account.user_name()
+        )
     }
 
     /// Content, identity and settings: if one of them changes, everything is applied again. With the uid: what an earlier object of the same name had

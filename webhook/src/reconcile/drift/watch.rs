@@ -67,7 +67,7 @@ pub(in crate::reconcile) struct Watches {
 
 /// A watch that could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot watch {kind}{place} as {account}: {why}")]
+#[error("cannot watch {kind}{place} as {}: {why}", account.user_name())]
 pub(in crate::reconcile) struct WatchError {
     kind: String,
     place: String,
@@ -164,7 +164,8 @@ impl Watches {
             match &*watch.progress.borrow() {
                 Progress::Failed(why) if used => Some(format!(
                     "cannot watch {} as {}: {why}",
-                    subject.kind.resource.plural, subject.account
+                    subject.kind.resource.plural,
+                    subject.account.user_name()
                 )),
                 _ => None,
             }
@@ -326,7 +327,7 @@ async fn follow(
             Err(error) => {
                 failures += 1;
                 let why = crate::chain(&error);
-                tracing::warn!(kind = %subject.kind.resource.plural, account = %subject.account, error = %why, "a watch on installed objects fails");
+                tracing::warn!(kind = %subject.kind.resource.plural, account = subject.account.user_name(), error = %why, "a watch on installed objects fails");
                 // It is tried again for ever; that it fails is told at once before it has ever worked, and later if it goes on.
                 // Users wait for the first listing in `keep`, and retry with a backoff of their own: to wake them would open the watch again at once.
                 let mut has_worked = false;

@@ -149,7 +149,7 @@ impl Remover<'_> {
             self.reason,
             format!(
                 "cannot {doing} as {}: {}",
-                self.account,
+                self.account.user_name(),
                 object::told(error)
             ),
             if object::is_passing(error) {
@@ -265,7 +265,7 @@ impl Remover<'_> {
             self.reason,
             format!(
                 "cannot remove objects as {}: {}",
-                self.account,
+                self.account.user_name(),
                 error::list(failed, NAMED)
             ),
             RetryPolicy::Soon,

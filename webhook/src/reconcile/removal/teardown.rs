@@ -15,7 +15,7 @@ use bundle_core::plan::removal::steps::{
 };
 use bundle_core::plan::removal::{REMOVING, RemovalFailure, RemovingAccount, removing_account};
 use bundle_core::plan::status;
-use bundle_core::review::deployment::{Deletion, ServiceAccount as AccountName};
+use bundle_core::review::deployment::Deletion;
 use bundle_core::review::{CheckedDeploymentSpec, Class, Kind, Requester};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -347,23 +347,21 @@ async fn account(
         Some(installed) if of_spec.is_none() => {
             let parsed =
                 ServiceAccount::parse(&installed.account_namespace, &installed.account_name);
-            let ServiceAccount { namespace, name } = parsed.map_err(|error| {
+            Some(parsed.map_err(|error| {
                 let text = format!("the inventory records no ServiceAccount: {error}");
                 let code = codes::install::NO_ACCOUNT;
                 ReconcileError::new(code, REMOVING, text, RetryPolicy::OnChange)
-            })?;
-            Some(AccountName { namespace, name })
+            })?)
         }
         _ => None,
     };
-    let named = |AccountName { namespace, name }| ServiceAccount { namespace, name };
     Ok(match removing_account(of_spec, recorded, of_class) {
         None => None,
         Some(RemovingAccount::OfSpec(account)) => {
             let acting = named_account(ctx, &account, requesters).await?;
-            Some((named(account), acting))
+            Some((account, acting))
         }
-        Some(RemovingAccount::Known(account, acting)) => Some((named(account), acting)),
+        Some(RemovingAccount::Known(account, acting)) => Some((account, acting)),
     })
 }
 

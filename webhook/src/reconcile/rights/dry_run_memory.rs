@@ -51,7 +51,7 @@ impl DryRunKey {
             "object": [id.group, id.version, id.kind, id.namespace, id.name],
             "value": value,
             "changed": changed,
-            "comparedWith": compared_with.map(ToString::to_string),
+            "comparedWith": compared_with.map(ServiceAccount::user_name),
         });
         Some(Self(Sha256::digest(question.to_string()).into()))
     }

@@ -7,8 +7,8 @@ use bundle_core::object::ObjectId;
 use bundle_core::plan::consent::{Act, ActingAccount, Consent, ConsentRule};
 use bundle_core::review::Requester;
 use bundle_core::review::class::RequesterCheck;
-use bundle_core::review::deployment::ServiceAccount;
 use bundle_core::rights::Question;
+use bundle_core::service_account::ServiceAccount;
 
 use crate::reconcile::context::Context;
 use crate::reconcile::error::ReconcileError;

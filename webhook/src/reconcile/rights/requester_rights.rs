@@ -275,7 +275,7 @@ impl<'a> DeploymentReconcile<'a> {
         if allowed > 0 {
             tracing::warn!(
                 deployment = self.name,
-                installer = %installer.0,
+                installer = installer.0.user_name(),
                 objects = allowed,
                 "the access reviews refuse what the API server allows in the dry run"
             );

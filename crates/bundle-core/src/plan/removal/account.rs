@@ -1,7 +1,7 @@
 //! The ServiceAccount that removes, and on whose authority.
 
 use crate::plan::consent::ActingAccount;
-use crate::review::deployment::ServiceAccount;
+use crate::service_account::ServiceAccount;
 
 /// The ServiceAccount that removes.
 #[derive(Debug, Clone, PartialEq, Eq)]

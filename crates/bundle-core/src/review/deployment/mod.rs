@@ -1,7 +1,7 @@
 //! Parser of `spec` of a BundleDeployment; the only one. `source` parses the Bundle in its
 //! template.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
 
@@ -15,6 +15,7 @@ use crate::{
     names::{KubeName, NameKind},
     plan::{applyset::GroupKind, ignore::Rule, replace::ReplacePolicy},
     reference::Digest,
+    service_account::ServiceAccount,
 };
 
 /// A BundleDeployment's spec that can be acted on, with defaults filled in.
@@ -61,21 +62,6 @@ pub struct Template {
     pub bundle: CheckedBundleSpec,
     /// Hash of the whole template, six hexadecimal digits.
     pub hash: String,
-}
-
-/// A ServiceAccount.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ServiceAccount {
-    /// Its namespace.
-    pub namespace: KubeName,
-    /// Its name.
-    pub name: KubeName,
-}
-
-impl fmt::Display for ServiceAccount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
 }
 
 /// Replacement of installed content by new content.

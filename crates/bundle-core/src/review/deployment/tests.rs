@@ -40,7 +40,7 @@ fn everything_can_be_said() {
     })))
     .unwrap();
     assert!(spec.paused && spec.adopt && !spec.correct_drift && spec.accept_unsupported);
-    assert_eq!(spec.service_account.unwrap().to_string(), "team-a/deployer");
+    assert_eq!(spec.service_account.unwrap().path(), "team-a/deployer");
     assert_eq!(spec.target_namespace.as_deref(), Some("web"));
     assert!(spec.create_namespace);
     assert_eq!(spec.drift_ignore.len(), 2);

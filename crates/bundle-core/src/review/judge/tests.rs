@@ -425,7 +425,7 @@ fn installing_as_somebody_needs_impersonate() {
     let new = deployment(&json!({"serviceAccount": {"namespace": "team-a", "name": "deployer"}}));
     let subject = create(Kind::BundleDeployment, &new);
     assert_eq!(
-        needs(&subject).impersonate.unwrap().to_string(),
+        needs(&subject).impersonate.unwrap().path(),
         "team-a/deployer"
     );
     let mut facts = fine();
