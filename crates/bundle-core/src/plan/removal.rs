@@ -25,6 +25,8 @@ pub const ADMITTED_AFTER: i64 = 6_000;
 const OBJECTS: usize = 10;
 /// How many finalizers of one object a message names.
 const FINALIZERS: usize = 3;
+/// The finalizer of the API server itself. A CustomResourceDefinition has it until its custom resources are gone.
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// A deletion, and what proves that somebody was asked about it. All times are in milliseconds since 1970.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +75,13 @@ pub enum Obstacle {
     NotAllowed(String),
     /// It is being deleted, and these finalizers hold it.
     Finalizers(Vec<String>),
+}
+
+impl Obstacle {
+    /// Whether it is a definition whose custom resources the API server still deletes. Nobody else holds it.
+    pub fn is_cleanup(&self) -> bool {
+        matches!(self, Self::Finalizers(names) if !names.is_empty() && names.iter().all(|name| name == CLEANUP))
+    }
 }
 
 /// Returns those of `objects` to delete next. They may go at the same time. Objects with an obstacle stay, and so does what depends on them:
@@ -132,8 +141,10 @@ fn waits_for<'a>(
 fn message(left: usize, obstacles: &BTreeMap<ObjectId, Obstacle>, admit: &str) -> String {
     let mut refused = Vec::new();
     let mut held = Vec::new();
+    let mut emptied = Vec::new();
     for (id, obstacle) in obstacles {
         match obstacle {
+            Obstacle::Finalizers(_) if obstacle.is_cleanup() => emptied.push(id.to_string()),
             Obstacle::NotAllowed(why) => refused.push(format!("{id}: {why}")),
             Obstacle::Finalizers(names) => {
                 held.push(format!("{id} ({})", some_of(names, FINALIZERS)));
@@ -148,6 +159,12 @@ fn message(left: usize, obstacles: &BTreeMap<ObjectId, Obstacle>, admit: &str) -
         parts.push(format!(
             "waiting for finalizers of others: {}",
             some_of(&held, OBJECTS)
+        ));
+    }
+    if !emptied.is_empty() {
+        parts.push(format!(
+            "custom resources are still being deleted, which the API server waits for: {}",
+            some_of(&emptied, OBJECTS)
         ));
     }
     if !refused.is_empty() {

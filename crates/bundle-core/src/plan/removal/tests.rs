@@ -190,6 +190,16 @@ fn message_names_objects_finalizers_and_the_ways_out() {
         message(1, &obstacles, admit),
         "1 object is left; waiting for finalizers of others: ConfigMap/team-a/web (example.com/hold)"
     );
+    // The API server's own finalizer is nobody's to remove: it goes with the custom resources.
+    let widgets = id(CRD, None, "widgets.example.com");
+    let cleanup = Obstacle::Finalizers(vec![CLEANUP.to_owned()]);
+    let emptied = BTreeMap::from([(widgets, cleanup)]);
+    assert_eq!(
+        message(1, &emptied, admit),
+        "1 object is left; custom resources are still being deleted, which the API server waits for: CustomResourceDefinition.apiextensions.k8s.io/widgets.example.com"
+    );
+    let mixed = Obstacle::Finalizers(vec![CLEANUP.to_owned(), "example.com/hold".to_owned()]);
+    assert!(!mixed.is_cleanup() && !Obstacle::Finalizers(Vec::new()).is_cleanup());
     obstacles.insert(all[7].clone(), refused());
     let told = message(3, &obstacles, admit);
     for part in [
