@@ -108,7 +108,9 @@ fn foreign(object: &Manifest, namespace: &str, created: &BTreeSet<&str>, finding
                 format!("nothing in the bundle creates namespace `{namespace}`"),
             )
             .at_field("metadata.namespace")
-            .hint("add the Namespace to the manifests, unless it is there before the bundle is installed"),
+            .hint(format!(
+                "add the Namespace to the manifests, or deploy with `-n {namespace} --create-namespace`, unless it is there before the bundle is installed"
+            )),
         );
     }
 }
@@ -150,7 +152,7 @@ apiVersion: v1\nkind: ConfigMap\nmetadata: {name: f, namespace: default}\nstatus
             said("", &[("manifests/a.yaml", objects)]),
             [
                 "warning: 1 object names no namespace: ConfigMap/d (they go into spec.targetNamespace of the BundleDeployment, and are not installed without it; or name the namespace in the manifests)",
-                "warning: manifests/a.yaml:9: ConfigMap/other/b: metadata.namespace: nothing in the bundle creates namespace `other` (add the Namespace to the manifests, unless it is there before the bundle is installed)",
+                "warning: manifests/a.yaml:9: ConfigMap/other/b: metadata.namespace: nothing in the bundle creates namespace `other` (add the Namespace to the manifests, or deploy with `-n other --create-namespace`, unless it is there before the bundle is installed)",
                 "warning: manifests/a.yaml:22: ConfigMap/kube-system/e: metadata.namespace: namespace `kube-system` is Kubernetes' own (many classes do not let content in there; use a namespace of the bundle, if you can)",
                 "warning: manifests/a.yaml:26: ConfigMap/default/f: status: its status would be ignored, or be taken for what a controller found (remove status)",
             ]
