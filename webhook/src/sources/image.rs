@@ -62,3 +62,6 @@ impl ContentSource for ImageSource {
         signatures.map_err(Unavailable::from)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Memory that reads of images hold in the name of their requester, on registries that answer with as much as is read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bundle_core::reference::Digest;
+use bundle_oci::limits::{MANIFEST_BYTES, SIGNATURE_BYTES};
+use bundle_oci::unpack::InMemory;
+use bundle_testkit::registry::{Fault, Registry};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::budget::looks::LookMemory;
+use crate::budget::{Budget, DEFAULT_LIMIT, Pool};
+use crate::sources::Registries;
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+fn document(layers: &[Value], text: usize) -> String {
+    json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": Digest::of(b"{}"), "size": 2},
+        "layers": layers,
+        "annotations": {"a": "x".repeat(text)},
+    })
+    .to_string()
+}
+
+/// Puts an image there that has the largest manifest and no content. Returns its reference and the length of the manifest.
+fn put(registry: &Registry) -> (Reference, u64) {
+    let layer = json!({"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": Digest::of(b"a"), "size": 10});
+    let manifest = document(&[layer], 4_100_000);
+    let digest = Digest::of(manifest.as_bytes());
+    registry.put_manifest("web", digest.as_str(), MANIFEST, manifest.as_bytes());
+    let reference = registry.reference(&format!("web@{digest}"));
+    (reference.parse().unwrap(), manifest.len() as u64)
+}
+
+/// An image as the reconciler opens it for `requester`.
+fn open(pool: &Pool, requester: &str, reference: &Reference) -> (ImageSource, Arc<LookMemory>) {
+    let memory = Arc::new(LookMemory::new(pool, requester, Duration::from_millis(50)));
+    let registries = Registries::new(None, &[]).unwrap();
+    let client = registries.anonymous().with_memory(memory.clone());
+    (ImageSource::new(client, reference, None), memory)
+}
+
+async fn fetch(source: &ImageSource) -> Result<(), SourceError> {
+    let content = source.resolve().await.unwrap();
+    source.fetch(&content, InMemory::default()).await.map(drop)
+}
+
+#[tokio::test]
+async fn largest_manifests_are_held_in_half_of_the_memory_and_leave_the_rest_to_other_requesters() {
+    let registry = Registry::honest().await.unwrap();
+    let (reference, length) = put(&registry);
+    let pool = Budget::new(DEFAULT_LIMIT).trees;
+    let half = pool.capacity() / 2;
+    let mut held = Vec::new();
+    loop {
+        let (source, memory) = open(&pool, "ana", &reference);
+        fetch(&source).await.unwrap_err();
+        if memory.is_refused() {
+            break;
+        }
+        held.push(source);
+        assert!(pool.used() <= half, "{} bytes", pool.used());
+    }
+    // As it came, and as it was read; what is asked beside it is small.
+    let manifests = held.len() as u64 * 2 * length;
+    assert_eq!(held.len() as u64, half / (2 * length));
+    assert!((manifests..manifests + (64 << 10)).contains(&pool.used()));
+    let (other, memory) = open(&pool, "bob", &reference);
+    fetch(&other).await.unwrap_err();
+    assert!(!memory.is_refused());
+    drop((held, other, memory));
+    assert_eq!(pool.used(), 0);
+}
+
+#[tokio::test]
+async fn manifest_of_unknown_length_takes_no_more_than_the_largest() {
+    let registry = Registry::honest().await.unwrap();
+    let (reference, _) = put(&registry);
+    registry.set_fault(Some(Fault::HugeManifest));
+    let pool = Budget::new(DEFAULT_LIMIT).trees;
+    let (source, memory) = open(&pool, "ana", &reference);
+    let error = fetch(&source).await.unwrap_err();
+    assert!(!memory.is_refused(), "{error}");
+    assert!(pool.used() <= 2 * MANIFEST_BYTES, "{} bytes", pool.used());
+}
+
+#[tokio::test]
+async fn signatures_beyond_the_memory_of_their_requester_are_not_read() {
+    let registry = Registry::honest().await.unwrap();
+    let (reference, _) = put(&registry);
+    let layers: Vec<Value> = (0..16)
+        .map(|number| {
+            let mut payload = vec![b' '; usize::try_from(SIGNATURE_BYTES).unwrap()];
+            payload[0] = number;
+            let digest = registry.put_blob("web", payload);
+            json!({
+                "mediaType": "application/vnd.dev.cosign.simplesigning.v1+json", "digest": digest, "size": SIGNATURE_BYTES,
+                "annotations": {"dev.cosignproject.cosign/signature": "AAAA"},
+            })
+        })
+        .collect();
+    let tag = format!(
+        "{}.sig",
+        reference.digest().unwrap().to_string().replace(':', "-")
+    );
+    registry.put_manifest("web", &tag, MANIFEST, document(&layers, 0).as_bytes());
+    for (capacity, is_read) in [(64 << 20, true), (8 << 20, false)] {
+        let pool = Pool::new(capacity);
+        let (source, memory) = open(&pool, "ana", &reference);
+        let content = source.resolve().await.unwrap();
+        let read = source.signatures(&content).await;
+        assert_eq!(read.is_ok(), is_read, "{read:?}");
+        assert_eq!(memory.is_refused(), !is_read);
+        assert!(pool.used() <= capacity / 2, "{} bytes", pool.used());
+        let read: usize = read.iter().flatten().map(|found| found.bytes.len()).sum();
+        assert_eq!(read as u64 > 8 * SIGNATURE_BYTES, is_read, "{read} bytes");
+        assert!(pool.used() >= read as u64, "{} bytes", pool.used());
+    }
+}
