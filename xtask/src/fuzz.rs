@@ -27,6 +27,7 @@ enum Target {
     Bundle,
     Statement,
     Keys,
+    Mistaken,
     Policy,
     Proof,
 }
@@ -41,6 +42,7 @@ impl Target {
             Self::Bundle => "bundle",
             Self::Statement => "statement",
             Self::Keys => "keys",
+            Self::Mistaken => "mistaken",
             Self::Policy => "policy",
             Self::Proof => "proof",
         }
@@ -53,7 +55,7 @@ impl Target {
             Self::Bundle => 12_288,
             Self::Tar => 4096,
             Self::Package | Self::Statement | Self::Keys | Self::Policy | Self::Proof => 1024,
-            Self::Manifest | Self::Reference => 512,
+            Self::Manifest | Self::Mistaken | Self::Reference => 512,
         }
     }
 }
