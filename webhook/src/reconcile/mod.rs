@@ -212,7 +212,7 @@ async fn deployments(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) 
         .reconcile_on(woken.map(move |name| ObjectRef::new_with(&name, wakes.clone())))
         .run(
             |object, ctx| async move {
-                let work = self::deployment::entry::reconcile(object.clone(), ctx);
+                let work = Box::pin(self::deployment::entry::reconcile(object.clone(), ctx));
                 crate::spans::reconcile(DEPLOYMENT, &object, work).await
             },
             policy,

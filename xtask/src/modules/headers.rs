@@ -63,7 +63,7 @@ impl Known {
     /// Adds a file at `path` in the crate `name`.
     fn add(&mut self, name: &str, path: &Path, text: &str) {
         let mut module = vec![name.replace('-', "_")];
-        for part in path.with_extension("").iter() {
+        for part in &path.with_extension("") {
             let part = part.to_string_lossy();
             if !["src", "tests", "mod", "lib", "main"].contains(&part.as_ref()) {
                 module.push(part.into_owned());
