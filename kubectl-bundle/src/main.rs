@@ -11,6 +11,7 @@ mod failure;
 mod files;
 mod git;
 mod habits;
+mod http_log;
 mod image;
 mod images;
 mod input;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
     packing::set_date(environment.source_date.clone());
     let (mut ui, outcome) = match cli::parse() {
         Ok(cli) => {
+            http_log::install(cli.global.verbose.unwrap_or_default());
             let mut ui = Ui::new(settings::style(&cli.global, &environment));
             ui.set_verb(habits::VerbFlags::of(cli::command(), &words()));
             let outcome = cli.verb.run(&environment, &mut ui);

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 
 /// Flags of every verb.
 #[derive(Debug, Args)]
@@ -12,9 +12,18 @@ pub(crate) struct Global {
     /// Say nothing but errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say each step
-    #[arg(short, long, global = true, action = ArgAction::SetTrue)]
-    pub(crate) verbose: bool,
+    /// Say each step; at level 6 also each HTTP request, at 7 with its headers, as kubectl does
+    #[arg(
+        short,
+        long,
+        alias = "v",
+        global = true,
+        value_name = "LEVEL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1"
+    )]
+    pub(crate) verbose: Option<u8>,
     /// When to use colour; `auto` heeds NO_COLOR and terminals
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto)]
     pub(crate) color: Color,
@@ -25,7 +34,7 @@ impl Default for Global {
     fn default() -> Self {
         Self {
             quiet: false,
-            verbose: false,
+            verbose: None,
             color: Color::Auto,
         }
     }

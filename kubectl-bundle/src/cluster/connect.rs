@@ -13,6 +13,7 @@ use tower::retry::RetryLayer;
 use tower::util::MapResponseLayer;
 
 use super::config::{KubeSettings, choose};
+use super::request_log::RequestLogLayer;
 use crate::failure::{Failure, Outcome};
 
 /// A cluster that can be asked.
@@ -54,6 +55,8 @@ impl Cluster {
                     &error,
                 )
             })?
+            // Next to the connection: each attempt is a line.
+            .with_layer(&RequestLogLayer::new(&server))
             // What is to be repeated must be cloned, and kube's own stack cannot be.
             .with_layer(&BufferLayer::new(64))
             .with_layer(&RetryLayer::new(RetryAfter::default()))

@@ -6,6 +6,7 @@ mod config;
 mod connect;
 pub(crate) mod events;
 pub(crate) mod owned;
+mod request_log;
 pub(crate) mod wait;
 
 pub(crate) use config::{KubeSettings, Kubeconfig};

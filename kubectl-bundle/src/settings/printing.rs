@@ -21,7 +21,7 @@ pub(crate) fn style(global: &Global, environment: &Environment) -> Style {
         progress: environment.stderr_is_terminal && !environment.dumb_terminal,
         verbosity: if global.quiet {
             Verbosity::Quiet
-        } else if global.verbose {
+        } else if global.verbose.is_some_and(|level| level > 0) {
             Verbosity::Verbose
         } else {
             Verbosity::Normal

@@ -549,3 +549,19 @@ fn checks_what_the_file_itself_tells() {
       hint: name one with --kubeconfig, or set KUBECONFIG
     ");
 }
+
+#[test]
+fn level_6_prints_each_request_to_the_api_server() {
+    let mut context = Context::new();
+    let version = json!({
+        "major": "1", "minor": "36", "gitVersion": "v1.36.0", "gitCommit": "", "gitTreeState": "",
+        "buildDate": "", "goVersion": "", "compiler": "", "platform": "",
+    });
+    cluster(&mut context, vec![(Method::GET, "/version", 200, version)]);
+    let printed = context.run(&["version", "-v=6"]);
+    let line = "GET http://[SERVER]/version 200 OK in ";
+    assert!(
+        printed.lines().any(|found| found.starts_with(line)),
+        "{printed}"
+    );
+}

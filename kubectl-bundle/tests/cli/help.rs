@@ -50,8 +50,8 @@ fn help_names_every_verb_and_exit_code() {
       -q, --quiet
               Say nothing but errors
 
-      -v, --verbose
-              Say each step
+      -v, --verbose[=<LEVEL>]
+              Say each step; at level 6 also each HTTP request, at 7 with its headers, as kubectl does
 
           --color <WHEN>
               When to use colour; `auto` heeds NO_COLOR and terminals

@@ -499,3 +499,28 @@ fn tells_registries_that_lie_stall_and_break() {
       hint: log in with credentials that reach this repository (docker login), or name a pull secret that does
     "#);
 }
+
+#[test]
+fn level_6_prints_each_request_and_level_7_its_headers_without_credentials() {
+    let mut context = Context::new().with_bundle();
+    let registry = context.registry();
+    let web = registry.reference("team/web:1.4.0");
+    let quiet = context.run(&["push", "web", &web, "--verbose"]);
+    assert!(!quiet.contains("HEAD http"), "{quiet}");
+    let requests = context.run(&["inspect", &web, "-v=6"]);
+    let line = requests
+        .lines()
+        .find(|line| line.contains("/v2/team/web/manifests/1.4.0"))
+        .unwrap_or_else(|| panic!("{requests}"));
+    assert!(
+        line.starts_with("GET http://") || line.starts_with("HEAD http://"),
+        "{line}"
+    );
+    assert!(
+        line.contains(" 200 OK in ") && line.ends_with(" milliseconds"),
+        "{line}"
+    );
+    assert!(!requests.contains("    accept: "), "{requests}");
+    let headers = context.run(&["inspect", &web, "--v=7"]);
+    assert!(headers.contains("    accept: "), "{headers}");
+}
