@@ -1,8 +1,19 @@
 //! Where a folder comes from, asked of the `git` on this machine: the only place that runs it.
 //! Not here: what is done with the answer (packing).
 
+use std::io;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::process::{self, Limits, ProcessError, ProcessGroup};
+
+/// Longer and more than git takes for the largest checkouts.
+const LIMITS: Limits = Limits {
+    time: Duration::from_secs(600),
+    output: 256 << 20,
+    complaints: 4096,
+};
 
 /// What a checkout says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -103,7 +114,7 @@ fn runs_programs(setting: &str) -> bool {
 }
 
 /// What git answers; `None` if it says no.
-fn run(folder: &Path, arguments: &[&str]) -> std::io::Result<Option<String>> {
+fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
     let mut command = Command::new("git");
     // No pager, no hook, no helper of the checkout, no question, and paths as they are.
     for setting in [
@@ -126,7 +137,7 @@ fn run(folder: &Path, arguments: &[&str]) -> std::io::Result<Option<String>> {
         }
     }
     crate::secrets::withhold(&mut command);
-    let output = command
+    command
         .args(["--no-optional-locks", "--literal-pathspecs"])
         .arg("-C")
         .arg(folder)
@@ -135,14 +146,17 @@ fn run(folder: &Path, arguments: &[&str]) -> std::io::Result<Option<String>> {
         .env("GIT_ALLOW_PROTOCOL", "none")
         .env("GIT_NO_LAZY_FETCH", "1")
         .env("GIT_SSH_COMMAND", "false")
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()?;
-    if !output.status.success() {
+        .env("LC_ALL", "C");
+    let finished = match process::run(command, None, ProcessGroup::Shared, LIMITS) {
+        Ok(finished) => finished,
+        Err(ProcessError::Lost(error)) => return Err(error),
+        Err(ProcessError::Late) => return Err(io::Error::other("it did not end in time")),
+        Err(ProcessError::Flood) => return Err(io::Error::other("its answer is too long")),
+    };
+    if !finished.status.success() {
         return Ok(None);
     }
-    Ok(String::from_utf8(output.stdout)
+    Ok(String::from_utf8(finished.output)
         .ok()
         .map(|text| text.trim_end().to_owned()))
 }

@@ -1,7 +1,6 @@
 //! Keys that never leave where they are: a program `sigstore-kms-NAME` signs with them (sigstore's KMS plugin protocol, v1).
 //! Not here: what is signed, and whether what comes back holds (bundle-trust).
 
-mod call;
 mod find;
 mod name;
 mod place;
@@ -13,7 +12,6 @@ use bundle_core::diagnostic::Finding;
 use bundle_trust::keys::PublicKey;
 use bundle_trust::sign;
 
-use call::Limits;
 use protocol::Ask;
 
 pub(crate) use name::Key;
@@ -30,7 +28,7 @@ impl Key {
     /// Finds the program and asks it for the public key.
     pub(crate) fn open(self) -> Result<Held, Finding> {
         let program = find::on_path(&self)?;
-        let public = protocol::ask(&self, &program, &Ask::PublicKey, Limits::default())?;
+        let public = protocol::ask(&self, &program, &Ask::PublicKey, protocol::LIMITS)?;
         let public = String::from_utf8(public)
             .map_err(|_| protocol::garbage(&self, "its public key is not text"))
             .and_then(|pem| PublicKey::parse(&pem))
@@ -45,7 +43,7 @@ impl Key {
 
 impl Held {
     fn ask(&self, what: &Ask<'_>) -> Result<Vec<u8>, Finding> {
-        protocol::ask(&self.key, &self.program, what, Limits::default())
+        protocol::ask(&self.key, &self.program, what, protocol::LIMITS)
     }
 }
 

@@ -1,7 +1,9 @@
 //! What a plugin is asked and what its answer means: JSON in an argument, the message on stdin, JSON on stdout.
-//! Not here: running it (call).
+//! Not here: running it (process).
 
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Key;
-use super::call::{self, Limits, Trouble};
+use crate::process::{self, Limits, ProcessError, ProcessGroup};
 use crate::ui::safe;
 
 /// The version of the protocol.
@@ -49,6 +51,13 @@ struct SignatureAnswer {
     signature: String,
 }
 
+/// Long enough to find a token and touch it; more than any answer holds, and as much of its complaints as a person reads.
+pub(super) const LIMITS: Limits = Limits {
+    time: Duration::from_secs(60),
+    output: 256 << 10,
+    complaints: 4096,
+};
+
 /// Asks, and gives the bytes of the answer.
 pub(super) fn ask(
     key: &Key,
@@ -66,23 +75,27 @@ pub(super) fn ask(
     };
     let deadline = Timestamp::now() + limits.time;
     let arguments = arguments(key, deadline, question).to_string();
-    let said = call::call(
-        program,
-        [VERSION, &arguments],
-        message,
-        key.attended,
-        limits,
-    )
-    .map_err(|trouble| failed(key, &trouble, limits))?;
-    let Ok(answer) = serde_json::from_slice::<Answer>(&said.output) else {
-        let why = match said.complaints.as_str() {
+    let mut command = Command::new(program);
+    command.args([VERSION, &arguments]);
+    // What its service asks for stays in the environment: that is where the protocol has it.
+    crate::secrets::withhold_ours(&mut command);
+    // Where somebody is there, it may speak to them.
+    let group = if key.attended {
+        ProcessGroup::Terminal
+    } else {
+        ProcessGroup::Own
+    };
+    let finished = process::run(command, Some(message.to_vec()), group, limits)
+        .map_err(|error| failed(key, &error, limits))?;
+    let Ok(answer) = serde_json::from_slice::<Answer>(&finished.output) else {
+        let why = match finished.complaints.as_str() {
             "" => format!(
                 "it ended with {} and without one of its answers",
-                said.status
+                finished.status
             ),
             complaints => format!(
                 "it ended with {}, saying: {}",
-                said.status,
+                finished.status,
                 safe(complaints)
             ),
         };
@@ -147,11 +160,11 @@ fn signature_question(message: &Value) -> Value {
     })
 }
 
-fn failed(key: &Key, trouble: &Trouble, limits: Limits) -> Finding {
-    let why = match trouble {
-        Trouble::Lost(error) => format!("cannot be run: {error}"),
-        Trouble::Late => format!("did not end within {} s", limits.time.as_secs()),
-        Trouble::Flood => format!("wrote more than {} KiB", limits.output >> 10),
+fn failed(key: &Key, error: &ProcessError, limits: Limits) -> Finding {
+    let why = match error {
+        ProcessError::Lost(error) => format!("cannot be run: {error}"),
+        ProcessError::Late => format!("did not end within {} s", limits.time.as_secs()),
+        ProcessError::Flood => format!("wrote more than {} KiB", limits.output >> 10),
     };
     Finding::error(
         codes::usage::PROGRAM_FAILED,

@@ -1,0 +1,257 @@
+//! The one runner of external commands: how long a command may take, how much it may write, and that nothing of it is left running.
+//! Not here: which command, and what its output means (git, input, kms).
+
+use std::io::{self, Read, Write as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether a command whose pipes are closed has ended.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// Limits of a command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Until it has to have ended.
+    pub(crate) time: Duration,
+    /// Bytes that it may write to stdout.
+    pub(crate) output: u64,
+    /// Bytes of stderr that are kept; the rest is read and forgotten.
+    pub(crate) complaints: u64,
+}
+
+/// Place of a command beside this program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProcessGroup {
+    /// It keeps the terminal, and its stderr goes straight there.
+    Terminal,
+    /// Ctrl-C ends it together with this program.
+    Shared,
+    /// A process group of its own, so that none of what it starts outlives the deadline.
+    Own,
+}
+
+/// Output of a command that has ended.
+pub(crate) struct Finished {
+    /// Stdout.
+    pub(crate) output: Vec<u8>,
+    /// The beginning of stderr.
+    pub(crate) complaints: String,
+    /// Its exit status.
+    pub(crate) status: ExitStatus,
+}
+
+/// Why a command has no result.
+#[derive(Debug)]
+pub(crate) enum ProcessError {
+    /// It cannot be started, or was lost.
+    Lost(io::Error),
+    /// It did not end in time.
+    Late,
+    /// It wrote too much.
+    Flood,
+}
+
+/// Runs `command` with `input` on stdin, if there is any, and waits until it has ended.
+pub(crate) fn run(
+    mut command: Command,
+    input: Option<Vec<u8>>,
+    group: ProcessGroup,
+    limits: Limits,
+) -> Result<Finished, ProcessError> {
+    command
+        .stdin(if input.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        })
+        .stdout(Stdio::piped())
+        .stderr(if group == ProcessGroup::Terminal {
+            Stdio::inherit()
+        } else {
+            Stdio::piped()
+        });
+    #[cfg(unix)]
+    if group == ProcessGroup::Own {
+        use std::os::unix::process::CommandExt as _;
+        command.process_group(0);
+    }
+    let mut child = command.spawn().map_err(ProcessError::Lost)?;
+    let finished = listen(&mut child, input, limits);
+    if finished.is_err() {
+        end(&mut child, group);
+    }
+    finished
+}
+
+fn listen(
+    child: &mut Child,
+    input: Option<Vec<u8>>,
+    limits: Limits,
+) -> Result<Finished, ProcessError> {
+    let end = Instant::now() + limits.time;
+    if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
+        // On a thread: a command that does not read must not stop us.
+        thread::spawn(move || drop(stdin.write_all(&input)));
+    }
+    let (tell, heard) = mpsc::channel();
+    let mut open = 0;
+    if let Some(stdout) = child.stdout.take() {
+        read(stdout, limits.output, tell.clone(), true);
+        open += 1;
+    }
+    if let Some(stderr) = child.stderr.take() {
+        read(stderr, limits.complaints, tell, false);
+        open += 1;
+    }
+    let (mut output, mut complaints) = (Vec::new(), Vec::new());
+    for _ in 0..open {
+        let left = end.saturating_duration_since(Instant::now());
+        match heard.recv_timeout(left).map_err(|_| ProcessError::Late)? {
+            (bytes, true) if bytes.len() as u64 > limits.output => return Err(ProcessError::Flood),
+            (bytes, true) => output = bytes,
+            (bytes, false) => complaints = bytes,
+        }
+    }
+    // Its pipes are closed; an answer counts when it has ended.
+    let status = loop {
+        match child.try_wait().map_err(ProcessError::Lost)? {
+            Some(status) => break status,
+            None if Instant::now() >= end => return Err(ProcessError::Late),
+            None => thread::sleep(GLANCE),
+        }
+    };
+    complaints.truncate(usize::try_from(limits.complaints).unwrap_or(usize::MAX));
+    Ok(Finished {
+        output,
+        complaints: String::from_utf8_lossy(&complaints).trim().to_owned(),
+        status,
+    })
+}
+
+/// Reads a pipe to its end or beyond its limit, on a thread of its own: a full pipe would stop the command. Of what is no output the rest is read
+/// and forgotten. What was read is told with whether it is output; it is longer than `limit` if there was more.
+fn read(
+    pipe: impl Read + Send + 'static,
+    limit: u64,
+    tell: mpsc::Sender<(Vec<u8>, bool)>,
+    is_output: bool,
+) {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let mut pipe = pipe.take(limit + 1);
+        // What was read until an error is all that there is.
+        let _ = pipe.read_to_end(&mut bytes);
+        if !is_output {
+            let _ = io::copy(&mut pipe.into_inner(), &mut io::sink());
+        }
+        let _ = tell.send((bytes, is_output));
+    });
+}
+
+/// Ends it, and with it what it has started, as far as it is in a group of its own. It has not been waited for, so its number is still its own.
+fn end(child: &mut Child, group: ProcessGroup) {
+    #[cfg(unix)]
+    if group == ProcessGroup::Own {
+        let group = i32::try_from(child.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        if let Some(group) = group {
+            // An error means that all of it is gone.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = group;
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    const SHORT: Limits = Limits {
+        time: Duration::from_millis(400),
+        output: 1000,
+        complaints: 4096,
+    };
+    const LONG: Limits = Limits {
+        time: Duration::from_secs(20),
+        output: 1000,
+        complaints: 4096,
+    };
+
+    fn shell(script: &str, input: &[u8], limits: Limits) -> Result<Finished, ProcessError> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        run(command, Some(input.to_vec()), ProcessGroup::Own, limits)
+    }
+
+    #[test]
+    fn it_gets_the_message_and_its_answer_counts_when_it_has_ended() {
+        let said = shell("cat; echo why >&2; exit 3", b"message", LONG)
+            .ok()
+            .unwrap();
+        assert_eq!(said.output, b"message");
+        assert_eq!(said.complaints, "why");
+        assert_eq!(said.status.code(), Some(3));
+    }
+
+    #[test]
+    fn what_does_not_read_is_not_waited_for() {
+        let message = vec![0; 4 << 20];
+        let said = shell("echo done", &message, LONG).ok().unwrap();
+        assert_eq!(said.output, b"done\n");
+    }
+
+    #[test]
+    fn what_does_not_end_is_ended_with_all_that_it_has_started() {
+        let folder = tempfile::tempdir().unwrap();
+        for (index, script) in [
+            "sleep 60 & echo $! > PIDS; wait",
+            // Its pipes closed, and going on.
+            "exec >&- 2>&- <&-; echo $$ > PIDS; sleep 60",
+            // Gone, and leaving something that holds the pipe.
+            "sleep 60 & echo $! > PIDS",
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let pids = folder.path().join(index.to_string());
+            let script = script.replace("PIDS", &pids.display().to_string());
+            let limits = Limits {
+                time: Duration::from_secs(1),
+                ..SHORT
+            };
+            let trouble = shell(&script, b"", limits).err();
+            assert!(matches!(trouble, Some(ProcessError::Late)), "{script}");
+            let pid = std::fs::read_to_string(&pids).unwrap();
+            let status = PathBuf::from(format!("/proc/{}/stat", pid.trim()));
+            let end = Instant::now() + Duration::from_secs(10);
+            // Gone, or waiting for somebody to notice.
+            while std::fs::read_to_string(&status).is_ok_and(|text| !text.contains(") Z ")) {
+                assert!(Instant::now() < end, "{script}: still there");
+                thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn what_writes_without_end_is_cut_off() {
+        let trouble = shell("yes", b"", LONG).err();
+        assert!(matches!(trouble, Some(ProcessError::Flood)));
+        let trouble = shell("yes >&2", b"", SHORT).err();
+        assert!(matches!(trouble, Some(ProcessError::Late)));
+    }
+
+    #[test]
+    fn what_is_no_program_cannot_be_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let trouble = run(Command::new(folder.path()), None, ProcessGroup::Own, SHORT).err();
+        assert!(matches!(trouble, Some(ProcessError::Lost(_))));
+    }
+}
