@@ -3,33 +3,17 @@
 
 use std::time::Duration;
 
+use jiff::fmt::friendly::SpanParser;
+
 use super::unusable;
 use crate::failure::Outcome;
 
 fn parse(text: &str) -> Option<Duration> {
+    // kubectl takes a number without a unit for seconds.
     if let Ok(seconds) = text.parse::<u64>() {
         return Some(Duration::from_secs(seconds));
     }
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let number: u64 = rest.get(..digits)?.parse().ok()?;
-        rest = rest.get(digits..)?;
-        let unit = rest
-            .find(|c: char| c.is_ascii_digit())
-            .map_or(rest, |end| &rest[..end]);
-        let millis = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return None,
-        };
-        total = total.checked_add(Duration::from_millis(number.checked_mul(millis)?))?;
-        rest = &rest[unit.len()..];
-    }
-    (!text.is_empty()).then_some(total)
+    SpanParser::new().parse_unsigned_duration(text).ok()
 }
 
 /// Reads the value of `flag`; zero is no limit.
@@ -54,6 +38,7 @@ mod tests {
             ("5", Some(5_000)),
             ("250ms", Some(250)),
             ("1h30m", Some(5_400_000)),
+            ("1.5h", Some(5_400_000)),
             ("", None),
             ("5x", None),
             ("s", None),

@@ -1,6 +1,8 @@
 //! Admission rules about the requester: verbs `use`, `impersonate` and `approve`. The reconciler
 //! checks permissions for the objects of the content.
 
+use std::borrow::Cow;
+
 use super::{
     deployment::CheckedDeploymentSpec,
     facts::{Answer, ClassFact, DeploymentFact, Facts},
@@ -324,14 +326,10 @@ fn grant(facts: &Facts<'_>, right: &Right<'_>) -> String {
     )
 }
 
-/// For a shell.
+/// For a shell, which has no way to write a NUL.
 fn quoted(text: &str) -> String {
-    let plain = text
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '@' | '/'));
-    if plain && !text.is_empty() {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
+    let text = text.replace('\0', "");
+    shlex::try_quote(&text)
+        .map(Cow::into_owned)
+        .unwrap_or_default()
 }

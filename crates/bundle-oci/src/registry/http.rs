@@ -4,11 +4,13 @@
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use reqwest::{Certificate, Identity, redirect};
+use rustls::AlertDescription;
 use url::{Host, Url};
 
 use super::error::innermost;
@@ -362,23 +364,28 @@ impl Pools {
     /// What an error of the connection means.
     fn explain(&self, registry: &str, error: &reqwest::Error) -> Reason {
         let registry = registry.to_owned();
-        let cause = innermost(error);
+        let tls = held::<rustls::Error>(error);
         // What the other side says of our certificate, or of its absence; it comes with the first answer, after the connection stands.
-        if cause.contains("received fatal alert")
-            && ALERTS.iter().any(|alert| cause.contains(alert))
+        if let Some(rustls::Error::AlertReceived(alert)) = tls
+            && ALERTS.contains(alert)
         {
             let given = self.shows_certificate(&registry);
             return Reason::ClientCertificate { registry, given };
         }
+        let cause = innermost(error);
         if error.is_connect() {
-            if is_too_near(error) {
+            if held::<TooNear>(error).is_some() {
                 return Reason::Redirect {
                     to: registry,
                     why: "which is in a network nearer than its own",
                 };
             }
-            // rustls words all of its verdicts about the other side's certificate so.
-            if cause.contains("certificate") {
+            if let Some(
+                rustls::Error::InvalidCertificate(_)
+                | rustls::Error::InvalidCertRevocationList(_)
+                | rustls::Error::NoCertificatesPresented,
+            ) = tls
+            {
                 let cause = in_words(cause);
                 return Reason::Certificate { registry, cause };
             }
@@ -394,14 +401,14 @@ impl Pools {
 }
 
 /// The alerts of TLS by which a server refuses its client.
-const ALERTS: [&str; 7] = [
-    "CertificateRequired",
-    "BadCertificate",
-    "UnsupportedCertificate",
-    "CertificateExpired",
-    "CertificateUnknown",
-    "UnknownCA",
-    "AccessDenied",
+const ALERTS: [AlertDescription; 7] = [
+    AlertDescription::CertificateRequired,
+    AlertDescription::BadCertificate,
+    AlertDescription::UnsupportedCertificate,
+    AlertDescription::CertificateExpired,
+    AlertDescription::CertificateUnknown,
+    AlertDescription::UnknownCA,
+    AlertDescription::AccessDenied,
 ];
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -429,15 +436,21 @@ fn in_words(cause: String) -> String {
         .map_or(cause, |(_, words)| (*words).to_owned())
 }
 
-fn is_too_near(error: &reqwest::Error) -> bool {
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        if next.is::<TooNear>() {
-            return true;
+/// The error of that type among `error` and its causes.
+fn held<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<T>() {
+            return Some(found);
         }
-        cause = next.source();
+        // The `source` of an I/O error is that of the error in it.
+        let inner = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref)
+            .map(|inner| inner as &(dyn Error + 'static));
+        next = inner.or_else(|| error.source());
     }
-    false
+    None
 }
 
 /// Host and port, as references name registries.
