@@ -30,6 +30,7 @@ use std::time::Duration;
 
 pub use bundle_cluster::chain;
 use bundle_cluster::{dry_run, heavy};
+use bundle_core::plan::backoff::Pauses;
 
 /// An error whose kind no caller tells apart: it ends a task and is told.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -42,14 +43,13 @@ where
 {
     const FIRST: Duration = Duration::from_millis(200);
     const SLOWEST: Duration = Duration::from_secs(10);
-    let mut pause = FIRST;
+    let mut pauses = Pauses::new(FIRST, SLOWEST);
     loop {
         match work().await {
             Ok(value) => return value,
             Err(error) => {
                 tracing::warn!(error = chain(&error), "cannot {what}; trying again");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(SLOWEST);
+                tokio::time::sleep(pauses.next_pause()).await;
             }
         }
     }

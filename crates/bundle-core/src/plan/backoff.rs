@@ -19,6 +19,27 @@ pub fn delay(first: Duration, most: Duration, failures: u32, spread: f64) -> Dur
     doubled(first, most, failures).mul_f64(0.8 + 0.4 * spread.clamp(0.0, 1.0))
 }
 
+/// Pauses between attempts that follow each other at once: each is twice as long as the one before, up to a limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pauses {
+    next: Duration,
+    most: Duration,
+}
+
+impl Pauses {
+    /// Pauses from `first` to `most`.
+    pub const fn new(first: Duration, most: Duration) -> Self {
+        Self { next: first, most }
+    }
+
+    /// Returns the next pause.
+    pub fn next_pause(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = doubled(pause, self.most, 2);
+        pause
+    }
+}
+
 fn doubled(first: Duration, most: Duration, times: u32) -> Duration {
     first
         .saturating_mul(1_u32 << times.saturating_sub(1).min(20))
@@ -193,6 +214,13 @@ mod tests {
         assert_eq!(at(40, 0.5), Duration::from_secs(60));
         assert_eq!(at(1, 0.0), Duration::from_millis(800));
         assert!(at(u32::MAX, 1.0) <= Duration::from_secs(72));
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_limit() {
+        let mut pauses = Pauses::new(Duration::from_millis(50), Duration::from_millis(150));
+        let found: Vec<u128> = (0..4).map(|_| pauses.next_pause().as_millis()).collect();
+        assert_eq!(found, [50, 100, 150, 150]);
     }
 
     const START: Duration = Duration::from_secs(1_000);

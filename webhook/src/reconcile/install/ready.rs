@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use bundle_core::diagnostic::codes;
+use bundle_core::plan::backoff::Pauses;
 use bundle_core::plan::health::{Health, health};
 use kube::api::DynamicObject;
 
@@ -23,7 +24,7 @@ impl Install<'_> {
     ) -> Result<(), ReconcileError> {
         let end = Instant::now() + GATE;
         let mut waiting: Vec<&Item> = items.to_vec();
-        let mut pause = Duration::from_millis(20);
+        let mut pauses = Pauses::new(Duration::from_millis(20), Duration::from_millis(500));
         loop {
             let looked: Vec<_> =
                 crate::reconcile::api::parallel::all(waiting.into_iter().map(|item| async move {
@@ -58,8 +59,7 @@ impl Install<'_> {
                     RetryPolicy::Soon,
                 ));
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(500));
+            tokio::time::sleep(pauses.next_pause()).await;
         }
     }
 }

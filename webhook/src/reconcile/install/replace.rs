@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bundle_cluster::ObjectUrl;
 use bundle_cluster::error::immutable;
 use bundle_core::diagnostic::codes;
+use bundle_core::plan::backoff::Pauses;
 use bundle_core::plan::jobs;
 use bundle_core::plan::replace::{self, ReplacePolicy, Replacement};
 use bundle_core::plan::replacement_trial::{is_full_quota, is_service, leave_out_held};
@@ -258,7 +259,7 @@ impl DeploymentReconcile<'_> {
         replaced: &[(&Item, &String)],
     ) -> Result<(), ReconcileError> {
         let end = Instant::now() + GONE;
-        let mut pause = Duration::from_millis(20);
+        let mut pauses = Pauses::new(Duration::from_millis(20), Duration::from_millis(200));
         let mut left = replaced.to_vec();
         loop {
             let looks = left.into_iter().map(|(item, uid)| async move {
@@ -280,8 +281,7 @@ impl DeploymentReconcile<'_> {
                 let left = left.iter().map(|(item, _)| format!("{}: {why}", item.key));
                 return Err(held(request, left.collect()));
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(200));
+            tokio::time::sleep(pauses.next_pause()).await;
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use bundle_core::plan::backoff::Pauses;
 use bundle_core::plan::ownership::OwnershipChange;
 use bundle_core::rights::DryRunVerdict;
 use kube::Client;
@@ -29,14 +30,14 @@ pub(in crate::reconcile) struct ApplyOutcome {
 /// Growing pauses within a limited time.
 pub(super) struct Attempts {
     end: Instant,
-    pause: Duration,
+    pauses: Pauses,
 }
 
 impl Attempts {
     pub(super) fn new(end: Instant) -> Self {
         Self {
             end,
-            pause: Duration::from_millis(50),
+            pauses: Pauses::new(Duration::from_millis(50), Duration::from_secs(1)),
         }
     }
 
@@ -45,8 +46,7 @@ impl Attempts {
         if Instant::now() > self.end {
             return false;
         }
-        tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(Duration::from_secs(1));
+        tokio::time::sleep(self.pauses.next_pause()).await;
         true
     }
 }
