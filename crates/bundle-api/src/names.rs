@@ -33,13 +33,6 @@ pub const FIELD_MANAGER: &str = "bundle-webhook";
 /// Field manager of the status of our kinds.
 pub const STATUS_MANAGER: &str = "bundle-webhook-status";
 
-/// The provisioner that installs plain manifests, as a class names it in `spec.provisioner`.
-pub const PROVISIONER_PLAIN: &str = "core.rukpak.io/plain";
-/// The provisioner that installs registry+v1 bundles.
-pub const PROVISIONER_REGISTRY: &str = "core.rukpak.io/registry";
-/// The provisioner that installs charts.
-pub const PROVISIONER_HELM: &str = "core.rukpak.io/helm";
-
 /// Label on Bundles and installed objects: the kind of the owner.
 pub const LABEL_OWNER_KIND: &str = "core.rukpak.io/owner-kind";
 /// Label on Bundles and installed objects: the name of the owner.
@@ -83,8 +76,6 @@ pub const FINALIZER_CACHED_BUNDLE: &str = "core.rukpak.io/delete-cached-bundle";
 /// `spec.deletion`.
 pub const FINALIZER_INSTALLED: &str = "core.rukpak.io/delete-installed-objects";
 
-/// `status.phase` of a Bundle before its first reconcile.
-pub const PHASE_PENDING: &str = "Pending";
 /// `status.phase` of a Bundle whose content is being pulled.
 pub const PHASE_UNPACKING: &str = "Unpacking";
 /// `status.phase` of a Bundle whose content could not be unpacked.
@@ -133,16 +124,12 @@ pub mod reason {
     pub const UNPACK_SUCCESSFUL: &str = "UnpackSuccessful";
     /// Unpacked: failed.
     pub const UNPACK_FAILED: &str = "UnpackFailed";
-    /// Unpacked, Installed: a finalizer failed.
-    pub const PROCESSING_FINALIZER_FAILED: &str = "ProcessingFinalizerFailed";
     /// HasValidBundle, Installed: the Bundle's content could not be loaded.
     pub const BUNDLE_LOAD_FAILED: &str = "BundleLoadFailed";
     /// HasValidBundle, Installed: the content is invalid.
     pub const READING_CONTENT_FAILED: &str = "ReadingContentFailed";
     /// Installed: no client for the installing ServiceAccount.
     pub const ERROR_GETTING_CLIENT: &str = "ErrorGettingClient";
-    /// Installed: the state of the installed objects could not be read.
-    pub const ERROR_GETTING_RELEASE_STATE: &str = "ErrorGettingReleaseState";
     /// Installed: the first installation failed.
     pub const INSTALL_FAILED: &str = "InstallFailed";
     /// Installed: an upgrade failed; the previous content stays installed.
@@ -169,12 +156,8 @@ pub mod reason {
     pub const PAUSED: &str = "Paused";
     /// BundleApproval: the approval is valid.
     pub const ACCEPTED: &str = "Accepted";
-    /// BundleApproval: its author lacks verb `approve` on the class.
-    pub const NOT_ALLOWED: &str = "NotAllowed";
     /// BundleApproval: requester and approver are the same person, and the class requires two.
     pub const SELF_APPROVAL: &str = "SelfApproval";
-    /// BundleApproval: the BundleDeployment does not exist.
-    pub const NO_SUCH_DEPLOYMENT: &str = "NoSuchDeployment";
     /// BundleApproval: the BundleDeployment now requests other content.
     pub const SUPERSEDED: &str = "Superseded";
 }

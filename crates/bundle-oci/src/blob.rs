@@ -126,14 +126,6 @@ impl Blob {
         }
     }
 
-    /// The bytes, if they are in memory.
-    pub fn in_memory(&self) -> Option<&Bytes> {
-        match &self.content {
-            BlobContent::Memory(bytes) => Some(bytes),
-            _ => None,
-        }
-    }
-
     /// The bytes from `offset` on. What comes is as long as the descriptor says, or ends in an error; whether it is what the digest says is for
     /// the one to find out who has all of it.
     pub fn open(&self, offset: u64) -> Pieces {

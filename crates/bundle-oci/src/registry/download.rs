@@ -66,18 +66,7 @@ impl Client {
         self.blob_after(repository, descriptor, 0, Some(Hasher::new()))
     }
 
-    /// The bytes of a blob after those that are there already, from an attempt that was given up; `hasher` has seen them.
-    pub fn blob_from(
-        &self,
-        repository: &Repository,
-        descriptor: &Descriptor,
-        offset: u64,
-        hasher: Hasher,
-    ) -> BlobReader {
-        self.blob_after(repository, descriptor, offset, Some(hasher))
-    }
-
-    fn blob_after(
+    pub(super) fn blob_after(
         &self,
         repository: &Repository,
         descriptor: &Descriptor,

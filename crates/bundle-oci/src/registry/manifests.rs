@@ -59,22 +59,6 @@ impl Client {
         .await
     }
 
-    /// Whether the repository has that blob.
-    pub async fn blob_exists(
-        &self,
-        repository: &Repository,
-        digest: &Digest,
-    ) -> Result<bool, RegistryError> {
-        let work = self.has_blob(repository, digest, false);
-        self.run(
-            "look for",
-            &named(repository, digest.as_str()),
-            self.deadlines.call,
-            work,
-        )
-        .await
-    }
-
     /// Writes a manifest or index under a tag or its digest, and lists it among the referrers of its subject if it has one.
     pub async fn put_raw_manifest(
         &self,

@@ -14,17 +14,8 @@ use crate::manifest::Manifest;
 use crate::unpack::{FileSink, InMemory, Unpacking};
 
 impl Client {
-    /// The files of a bundle. Manifest, configuration and layers are checked against their digests while they are read, within `limits`.
-    pub async fn pull_files(
-        &self,
-        pinned: &PinnedReference,
-        limits: &Limits,
-    ) -> Result<Files, RegistryError> {
-        let (files, _) = self.pull_onto(pinned, limits, InMemory::default()).await?;
-        Ok(files)
-    }
-
-    /// The same, with the files' content in `sink` as it arrives; what the sink made of each file, and the sink.
+    /// The files of a bundle, with their content in `sink` as it arrives; what the sink made of each file, and the sink. Manifest, configuration and layers
+    /// are checked against their digests while they are read, within `limits`.
     pub async fn pull_onto<S>(
         &self,
         pinned: &PinnedReference,

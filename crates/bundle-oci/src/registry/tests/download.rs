@@ -1,8 +1,9 @@
 use bundle_testkit::Ranges;
+use bytes::Bytes;
 use futures::StreamExt as _;
 
 use super::*;
-use crate::blob::Blob;
+use crate::blob::{Blob, BlobContent};
 use crate::manifest::Descriptor;
 use crate::media;
 
@@ -16,7 +17,7 @@ fn content(length: usize) -> Vec<u8> {
 
 pub(super) async fn stored(registry: &Registry, length: usize) -> (Repository, Blob) {
     let blob = Blob::new(media::LAYER_TAR, content(length));
-    registry.put_blob("team/web", blob.in_memory().unwrap().clone());
+    registry.put_blob("team/web", bytes_of(&blob).clone());
     let repository = registry.reference("team/web").parse().unwrap();
     (repository, blob)
 }
@@ -27,7 +28,7 @@ async fn a_blob_streams_and_is_checked() {
     for length in [0, 1, 3 << 20] {
         let (repository, blob) = stored(&registry, length).await;
         let read = client().blob(&repository, &blob.descriptor).bytes().await;
-        assert_eq!(read.unwrap(), blob.in_memory().unwrap());
+        assert_eq!(read.unwrap(), bytes_of(&blob));
     }
 }
 
@@ -44,7 +45,7 @@ async fn a_blob_that_breaks_off_is_taken_up_where_it_broke() {
         }));
         let before = registry.seen().len();
         let read = client().blob(&repository, &blob.descriptor).bytes().await;
-        assert_eq!(read.unwrap(), blob.in_memory().unwrap(), "{ranges:?}");
+        assert_eq!(read.unwrap(), bytes_of(&blob), "{ranges:?}");
         let asked: Vec<_> = registry.seen().split_off(before);
         assert_eq!(asked[0].range, None);
         assert_eq!(asked[1].range.as_deref(), Some("bytes=300000-"));
@@ -161,25 +162,33 @@ async fn a_size_that_is_not_the_blobs_is_refused_at_once() {
 async fn an_attempt_that_was_given_up_can_be_gone_on_with() {
     let registry = Registry::honest().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
-    let there = &blob.in_memory().unwrap()[..400_000];
+    let there = &bytes_of(&blob)[..400_000];
     let mut hasher = crate::hash::Hasher::new();
     hasher.update(there);
     let client = client();
     let rest = client
-        .blob_from(&repository, &blob.descriptor, 400_000, hasher)
+        .blob_after(&repository, &blob.descriptor, 400_000, Some(hasher))
         .bytes()
         .await
         .unwrap();
-    assert_eq!(rest, blob.in_memory().unwrap().slice(400_000..));
+    assert_eq!(rest, bytes_of(&blob).slice(400_000..));
     let wrong = client
-        .blob_from(
+        .blob_after(
             &repository,
             &blob.descriptor,
             400_000,
-            crate::hash::Hasher::new(),
+            Some(crate::hash::Hasher::new()),
         )
         .bytes()
         .await
         .unwrap_err();
     assert_eq!(wrong.finding().code, codes::registry::DIGEST_MISMATCH);
+}
+
+/// The bytes of a blob that is in memory.
+fn bytes_of(blob: &Blob) -> &Bytes {
+    match &blob.content {
+        BlobContent::Memory(bytes) => bytes,
+        BlobContent::File(_) | BlobContent::Elsewhere(_) => panic!("not in memory"),
+    }
 }

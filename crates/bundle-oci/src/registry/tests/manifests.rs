@@ -192,14 +192,14 @@ async fn a_blob_is_there_or_not() {
     let digest = &blob.descriptor.digest;
     assert!(
         !client()
-            .blob_exists(&home(&registry), digest)
+            .has_blob(&home(&registry), digest, false)
             .await
             .unwrap()
     );
     registry.put_blob("team/web", "x");
     assert!(
         client()
-            .blob_exists(&home(&registry), digest)
+            .has_blob(&home(&registry), digest, false)
             .await
             .unwrap()
     );

@@ -14,6 +14,20 @@ use super::*;
 use crate::limits::Limits;
 use crate::pack::{Packed, image};
 
+impl Client {
+    /// The files of a bundle, in memory.
+    async fn pull_files(
+        &self,
+        pinned: &PinnedReference,
+        limits: &Limits,
+    ) -> Result<Files, RegistryError> {
+        let (files, _) = self
+            .pull_onto(pinned, limits, crate::unpack::InMemory::default())
+            .await?;
+        Ok(files)
+    }
+}
+
 fn client() -> Client {
     with_logins(Logins::anonymous())
 }
