@@ -186,7 +186,7 @@ async fn an_attempt_that_was_given_up_can_be_gone_on_with() {
 }
 
 /// The bytes of a blob that is in memory.
-fn bytes_of(blob: &Blob) -> &Bytes {
+pub(super) fn bytes_of(blob: &Blob) -> &Bytes {
     match &blob.content {
         BlobContent::Memory(bytes) => bytes,
         BlobContent::File(_) | BlobContent::Elsewhere(_) => panic!("not in memory"),

@@ -21,7 +21,7 @@ async fn sources() -> Sources {
     let other = Registry::honest().await.unwrap();
     let (repository, memory) = stored(&other, SIZE).await;
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(memory.in_memory().unwrap()).unwrap();
+    file.write_all(super::download::bytes_of(&memory)).unwrap();
     let part = Blob::file(memory.descriptor.clone(), FilePart::new(file.path(), 0));
     let remote = client().remote_blob(&repository, &memory.descriptor);
     Sources {
