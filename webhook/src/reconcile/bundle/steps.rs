@@ -48,7 +48,7 @@ pub(in crate::reconcile) struct BundleReconcile<'a> {
 enum Content {
     /// On its way.
     Pending,
-    Unpacked(Unpacked),
+    Unpacked(Box<Unpacked>),
     /// Unpacked before, with the answer of its source.
     Sealed(Digest, Answer),
 }
@@ -247,7 +247,7 @@ impl<'a> BundleReconcile<'a> {
         };
         let content = status::content(self.ctx, self.object, &sealed, Some(&unpacked.content));
         self.status.content = Some(content);
-        Ok(Content::Unpacked(unpacked))
+        Ok(Content::Unpacked(Box::new(unpacked)))
     }
 
     /// Asks beside this reconcile what the source of an unpacked Bundle names now.

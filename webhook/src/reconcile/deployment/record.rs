@@ -235,6 +235,16 @@ fn note_applied(inventory: &mut Inventory, done: &Done) {
     }
 }
 
+/// A merge patch of the metadata of a BundleDeployment.
+async fn patch_metadata(ctx: &Context, name: &str, metadata: Value) -> Result<(), kube::Error> {
+    let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), &ctx.deployments);
+    let patch = json!({ "metadata": metadata });
+    ByName(&api)
+        .patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,14 +275,4 @@ mod tests {
         );
         assert!(inventory.owns("ConfigMap/x/ours", "a"));
     }
-}
-
-/// A merge patch of the metadata of a BundleDeployment.
-async fn patch_metadata(ctx: &Context, name: &str, metadata: Value) -> Result<(), kube::Error> {
-    let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), &ctx.deployments);
-    let patch = json!({ "metadata": metadata });
-    ByName(&api)
-        .patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch))
-        .await?;
-    Ok(())
 }

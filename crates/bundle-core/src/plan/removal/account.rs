@@ -36,19 +36,20 @@ mod tests {
     use super::*;
     use crate::names::{KubeName, NameKind};
 
-    fn account(name: &str) -> Option<ServiceAccount> {
+    fn named(name: &str) -> ServiceAccount {
         let parse = |kind, text: &str| KubeName::parse(kind, text).unwrap();
-        Some(ServiceAccount {
+        ServiceAccount {
             namespace: parse(NameKind::Label, "system"),
             name: parse(NameKind::Subdomain, name),
-        })
+        }
     }
 
     #[test]
     fn account_of_the_spec_comes_before_the_recorded_one_and_that_of_the_class() {
         use ActingAccount::{Former, Granted};
-        let spec = || account("spec").map(RemovingAccount::OfSpec);
-        let known = |name, acting| account(name).map(|found| RemovingAccount::Known(found, acting));
+        let account = |name| Some(named(name));
+        let spec = || Some(RemovingAccount::OfSpec(named("spec")));
+        let known = |name, acting| Some(RemovingAccount::Known(named(name), acting));
         for (of_spec, recorded, of_class, expected) in [
             (None, None, None, None),
             (account("spec"), None, None, spec()),

@@ -19,7 +19,7 @@ const NOT_LOOKED_AT: &str = "not looked at";
 struct Changes<'a> {
     before: &'a [Condition],
     generation: i64,
-    changes: Vec<ConditionChange>,
+    made: Vec<ConditionChange>,
 }
 
 /// The value of a condition.
@@ -41,7 +41,7 @@ impl Changes<'_> {
             message: &before.message,
             is_present: before.observed_generation == self.generation,
         });
-        let mut changes = self.changes.iter().rev();
+        let mut changes = self.made.iter().rev();
         changes
             .find(|change| change.kind == kind)
             .map(|change| Value {
@@ -61,7 +61,7 @@ impl Changes<'_> {
         message: impl Into<String>,
     ) {
         let change = ConditionChange::new(kind, state, reason, message);
-        self.changes.push(change);
+        self.made.push(change);
     }
 
     fn set_default(&mut self, kind: &'static str, reason: &str, message: &str) {
@@ -78,16 +78,16 @@ impl DeploymentFacts {
         let mut changes = Changes {
             before,
             generation,
-            changes: Vec::new(),
+            made: Vec::new(),
         };
         if let Some(bundle) = &self.bundle {
-            changes.changes.push(bundle.condition());
+            changes.made.push(bundle.condition());
         }
         if let Some(approval) = &self.approval {
-            changes.changes.push(approval.condition());
+            changes.made.push(approval.condition());
         }
         if let Some(rights) = &self.rights {
-            changes.changes.push(rights.condition());
+            changes.made.push(rights.condition());
         }
         self.set_installed(&mut changes);
         for kind in [condition::AUTHORIZED, condition::APPROVED] {
@@ -97,7 +97,7 @@ impl DeploymentFacts {
         let kind = condition::HAS_VALID_BUNDLE;
         changes.set_default(kind, reason::UNPACK_PENDING, "not looked at yet");
         self.set_object_conditions(&mut changes);
-        changes.changes
+        changes.made
     }
 
     /// Returns whether the requesters have the rights, as far as was found out in this reconcile or `before`.

@@ -155,9 +155,9 @@ fn after(facts: &DeploymentFacts, before: &[Condition]) -> Vec<String> {
     kinds
         .iter()
         .map(|kind| {
-            let changed = changes.iter().find(|change| change.kind == *kind);
+            let after = changes.iter().find(|change| change.kind == *kind);
             let before = before.iter().find(|before| before.kind == *kind);
-            match (changed, before) {
+            match (after, before) {
                 (Some(change), _) => format!("{:?} {}", change.state, change.reason),
                 (None, Some(before)) => format!("{:?} {}", before.status, before.reason),
                 (None, None) => "-".to_owned(),
