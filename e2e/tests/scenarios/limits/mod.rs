@@ -20,7 +20,9 @@ use super::objects::{apply, kubectl};
 
 mod answers;
 mod floods;
+mod reads;
 mod reviews;
+mod slots;
 
 const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(120);
@@ -125,8 +127,9 @@ fn record(line: &str) {
     writeln!(terminal, "{line}").unwrap();
 }
 
-/// Checks that the process lives, was not killed, and answered its probes; records the peak, for the table in docs/limits.md.
-async fn survived(attack: &str, webhook: &mut Webhook, probe: LivenessProbe) {
+/// Checks that the process lives, was not killed, and answered its probes; records the peak, for the table in docs/limits.md. Returns the peak without files,
+/// in KiB.
+async fn survived(attack: &str, webhook: &mut Webhook, probe: LivenessProbe) -> u64 {
     let Observed { longest, anonymous } = probe.stop().await;
     let limit = webhook.memory_limit().unwrap();
     let (peak, kills) = (limit.peak().unwrap(), limit.kills().unwrap());
@@ -139,6 +142,7 @@ async fn survived(attack: &str, webhook: &mut Webhook, probe: LivenessProbe) {
     assert_eq!(kills, 0, "{attack}: the kernel has killed bundle-webhook");
     assert!(webhook.is_running(), "{attack}: bundle-webhook has ended");
     assert!(longest < ALIVE_WITHIN, "{attack}: /livez took {longest:?}");
+    anonymous
 }
 
 fn bundle(name: &str, reference: &str) -> Value {

@@ -1,0 +1,147 @@
+//! Memory that a tenant can take from the reconciler with Bundles whose registry answers with the largest manifests and signatures that are read.
+
+use bundle_testkit::registry::{Fault, Registry};
+use e2e::wait;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Tenants, each with a registry of their own: as many transfers go on at a time with this limit of memory, and one requester has a quarter of them.
+const TENANTS: usize = 4;
+/// Bundles of each.
+const BUNDLES: usize = 5;
+/// Text in a manifest: with the rest it stays just below the largest that is read (`bundle_oci::limits::MANIFEST_BYTES`).
+const MANIFEST_TEXT: usize = 4_100_000;
+/// Bytes of one signature, and signatures of one image: together the most that is read (`SIGNATURE_BYTES`, `SIGNATURES_BYTES`).
+const SIGNATURE: usize = 1 << 20;
+const SIGNATURES: u8 = 16;
+/// What is reserved, and the share for what registries answer (docs/limits.md), in KiB.
+const SHARES: u64 = (32 + 32) << 10;
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const KEY: &str = "-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE8efOuCl/zfKKRcVPyHdrowlViDNt
+xT0xFrSuwZ4Jw7OBikUwxExff8eNw1ubatu9oZrMjuvBDhTi81JWEUW+gQ==
+-----END PUBLIC KEY-----
+";
+
+fn digest(bytes: &[u8]) -> String {
+    bundle_core::reference::Digest::of(bytes).to_string()
+}
+
+fn document(layers: &[Value], text: &str) -> String {
+    json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest(b"{}"), "size": 2},
+        "layers": layers,
+        "annotations": {"a": text},
+    })
+    .to_string()
+}
+
+/// Puts an image with the largest manifest and no content into `repository`, and signatures that nobody made. Returns its pinned reference.
+fn put(registry: &Registry, repository: &str, manifest: &str) -> String {
+    let subject = digest(manifest.as_bytes());
+    registry.put_manifest(repository, &subject, MANIFEST, manifest.as_bytes());
+    let signatures: Vec<Value> = (0..SIGNATURES)
+        .map(|number| {
+            let mut payload = vec![b' '; SIGNATURE];
+            payload[0] = number;
+            let layer = registry.put_blob(repository, payload);
+            json!({
+                "mediaType": "application/vnd.dev.cosign.simplesigning.v1+json", "digest": layer, "size": SIGNATURE,
+                "annotations": {"dev.cosignproject.cosign/signature": "AAAA"},
+            })
+        })
+        .collect();
+    let tag = format!("{}.sig", subject.replace(':', "-"));
+    let signatures = document(&signatures, "");
+    registry.put_manifest(repository, &tag, MANIFEST, signatures.as_bytes());
+    registry.reference(&format!("{repository}@{subject}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bundles_with_the_largest_manifests_and_signatures_do_not_exhaust_memory() {
+    let (cluster, mut webhook) = stage().await;
+    let client = cluster.client().await.unwrap();
+    let layer = json!({"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": digest(b"a"), "size": 10});
+    let manifest = document(&[layer], &"x".repeat(MANIFEST_TEXT));
+    let mut registries = Vec::new();
+    let mut images = Vec::new();
+    for tenant in 0..TENANTS {
+        let registry = Registry::honest().await.unwrap();
+        images.push(put(&registry, "reads", &manifest));
+        // Nothing is read before all Bundles are there, and the policy by which their signatures are read.
+        registry.set_fault(Some(Fault::Busy {
+            status: 503,
+            times: u32::MAX,
+        }));
+        registries.push((format!("reads-{tenant}"), registry));
+    }
+    let probe = LivenessProbe::start(&webhook);
+    for ((tenant, _), image) in registries.iter().zip(&images) {
+        for number in 0..BUNDLES {
+            let object = bundle(&format!("{tenant}-{number}"), image);
+            let request = http::Request::post("/apis/core.rukpak.io/v1alpha1/bundles")
+                .header("content-type", "application/json")
+                .header("impersonate-user", tenant)
+                .header("impersonate-group", "system:masters")
+                .body(object.to_string().into_bytes())
+                .unwrap();
+            client.request::<Value>(request).await.unwrap();
+        }
+    }
+    let globs = registries.iter();
+    let globs = globs.map(|(_, registry)| json!({"glob": format!("{}/*", registry.host())}));
+    let policy = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "SignaturePolicy",
+        "metadata": {"name": "reads"},
+        "spec": {
+            "mode": "warn",
+            "images": globs.collect::<Vec<_>>(),
+            "authorities": [{"key": {"data": KEY}}],
+        },
+    });
+    apply(&cluster, &policy).await;
+    for (_, registry) in &registries {
+        registry.set_fault(None);
+    }
+    // Somebody else's Bundle is unpacked meanwhile.
+    let other = Registry::honest().await.unwrap();
+    let file = (
+        "manifests/reads.yaml".to_owned(),
+        config_map("reads", "a").into_bytes(),
+    );
+    let (reference, _) = publish(&other, "reads-other", &tar([file]));
+    let asked = Instant::now();
+    apply(&cluster, &bundle("reads-other", &reference)).await;
+    until_phase(&cluster, "reads-other", "Unpacked", LONG).await;
+    record(&format!(
+        "the Bundle of another requester was unpacked after {:?}",
+        asked.elapsed()
+    ));
+    let signatures = format!(
+        "/manifests/{}.sig",
+        digest(manifest.as_bytes()).replace(':', "-")
+    );
+    let times_read = |registry: &Registry| {
+        let lines = registry.lines();
+        let of_signatures = lines.iter().filter(|line| line.contains(&signatures));
+        of_signatures.count()
+    };
+    wait::until_true(LONG, "signatures were read for each Bundle", || async {
+        Ok(registries
+            .iter()
+            .all(|(_, registry)| times_read(registry) >= BUNDLES))
+    })
+    .await
+    .unwrap();
+    let peak = survived(
+        "20 Bundles of 4 tenants with manifests of 4 MiB and signatures of 16 MiB",
+        &mut webhook,
+        probe,
+    )
+    .await;
+    assert!(peak < SHARES, "{peak} KiB");
+}
