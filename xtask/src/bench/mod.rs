@@ -7,6 +7,7 @@ mod footprint;
 mod install;
 mod oci;
 mod run;
+mod storm;
 mod table;
 mod trust;
 
@@ -43,6 +44,8 @@ enum Subject {
     Checks,
     /// Installing a thousand small objects.
     Install,
+    /// Mending a thousand changes that somebody else makes.
+    Storm,
     /// Size and start of the programs, memory of the pod.
     Footprint,
     /// Packing and shipping, up to 1 GiB.
@@ -73,6 +76,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         if wanted(Subject::Footprint) {
             tables.push(("footprint", footprint::measure(memory).await?));
         }
+    }
+    if wanted(Subject::Storm) {
+        let cluster = start().await?;
+        tables.push(("storm", storm::measure(&cluster).await?));
     }
     if wanted(Subject::Oci) {
         let cluster = Cluster::builder()
