@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_in_a_status_are_bounded_since_nobody_reviews_writes_of_it() {
+    fn every_list_in_a_status_has_max_items() {
         for crd in all().unwrap() {
             let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
             let mut found = Vec::new();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_unions_are_rukpaks() {
+    fn limits_names_and_sources_like_rukpak() {
         let bundle = schema("bundles");
         assert_eq!(
             bundle["properties"]["metadata"]["properties"]["name"]["maxLength"],
@@ -209,7 +209,7 @@ mod tests {
 
     /// Checks that each field has a type and a description.
     #[test]
-    fn every_field_is_explained() {
+    fn every_field_has_type_and_description() {
         fn walk(path: &str, schema: &Value) {
             if let Some(properties) = schema["properties"].as_object() {
                 for (name, property) in properties {

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn is_never_below_what_the_tree_takes() {
+    fn estimate_is_never_below_the_memory_of_the_tree() {
         for text in [
             "[]".to_owned(),
             format!("[{}[]]", "[],".repeat(10_000)),
@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn text_costs_about_its_length() {
+    fn estimate_of_text_is_close_to_its_length() {
         let text = format!("{{\"data\":\"{}\"}}", "x".repeat(3 << 20));
         let counted = of_json(text.as_bytes()).unwrap().0;
         assert!(counted < (3 << 20) + 2048, "{counted}");
     }
 
     #[test]
-    fn tiny_values_cost_many_times_their_text() {
+    fn estimate_of_tiny_values_is_a_multiple_of_their_text() {
         let text = format!("[{}[]]", "[],".repeat(1 << 20));
         assert!(of_json(text.as_bytes()).unwrap().0 > 10 * text.len() as u64);
         assert!(of_json(&b"[".repeat(1000)).is_err());

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_would_have_to_be_guessed() {
+    fn rejects_incomplete_and_ambiguous_references() {
         for (text, why) in [
             ("web:1", "names no registry"),
             ("team/web:1", "names no registry"),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn pinning_keeps_the_tag_for_people_only() {
+    fn pinned_reference_keeps_tag_for_display_only() {
         let reference: Reference = "registry.example.com/web:1".parse().unwrap();
         let pinned = reference.pin(HEX.parse().unwrap());
         assert_eq!(

@@ -16,7 +16,7 @@ const FORBIDDEN: &[&str] = &[
 ];
 
 #[test]
-fn nothing_below_the_rules_can_do_io() {
+fn dependencies_contain_no_io_crate() {
     let output = Command::new(env!("CARGO"))
         .args([
             "tree",

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_carried_arrives() {
+    fn decodes_encoded_manifest_and_signatures() {
         let mut older = signature(r#"{"critical":{}}"#);
         older
             .annotations
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_for_other_content_is_refused() {
+    fn rejects_proof_for_other_content() {
         let text = encode(MANIFEST.as_bytes(), &[]).unwrap();
         let finding = decode(&text, &Digest::of(b"other")).unwrap_err();
         assert_eq!(finding.code, codes::trust::PROOF_REFUSED);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_and_foreign_texts_are_refused() {
+    fn rejects_damaged_and_foreign_annotations() {
         let whole = encode(MANIFEST.as_bytes(), &[signature("{}")]).unwrap();
         for text in [
             "",
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_large_is_written_or_read() {
+    fn rejects_proofs_above_the_size_limits() {
         let noise: String = (0..3_000_u32)
             .map(|i| Digest::of(&i.to_le_bytes()).hex().to_owned())
             .collect();

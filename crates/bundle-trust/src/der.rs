@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_roots_from_what_they_issue() {
+    fn only_roots_are_self_issued() {
         let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn names_range_version_and_replacement() {
+    fn reports_removed_api_with_range_version_and_replacement() {
         let all = ">=1.31 <1.37";
         for (kubernetes, api_version, kind, expected) in [
             (all, "apps/v1", "DaemonSet", ""),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_range_only_what_is_gone_is_told() {
+    fn without_a_range_reports_only_removed_apis() {
         assert_eq!(
             of("", "policy/v1beta1", "PodDisruptionBudget"),
             [

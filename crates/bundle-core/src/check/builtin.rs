@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn names_the_versions_in_which_something_is_wrong() {
+    fn names_the_kubernetes_versions_with_a_problem() {
         assert_eq!(said("", "fresh: x"), [""; 0], "only the newest counts");
         assert_eq!(said(">=1.36 <1.37", "fresh: x"), [""; 0]);
         assert_eq!(

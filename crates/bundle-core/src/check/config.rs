@@ -128,7 +128,7 @@ mod tests {
     );
 
     #[test]
-    fn a_default_meets_its_schema() {
+    fn default_configuration_must_satisfy_its_schema() {
         let schema = r##"{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": false,
             "properties": {"ports": {"type": "array", "items": {"$ref": "#/$defs/port"}}, "host": {"type": "string", "pattern": "^[a-z.]+$"}},
             "$defs": {"port": {"type": "integer", "minimum": 1}}}"##;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_stands_for_itself() {
+    fn rejects_invalid_schemas_and_references_to_other_files() {
         for (schema, said) in [
             (r#"{"type": "objekt"}"#, "it is not a JSON Schema"),
             (

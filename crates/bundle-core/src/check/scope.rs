@@ -139,7 +139,7 @@ mod tests {
     use super::super::tests::said;
 
     #[test]
-    fn tells_where_objects_land() {
+    fn reports_namespace_problems_of_objects() {
         let objects = "\
 apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---
 apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\n---

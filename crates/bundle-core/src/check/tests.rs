@@ -95,7 +95,7 @@ spec:
 "#;
 
 #[test]
-fn all_is_said_at_once_with_file_and_line() {
+fn reports_all_problems_with_file_and_line() {
     let shops = "apiVersion: example.com/v1\nkind: Shop\nmetadata: {name: a}\nspec: {sise: 9}\n---\n\
                  apiVersion: example.com/v1\nkind: Shop\nmetadata: {name: b, namespace: x}\nspec: {size: 3}\n---\n\
                  apiVersion: example.com/v1beta1\nkind: Shop\nmetadata: {name: c}\n";
@@ -143,7 +143,7 @@ fn all_is_said_at_once_with_file_and_line() {
 }
 
 #[test]
-fn the_definitions_of_this_project_are_sound_and_checked_to_the_end() {
+fn own_crds_have_no_findings() {
     let mut files = Files::from([(crate::package::FILE.to_owned(), PACKAGE.as_bytes().to_vec())]);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crds");
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -166,7 +166,7 @@ fn the_definitions_of_this_project_are_sound_and_checked_to_the_end() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "measures the rule")]
-fn many_objects_take_little_time() {
+fn checks_many_objects_quickly() {
     let mut text = String::new();
     for number in 0..2500 {
         let _ = write!(

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_lies_at_the_root_or_in_the_one_folder() {
+    fn finds_chart_at_the_root_or_in_the_only_folder() {
         let chart = "apiVersion: v2\nname: web\nversion: 1.4.0\nkubeVersion: '>=1.29.0'\nhome: https://example.com\n";
         let (read_one, folder) = read(&files(&[(CHART, chart), ("templates/a.yaml", "")])).unwrap();
         assert_eq!((read_one.name.as_str(), folder.as_str()), ("web", ""));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_and_kubernetes_ranges_are_read_as_helm_reads_them() {
+    fn reads_versions_and_kubernetes_ranges_like_helm() {
         let chart = |version: &str, kubernetes: &str| Chart {
             name: "web".to_owned(),
             version: version.to_owned(),
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn dependencies_must_be_there_and_libraries_are_refused() {
+    fn rejects_missing_dependencies_and_library_charts() {
         let chart =
             "name: web\nversion: 1.0.0\ntype: library\ndependencies: [{name: redis}, {name: db}]\n";
         let found = read(&files(&[(CHART, chart), ("charts/redis-1.0.0.tgz", "")])).unwrap_err();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_leave_out_what_helm_leaves_out() {
+    fn ignores_the_same_files_as_helm() {
         let ignore = Ignore::parse(b"# no\n*.bak\n/docs/\nci/*.yaml\nfoo?\n").unwrap();
         for (path, folder, covered) in [
             ("a.bak", false, true),

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn speaks_with_the_words_of_rukpak() {
+    fn keeps_messages_of_rukpak() {
         assert_eq!(
             said(&[("README.md", "")]),
             ["get objects from bundle manifests: readdir manifests: file does not exist"]
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_over_files_with_comments_only_and_says_how_to_flatten_folders() {
+    fn skips_files_with_comments_only_and_rejects_subfolders_with_hint() {
         let content = read(&files(&[
             ("manifests/a.yaml", WEB),
             ("manifests/b.yaml", "# nothing yet\n---\n"),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn kustomization_among_manifests_is_told_once_and_by_its_name() {
+    fn reports_kustomization_file_once_by_name() {
         let found = said(&[
             ("manifests/a.yaml", WEB),
             ("manifests/kustomization.yaml", "resources: [a.yaml]\n"),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn says_everything_at_once() {
+    fn reports_all_problems_together() {
         let said = said(&[
             ("bundle.yaml", "name: web\n"),
             ("manifests/a.yaml", "kind: [\n"),

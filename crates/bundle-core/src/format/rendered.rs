@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_taken_apart() {
+    fn expands_lists_into_objects() {
         let mut findings = Findings::default();
         let text = "---\n# Source: web/templates/a.yaml\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n---\n# nothing\n---\napiVersion: example.com/v1\nkind: Menu\nmetadata: {name: c}\nitems: [1]\n";
         let objects = read(text.as_bytes(), &mut findings);

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables() {
+    fn recognizes_images_in_variables() {
         use Evidence::{Look, Name};
         for (name, value, expected) in [
             ("RELATED_IMAGE_PROXY", "quay.io/a/proxy:v1", Some(Name)),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_and_fields() {
+    fn recognizes_images_in_arguments_and_fields() {
         use Evidence::{Look, Name};
         for (flag, value, expected) in [
             (

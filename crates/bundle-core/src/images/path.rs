@@ -81,7 +81,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn reads_as_kubernetes_writes_it() {
+    fn displays_paths_like_kubernetes() {
         let key = |key: &str| Step::Key(key.to_owned());
         let path = FieldPath(vec![
             key("spec"),

@@ -150,7 +150,7 @@ mod tests {
     const DIGEST: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
     #[test]
-    fn reads_what_runtimes_read() {
+    fn reads_references_like_container_runtimes() {
         for (text, full) in [
             ("nginx", "docker.io/library/nginx:latest"),
             ("nginx:1.25", "docker.io/library/nginx:1.25"),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn pins_what_is_written() {
+    fn pins_the_written_name_to_a_digest() {
         let digest: Digest = DIGEST.parse().unwrap();
         for (text, pinned) in [
             ("nginx", "nginx@"),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_no_runtime_takes() {
+    fn rejects_references_that_no_runtime_accepts() {
         for text in [
             "",
             " nginx",

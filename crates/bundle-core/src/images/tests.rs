@@ -191,7 +191,7 @@ fn finds_the_fields_of_known_custom_resources() {
 }
 
 #[test]
-fn the_list_of_the_package_counts() {
+fn finds_images_listed_in_the_package() {
     let package = crate::package::parse(
         b"apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\nimages: [{name: agent, image: 'quay.io/a/agent:v1'}]\n",
     )
@@ -220,7 +220,7 @@ fn deployment(images: &[&str]) -> String {
 }
 
 #[test]
-fn refuses_names_that_move_all_at_once() {
+fn rejects_all_mutable_references_together() {
     let digest = format!("nginx@{DIGEST}");
     let both = format!("nginx:latest@{DIGEST}");
     let text = deployment(&[
@@ -262,7 +262,7 @@ fn refuses_names_that_move_all_at_once() {
 }
 
 #[test]
-fn a_lock_is_written_and_read_back_the_same() {
+fn written_lock_reads_back_unchanged() {
     let found = find(
         &objects(&deployment(&["nginx:1.25", "quay.io/a/b:v1"])),
         None,
@@ -278,7 +278,7 @@ fn a_lock_is_written_and_read_back_the_same() {
 }
 
 #[test]
-fn a_lock_that_lies_is_refused() {
+fn rejects_inconsistent_locks() {
     let good = lock_of(&find(&objects(&deployment(&["nginx:1.25"])), None)).to_yaml();
     for (from, to, why) in [
         (
@@ -309,7 +309,7 @@ fn a_lock_that_lies_is_refused() {
 }
 
 #[test]
-fn says_where_lock_and_manifests_disagree() {
+fn reports_differences_between_lock_and_manifests() {
     let env = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: 'nginx:1.25', env: [{name: A_IMAGE, value: 'quay.io/a/b:v1'}]}]}\n";
     let found = find(&objects(env), None);
     let mut lock = lock_of(&found);

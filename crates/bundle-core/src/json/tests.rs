@@ -84,7 +84,7 @@ fn rejects_structs_by_position_and_keys_that_differ_by_case() {
 }
 
 #[test]
-fn rejects_what_two_readers_could_take_for_two_things() {
+fn rejects_json_that_two_parsers_read_differently() {
     for bytes in [
         br#"{"a":1,"a":2}"#.as_slice(),
         br#"{"a":1,"\u0061":1}"#,
@@ -115,7 +115,7 @@ fn rejects_what_two_readers_could_take_for_two_things() {
 }
 
 #[test]
-fn bounds_depth_and_values_before_they_are_held() {
+fn bounds_depth_and_values_before_allocation() {
     let nested = |levels: usize| {
         let (open, close) = ("[".repeat(levels), "]".repeat(levels));
         object(format!("{{\"a\":{open}{close}}}").as_bytes())

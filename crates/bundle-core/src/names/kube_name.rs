@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_a_name_looks_like() {
+    fn errors_state_the_rule_for_names() {
         let error = |kind, text: &str| KubeName::parse(kind, text).unwrap_err().to_string();
         assert_eq!(error(NameKind::Label, ""), "a name cannot be empty");
         assert_eq!(

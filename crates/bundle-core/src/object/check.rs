@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_names_an_object() {
+    fn reads_identity_of_objects() {
         let (objects, findings) = check(
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: team-a, labels: {a: '1'}}\n---\n\n\
              apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a, namespace: ''}\n",
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn says_all_that_is_wrong_with_a_document() {
+    fn reports_all_problems_of_a_document() {
         for (text, expected) in [
             (
                 "hello",
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn null_fields_and_placeholders_are_not_of_the_object() {
+    fn drops_null_fields_and_placeholders() {
         let (objects, _) = check(
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, creationTimestamp: null}\nspec: {replicas: null, paused: false}\n",
         );
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_object_in_two_versions_is_one_object() {
+    fn rejects_one_object_in_two_api_versions() {
         let object = |version: &str| {
             format!(
                 "apiVersion: apps/{version}\nkind: Deployment\nmetadata: {{name: web, namespace: a}}\n"

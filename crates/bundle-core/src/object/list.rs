@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_lists_apart_as_kubectl_does() {
+    fn expands_lists_like_kubectl() {
         let text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, metadata: {name: a}}\n\
                     - {apiVersion: v1, kind: List, items: [{apiVersion: apps/v1, kind: Deployment, metadata: {name: b}}]}\n---\n\
                     apiVersion: v1\nkind: ConfigMapList\nitems: [{metadata: {name: c}}]\n---\n\
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_items_that_are_no_list_and_lists_that_are_too_deep() {
+    fn rejects_items_that_are_no_list_and_too_deep_lists() {
         let (none, said) = names("apiVersion: v1\nkind: List\nitems: {a: b}\n");
         assert_eq!(none, [""; 0]);
         assert_eq!(

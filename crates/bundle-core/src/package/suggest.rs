@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_was_meant() {
+    fn suggests_similar_words() {
         let known = ["name", "version", "kubernetes", "description"];
         assert_eq!(nearest("verison", &known), Some("version"));
         assert_eq!(nearest("Name", &known), Some("name"));

@@ -72,13 +72,13 @@ fn reads_all_fields() {
 }
 
 #[test]
-fn needs_little() {
+fn accepts_minimal_package() {
     let package = parse(format!("{HEAD}{SMALL}").as_bytes()).unwrap();
     assert_eq!((package.kubernetes, package.images.len()), (None, 0));
 }
 
 #[test]
-fn says_what_is_wrong_with_its_place_and_what_to_do() {
+fn reports_problems_with_location_and_hint() {
     for (text, expected) in [
         (
             "verison: 1.0.0\n",
@@ -166,7 +166,7 @@ fn says_what_is_wrong_with_its_place_and_what_to_do() {
 }
 
 #[test]
-fn says_all_at_once() {
+fn reports_all_findings_of_a_package_together() {
     assert_eq!(
         said("apiVersion: v1\nkind: Package\nname: Web\nversion: v1.4\nformat: helm+v9\n"),
         [
@@ -181,7 +181,7 @@ fn says_all_at_once() {
 }
 
 #[test]
-fn versions_are_strict_and_say_what_was_meant() {
+fn rejects_loose_versions_with_suggestion() {
     for (text, hint) in [
         ("'1.4'", "try with `1.4.0`"),
         ("v1.4.0", "try with `1.4.0`"),
@@ -200,7 +200,7 @@ fn versions_are_strict_and_say_what_was_meant() {
 }
 
 #[test]
-fn annotations_carry_what_the_package_says() {
+fn package_survives_round_trip_through_annotations() {
     let package = parse(FULL.as_bytes()).unwrap();
     let annotations = annotations(&package);
     let expected = [
@@ -251,7 +251,7 @@ fn annotations_carry_what_the_package_says() {
 }
 
 #[test]
-fn images_of_others_have_no_facts_and_broken_ones_are_told() {
+fn foreign_images_have_no_facts_and_invalid_annotations_are_reported() {
     let map = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
         pairs
             .iter()
@@ -384,7 +384,7 @@ fn parser_and_schema_agree() {
 }
 
 #[test]
-fn the_table_has_every_field_that_is_read() {
+fn table_contains_every_parsed_field() {
     let package = serde_json::to_value(parse(FULL.as_bytes()).unwrap()).unwrap();
     let written: std::collections::BTreeSet<&str> = package
         .as_object()

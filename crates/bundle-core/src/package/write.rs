@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_the_same() {
+    fn written_package_parses_to_the_same_package() {
         let package = parse::parse(FULL.as_bytes()).unwrap();
         let text = package.to_yaml();
         assert_eq!(parse::parse(text.as_bytes()).unwrap(), package, "{text}");

@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_says_which_entry_is_the_key() {
+    fn key_secret_must_name_one_key() {
         let entry = |name: &str| (name.to_owned(), b"pem".to_vec());
         let pick = |entries: &[&str]| {
             key_of_secret("k", &entries.iter().map(|name| entry(name)).collect())

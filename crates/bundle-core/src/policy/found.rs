@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_each_signature_is() {
+    fn summary_describes_each_signature() {
         let found = [
             refused(Rejection::OtherKey(KeyId::new("Zm9yZWlnbg=="))),
             refused(Rejection::OtherDigest("sha256:00".into())),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_text_cannot_draw_on_the_terminal_or_flood_it() {
+    fn summary_escapes_and_truncates_foreign_text() {
         let text = Rejection::PayloadType(format!("\u{1b}[31m\n{}", "x".repeat(500))).to_string();
         assert!(!text.contains('\u{1b}') && !text.contains('\n'), "{text:?}");
         assert!(text.len() < 300, "{text}");

@@ -122,7 +122,7 @@ mod tests {
         "https://github.com/example/web/.github/workflows/release.yaml@refs/heads/main";
 
     #[test]
-    fn exact_is_byte_for_byte() {
+    fn exact_matcher_compares_bytes() {
         let exact = Matcher::exact(CI).unwrap();
         assert!(exact.matches(CI));
         for other in [
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_must_match_the_whole() {
+    fn regular_expression_must_match_the_whole_text() {
         let pattern = Matcher::pattern("https://github.com/example/(web|api)").unwrap();
         assert!(pattern.matches("https://github.com/example/web"));
         for other in [
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_break_out_or_eat_memory_are_refused() {
+    fn rejects_patterns_that_escape_anchors_or_exceed_memory() {
         for text in ["", "a)|(?:b", "(", "*", "(?x)a #", "(?=a)"] {
             assert!(Matcher::pattern(text).is_err(), "{text}");
         }

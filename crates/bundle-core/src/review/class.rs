@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_a_provisioner_has_the_defaults() {
+    fn class_with_provisioner_only_has_defaults() {
         let class = class(&json!({"provisioner": "core.rukpak.io/plain"}));
         assert_eq!(class.provisioner, Provisioner::Plain);
         assert_eq!(class.authorization, Authorization::Requester);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_cannot_be_read_says_so() {
+    fn reports_errors_of_an_invalid_class() {
         let findings = Class::parse(
             "x",
             &json!({"signatures": "Sometimes", "sources": {"types": "image"}}),
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_are_for_those_who_allow_them() {
+    fn rejects_private_addresses_unless_the_class_allows_them() {
         let http = |url: &str| Source::Http {
             url: url.to_owned(),
             auth: super::super::source::Auth::default(),
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn each_provisioner_reads_its_own_format() {
+    fn each_provisioner_accepts_only_its_format() {
         for (provisioner, own, other) in [
             ("core.rukpak.io/plain", Format::PlainV0, Format::RegistryV1),
             (

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_one_use_is_not_read_as_another() {
+    fn rejects_mac_of_another_purpose() {
         let sealed = sign(KEY, "core.rukpak.io/seal", &stamp());
         assert_eq!(Stamp::read(KEY, Some(&sealed)), Err(StampError::Forged));
     }

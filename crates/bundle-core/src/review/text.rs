@@ -134,7 +134,7 @@ mod tests {
     use crate::diagnostic::Findings;
 
     #[test]
-    fn warnings_fit_on_a_line() {
+    fn warnings_are_one_line() {
         let short =
             Finding::warning(codes::review::CLASS_UNKNOWN, "there is no class").at_field("spec.x");
         assert_eq!(
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_know_stands_alone() {
+    fn message_of_rukpak_has_neither_code_nor_hint() {
         let findings: Findings =
             Finding::error(codes::review::SPEC_IMMUTABLE, "bundle.spec is immutable")
                 .hint("no")
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_told_with_its_hint() {
+    fn rejection_contains_every_error_and_hint() {
         let findings = Findings(vec![
             Finding::error(codes::review::USE_NOT_ALLOWED, "user \"ana\" may not").hint("ask"),
             Finding::error(codes::trust::UNSIGNED, "not signed").about("registry.example.com/a"),

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verbs_names_and_resources_fall_together() {
+    fn merges_verbs_names_and_resources_into_few_rules() {
         let mut missing = Vec::new();
         for verb in ["patch", "create"] {
             for resource in ["deployments", "statefulsets"] {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_to_all_and_one_by_name_stay_apart() {
+    fn keeps_rules_for_all_and_for_named_objects_apart() {
         let missing = [
             Question::resource("get", "", "pods", Some("n"), None),
             Question::resource("get", "", "pods", Some("n"), Some("a")),

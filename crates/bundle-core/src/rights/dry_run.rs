@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_for_everybody_do_not_concern_rights() {
+    fn rejections_for_every_user_are_not_denied_permissions() {
         for (message, by_rbac, expected) in [
             (
                 r#"configmaps "a" is forbidden: User "ana" cannot patch resource "configmaps""#,

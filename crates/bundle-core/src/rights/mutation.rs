@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_chosen_anew_each_time_does_not_count_and_a_missing_one_does() {
+    fn random_values_are_ignored_and_missing_fields_are_reported() {
         let with = |address: &str| json!({"spec": {"clusterIP": address}});
         let (one, two, three) = (with("10.0.0.1"), with("10.0.0.2"), with("10.0.0.3"));
         assert_eq!(fields(&one, &two, &three), [""; 0]);

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_objects_of_one_kind_take_three_questions() {
+    fn thousand_objects_of_one_kind_need_three_access_reviews() {
         let targets: Vec<_> = (0..1000)
             .map(|n| target("Deployment", "deployments", Some("a"), &format!("n{n}")))
             .collect();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_and_the_cluster_are_asked_apart() {
+    fn access_reviews_distinguish_namespaces_and_cluster() {
         let targets = [
             target("D", "ds", Some("a"), "x"),
             target("D", "ds", Some("b"), "x"),

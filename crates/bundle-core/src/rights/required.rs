@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_roles_and_bindings_of_others() {
+    fn lists_permissions_for_objects_roles_and_bindings() {
         let (rules, guessed) = lines(
             "apiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: n}\n---\n\
              apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: a, namespace: n}\n---\n\

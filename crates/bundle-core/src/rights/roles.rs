@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_of_a_rule_are_counted_before_they_are_made() {
+    fn bounds_access_reviews_of_a_rule_before_expanding_it() {
         let many = |count: usize| {
             (0..count)
                 .map(|number| format!("a{number}"))
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_each_of_its_rights() {
+    fn expands_rule_into_single_permissions() {
         let role = json!({ "rules": [
             { "apiGroups": ["", "apps"], "resources": ["pods", "pods/log"], "verbs": ["get", "list"], "resourceNames": ["a", "b"] },
             { "nonResourceURLs": ["/metrics"], "verbs": ["get"] },
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_that_collects_others_is_everything() {
+    fn aggregated_role_counts_as_all_permissions() {
         let rules = rules_of(&json!({ "aggregationRule": {}, "rules": null }));
         assert!(
             rules[0]
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn bindings_ask_about_the_role_they_name_where_they_hand_it_on() {
+    fn binding_is_checked_with_its_role_and_namespace() {
         let cluster =
             json!({ "roleRef": { "kind": "ClusterRole", "name": "admin" }, "subjects": [] });
         let Some(Grant::Binding {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn who_brings_objects_that_record_their_maker_must_be_allowed_to_be_the_maker() {
+    fn objects_that_record_their_creator_need_impersonate() {
         let id = |group: &str, kind: &str| ObjectId {
             group: group.to_owned(),
             kind: kind.to_owned(),
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_holds_what_its_apply_leaves_and_what_its_aggregation_brings() {
+    fn role_after_apply_includes_kept_and_aggregated_rules() {
         let rule = |resource: &str| json!({ "apiGroups": [""], "resources": [resource], "verbs": ["get"] });
         let live = json!({ "rules": [rule("secrets")] });
         let resources = |stated: Option<&Value>, live: Option<&Value>| {
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn other_objects_give_nothing() {
+    fn other_objects_grant_no_permissions() {
         let mut other = object("Role", None, Value::Null);
         other.id.group = "example.com".to_owned();
         assert_eq!(grant(&other), None);

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn vendors_suffixes_never_matter() {
+    fn ignores_vendor_suffixes() {
         let kubernetes = made_for(None, Some(">=1.31 <1.38"));
         for (version, fine) in [
             ("v1.31.0", true),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn every_patch_of_the_baseline_is_fine() {
+    fn supports_every_patch_of_the_baseline() {
         let kubernetes = made_for(Some("1.33"), Some(">=1.33.4 <1.35"));
         for (version, fine) in [
             ("v1.33.0", true),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_names_range_version_and_way_out() {
+    fn message_names_range_version_and_override() {
         let mut kubernetes = made_for(Some("1.33"), Some(">=1.31 <1.38"));
         let old = ServerVersion::parse("v1.30.2-eks-1552ad0").unwrap();
         let finding = fits_named("bundle web 1.4.0", &kubernetes, &old).unwrap();

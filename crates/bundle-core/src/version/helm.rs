@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn names_what_it_cannot_read() {
+    fn names_the_invalid_part_of_a_range() {
         for constraint in [
             "",
             ">=",

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_people_write() {
+    fn reads_common_forms_of_ranges() {
         for (range, inside, outside) in [
             (
                 ">=1.31 <1.38",
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn reports_invalid_ranges() {
         for (range, said) in [
             ("", "it is empty"),
             ("1.31 ||", "empty alternative"),
@@ -353,12 +353,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "[-0-9.<>=!~^|*xv ,+]{0,40}") {
+        fn parser_never_panics(text in "[-0-9.<>=!~^|*xv ,+]{0,40}") {
             let _ = Range::parse(&text);
         }
 
         #[test]
-        fn what_is_at_least_something_stays_so(low in version(), a in version(), b in version(), given in 1..4_usize) {
+        fn comparison_bounds_are_monotonic(low in version(), a in version(), b in version(), given in 1..4_usize) {
             let least = Range::parse(&format!(">={}", text(low, given))).unwrap();
             let (a, b) = (a.min(b), a.max(b));
             prop_assert!(!least.contains(a) || least.contains(b));
@@ -369,7 +369,7 @@ mod tests {
         }
 
         #[test]
-        fn alternatives_add_and_comparisons_narrow(left in range(), right in range(), at in version()) {
+        fn alternatives_are_united_and_comparisons_intersected(left in range(), right in range(), at in version()) {
             let holds = |text: &str| Range::parse(text).is_ok_and(|range| range.contains(at));
             if Range::parse(&left).is_ok() && Range::parse(&right).is_ok() {
                 prop_assert_eq!(holds(&format!("{left} || {right}")), holds(&left) || holds(&right));
@@ -380,7 +380,7 @@ mod tests {
         }
 
         #[test]
-        fn a_range_reads_back(range in range()) {
+        fn displayed_range_parses_to_the_same_range(range in range()) {
             if let Ok(range) = Range::parse(&range) {
                 prop_assert_eq!(Range::parse(range.as_str()), Ok(range));
             }

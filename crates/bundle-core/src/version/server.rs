@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_servers_report() {
+    fn reads_versions_that_servers_report() {
         for (text, numbers) in [
             ("v1.36.3", [1, 36, 3]),
             ("v1.30.2-eks-1552ad0", [1, 30, 2]),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_no_version() {
+    fn rejects_texts_that_are_no_version() {
         for text in [
             "",
             "v",

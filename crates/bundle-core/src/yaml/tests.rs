@@ -93,7 +93,7 @@ fn skips_documents_without_content_and_keeps_lines() {
 }
 
 #[test]
-fn says_what_is_wrong_and_where() {
+fn reports_yaml_errors_with_line_and_hint() {
     for (text, place, said) in [
         (
             "a: 1\n---\nb:\n  c: 1\n  c: 2\n",
@@ -159,13 +159,13 @@ fn says_what_is_wrong_and_where() {
 }
 
 #[test]
-fn says_every_broken_document_of_a_file() {
+fn reports_every_invalid_document_of_a_file() {
     let findings = documents(b"a: [\n---\nb: 1\n---\nc: 1\nc: 2\n", "f.yaml").unwrap_err();
     assert_eq!(findings.0.len(), 2, "{findings}");
 }
 
 #[test]
-fn refuses_what_is_no_text_or_too_large() {
+fn rejects_binary_and_too_large_files() {
     let binary = documents(b"a: 1\n\xff\xfe", "f.yaml").unwrap_err();
     assert_eq!(
         binary.to_string(),
@@ -185,7 +185,7 @@ fn nested(depth: usize, indent: &str, entry: &str) -> String {
 }
 
 #[test]
-fn refuses_what_unfolds_to_too_much() {
+fn rejects_aliases_that_expand_beyond_the_limit() {
     use std::fmt::Write as _;
 
     let mut laughs = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
@@ -212,7 +212,7 @@ fn refuses_what_unfolds_to_too_much() {
 }
 
 #[test]
-fn many_files_share_one_allowance() {
+fn files_share_one_expansion_limit() {
     let file = format!("a: &a [{}]\nb: [*a, *a, *a, *a]\n", "1,".repeat(200));
     let mut allowance = Allowance { nodes: 20_000 };
     let read = (0..1_000)
@@ -234,7 +234,7 @@ fn depth_within_the_limit_is_read() {
 }
 
 #[test]
-fn writes_what_old_readers_read_back() {
+fn written_yaml_is_safe_for_yaml_1_1_parsers() {
     let value = json!({"a": "on", "b": "0644", "c": "1_000", "d": "", "e": ["y", null, "~", 1.5], "f": {}, "g": "x\ny\n", "on": 1, "h": "1e3", "i": "- x"});
     let text = to_string(&value);
     assert!(text.contains("\"on\"") || text.contains("'on'"), "{text}");
@@ -266,17 +266,17 @@ mod properties {
 
     proptest! {
         #[test]
-        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
+        fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
             let _ = documents(&bytes, "f.yaml");
         }
 
         #[test]
-        fn no_yaml_like_text_panics(text in "[-a:&*?|>!%@`'\"\\[\\]{}#,<~0-9. \n\t]{0,80}") {
+        fn yaml_like_text_never_panics(text in "[-a:&*?|>!%@`'\"\\[\\]{}#,<~0-9. \n\t]{0,80}") {
             let _ = documents(text.as_bytes(), "f.yaml");
         }
 
         #[test]
-        fn what_is_written_reads_back(value in value()) {
+        fn written_values_parse_to_the_same_value(value in value()) {
             let value = json!({ "root": value });
             let text = to_string(&value);
             let found = documents(text.as_bytes(), "f.yaml");
@@ -284,7 +284,7 @@ mod properties {
         }
 
         #[test]
-        fn json_reads_as_json(value in value()) {
+        fn parses_json_to_the_same_value(value in value()) {
             let value = json!({ "root": value });
             let found = documents(value.to_string().as_bytes(), "f.json").unwrap();
             prop_assert_eq!(&found[0].value, &value);

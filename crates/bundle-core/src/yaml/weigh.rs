@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_are_counted_with_what_anchors_unfold_to() {
+    fn estimate_includes_expanded_anchors() {
         let plain = weigh(b"a: [1, 2]\n---\n# nothing\n---\nb: text\n", "f.yaml").unwrap();
         assert_eq!(plain.documents, 2);
         let short = weigh(b"a: &a [x, x, x, x]\n", "f.yaml").unwrap();
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said_with_its_line() {
+    fn reports_parse_errors_with_line() {
         let finding = weigh(b"a: 1\n---\nkind: [\n", "f.yaml").unwrap_err();
         assert!(finding.to_string().starts_with("f.yaml:3: "), "{finding}");
     }

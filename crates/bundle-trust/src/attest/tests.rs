@@ -16,7 +16,7 @@ fn read(kind: &str, text: &str) -> Result<Predicate, String> {
 }
 
 #[test]
-fn kinds_are_cosigns_names_or_uris() {
+fn accepts_predicate_types_by_cosign_name_or_uri() {
     for (name, uri) in [
         ("slsaprovenance", "https://slsa.dev/provenance/v0.2"),
         ("slsaprovenance1", "https://slsa.dev/provenance/v1"),
@@ -48,7 +48,7 @@ fn kinds_are_cosigns_names_or_uris() {
 }
 
 #[test]
-fn known_kinds_are_looked_at() {
+fn rejects_predicates_without_required_fields_of_their_type() {
     for (kind, text, wrong) in [
         (
             "spdxjson",
@@ -133,7 +133,7 @@ fn known_kinds_are_looked_at() {
 }
 
 #[test]
-fn a_predicate_is_signed_as_it_was_written() {
+fn signs_predicate_text_unchanged() {
     let text = r#"{ "big": 12345678901234567890123, "float": 1.10, "z": 1, "a": "\u00e9" }"#;
     let predicate = read("https://example.com/kind", text).unwrap();
     let digest = format!("sha256:{}", "0".repeat(64));
@@ -155,7 +155,7 @@ fn a_predicate_is_signed_as_it_was_written() {
 }
 
 #[test]
-fn what_was_said_later_is_still_the_same() {
+fn custom_predicates_with_equal_data_and_other_times_are_equal() {
     let first = read("custom", r#"{"a":1}"#).unwrap();
     assert!(first.says(&json!({"Data": r#"{"a":1}"#, "Timestamp": "2020-01-01T00:00:00Z"})));
     assert!(!first.says(&json!({"Data": r#"{"a":2}"#, "Timestamp": NOW})));

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_of_the_highest_version_of_each_operator_is_chosen() {
+    fn selects_newest_service_of_highest_version_per_operator() {
         use LogVersion::{One, Two};
         let old = "2024-01-01T00:00:00Z";
         let services = [
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_that_says_nothing_usable_is_refused() {
+    fn rejects_config_without_usable_services() {
         let both = [LogVersion::One, LogVersion::Two];
         let any = json!({});
         let told = |services: &[Value]| logs(services, &any, &both).unwrap_err();

@@ -17,7 +17,7 @@ fn good() -> Value {
 }
 
 #[test]
-fn tokens_are_for_us_and_in_time() {
+fn rejects_expired_tokens_and_tokens_of_another_audience() {
     let read = Token::parse(&format!(" {}\n", token(&good())), "sigstore", 1000).unwrap();
     assert_eq!(
         read.names(),
@@ -84,7 +84,7 @@ fn rejects_answers_that_are_lists() {
 }
 
 #[test]
-fn answers_of_services_are_not_trusted() {
+fn rejects_invalid_responses_of_services() {
     let other = include_str!("../../testdata/keyless/person.bundle.json");
     let other: Value = serde_json::from_str(other).unwrap();
     let der = other["verificationMaterial"]["certificate"]["rawBytes"]
@@ -158,7 +158,7 @@ fn answer() -> Value {
 }
 
 #[test]
-fn entries_are_about_the_signature_that_was_entered() {
+fn rejects_log_entries_for_another_signature() {
     let read = |log, answer: &[u8]| signed().entered(log, answer);
     for garbage in [&b"{}"[..], b"{\"a\": {}}", b"<html>", b"[]", b""] {
         assert!(read(LogVersion::One, garbage).is_err());

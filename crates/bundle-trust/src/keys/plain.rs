@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_out_can_be_taken_in_again() {
+    fn exported_keys_can_be_imported() {
         for kind in [KeyKind::EcdsaP256, KeyKind::Ed25519] {
             let pair = generate(kind, &password("one")).unwrap();
             let plain = export(&pair.private_pem, &password("one")).unwrap();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_key_of_ours_is_refused_in_its_own_words() {
+    fn rejects_unsupported_plain_keys_with_specific_messages() {
         let pair = generate(KeyKind::EcdsaP256, &password("one")).unwrap();
         let plain = export(&pair.private_pem, &password("one")).unwrap();
         let block = |tag: &str| pem_text(tag, b"\x30\x03\x02\x01\x00");

@@ -10,7 +10,7 @@ fn password(text: &str) -> Password {
 }
 
 #[test]
-fn a_pair_opens_with_its_password_only() {
+fn key_pair_opens_only_with_its_password() {
     for (kind, algorithm) in [
         (KeyKind::EcdsaP256, "ECDSA P-256"),
         (KeyKind::Ed25519, "Ed25519"),
@@ -73,7 +73,7 @@ fn rejects_key_files_whose_fields_are_given_by_position() {
 }
 
 #[test]
-fn keys_are_the_same_whatever_their_line_ends() {
+fn key_id_does_not_depend_on_line_endings() {
     let pem = include_str!("../../testdata/cosign.pub");
     let crlf = format!("\n# release\n{}\n\n", pem.replace('\n', "\r\n"));
     assert_eq!(
@@ -112,7 +112,7 @@ MDkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDIgACd5NY0p/n5Rl7hpbGynY1VahMn2R2
 ";
 
 #[test]
-fn refuses_other_public_keys_with_a_reason() {
+fn rejects_unsupported_public_keys_with_reason() {
     assert_eq!(PublicKey::parse(RSA_2048).unwrap().algorithm(), "RSA");
     let good = include_str!("../../testdata/cosign.pub");
     // The last byte of the point changed: no longer on the curve.
@@ -157,7 +157,7 @@ fn public(der: &[u8]) -> Result<PublicKey, bundle_core::diagnostic::Finding> {
 }
 
 #[test]
-fn an_ed25519_key_that_anybody_can_sign_for_is_refused() {
+fn rejects_ed25519_keys_of_small_order() {
     let points = [
         // Of small order, with either sign, and the same written past the end of the field.
         "0000000000000000000000000000000000000000000000000000000000000000",
@@ -191,7 +191,7 @@ fn an_ed25519_key_that_anybody_can_sign_for_is_refused() {
 }
 
 #[test]
-fn a_key_has_one_form_and_so_one_name() {
+fn rejects_non_canonical_encodings_of_a_key() {
     for pem in [include_str!("../../testdata/cosign.pub"), RSA_2048] {
         let der = pem::parse(pem).unwrap().into_contents();
         public(&der).unwrap();
@@ -222,7 +222,7 @@ fn a_key_has_one_form_and_so_one_name() {
 }
 
 #[test]
-fn refuses_other_private_keys_with_a_reason() {
+fn rejects_unsupported_private_keys_with_reason() {
     let sealed = |json: &str| pem_text("ENCRYPTED SIGSTORE PRIVATE KEY", json.as_bytes());
     let file = |n: u64, nonce: &str| {
         sealed(&format!(
@@ -257,7 +257,7 @@ fn refuses_other_private_keys_with_a_reason() {
 
 proptest! {
     #[test]
-    fn no_text_makes_the_readers_panic(text in "\\PC*", der in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn key_parsers_never_panic(text in "\\PC*", der in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = PublicKey::parse(&text);
         let _ = PublicKey::from_der(&der);
         let _ = PublicKey::parse(&pem_text("PUBLIC KEY", &der));

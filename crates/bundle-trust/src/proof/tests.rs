@@ -53,7 +53,7 @@ fn policy(name: &str, threshold: usize, keys: &[&PrivateKey]) -> Policy {
 }
 
 #[test]
-fn the_right_key_opens_and_another_does_not() {
+fn admits_signature_by_policy_key_and_rejects_others() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let other = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let policies = [policy("releases", 1, &[&key])];
@@ -87,7 +87,7 @@ fn the_right_key_opens_and_another_does_not() {
 }
 
 #[test]
-fn the_same_key_under_two_names_signs_once() {
+fn one_key_under_two_names_counts_once_for_the_threshold() {
     let a = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let b = PrivateKey::unwritten(KeyKind::Ed25519);
     let class = ClassSignatures::IfPolicy;
@@ -101,7 +101,7 @@ fn the_same_key_under_two_names_signs_once() {
 }
 
 #[test]
-fn every_policy_that_matches_counts() {
+fn every_matching_policy_must_be_satisfied() {
     let a = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let b = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let policies = [policy("one", 1, &[&a]), policy("two", 1, &[&b])];
@@ -114,7 +114,7 @@ fn every_policy_that_matches_counts() {
 }
 
 #[test]
-fn a_key_that_cannot_be_read_refuses() {
+fn policy_with_invalid_key_rejects() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let spec = json!({
         "images": [{"glob": "**"}],
@@ -141,7 +141,7 @@ fn a_key_that_cannot_be_read_refuses() {
 }
 
 #[test]
-fn a_key_in_a_secret_is_looked_up_missed_or_waited_for() {
+fn key_in_secret_is_found_missing_or_unavailable() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let spec = json!({
         "images": [{"glob": "**"}],
@@ -177,7 +177,7 @@ fn a_key_in_a_secret_is_looked_up_missed_or_waited_for() {
 }
 
 #[test]
-fn a_registry_that_does_not_answer_is_neither_yes_nor_no() {
+fn unavailable_registry_results_in_cannot_tell() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let down = Err(Unavailable(Finding::error(
         codes::registry::UNREACHABLE,
@@ -204,7 +204,7 @@ fn a_registry_that_does_not_answer_is_neither_yes_nor_no() {
 }
 
 #[test]
-fn content_without_a_reference_cannot_pass_where_signatures_are_required() {
+fn rejects_unsignable_content_where_signatures_are_required() {
     let files = bundle_core::reference::Digest::of(b"files");
     let content = ContentId::new(&Source::Upload, files);
     let refusal = decide_unsignable(content.clone(), ClassSignatures::Required).unwrap_err();

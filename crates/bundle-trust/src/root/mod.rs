@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_root_is_built_in_and_valid_for_years() {
+    fn built_in_public_root_is_valid_for_years() {
         let root = Root::public().unwrap();
         root.check("2026-11-21T00:00:00Z".parse().unwrap()).unwrap();
         let end = root.valid_until().unwrap();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_nothing_could_hold_under_is_refused() {
+    fn rejects_unusable_roots() {
         changed(|_| {}).unwrap();
         for change in [
             (|root| root["certificateAuthorities"] = json!([])) as fn(&mut Value),
@@ -298,7 +298,7 @@ mod tests {
     type Change = (&'static str, fn(&mut Value));
 
     #[test]
-    fn rejects_roots_that_readers_disagree_about() {
+    fn rejects_ambiguous_json_in_roots() {
         let whole: Value = serde_json::from_str(OURS).unwrap();
         let names = [
             "mediaType",
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_ended_ends_the_root() {
+    fn root_expires_with_its_log_key() {
         let root = changed(|root| {
             root["tlogs"][0]["publicKey"]["validFor"] =
                 json!({"start": "2020-01-01T00:00:00Z", "end": "2026-12-01T00:00:00Z"});

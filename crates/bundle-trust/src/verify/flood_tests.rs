@@ -70,7 +70,7 @@ fn fault(found: &SignatureFound) -> Option<Fault> {
 }
 
 #[test]
-fn a_flood_of_costly_bundles_does_not_hide_a_good_one() {
+fn expensive_bundles_do_not_hide_a_valid_one() {
     let sigstore = Sigstore::new();
     let against = sigstore.against(&[]);
     let good = sigstore.signed(&Wanted::default(), &statement());
@@ -87,7 +87,7 @@ fn a_flood_of_costly_bundles_does_not_hide_a_good_one() {
 }
 
 #[test]
-fn the_same_entry_and_the_same_timestamp_count_once() {
+fn duplicate_entries_and_timestamps_count_once() {
     let sigstore = Sigstore::new();
     let against = sigstore.against(&[]);
     let good = sigstore.signed(&Wanted::default(), &statement());
@@ -109,7 +109,7 @@ fn the_same_entry_and_the_same_timestamp_count_once() {
 }
 
 #[test]
-fn a_signature_that_is_there_twice_is_examined_once() {
+fn duplicate_signature_is_examined_once() {
     let sigstore = Sigstore::new();
     let against = sigstore.against(&[]);
     let good = raw(&sigstore.signed(&Wanted::default(), &statement()));
@@ -122,7 +122,7 @@ fn a_signature_that_is_there_twice_is_examined_once() {
 }
 
 #[test]
-fn no_signature_takes_the_share_of_those_after_it() {
+fn expensive_signature_does_not_use_the_share_of_later_ones() {
     let sigstore = Sigstore::new();
     let mut against = sigstore.against(&[]);
     let good = sigstore.signed(&Wanted::default(), &statement());
@@ -165,13 +165,13 @@ fn no_signature_takes_the_share_of_those_after_it() {
 }
 
 #[test]
-fn a_signature_for_which_nothing_is_left_is_refused_in_words() {
+fn signature_beyond_the_budget_is_rejected_with_message() {
     let text = Rejection::TooCostly { operations: 99 }.to_string();
     assert!(text.contains("asks for 99 public-key operations"), "{text}");
 }
 
 #[test]
-fn an_examination_ends_between_signatures_when_it_is_told_to() {
+fn examination_stops_between_signatures_on_request() {
     let sigstore = Sigstore::new();
     let against = sigstore.against(&[]);
     let good = sigstore.signed(&Wanted::default(), &statement());

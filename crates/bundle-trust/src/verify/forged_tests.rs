@@ -30,7 +30,7 @@ fn named(accepted: &Accepted) -> (&str, &str) {
 }
 
 #[test]
-fn what_the_authority_issues_is_judged() {
+fn rejects_certificates_with_any_invalid_part() {
     let sigstore = Sigstore::new();
     let against = sigstore.against(&[]);
     let signed = |wanted: Wanted| judge(&against, &sigstore.signed(&wanted, &statement()));
@@ -105,7 +105,7 @@ fn what_the_authority_issues_is_judged() {
 }
 
 #[test]
-fn an_authority_of_the_same_name_is_another_one() {
+fn rejects_authority_with_equal_name_and_other_key() {
     let (ours, theirs) = (Sigstore::new(), Sigstore::new());
     let bundle = theirs.signed(&Wanted::default(), &statement());
     assert_eq!(
@@ -124,7 +124,7 @@ fn an_authority_of_the_same_name_is_another_one() {
 }
 
 #[test]
-fn of_two_names_the_first_counts_and_look_alikes_are_others() {
+fn first_subject_alternative_name_is_compared_exactly() {
     let sigstore = Sigstore::new();
     let against = sigstore.against(&[]);
     let signed = |names, issuer: &str| {
@@ -167,7 +167,7 @@ fn of_two_names_the_first_counts_and_look_alikes_are_others() {
 }
 
 #[test]
-fn a_certificate_by_sha1_is_no_certificate() {
+fn rejects_certificate_signed_with_sha1() {
     const CA: &[u8] = include_bytes!("../../testdata/weak/ca.der");
     const SIGNATURE: &[u8] = include_bytes!("../../testdata/weak/leaf.sig");
     let sigstore = Sigstore::new();
@@ -188,7 +188,7 @@ fn a_certificate_by_sha1_is_no_certificate() {
 }
 
 #[test]
-fn a_certificate_for_a_short_rsa_key_signs_nothing() {
+fn rejects_certificate_with_short_rsa_key() {
     const KEY: &[u8] = include_bytes!("../../testdata/weak/rsa1024.spki.der");
     const SIGNATURE: &[u8] = include_bytes!("../../testdata/weak/rsa1024.sig");
     let sigstore = Sigstore::new();
@@ -210,7 +210,7 @@ fn a_certificate_for_a_short_rsa_key_signs_nothing() {
 }
 
 #[test]
-fn what_is_signed_is_judged_as_strictly_as_with_a_key() {
+fn payload_rules_apply_to_certificates_as_to_keys() {
     let sigstore = Sigstore::new();
     let against = sigstore.against(&[]);
     let text = String::from_utf8(statement()).unwrap();
@@ -276,7 +276,7 @@ fn what_is_signed_is_judged_as_strictly_as_with_a_key() {
 }
 
 #[test]
-fn a_flood_of_signatures_under_a_checkpoint_is_not_tried() {
+fn rejects_checkpoint_with_too_many_signatures() {
     let sigstore = Sigstore::new();
     let against = sigstore.against(&[]);
     let mut bundle = sigstore.signed(&Wanted::default(), &statement());
@@ -296,7 +296,7 @@ fn a_flood_of_signatures_under_a_checkpoint_is_not_tried() {
 }
 
 #[test]
-fn a_signature_beside_the_envelope_and_a_malleable_one_are_refused() {
+fn rejects_additional_message_signature_and_malleable_signature() {
     let sigstore = Sigstore::new();
     let against = sigstore.against(&[]);
     let mut bundle = sigstore.signed(&Wanted::default(), &statement());

@@ -90,7 +90,7 @@ fn name(accepted: &Accepted) -> &IdentityName {
 }
 
 #[test]
-fn the_matrix_of_forms_and_signers_holds() {
+fn verifies_every_combination_of_format_and_signer() {
     for (raw, subject, issuer, form) in [
         (bundle(WORKFLOW), CI, CI_ISSUER, "sigstore bundle"),
         (bundle(UNTIMED), CI, CI_ISSUER, "sigstore bundle"),
@@ -118,7 +118,7 @@ fn the_matrix_of_forms_and_signers_holds() {
 }
 
 #[test]
-fn an_identity_has_to_be_the_wanted_one_under_the_right_root() {
+fn rejects_other_identities_and_other_roots() {
     let reference: bundle_core::reference::Reference =
         "registry.example.com/team/shop:1".parse().unwrap();
     let pinned = reference.pin(subject());
@@ -184,7 +184,7 @@ fn root_without(part: &str) -> Against {
 }
 
 #[test]
-fn every_forgery_of_a_certified_bundle_is_refused_for_its_own_reason() {
+fn rejects_each_forged_keyless_bundle_with_its_own_reason() {
     let person: Value = serde_json::from_str(PERSON).unwrap();
     let untimed: Value = serde_json::from_str(UNTIMED).unwrap();
     let late_by = |seconds: i64| {
@@ -411,7 +411,7 @@ fn every_forgery_of_a_certified_bundle_is_refused_for_its_own_reason() {
 }
 
 #[test]
-fn what_is_wrong_before_any_certificate_is_looked_at() {
+fn rejects_malformed_bundles_before_reading_certificates() {
     let entries = |count: usize| {
         altered(WORKFLOW, |b| {
             let one = entry(b).clone();
@@ -465,7 +465,7 @@ fn what_is_wrong_before_any_certificate_is_looked_at() {
 }
 
 #[test]
-fn another_root_and_another_time_change_the_verdict() {
+fn verdict_depends_on_trust_root_and_time() {
     let fault = |against: &Against, raw: RawSignature| {
         let found = examine(&[raw], &subject(), against).remove(0).0;
         match found {
@@ -527,7 +527,7 @@ fn another_root_and_another_time_change_the_verdict() {
 }
 
 #[test]
-fn every_forgery_of_cosign_2s_form_is_refused() {
+fn rejects_each_forged_cosign_2_signature() {
     const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
     const LOG: &str = "dev.sigstore.cosign/bundle";
     const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
@@ -621,7 +621,7 @@ fn every_forgery_of_cosign_2s_form_is_refused() {
 }
 
 #[test]
-fn a_payload_of_cosign_2_must_say_that_it_signs_an_image() {
+fn rejects_cosign_2_payload_of_another_type() {
     let key = PrivateKey::unwritten(crate::keys::KeyKind::EcdsaP256);
     let against = Against {
         keys: vec![key.public().clone()],
@@ -666,7 +666,7 @@ fn a_payload_of_cosign_2_must_say_that_it_signs_an_image() {
 }
 
 #[test]
-fn ten_thousand_signatures_are_bounded() {
+fn examines_at_most_the_limit_of_ten_thousand_signatures() {
     let numbered = |number: usize| {
         let mut one = bundle(WORKFLOW);
         one.annotations.insert("number".into(), number.to_string());

@@ -35,7 +35,7 @@ fn fault(found: Result<Accepted, Rejection>) -> Fault {
 }
 
 #[test]
-fn an_entry_of_tiles_is_of_the_log_that_it_names() {
+fn rejects_rekor_2_entry_that_names_another_log() {
     let root = root();
     let other = root["tlogs"][0]["logId"].clone();
     let id = other["keyId"].as_str().unwrap().to_owned();
@@ -81,7 +81,7 @@ fn an_entry_of_tiles_is_of_the_log_that_it_names() {
 }
 
 #[test]
-fn an_entry_of_the_older_log_is_of_the_log_that_it_names() {
+fn rejects_rekor_1_entry_that_names_another_log() {
     // Without a promise, the name of the log is nobody's word either.
     let root = root();
     let tiled = root["tlogs"][1].clone();
@@ -102,7 +102,7 @@ fn an_entry_of_the_older_log_is_of_the_log_that_it_names() {
 }
 
 #[test]
-fn a_log_counts_in_its_window_alone() {
+fn log_is_trusted_only_in_its_validity_window() {
     let ended = |root: &Value, log: usize, start: &str, end: &str| {
         let mut changed = root.clone();
         changed["tlogs"][log]["publicKey"]["validFor"] = json!({ "start": start, "end": end });
@@ -148,7 +148,7 @@ fn a_log_counts_in_its_window_alone() {
 }
 
 #[test]
-fn everybody_else_of_the_root_counts_in_their_window_alone() {
+fn authorities_are_trusted_only_in_their_validity_windows() {
     let early = json!({ "start": "2020-01-01T00:00:00Z", "end": "2026-11-01T00:00:00Z" });
     for (path, expected) in [
         ("/ctlogs/0/publicKey/validFor", &[Fault::Sct][..]),

@@ -29,7 +29,7 @@ fn simple(key: &PrivateKey, payload: &str) -> Result<Accepted, Rejection> {
 }
 
 #[test]
-fn rejects_payloads_of_cosign_2_that_readers_disagree_about() {
+fn rejects_ambiguous_json_in_cosign_2_payloads() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let kind = statement::SIMPLE;
     let good = format!(
@@ -86,7 +86,7 @@ fn rejects_payloads_of_cosign_2_that_readers_disagree_about() {
 }
 
 #[test]
-fn rejects_statements_that_readers_disagree_about() {
+fn rejects_ambiguous_json_in_statements() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let hex = &OURS["sha256:".len()..];
     let kind = dsse::STATEMENT;
@@ -137,7 +137,7 @@ fn rejects_statements_that_readers_disagree_about() {
 }
 
 #[test]
-fn rejects_bundles_that_readers_disagree_about() {
+fn rejects_ambiguous_json_in_bundles() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let bundle: Value = serde_json::from_slice(&signed(&key, |_| {})).unwrap();
     let envelope = &bundle["dsseEnvelope"];
@@ -205,7 +205,7 @@ fn rejects_bundles_that_readers_disagree_about() {
 }
 
 #[test]
-fn rejects_log_entries_that_readers_disagree_about() {
+fn rejects_ambiguous_json_in_log_entries() {
     let sigstore = Sigstore::new();
     let against = sigstore.against(&[]);
     let payload = super::forge::statement();
@@ -289,7 +289,7 @@ fn rejects_proofs_that_are_lists() {
 }
 
 #[test]
-fn a_predicate_may_hold_keys_that_differ_by_case_alone() {
+fn accepts_predicate_keys_that_differ_only_by_case() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let bytes = signed(&key, |s| s["predicate"] = json!({"PATH": 1, "path": 2}));
     judge(&bytes, &key).unwrap();

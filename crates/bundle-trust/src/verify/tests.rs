@@ -55,7 +55,7 @@ fn with_keys(
 }
 
 #[test]
-fn what_is_signed_verifies() {
+fn verifies_own_signatures() {
     let annotations = BTreeMap::from([("name".to_owned(), "web".to_owned())]);
     for kind in [KeyKind::EcdsaP256, KeyKind::Ed25519] {
         let key = PrivateKey::unwritten(kind);
@@ -69,7 +69,7 @@ fn what_is_signed_verifies() {
 }
 
 #[test]
-fn what_real_cosign_signed_verifies_and_what_it_attested_does_not() {
+fn verifies_cosign_signature_and_rejects_cosign_attestation() {
     let key = PublicKey::parse(include_str!("../../testdata/cosign.pub")).unwrap();
     let found = examine(
         &[
@@ -88,7 +88,7 @@ fn what_real_cosign_signed_verifies_and_what_it_attested_does_not() {
 }
 
 #[test]
-fn too_much_to_sign_is_refused() {
+fn rejects_annotations_above_the_size_limit() {
     let key = PrivateKey::unwritten(KeyKind::Ed25519);
     let annotations = BTreeMap::from([("name".to_owned(), "x".repeat(5_000))]);
     let finding = sign::sign_digest(&key, &reference(), &annotations).unwrap_err();
@@ -120,7 +120,7 @@ pub(super) fn altered(key: &PrivateKey, change: impl Fn(&mut Value)) -> Vec<u8> 
 }
 
 #[test]
-fn every_forgery_is_refused_for_its_own_reason() {
+fn rejects_each_forgery_with_its_own_reason() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let other = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let id = key.public().id().clone();
@@ -347,7 +347,7 @@ fn every_forgery_is_refused_for_its_own_reason() {
 }
 
 #[test]
-fn a_hint_is_a_hint_and_refuses_no_key_that_fits() {
+fn wrong_key_hint_does_not_reject_a_matching_key() {
     for kind in [KeyKind::EcdsaP256, KeyKind::Ed25519] {
         let key = PrivateKey::unwritten(kind);
         let other = PrivateKey::unwritten(kind);
@@ -387,7 +387,7 @@ fn a_hint_is_a_hint_and_refuses_no_key_that_fits() {
 }
 
 #[test]
-fn a_hint_is_a_hint_over_content_without_an_envelope_too() {
+fn wrong_key_hint_does_not_reject_a_message_signature() {
     let content = b"a file".as_slice();
     let digest = Digest::of(content);
     for kind in [KeyKind::EcdsaP256, KeyKind::Ed25519] {
@@ -463,7 +463,7 @@ pub(super) fn mirrored(der: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_signature_in_another_form_is_none() {
+fn rejects_signature_in_another_encoding() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let id = key.public().id().clone();
     let good: Value = serde_json::from_slice(&signed(&key, |_| {})).unwrap();
@@ -523,7 +523,7 @@ fn a_signature_in_another_form_is_none() {
 }
 
 #[test]
-fn an_ed25519_signature_has_one_form() {
+fn rejects_malleable_ed25519_signature() {
     // The order of the group, which added to s makes no difference to a verifier that does not look.
     const ORDER: [u8; 32] = [
         0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde,
@@ -545,7 +545,7 @@ fn an_ed25519_signature_has_one_form() {
 }
 
 #[test]
-fn json_that_reads_in_two_ways_is_refused_whoever_signed_it() {
+fn rejects_ambiguous_json_even_if_signed() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let text = statement().to_string();
     let hex = &OURS["sha256:".len()..];
@@ -621,7 +621,7 @@ fn json_that_reads_in_two_ways_is_refused_whoever_signed_it() {
 }
 
 #[test]
-fn a_digest_by_another_hash_is_another_digest() {
+fn rejects_digest_of_another_algorithm() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let hex = &OURS["sha256:".len()..];
     for (name, value) in [
@@ -678,7 +678,7 @@ fn an_attestation_by_the_right_key_is_no_signature() {
 }
 
 #[test]
-fn a_signature_over_the_manifest_itself_is_one() {
+fn verifies_message_signature_over_the_manifest() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let manifest = b"manifest";
     let pinned = |content: &[u8]| {
@@ -719,7 +719,7 @@ fn a_signature_over_the_manifest_itself_is_one() {
 }
 
 #[test]
-fn a_refusal_says_what_is_there() {
+fn rejection_lists_the_signatures_that_were_found() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let other = PrivateKey::unwritten(KeyKind::Ed25519);
     let elsewhere = Digest::of(b"something else");
@@ -744,7 +744,7 @@ fn a_refusal_says_what_is_there() {
 }
 
 #[test]
-fn signatures_beyond_the_limit_are_not_looked_at() {
+fn does_not_examine_signatures_beyond_the_limit() {
     let key = PrivateKey::unwritten(KeyKind::Ed25519);
     let mut signatures = vec![raw("{}"); MAX_SIGNATURES];
     signatures.push(raw(signed(&key, |_| {})));
@@ -762,7 +762,7 @@ fn signatures_beyond_the_limit_are_not_looked_at() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic_or_accept(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+    fn random_bytes_neither_panic_nor_verify(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         let key = PrivateKey::unwritten(KeyKind::Ed25519);
         prop_assert!(judge(&bytes, &key).is_err());
         let around = sign::bundle(&key, &bytes).unwrap();
@@ -770,7 +770,7 @@ proptest! {
     }
 
     #[test]
-    fn no_changed_byte_makes_another_statement_pass(at in 0usize..10_000, with in any::<u8>()) {
+    fn no_single_byte_change_makes_another_statement_valid(at in 0usize..10_000, with in any::<u8>()) {
         let key = PrivateKey::unwritten(KeyKind::Ed25519);
         let annotations = BTreeMap::from([("version".to_owned(), "1.4.0".to_owned())]);
         let mut bytes = sign::sign_digest(&key, &reference(), &annotations).unwrap();

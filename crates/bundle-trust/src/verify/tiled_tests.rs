@@ -91,7 +91,7 @@ fn body(bundle: &mut Value, change: impl Fn(&mut Value)) {
 }
 
 #[test]
-fn what_cosign_3_enters_in_a_log_of_tiles_holds() {
+fn verifies_cosign_3_signature_with_rekor_2_entry() {
     for (text, who) in [
         (PERSON, "ana@example.com"),
         (
@@ -122,7 +122,7 @@ fn what_cosign_3_enters_in_a_log_of_tiles_holds() {
 }
 
 #[test]
-fn every_forgery_of_an_entry_in_tiles_is_refused_for_its_own_reason() {
+fn rejects_each_forged_rekor_2_entry_with_its_own_reason() {
     type Change = Box<dyn Fn(&mut Value)>;
     let person = read(PERSON);
     let theirs = move |name: &str| person["verificationMaterial"][name].clone();
@@ -358,7 +358,7 @@ fn every_forgery_of_an_entry_in_tiles_is_refused_for_its_own_reason() {
 }
 
 #[test]
-fn a_log_of_tiles_counts_as_long_as_the_root_says() {
+fn rekor_2_log_is_trusted_only_in_its_validity_window() {
     let fault = |change: &dyn Fn(&mut Value)| {
         let mut changed = root();
         change(&mut changed);
@@ -381,7 +381,7 @@ fn a_log_of_tiles_counts_as_long_as_the_root_says() {
 }
 
 #[test]
-fn evidence_that_does_not_hold_only_hides_when_a_key_signed() {
+fn invalid_evidence_of_a_key_signature_only_removes_its_time() {
     let mut bundle = read(WITH_KEY);
     flip(&mut proof(&mut bundle)["hashes"][0]);
     let accepted = judge(&bundle).unwrap();

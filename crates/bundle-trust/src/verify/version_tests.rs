@@ -73,7 +73,7 @@ fn accepts_bundles_of_every_version_by_certificate() {
 }
 
 #[test]
-fn version_0_1_requires_the_promise_of_every_entry() {
+fn version_0_1_requires_set_of_every_entry() {
     let mut bundle = as_version(WORKFLOW, V0_1);
     entry(&mut bundle)["inclusionPromise"] = Value::Null;
     assert_eq!(fault(&bundle), Fault::Promise);
@@ -93,7 +93,7 @@ fn version_0_1_requires_the_promise_of_every_entry() {
 }
 
 #[test]
-fn version_0_2_requires_proof_and_checkpoint_of_every_entry() {
+fn version_0_2_requires_inclusion_proof_and_checkpoint_of_every_entry() {
     let mut bundle = as_version(UNTIMED, V0_2);
     entry(&mut bundle)["inclusionProof"] = Value::Null;
     assert_eq!(fault(&bundle), Fault::NoLog);
@@ -115,7 +115,7 @@ fn version_0_2_requires_proof_and_checkpoint_of_every_entry() {
 }
 
 #[test]
-fn version_0_3_requires_proof_of_every_entry() {
+fn version_0_3_requires_inclusion_proof_of_every_entry() {
     let mut bundle: Value = serde_json::from_str(UNTIMED).unwrap();
     let mut second = another_entry(&mut bundle);
     second["inclusionProof"] = Value::Null;
@@ -125,7 +125,7 @@ fn version_0_3_requires_proof_of_every_entry() {
 }
 
 #[test]
-fn each_version_has_its_own_form_of_certificates() {
+fn requires_the_certificate_field_of_each_version() {
     for (media_type, text) in [(V0_1, WORKFLOW), (V0_2, WORKFLOW)] {
         let mut bundle: Value = serde_json::from_str(text).unwrap();
         bundle["mediaType"] = json!(media_type);
@@ -154,7 +154,7 @@ fn each_version_has_its_own_form_of_certificates() {
 }
 
 #[test]
-fn a_chain_brings_intermediates_and_never_a_root() {
+fn chain_supplies_intermediates_and_never_a_root() {
     let sigstore = Sigstore::below_root();
     let against = sigstore.against(&[]);
     let signed = sigstore.signed(&Wanted::default(), &statement());

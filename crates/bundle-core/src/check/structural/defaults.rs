@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fills_as_the_server_does() {
+    fn sets_defaults_like_the_api_server() {
         let schema = json!({"type": "object", "properties": {
             "a": {"type": "integer", "default": 1},
             "b": {"type": "string"},

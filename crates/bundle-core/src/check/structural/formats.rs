@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_patterns_are_patterns() {
+    fn all_format_patterns_compile() {
         assert_eq!(COMPILED.len(), PATTERNS.len());
     }
 
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_formats() {
+    fn validates_known_formats() {
         for (format, yes, no) in [
             ("ipv4", "10.0.0.1", "10.0.0"),
             ("ipv6", "fd00::1", "fd00::g"),

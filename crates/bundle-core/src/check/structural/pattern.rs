@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_go_reads() {
+    fn accepts_patterns_that_go_accepts() {
         for (pattern, yes, no) in [
             (r"^\d+$", "12", "१२"),
             (r"^[\w.-]+$", "a.b-c", "é"),

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn says_all_at_once_with_paths() {
+    fn reports_all_problems_with_paths() {
         let schema = json!({"type": "object", "required": ["name", "size"], "properties": {
             "name": {"type": "string", "maxLength": 3, "pattern": "^[a-z]+$"},
             "size": {"type": "integer", "minimum": 1, "format": "int32"},
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_that_multiply_come_to_an_end() {
+    fn nested_alternatives_stop_at_the_step_limit() {
         let branch = json!({"anyOf": vec![json!({"pattern": "x"}); 300]});
         let schema = json!({"type": "array", "items": {"type": "string", "allOf": [branch]}});
         let mut walk = Walk::new(10_000);

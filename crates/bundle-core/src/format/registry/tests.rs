@@ -82,7 +82,7 @@ fn find<'a>(content: &'a Content, id: &str) -> &'a Value {
 }
 
 #[test]
-fn an_operator_becomes_plain_objects() {
+fn converts_operator_to_plain_objects() {
     let content = content(&bundle(CSV, &[("manifests/service.yaml", SERVICE)]));
     assert_eq!(
         (content.format, content.package.is_none()),
@@ -129,7 +129,7 @@ fn an_operator_becomes_plain_objects() {
 }
 
 #[test]
-fn the_namespace_is_the_suggested_one() {
+fn uses_suggested_namespace_without_target_namespace() {
     let csv = CSV.replace(
         "kept: csv",
         "operatorframework.io/suggested-namespace: caches",
@@ -139,7 +139,7 @@ fn the_namespace_is_the_suggested_one() {
 }
 
 #[test]
-fn target_namespace_takes_the_place_of_the_suggested_one() {
+fn target_namespace_overrides_the_suggested_one() {
     let csv = CSV.replace(
         "kept: csv",
         "operatorframework.io/suggested-namespace: caches",
@@ -178,7 +178,7 @@ fn target_namespace_takes_the_place_of_the_suggested_one() {
 }
 
 #[test]
-fn generated_names_fit_and_differ() {
+fn generated_names_are_short_and_unique() {
     let csv = CSV.replace(
         "cache-operator.v0.3.0",
         &format!("{}.v0.3.0", "c".repeat(90)),
@@ -195,7 +195,7 @@ fn generated_names_fit_and_differ() {
 }
 
 #[test]
-fn what_cannot_be_installed_is_refused_by_name_and_all_at_once() {
+fn rejects_all_unsupported_features_by_name() {
     let csv = CSV
         .replace("type: AllNamespaces, supported: true", "type: MultiNamespace, supported: true")
         .replace(
@@ -223,7 +223,7 @@ fn what_cannot_be_installed_is_refused_by_name_and_all_at_once() {
 }
 
 #[test]
-fn what_is_no_such_bundle_is_told() {
+fn rejects_files_that_are_no_registry_v1_bundle() {
     let why = "convert registry+v1 bundle to plain+v0 bundle";
     let package = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: cache\nversion: 0.3.0\nformat: registry+v1\n";
     let mut files = bundle(CSV, &[("bundle.yaml", package)]);
@@ -265,7 +265,7 @@ fn what_is_no_such_bundle_is_told() {
 }
 
 #[test]
-fn what_the_bundle_says_of_itself() {
+fn describes_package_from_csv_and_annotations() {
     let operator = operator(&bundle(CSV, &[])).unwrap();
     assert_eq!(operator.package, "cache");
     assert_eq!(operator.csv.version(), "0.3.0");

@@ -109,7 +109,7 @@ fn word(decision: &PolicyDecision) -> &'static str {
 type Row<'a> = (&'a [&'a str], Option<&'a [&'a str]>, &'a str, &'a str);
 
 #[test]
-fn the_table() {
+fn decides_by_signatures_policies_and_class() {
     let down = Unavailable(Finding::error(codes::registry::UNREACHABLE, "no answer"));
     // Policies, keys that signed (`None`: the registry does not answer), then the word under IfPolicy and under Required.
     let table: &[Row] = &[
@@ -158,7 +158,7 @@ fn the_table() {
 }
 
 #[test]
-fn policies_for_other_references_say_nothing() {
+fn ignores_policies_for_other_references() {
     let other: Reference = "registry.example.com/other/web:1".parse().unwrap();
     let policies = [policy("p:1:a")];
     assert!(!needs_signatures(&other, &policies));
@@ -166,7 +166,7 @@ fn policies_for_other_references_say_nothing() {
 }
 
 #[test]
-fn a_refusal_names_reference_policy_authorities_what_was_found_and_what_to_do() {
+fn rejection_names_reference_policy_authorities_signatures_and_next_step() {
     let mut signatures = found(&["c"]);
     signatures.push(SignatureFound(Err(Rejection::OtherDigest(
         "sha256:00".into(),
@@ -195,7 +195,7 @@ fn a_refusal_names_reference_policy_authorities_what_was_found_and_what_to_do() 
 }
 
 #[test]
-fn a_warning_says_that_it_is_one() {
+fn warning_names_mode_warn() {
     let PolicyDecision::Satisfied(satisfied) = run(&["p!:1:a"], Ok(&[]), ClassSignatures::IfPolicy)
     else {
         panic!("not let in")
@@ -265,7 +265,7 @@ fn met(policy: &Policy, found: &[SignatureFound]) -> bool {
 }
 
 #[test]
-fn an_identity_is_issuer_and_subject_of_one_certificate_under_the_right_root() {
+fn identity_requires_issuer_subject_and_trust_root() {
     let signed = |name: &str, root: &str| vec![certified(name, root, Meaning::Signed)];
     let exact = keyless(1, &[&["google/ann@example.com"]], &[]);
     assert!(met(&exact, &signed("google/ann@example.com", "public")));
@@ -304,7 +304,7 @@ fn an_identity_is_issuer_and_subject_of_one_certificate_under_the_right_root() {
 }
 
 #[test]
-fn distinct_signers_are_counted_once_and_as_many_as_can_be() {
+fn assigns_as_many_distinct_signers_as_possible() {
     let signed = |names: &[&str]| -> Vec<_> {
         let each = names.iter();
         each.map(|name| certified(name, "public", Meaning::Signed))
@@ -322,7 +322,7 @@ fn distinct_signers_are_counted_once_and_as_many_as_can_be() {
 }
 
 #[test]
-fn attestations_count_where_asked_and_only_from_the_same_authority() {
+fn required_attestations_must_be_by_the_same_authority() {
     const SLSA: &str = "https://slsa.dev/provenance/v1";
     let attested = |name: &str, predicate: &str| {
         certified(name, "public", Meaning::Attested(predicate.to_owned()))
@@ -360,7 +360,7 @@ fn attestations_count_where_asked_and_only_from_the_same_authority() {
 }
 
 #[test]
-fn a_root_that_cannot_be_used_refuses_what_its_policy_matches() {
+fn policy_with_unusable_root_rejects_matching_references() {
     let policy = keyless(1, &[&["g/ann"]], &[]).with_default_root("?");
     assert!(!met(&policy, &[certified("g/ann", "?", Meaning::Signed)]));
 }

@@ -42,7 +42,7 @@ fn reads_every_field() {
 }
 
 #[test]
-fn what_is_left_out_is_strict_and_what_is_null_is_left_out() {
+fn absent_and_null_fields_have_strict_defaults() {
     let spec = json!({
         "images": [{"glob": "**"}],
         "authorities": [{"name": null, "key": {"data": "PEM", "secretRef": null}, "keyless": null}],
@@ -59,7 +59,7 @@ fn what_is_left_out_is_strict_and_what_is_null_is_left_out() {
 }
 
 #[test]
-fn every_mistake_has_its_field_and_makes_the_policy_unready() {
+fn reports_field_of_every_mistake_and_makes_policy_unready() {
     for (pointer, value, field, why) in [
         (
             "/mode",
@@ -225,7 +225,7 @@ fn every_mistake_has_its_field_and_makes_the_policy_unready() {
 }
 
 #[test]
-fn a_policy_whose_images_cannot_be_read_matches_everything() {
+fn policy_with_invalid_images_matches_every_reference() {
     for images in [
         Value::Null,
         json!([]),
@@ -274,7 +274,7 @@ impl Material for AsWritten {
 }
 
 #[test]
-fn trust_roots_come_from_config_maps_or_are_the_public_one() {
+fn reads_trust_roots_from_config_maps_or_uses_the_public_one() {
     let keyless = |root: Value| {
         json!({
             "images": [{"glob": "**"}],
@@ -362,7 +362,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn no_spec_makes_it_panic(spec in any_json()) {
+    fn parsing_a_policy_never_panics(spec in any_json()) {
         let policy = Policy::read("p", &spec);
         let _ = policy.matches(&reference("registry.example.com/team/web:1"));
         let ready = policy.ready(&mut AsWritten);

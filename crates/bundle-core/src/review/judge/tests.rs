@@ -109,7 +109,7 @@ fn message(verdict: &Verdict) -> String {
 }
 
 #[test]
-fn a_good_bundle_is_admitted_and_stamped_for_its_requester() {
+fn admits_valid_bundle_with_stamp_of_its_requester() {
     let new = bundle("plain");
     let verdict = judge(&create(Kind::Bundle, &new), &fine());
     let Verdict::Admit { warnings, stamp } = verdict else {
@@ -120,7 +120,7 @@ fn a_good_bundle_is_admitted_and_stamped_for_its_requester() {
 }
 
 #[test]
-fn the_spec_of_a_bundle_does_not_change() {
+fn rejects_changes_of_a_bundle_spec() {
     let (old, mut new) = (bundle("plain"), bundle("plain"));
     new["spec"]["source"]["image"]["ref"] = "registry.example.com/web:2".into();
     for standing in [Standing::Stamped, Standing::Unstamped] {
@@ -140,7 +140,7 @@ fn stamp_of(subject: &Subject<'_>, facts: &Facts<'_>) -> Stamping {
 }
 
 #[test]
-fn a_write_that_leaves_the_spec_alone_needs_nothing() {
+fn write_with_unchanged_spec_needs_no_lookup() {
     let (old, mut new) = (bundle("plain"), bundle("plain"));
     new["metadata"]["labels"] = json!({"a": "b"});
     for standing in [Standing::Stamped, Standing::Unstamped] {
@@ -162,7 +162,7 @@ fn a_write_that_leaves_the_spec_alone_needs_nothing() {
 }
 
 #[test]
-fn object_written_while_admission_was_off_is_vouched_for_only_on_purpose() {
+fn object_without_stamp_needs_the_admit_annotation() {
     let (old, new) = (bundle("plain"), bundle("plain"));
     let subject = update(Kind::Bundle, &old, &new, Standing::Unstamped);
     assert_eq!(stamp_of(&subject, &fine()), Stamping::Keep);
@@ -197,7 +197,7 @@ fn object_written_while_admission_was_off_is_vouched_for_only_on_purpose() {
 }
 
 #[test]
-fn whoever_admits_what_is_being_deleted_takes_it_over_without_a_look_at_its_content() {
+fn admitting_a_deleted_object_transfers_it_without_content_lookup() {
     let account = json!({"serviceAccount": {"namespace": "team-a", "name": "deployer"}});
     let mut old = deployment(&account);
     old["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z".into();
@@ -220,7 +220,7 @@ fn whoever_admits_what_is_being_deleted_takes_it_over_without_a_look_at_its_cont
 }
 
 #[test]
-fn change_of_a_spec_that_nothing_vouches_for_is_checked_and_vouches_for_nothing() {
+fn change_of_an_unsealed_spec_is_checked_and_gets_no_stamp() {
     let old = deployment(&json!({}));
     let new = deployment(&json!({"config": {"a": 1}}));
     let subject = update(Kind::BundleDeployment, &old, &new, Standing::Unstamped);
@@ -236,7 +236,7 @@ fn change_of_a_spec_that_nothing_vouches_for_is_checked_and_vouches_for_nothing(
 }
 
 #[test]
-fn only_those_who_change_what_is_installed_need_the_service_account() {
+fn only_changes_of_content_need_impersonate() {
     let account = json!({"namespace": "team-a", "name": "deployer"});
     let old = deployment(&json!({"serviceAccount": account}));
     let changed = |more: Value| {
@@ -276,7 +276,7 @@ fn only_those_who_change_what_is_installed_need_the_service_account() {
 }
 
 #[test]
-fn what_is_left_behind_can_be_changed_to_the_last_by_those_who_may() {
+fn change_of_deletion_policy_during_deletion_needs_use() {
     let old = deployment(&json!({}));
     let mut new = deployment(&json!({"deletion": {"objects": "Orphan"}}));
     new["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z".into();
@@ -294,7 +294,7 @@ fn what_is_left_behind_can_be_changed_to_the_last_by_those_who_may() {
 }
 
 #[test]
-fn a_bundle_of_a_template_inherits_what_was_checked() {
+fn generated_bundle_inherits_the_checks_of_its_template() {
     let new = bundle("plain");
     let subject = Subject {
         standing: Standing::Inherited,
@@ -312,7 +312,7 @@ fn a_bundle_of_a_template_inherits_what_was_checked() {
 }
 
 #[test]
-fn use_of_a_class_is_asked_for_both_classes_of_a_deployment() {
+fn deployment_needs_use_of_both_classes() {
     let mut new = deployment(&json!({}));
     new["spec"]["template"]["spec"]["provisionerClassName"] = "registry".into();
     let subject = create(Kind::BundleDeployment, &new);
@@ -340,7 +340,7 @@ fn use_of_a_class_is_asked_for_both_classes_of_a_deployment() {
 }
 
 #[test]
-fn the_registry_is_asked_last_and_only_for_those_who_may() {
+fn registry_is_queried_only_after_permissions_are_granted() {
     let new = bundle("plain");
     let subject = create(Kind::Bundle, &new);
     let mut facts = fine();
@@ -361,7 +361,7 @@ fn the_registry_is_asked_last_and_only_for_those_who_may() {
 }
 
 #[test]
-fn what_could_not_be_asked_is_neither_yes_nor_no() {
+fn missing_lookup_results_in_cannot_tell() {
     let new = bundle("plain");
     let subject = create(Kind::Bundle, &new);
     let away = Finding::error(
@@ -389,7 +389,7 @@ fn what_could_not_be_asked_is_neither_yes_nor_no() {
 }
 
 #[test]
-fn classes_that_are_not_ours_are_warned_of_and_left_alone() {
+fn foreign_class_is_admitted_with_warning_and_no_stamp() {
     let new = bundle("other");
     let subject = create(Kind::Bundle, &new);
     let mut facts = fine();
@@ -421,7 +421,7 @@ fn classes_that_are_not_ours_are_warned_of_and_left_alone() {
 }
 
 #[test]
-fn installing_as_somebody_needs_impersonate() {
+fn service_account_needs_impersonate() {
     let new = deployment(&json!({"serviceAccount": {"namespace": "team-a", "name": "deployer"}}));
     let subject = create(Kind::BundleDeployment, &new);
     assert_eq!(
@@ -446,7 +446,7 @@ fn installing_as_somebody_needs_impersonate() {
 }
 
 #[test]
-fn the_range_of_kubernetes_versions_holds_unless_it_is_set_aside() {
+fn rejects_unsupported_kubernetes_version_without_override() {
     let new = bundle("plain");
     let mut facts = fine();
     facts.content = found(Some(">=1.31 <1.36"));
@@ -473,7 +473,7 @@ fn the_range_of_kubernetes_versions_holds_unless_it_is_set_aside() {
 }
 
 #[test]
-fn content_of_another_format_than_the_class_reads_is_refused_where_the_manifest_says_it() {
+fn rejects_content_whose_format_the_class_does_not_support() {
     let facts = |format: &str| {
         let mut facts = fine();
         let annotations = BTreeMap::from([(package::keys::FORMAT.to_owned(), format.to_owned())]);
@@ -503,7 +503,7 @@ fn content_of_another_format_than_the_class_reads_is_refused_where_the_manifest_
 }
 
 #[test]
-fn content_out_of_reach_is_refused_only_where_a_signature_is_required() {
+fn rejects_unreachable_content_only_if_a_signature_is_required() {
     let new = bundle("plain");
     let subject = create(Kind::Bundle, &new);
     let mut facts = fine();
@@ -591,7 +591,7 @@ fn signatures_are_decided_by_policy_and_class() {
 }
 
 #[test]
-fn content_is_looked_at_again_only_when_it_may_be_other() {
+fn content_is_looked_up_again_only_if_it_may_differ() {
     let old = deployment(&json!({}));
     let paused = deployment(&json!({"paused": true}));
     let subject = update(Kind::BundleDeployment, &old, &paused, Standing::Stamped);
@@ -614,7 +614,7 @@ fn content_is_looked_at_again_only_when_it_may_be_other() {
 }
 
 #[test]
-fn config_maps_must_not_change() {
+fn rejects_mutable_config_maps() {
     let new = json!({"spec": {"provisionerClassName": "plain", "source": {"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}}, {"configMap": {"name": "b"}}]}}});
     let subject = create(Kind::Bundle, &new);
     assert_eq!(needs(&subject).config_maps.len(), 2);
@@ -633,7 +633,7 @@ fn config_maps_must_not_change() {
 }
 
 #[test]
-fn config_map_that_the_requester_may_not_read_is_refused_whatever_it_is() {
+fn rejects_config_map_without_permission_to_read_it() {
     let new = json!({"spec": {"provisionerClassName": "plain", "source": {"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}}]}}});
     let subject = create(Kind::Bundle, &new);
     let judged = |answer: Option<Answer>, fact: Option<ConfigMapFact>| {
@@ -675,7 +675,7 @@ fn config_map_that_the_requester_may_not_read_is_refused_whatever_it_is() {
 }
 
 #[test]
-fn approvals_are_for_one_object_by_those_who_may() {
+fn approval_needs_permission_and_is_valid_for_one_object() {
     let new = json!({"spec": {"bundleDeployment": {"name": "web", "uid": "u1"}, "digest": DIGEST}});
     let subject = create(Kind::BundleApproval, &new);
     assert_eq!(needs(&subject).deployment.as_deref(), Some("web"));
@@ -753,7 +753,7 @@ fn approval_names_the_generation_of_a_deployment_with_settings() {
 }
 
 #[test]
-fn the_same_input_has_the_same_verdict_and_errors_come_first() {
+fn verdict_is_deterministic_and_lists_errors_first() {
     let new = deployment(&json!({"paused": "maybe"}));
     let subject = create(Kind::BundleDeployment, &new);
     let facts = Facts::default();
@@ -763,7 +763,7 @@ fn the_same_input_has_the_same_verdict_and_errors_come_first() {
 }
 
 #[test]
-fn both_namespaces_of_the_webhook_are_no_targets() {
+fn rejects_namespaces_of_the_webhook_as_target_namespace() {
     for (target, expected) in [
         ("bundle-system", true),
         ("bundle-system-state", true),

@@ -59,7 +59,7 @@ fn every_type_is_read() {
 }
 
 #[test]
-fn rukpaks_texts_are_kept() {
+fn keeps_messages_of_rukpak_for_sources() {
     for (source, text) in [
         (
             json!({"type": "image"}),
@@ -95,7 +95,7 @@ fn rukpaks_texts_are_kept() {
 }
 
 #[test]
-fn rukpaks_faults_are_not() {
+fn rejects_paths_outside_of_the_bundle_and_non_http_urls() {
     // Shorter than the prefix that it cut off without looking.
     for directory in [".", "a", "ab"] {
         assert!(parse(&json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "directory": directory}})).is_ok());
@@ -113,7 +113,7 @@ fn rukpaks_faults_are_not() {
 }
 
 #[test]
-fn wrong_shapes_are_told_with_their_field() {
+fn reports_wrong_types_with_their_field() {
     for (source, text) in [
         (json!(null), "spec.source: this field is required"),
         (json!(3), "spec.source: must be an object"),

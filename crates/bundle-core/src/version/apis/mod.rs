@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_is_read_and_no_api_stands_twice() {
+    fn api_table_parses_and_has_no_duplicates() {
         let mut seen = std::collections::BTreeSet::new();
         for text in SERVED.lines().chain(GONE.lines()) {
             if text.starts_with('#') {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_what_became_of_old_apis() {
+    fn finds_replacements_of_removed_apis() {
         let removed = |group, version, kind| api(group, version, kind).unwrap().removed;
         for (group, version, kind, minor) in [
             ("extensions", "v1beta1", "Ingress", 22),

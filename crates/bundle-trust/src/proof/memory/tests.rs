@@ -80,7 +80,7 @@ fn lets_in(memory: &Memory, found: &Found, policies: &[Policy], now: Timestamp) 
 }
 
 #[test]
-fn the_same_question_is_examined_once_and_any_other_anew() {
+fn caches_examination_per_digest_keys_roots_and_signatures() {
     let (key, other) = (
         PrivateKey::unwritten(KeyKind::EcdsaP256),
         PrivateKey::unwritten(KeyKind::EcdsaP256),
@@ -120,7 +120,7 @@ fn the_same_question_is_examined_once_and_any_other_anew() {
 }
 
 #[test]
-fn what_could_not_be_looked_up_is_asked_each_time() {
+fn unavailable_signatures_are_not_cached() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let memory = Memory::default();
     let down = Unavailable(Finding::error(codes::registry::UNREACHABLE, "no answer"));
@@ -144,7 +144,7 @@ fn what_could_not_be_looked_up_is_asked_each_time() {
 }
 
 #[test]
-fn a_root_that_ends_takes_what_was_examined_under_it_along() {
+fn cached_examination_expires_with_its_trust_root() {
     let end = logged() + SignedDuration::from_hours(2);
     let mut root: Value = serde_json::from_str(ROOT).unwrap();
     root["tlogs"][0]["publicKey"]["validFor"]["end"] = end.to_string().into();
@@ -182,7 +182,7 @@ fn a_root_that_ends_takes_what_was_examined_under_it_along() {
 }
 
 #[test]
-fn what_time_may_heal_is_looked_at_again() {
+fn rejection_that_may_change_with_time_is_cached_for_a_minute() {
     let policies = [keyless(ROOT)];
     let reference = pinned(&DIGEST.trim().parse().unwrap());
     let memory = Memory::default();
@@ -208,7 +208,7 @@ fn what_time_may_heal_is_looked_at_again() {
 }
 
 #[test]
-fn many_who_ask_at_once_wait_for_one() {
+fn concurrent_requests_share_one_examination() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let memory = Memory::default();
     let found: Found = Ok((0..20).map(|_| signed(&key, &content())).collect());
@@ -229,7 +229,7 @@ fn many_who_ask_at_once_wait_for_one() {
 }
 
 #[test]
-fn the_oldest_goes_where_it_is_too_much() {
+fn evicts_oldest_examination_above_the_limit() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let memory = Memory::default();
     let policies = [by_key(&key)];
@@ -256,7 +256,7 @@ fn the_oldest_goes_where_it_is_too_much() {
 }
 
 #[test]
-fn when_time_alone_changes_a_policy() {
+fn next_change_of_policy_follows_validity_of_its_trust_roots() {
     let hour = SignedDuration::from_hours(1);
     let (from, until) = (NOW, NOW + hour);
     let mut root: Value = serde_json::from_str(ROOT).unwrap();
@@ -277,7 +277,7 @@ fn when_time_alone_changes_a_policy() {
 }
 
 #[test]
-fn an_examination_that_is_ended_early_is_unknown_and_not_remembered() {
+fn interrupted_examination_is_unknown_and_not_cached() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let (memory, policies) = (Memory::default(), [by_key(&key)]);
     let found: Found = Ok(vec![bundle("{}"), signed(&key, &content())]);

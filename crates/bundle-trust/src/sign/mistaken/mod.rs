@@ -185,7 +185,7 @@ mod tests {
     use crate::{dsse, legacy};
 
     #[test]
-    fn what_would_pass_for_a_signature_of_an_image_is_not_signed_as_a_file() {
+    fn rejects_files_whose_signature_would_be_valid_for_an_image() {
         let image: Reference = "registry.example.com/team/web:1".parse().unwrap();
         let image = image.pin(Digest::of(b"content"));
         let payload = super::super::signed(&image, &Annotations::new()).unwrap();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_any_reader_takes_for_a_manifest_is_one() {
+    fn detects_manifests_that_any_reader_accepts() {
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
         let long = " ".repeat(5 << 20);
         let fields = r#""schemaVersion":2,"config":{},"layers":[]"#;
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_of_lists_take_for_a_payload_or_a_manifest_is_one() {
+    fn detects_lists_read_by_position_as_payload_or_manifest() {
         let digest = Digest::of(b"content");
         let kind = crate::statement::SIMPLE;
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
@@ -319,7 +319,7 @@ mod tests {
 
     /// Reason for the check in [`mistaken`]: verification accepts such a signature for the image.
     #[test]
-    fn a_signature_over_such_a_file_does_pass_for_one() {
+    fn signature_over_such_a_file_is_valid_for_the_image() {
         let image: Reference = "registry.example.com/team/web:1".parse().unwrap();
         let image = image.pin(Digest::of(b"content"));
         for kind in [KeyKind::EcdsaP256, KeyKind::Ed25519] {

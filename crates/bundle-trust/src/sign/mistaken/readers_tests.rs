@@ -80,7 +80,7 @@ impl Draws {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
-    fn what_any_reader_takes_for_a_payload_or_a_manifest_is_not_signed(
+    fn rejects_content_that_any_reader_accepts_as_payload_or_manifest(
         drawn in any::<u64>(),
         at in any::<usize>(),
         with in prop::option::of(any::<u8>()),
@@ -111,7 +111,7 @@ proptest! {
 }
 
 #[test]
-fn each_reader_takes_something() {
+fn each_reader_accepts_its_example() {
     let mut taken = [false; READERS.len()];
     for seed in 0..5_000_u64 {
         let mut draws = Draws(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));

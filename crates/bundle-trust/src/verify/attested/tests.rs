@@ -61,7 +61,7 @@ fn ask(raw: &RawSignature, key: &PrivateKey) -> Result<Vec<Attestation>, String>
 }
 
 #[test]
-fn what_an_older_cosign_attests_counts_for_its_kind_alone() {
+fn cosign_2_attestation_counts_only_for_its_predicate_type() {
     for kind in [KeyKind::EcdsaP256, KeyKind::Ed25519] {
         let key = PrivateKey::unwritten(kind);
         let good = ask(&envelope(&key, &statement(|_| {}), |_| {}), &key).unwrap();
@@ -76,7 +76,7 @@ fn what_an_older_cosign_attests_counts_for_its_kind_alone() {
 type Change = fn(&mut Value);
 
 #[test]
-fn what_is_altered_attests_nothing() {
+fn rejects_altered_attestations() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let nothing: Change = |_| {};
     let rows: [(Change, Change, &str); 9] = [
@@ -144,7 +144,7 @@ fn what_is_altered_attests_nothing() {
 }
 
 #[test]
-fn neither_form_passes_for_the_other() {
+fn rejects_attestation_in_the_format_of_the_other_cosign() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let against = Against {
         keys: vec![key.public().clone()],

@@ -36,7 +36,7 @@ fn signed(key: &PrivateKey, change: impl Fn(&mut Value)) -> Vec<u8> {
 }
 
 #[test]
-fn a_digest_is_enough_unless_the_content_itself_is_signed() {
+fn verifies_by_digest_unless_algorithm_signs_content() {
     let p256 = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let ed25519 = PrivateKey::unwritten(KeyKind::Ed25519);
     let digest = Digest::of(FILE);
@@ -57,7 +57,7 @@ fn a_digest_is_enough_unless_the_content_itself_is_signed() {
 }
 
 #[test]
-fn what_is_said_of_the_digest_decides_nothing() {
+fn ignores_claimed_digest_of_message_signature() {
     let sha512 = dsse::encode(&Sha512::digest(FILE));
     let other = dsse::encode(&Sha256::digest(b"other"));
     for kind in [KeyKind::EcdsaP256, KeyKind::Ed25519] {
@@ -92,7 +92,7 @@ fn what_is_said_of_the_digest_decides_nothing() {
 }
 
 #[test]
-fn an_attestation_of_a_file_is_no_signature_of_it() {
+fn attestation_of_a_file_is_not_a_signature() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let statement = |kind: &str| {
         json!({
