@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shop_is_as_large_and_varied_as_it_says() {
+    fn shop_has_documented_number_of_objects_and_kinds() {
         let (files, first) = content(|folder| shop(folder, "1.0.0"));
         assert!(first.objects.len() > 200, "{}", first.objects.len());
         let kinds: BTreeSet<_> = first
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_shop_drops_adds_and_changes() {
+    fn next_shop_version_drops_adds_and_changes_objects() {
         let (_, first) = content(|folder| shop(folder, "1.0.0"));
         let (_, next) = content(|folder| shop(folder, "1.1.0"));
         let (before, after) = (identities(&first), identities(&next));
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_are_bundles_too() {
+    fn other_example_bundles_are_valid() {
         let (_, items) = content(|folder| many(folder, "items", 1_000));
         assert_eq!(items.objects.len(), 1_001);
         let (_, hello) = content(|folder| greeting(folder, "1.0.0", Some("1.36.x")));

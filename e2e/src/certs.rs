@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_groups_than_a_certificate_can_hold_are_refused() {
+    fn rejects_more_groups_than_a_certificate_can_hold() {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new(folder.path(), "ca").unwrap();
         authority

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_of_our_environment_is_passed_on() {
+    async fn does_not_inherit_the_environment() {
         let output = shell("echo \"$HOME,$MINE\"")
             .env("MINE", "1")
             .output()
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_hangs_is_ended() {
+    async fn kills_a_program_after_its_timeout() {
         let error = shell("exec sleep 600")
             .deadline(Duration::from_millis(50))
             .output()

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_removes_the_folder_or_spares_the_logs() {
+    fn removes_the_folder_but_keeps_logs_after_a_failure() {
         for spare in [false, true] {
             let root = tempfile::tempdir().unwrap().keep();
             fs_err::create_dir(root.join("data")).unwrap();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_order_is_run_before_the_folder_goes() {
+    fn runs_the_cleanup_command_before_removing_the_folder() {
         let root = tempfile::tempdir().unwrap().keep();
         let elsewhere = tempfile::tempdir().unwrap();
         fs_err::write(root.join("it's there"), "yes").unwrap();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn it_kills_what_it_watches_when_the_pipe_ends() {
+    fn kills_watched_processes_when_the_pipe_closes() {
         let root = tempfile::tempdir().unwrap().keep();
         let sleep = || Command::new("sleep").arg("600").process_group(0).spawn();
         let (mut watched, mut forgotten) = (sleep().unwrap(), sleep().unwrap());

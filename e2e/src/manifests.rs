@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn admission_comes_last_and_what_others_need_first() {
+    fn orders_dependencies_first_and_admission_last() {
         let text = "kind: ValidatingWebhookConfiguration\n---\nkind: ProvisionerClass\n---\nkind: Namespace\n";
         let mut objects = parse(text.as_bytes(), "all.yaml").unwrap();
         objects.sort_by_key(rank);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_manifests_and_a_broken_file_are_named() {
+    fn errors_name_empty_folder_and_invalid_file() {
         let folder = tempfile::tempdir().unwrap();
         let error = read_folder(folder.path()).unwrap_err().to_string();
         assert!(error.starts_with("no YAML files in "), "{error}");

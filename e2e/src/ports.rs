@@ -49,13 +49,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_port_is_given_twice() {
+    fn never_reserves_a_port_twice() {
         let ports: HashSet<_> = (0..50).map(|_| free().unwrap()).collect();
         assert_eq!(ports.len(), 50);
     }
 
     #[test]
-    fn a_port_that_is_given_is_locked_for_others() {
+    fn reserved_port_is_locked_for_other_processes() {
         let port = free().unwrap();
         let file = fs_err::File::create(folder().join(port.to_string())).unwrap();
         assert!(file.into_file().try_lock().is_err());

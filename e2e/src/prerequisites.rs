@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_with_the_way_to_get_it() {
+    fn missing_program_is_reported_with_install_hint() {
         let text = explain(Program::Go, &io::Error::from(io::ErrorKind::NotFound)).to_string();
         assert!(text.starts_with("`go` is needed (builds the tools of Kubernetes and others) and is not on PATH\nhint: install Go"), "{text}");
     }

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_is_found_among_cargos_messages() {
+    fn finds_the_program_in_cargo_messages() {
         let messages = concat!(
             r#"{"reason":"compiler-artifact","target":{"name":"kubectl-bundle"},"executable":null}"#,
             "\n",

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_value_is_returned_once_it_is_there() {
+    async fn returns_the_value_once_available() {
         let mut looks = 0;
         let value = until(Duration::from_secs(5), "third look", || {
             looks += 1;
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_last_error_and_the_deadline_are_told() {
+    async fn timeout_reports_last_error_and_deadline() {
         let result = until_true(Duration::from_millis(60), "the pod answers", || async {
             bail!("connection refused")
         })

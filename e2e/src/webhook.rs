@@ -393,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_becomes_an_address_on_this_host() {
+    fn replaces_service_by_local_address() {
         for (kind, expected) in [
             (
                 "ValidatingWebhookConfiguration",
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn only_registrations_that_do_not_exist_are_no_reason_to_wait() {
+    fn readiness_ignores_only_missing_registrations() {
         for (page, expected) in [
             (
                 "[+]api ok\n[-]registrations: MutatingWebhookConfiguration a does not exist\n",

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_version_is_that_of_the_sources() {
+    fn default_version_is_the_version_of_the_sources() {
         let version = module_version(&family_folder(Tool::KubeApiserver)).unwrap();
         assert_eq!(version.major(), 1);
         assert!(version.minor() >= 36);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_shows_the_end_of_the_log_and_a_hint() {
+    fn build_failure_shows_log_tail_and_hint() {
         let log = "go: downloading a v1\ngo: go.mod requires go >= 1.26.0 (running go 1.22.1; GOTOOLCHAIN=local)\n";
         let text = failure(Tool::Etcd, log).to_string();
         assert!(

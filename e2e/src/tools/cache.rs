@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_holder_waits_until_the_first_lets_go() {
+    fn second_lock_waits_for_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("family.lock");
         let first = lock(&path, "etcd").unwrap();

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_is_found_by_its_own_name_and_declared_in_its_module() {
+    fn every_tool_has_unique_name_and_module() {
         for tool in Tool::ALL {
             assert_eq!(tool.name().parse::<Tool>().unwrap(), tool);
             let module = super::super::build::family_folder(tool).join("go.mod");
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_lists_the_known_ones() {
+    fn unknown_tool_name_lists_known_names() {
         let error = "kubeclt".parse::<Tool>().unwrap_err().to_string();
         assert!(
             error.starts_with("no tool is called `kubeclt`; there are: kube-apiserver, kubectl"),

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_are_those_of_the_modules() {
+    fn releases_match_the_go_modules() {
         for release in [KubernetesRelease::Oldest, KubernetesRelease::Newest] {
             assert_eq!(
                 release.to_string().parse::<KubernetesRelease>().unwrap(),

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vendors_versions_are_read() {
+    fn reads_versions_with_vendor_suffix() {
         let version: ServerVersion = "v1.33.0-eks-abcdef0".parse().unwrap();
         assert_eq!(
             (version.major(), version.minor(), version.as_str()),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version_or_would_reach_the_linker_is_refused() {
+    fn rejects_invalid_versions_and_linker_flags() {
         for bad in [
             "",
             "1.36.3",

@@ -80,7 +80,7 @@ async fn stage() -> Shared {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shapes_are_refused_in_rukpaks_words() {
+async fn rejects_invalid_specs_with_messages_of_rukpak() {
     let cluster = stage().await;
     let both = json!({"type": "image", "image": {"ref": "registry.example.com/web:1"}, "http": {"url": "https://example.com/web.tgz"}});
     let git = |directory: &str| json!({"type": "git", "git": {"repository": "https://git.example.com/web.git", "directory": directory, "ref": {"branch": "main"}}});
@@ -150,7 +150,7 @@ async fn an_unknown_class_is_admitted_with_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn check_and_admission_say_the_same() {
+async fn check_and_admission_return_the_same_verdict() {
     let cluster = stage().await;
     let fits = publish(&cluster, "fits", Some(">=1.30 <1.40")).await;
     let too_new = publish(&cluster, "too-new", Some(">=1.90")).await;
@@ -219,7 +219,7 @@ fn collect_codes(value: &Value, codes: &mut Vec<(String, String)>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn malformed_and_huge_reviews_are_answered_and_harm_nothing() {
+async fn malformed_and_huge_reviews_get_an_error_response() {
     let cluster = shared().await.unwrap();
     let webhook = cluster.webhook().await.unwrap();
     let client = reqwest::Client::builder()
@@ -272,7 +272,7 @@ async fn malformed_and_huge_reviews_are_answered_and_harm_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn vendor_suffixes_of_the_server_do_not_matter_and_stand_in_the_message() {
+async fn vendor_suffix_of_the_server_is_ignored_and_shown_in_the_message() {
     let cluster = Cluster::builder()
         .server_version("v1.36.3-eks-abcdef0")
         .registries(1)

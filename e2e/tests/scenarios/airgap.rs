@@ -226,11 +226,11 @@ async fn carried(program: Program) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_package_crosses_the_air_gap_into_a_registry_without_referrers() {
+async fn package_is_transferred_offline_to_a_registry_without_referrers() {
     carried(Program::Distribution).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_package_crosses_the_air_gap_into_a_registry_with_referrers() {
+async fn package_is_transferred_offline_to_a_registry_with_referrers() {
     carried(Program::WithReferrers).await;
 }

@@ -143,12 +143,12 @@ async fn by_key(program: Program) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cosign_and_we_verify_each_others_attestations() {
+async fn attestations_are_compatible_with_cosign() {
     by_key(Program::Distribution).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn attestations_are_kept_where_there_is_a_referrers_api() {
+async fn attestations_are_compatible_with_cosign_with_referrers_api() {
     by_key(Program::WithReferrers).await;
 }
 
@@ -173,7 +173,7 @@ fn policy() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_workflow_attests_and_a_policy_asks_for_it() {
+async fn policy_requires_attestation_of_a_workflow() {
     let scene = Scene::new(Program::Distribution).await;
     write_predicates(&scene);
     let sigstore = scene.bench.sigstore().await.unwrap();
@@ -285,11 +285,11 @@ async fn by_cosign_2(program: Program) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cosign_2_attests_we_verify() {
+async fn verifies_attestations_of_cosign_2() {
     by_cosign_2(Program::Distribution).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cosign_2_attests_we_verify_where_there_is_a_referrers_api() {
+async fn verifies_attestations_of_cosign_2_with_referrers_api() {
     by_cosign_2(Program::WithReferrers).await;
 }

@@ -227,7 +227,7 @@ async fn files_are_signed_by_certificate_and_cosign_verifies_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_of_openssl_come_in_and_go_out() {
+async fn openssl_keys_are_imported_and_exported() {
     let scene = Scene::new().await;
     let openssl = async |arguments: &str| {
         let program = scene.bench.clean(Command::new("openssl"));

@@ -132,7 +132,7 @@ async fn create(cluster: &Cluster, object: &Value) -> e2e::Output {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_gets_404_for_every_path_before_the_body_is_read() {
+async fn unknown_caller_gets_404_before_the_body_is_read() {
     let cluster = Cluster::builder().start().await.unwrap();
     let webhook = cluster
         .start_webhook(WebhookOptions::default())
@@ -178,7 +178,7 @@ async fn a_stranger_gets_404_for_every_path_before_the_body_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_known_path_is_worth_nothing_while_a_registration_is_altered_or_missing() {
+async fn rejects_known_path_while_a_registration_is_altered_or_missing() {
     let cluster = Cluster::builder().start().await.unwrap();
     let webhook = cluster
         .start_webhook(WebhookOptions::default())
@@ -242,7 +242,7 @@ async fn a_known_path_is_worth_nothing_while_a_registration_is_altered_or_missin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_review_fails_while_the_path_is_rotated_and_every_replica_follows() {
+async fn path_rotation_fails_no_review_on_any_replica() {
     let cluster = Cluster::builder().start().await.unwrap();
     let rotating = |admission| WebhookOptions {
         admission,

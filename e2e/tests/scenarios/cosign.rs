@@ -85,7 +85,7 @@ impl Bench {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_we_sign_cosign_verifies() {
+async fn cosign_verifies_our_signatures() {
     let bench = Bench::new("cosign-reads").await;
     for kind in ["p256", "ed25519"] {
         bench
@@ -124,7 +124,7 @@ async fn what_we_sign_cosign_verifies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cosign_signs_we_verify() {
+async fn verifies_signatures_of_cosign() {
     let bench = Bench::new("cosign-writes").await;
     bench.cosign("generate-key-pair").await.success().unwrap();
     bench

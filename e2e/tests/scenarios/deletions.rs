@@ -91,7 +91,7 @@ async fn generated(cluster: &Cluster, deployment: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_role_edit_writes_nothing_of_ours() {
+async fn role_edit_grants_no_write_to_our_kinds() {
     let cluster = Cluster::builder().registries(0).start().await.unwrap();
     let _webhook = cluster
         .start_webhook(WebhookOptions::default())

@@ -203,7 +203,7 @@ async fn upgrade_keeps_class_and_settings_whose_flags_are_not_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wait_ends_at_once_where_nothing_goes_on_without_a_change() {
+async fn wait_returns_at_once_if_only_a_change_can_help() {
     let scene = Scene::start().await;
     let hello = scene
         .publish("greeting:1.0.0", |folder| {

@@ -108,7 +108,7 @@ fn objects(text: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chart_is_checked_as_helm_renders_it_and_is_the_same_from_its_archive() {
+async fn chart_folder_and_archive_render_like_helm() {
     let desk = Desk::new();
     let chart = [
         ("web/Chart.yaml", CHART),
@@ -173,7 +173,7 @@ async fn a_chart_is_checked_as_helm_renders_it_and_is_the_same_from_its_archive(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chart_for_older_versions_is_rendered_for_the_newest_of_them() {
+async fn chart_for_older_kubernetes_is_rendered_for_its_newest_version() {
     let desk = Desk::new();
     let config_map = |name: &str| {
         format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: web}}\n")
@@ -209,7 +209,7 @@ async fn a_chart_for_older_versions_is_rendered_for_the_newest_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kustomization_is_what_kubectl_makes_of_it() {
+async fn kustomization_is_rendered_like_kubectl() {
     let desk = Desk::new();
     let web = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";
     write(
@@ -240,7 +240,7 @@ async fn a_kustomization_is_what_kubectl_makes_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_takes_what_an_operator_becomes() {
+async fn api_server_accepts_converted_operator() {
     let cluster = e2e::cluster::shared().await.unwrap();
     let files: Files = BTreeMap::from(
         [

@@ -31,7 +31,7 @@ async fn move_in(guest: &Cluster) -> Webhook {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_context_that_is_not_there_and_a_server_that_is_silent_are_named() {
+async fn missing_context_and_silent_server_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config");
     fs_err::write(
@@ -60,7 +60,7 @@ async fn a_context_that_is_not_there_and_a_server_that_is_silent_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_guest_touches_nothing_of_the_house_and_takes_away_what_it_brought() {
+async fn tests_on_an_existing_cluster_remove_only_their_own_objects() {
     let host = Cluster::builder().registries(0).start().await.unwrap();
     let before = everything(&host).await;
     let guest = visit(host.kubeconfig(), "e2e").start().await.unwrap();
@@ -102,7 +102,7 @@ async fn a_guest_touches_nothing_of_the_house_and_takes_away_what_it_brought() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn admission_goes_with_a_guest_that_dies_and_the_next_one_clears_up() {
+async fn admission_of_a_killed_test_run_is_removed_by_the_next_run() {
     let host = Cluster::builder().registries(0).start().await.unwrap();
     let before = everything(&host).await;
     let guest = visit(host.kubeconfig(), "e2e").start().await.unwrap();

@@ -22,7 +22,7 @@ fn processes_about(needle: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_clusters_live_side_by_side_and_leave_nothing() {
+async fn two_clusters_run_in_parallel_and_are_removed() {
     let eks = Cluster::builder()
         .server_version("v1.36.3-eks-abcdef0")
         .registries(1)
@@ -104,7 +104,7 @@ async fn two_clusters_live_side_by_side_and_leave_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn people_and_service_accounts_are_who_their_kubeconfig_says() {
+async fn kubeconfigs_authenticate_users_and_service_accounts() {
     let cluster = e2e::cluster::shared().await.unwrap();
     let ana = cluster
         .kubeconfig_for("ana@example.com", &["team-a", "developers"])
@@ -145,7 +145,7 @@ async fn people_and_service_accounts_are_who_their_kubeconfig_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_artifact_goes_from_one_registry_to_the_other() {
+async fn copies_artifact_between_registries() {
     let cluster = e2e::cluster::shared().await.unwrap();
     let source = cluster.registry(0).unwrap().reference("team/empty:1");
     let target = cluster.registry(1).unwrap().reference("team/empty:1");
@@ -187,7 +187,7 @@ async fn an_artifact_goes_from_one_registry_to_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_cannot_be_is_refused_before_anything_starts() {
+async fn rejects_impossible_cluster_options_before_start() {
     let error = Cluster::builder()
         .server_version("1.36")
         .start()
@@ -234,7 +234,7 @@ spec:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_scenario_that_panics_leaves_its_logs_and_nothing_else() {
+async fn panicking_scenario_leaves_only_its_logs() {
     let builder = Cluster::builder().registries(0).controller_manager(false);
     let cluster = builder.start().await.unwrap();
     let folder = cluster.folder().to_owned();
@@ -254,7 +254,7 @@ async fn a_scenario_that_panics_leaves_its_logs_and_nothing_else() {
 
 /// The proof of everything that is said to work without a network rests on this.
 #[tokio::test]
-async fn an_island_has_its_own_loopback_and_no_way_out() {
+async fn island_has_only_its_own_loopback() {
     let cluster = e2e::cluster::shared().await.unwrap();
     let island = cluster.island("harness-island").await.unwrap();
     let reference = cluster.registry(0).unwrap().reference("nobody/nothing:1");

@@ -21,7 +21,7 @@ async fn plugin(cluster: &Cluster, arguments: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_decides_what_is_installed() {
+async fn installs_the_digests_of_the_lock() {
     let cluster = Cluster::builder().registries(1).start().await.unwrap();
     let _webhook = cluster
         .start_webhook(WebhookOptions::default())

@@ -157,7 +157,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_cell_of_the_matrix_verifies_and_nobody_else_does() {
+async fn verifies_each_cosign_version_signer_and_location() {
     let mut scene = Scene::new().await;
     scene.cosign(Tool::Cosign2, "generate-key-pair").await;
     scene

@@ -92,7 +92,7 @@ fn opener(bench: &Workbench) -> (PathBuf, PathBuf) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_logs_in_in_a_browser_signs() {
+async fn signs_after_browser_login() {
     let scene = Scene::new().await;
     let pinned = scene.pushed("1.0.0").await;
     let (folder, note) = opener(&scene.bench);
@@ -122,7 +122,7 @@ async fn whoever_logs_in_in_a_browser_signs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_types_the_code_on_another_device_signs_with_us_and_with_cosign() {
+async fn signs_after_device_code_login() {
     let scene = Scene::new().await;
     let ours = scene.pushed("1.0.0").await;
     let plugin = scene.bench.plugin().await.unwrap();

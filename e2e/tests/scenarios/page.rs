@@ -102,7 +102,7 @@ fn line_matches(pattern: &str, is: &str) -> bool {
 }
 
 #[test]
-fn a_page_is_read_and_compared() {
+fn reads_page_blocks_and_compares_output() {
     let page = "Text\n```yaml a/b.yaml\nx: 1\n```\n```sh\nrm -rf /\n```\n```console\n$ cat <<E\n> one\n> E\none\n$ false\n? 1\n```\n";
     let command = |line, typed: &str, code, answer: &str| Step::Command {
         line,

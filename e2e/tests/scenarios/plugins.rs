@@ -63,7 +63,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plugin_signs_for_us_and_for_cosign_and_each_verifies_the_other() {
+async fn kms_plugin_signatures_are_compatible_with_cosign() {
     let scene = Scene::new().await;
     for (version, kind) in [
         ("1.0.0", "-algorithm EC -pkeyopt ec_paramgen_curve:P-256"),

@@ -41,7 +41,7 @@ async fn holder(cluster: &Cluster) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_puts_its_own_certificates_and_registrations_right() {
+async fn pod_restores_its_certificates_and_registrations() {
     let cluster = Cluster::builder().start().await.unwrap();
     let webhook = cluster
         .start_webhook(WebhookOptions::default())
@@ -85,7 +85,7 @@ async fn it_puts_its_own_certificates_and_registrations_right() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_ends_in_order_when_asked_and_its_successor_leads_at_once_in_any_case() {
+async fn stopped_pod_releases_its_lease_for_the_successor() {
     let cluster = Cluster::builder().start().await.unwrap();
     let mut webhook = cluster
         .start_webhook(WebhookOptions::default())
@@ -115,7 +115,7 @@ async fn it_ends_in_order_when_asked_and_its_successor_leads_at_once_in_any_case
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_replica_leads_when_the_leader_dies_and_not_before() {
+async fn replica_takes_the_lease_only_after_the_leader_died() {
     let cluster = Cluster::builder().start().await.unwrap();
     let short = |admission| WebhookOptions {
         admission,
@@ -150,7 +150,7 @@ async fn another_replica_leads_when_the_leader_dies_and_not_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_own_identity_can_do_nothing_to_the_objects_of_bundles() {
+async fn pod_service_account_may_not_write_objects_of_bundles() {
     let cluster = Cluster::builder().start().await.unwrap();
     let _webhook = cluster
         .start_webhook(WebhookOptions::default())

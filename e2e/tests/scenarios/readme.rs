@@ -83,7 +83,7 @@ async fn follow(cluster: &Cluster, sigstore: &Sigstore, path: &Path) -> Result<u
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_console_block_does_what_it_says() {
+async fn console_blocks_of_the_readme_have_the_shown_output() {
     let cluster = Cluster::builder().registries(1).start().await.unwrap();
     let _webhook = cluster
         .start_webhook(WebhookOptions::default())
@@ -107,7 +107,7 @@ async fn every_console_block_does_what_it_says() {
 }
 
 #[test]
-fn every_link_to_a_file_leads_somewhere() {
+fn links_to_files_are_valid() {
     for path in pages() {
         let folder = path.parent().unwrap();
         let text = fs_err::read_to_string(&path).unwrap();

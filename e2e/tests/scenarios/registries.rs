@@ -65,7 +65,7 @@ fn refused(output: Output, code: i32, texts: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn passwords_come_from_files_helpers_and_standard_input() {
+async fn reads_passwords_from_files_helpers_and_standard_input() {
     let scene = Scene::new();
     let registry = scene
         .bench
@@ -164,7 +164,7 @@ async fn passwords_come_from_files_helpers_and_standard_input() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_are_bought_with_what_there_is() {
+async fn requests_tokens_with_available_credentials() {
     let scene = Scene::new();
     let tokens = scene.bench.token_server().await.unwrap();
     let registry = scene
@@ -279,7 +279,7 @@ async fn tokens_are_bought_with_what_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_of_both_sides_come_from_flags_and_folders() {
+async fn reads_client_and_ca_certificates_from_flags_and_folders() {
     let scene = Scene::new();
     let registry = scene
         .bench
@@ -373,7 +373,7 @@ async fn certificates_of_both_sides_come_from_flags_and_folders() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn proxies_are_used_where_the_environment_says_so() {
+async fn uses_proxies_from_the_environment() {
     let scene = Scene::new();
     let registry = scene
         .bench

@@ -98,7 +98,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn signatures_of_every_kind_travel_along() {
+async fn copies_signatures_of_every_kind_with_the_artifact() {
     let scene = Scene::new().await;
     let (reference, digest) = scene.signed().await;
     // Without a referrers API, with one, through a file, and below a prefix.
@@ -207,7 +207,7 @@ async fn we_read_what_skopeo_and_crane_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn charts_that_helm_pushed_travel_and_helm_pulls_them() {
+async fn copied_charts_of_helm_can_be_pulled_by_helm() {
     const CHART: &str = "apiVersion: v2\nname: page\nversion: 0.1.0\n";
     const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: page}\n";
     let scene = Scene::new().await;

@@ -153,12 +153,12 @@ async fn by_key(program: Program) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_sign_in_both_forms_and_cosign_2_and_3_verify() {
+async fn cosign_2_and_3_verify_key_signatures_in_both_formats() {
     by_key(Program::Distribution).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_sign_in_both_forms_where_there_is_a_referrers_api() {
+async fn key_signatures_in_both_formats_use_the_referrers_api() {
     by_key(Program::WithReferrers).await;
 }
 
@@ -260,17 +260,17 @@ async fn by_certificate(program: Program) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_sign_in_both_forms_and_cosign_2_and_3_verify() {
+async fn cosign_2_and_3_verify_keyless_signatures_in_both_formats() {
     by_certificate(Program::Distribution).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_sign_in_both_forms_where_there_is_a_referrers_api() {
+async fn keyless_signatures_in_both_formats_use_the_referrers_api() {
     by_certificate(Program::WithReferrers).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_wrong_without_a_key_is_told_and_leaves_nothing() {
+async fn failed_keyless_signing_is_reported_and_uploads_nothing() {
     let scene = Scene::new(Program::Distribution).await;
     let mut sigstore = scene.bench.sigstore().await.unwrap();
     let pinned = scene.pinned.clone();

@@ -125,7 +125,7 @@ async fn cosign_2_signs_by_certificate_and_verifies_offline() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_of_nobody_and_a_log_an_hour_late_are_refused() {
+async fn rejects_invalid_token_and_log_with_wrong_time() {
     let scene = Scene::new().await;
     let forged = scene.bench.folder().join("forged");
     let token = scene.sigstore.token(&workflow()).await.unwrap();

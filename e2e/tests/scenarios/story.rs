@@ -26,17 +26,17 @@ async fn tell_all(cluster: Builder, killing: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_story_holds_from_the_first_line_to_the_last() {
+async fn story_succeeds_from_start_to_end() {
     tell_all(Cluster::builder(), false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn story_holds_on_the_oldest_supported_kubernetes() {
+async fn story_succeeds_on_the_oldest_supported_kubernetes() {
     let cluster = Cluster::builder().release(KubernetesRelease::Oldest);
     tell_all(cluster, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_story_ends_the_same_when_the_webhook_is_killed_after_every_line() {
+async fn story_succeeds_if_the_webhook_is_killed_after_every_line() {
     tell_all(Cluster::builder(), true).await;
 }

@@ -96,7 +96,7 @@ fn deployment(name: &str, class: &str, reference: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bundle_deployment_inside_of_a_bundle_is_not_asked_for_by_the_installer() {
+async fn installer_is_not_the_requester_of_a_nested_bundle_deployment() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster).await;
@@ -120,7 +120,7 @@ async fn a_bundle_deployment_inside_of_a_bundle_is_not_asked_for_by_the_installe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_role_that_others_made_is_not_handed_on_through_one_that_looks_empty() {
+async fn aggregated_role_of_others_is_not_granted_by_an_empty_role() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster).await;
@@ -170,7 +170,7 @@ async fn a_role_that_others_made_is_not_handed_on_through_one_that_looks_empty()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn content_that_somebody_pulled_is_not_given_to_whoever_knows_its_digest() {
+async fn cached_content_is_scoped_to_repository_and_pull_secret() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster).await;
@@ -215,7 +215,7 @@ async fn content_that_somebody_pulled_is_not_given_to_whoever_knows_its_digest()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_that_only_carry_our_labels_are_not_pruned() {
+async fn objects_with_only_our_labels_are_not_pruned() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster).await;
@@ -242,7 +242,7 @@ async fn objects_that_only_carry_our_labels_are_not_pruned() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_moves_a_tag_and_deletes_the_bundle_installs_nothing_in_the_name_of_others() {
+async fn moved_tag_after_deletion_of_the_bundle_installs_nothing_for_other_requesters() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster).await;
@@ -273,7 +273,7 @@ async fn who_moves_a_tag_and_deletes_the_bundle_installs_nothing_in_the_name_of_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_approve_for_one_class_has_not_approved_for_another() {
+async fn approval_is_valid_only_for_its_class() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster).await;
@@ -341,7 +341,7 @@ async fn who_may_approve_for_one_class_has_not_approved_for_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bundle_made_anew_under_the_name_of_the_installed_one_is_not_installed() {
+async fn recreated_bundle_with_the_installed_name_is_not_installed() {
     let cluster = Cluster::builder().registries(1).start().await.unwrap();
     let mut webhook = cluster
         .start_webhook(WebhookOptions::default())

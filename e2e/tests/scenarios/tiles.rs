@@ -129,17 +129,17 @@ async fn both_ways(program: Program) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_either_enters_in_rekor_2_the_other_verifies() {
+async fn rekor_2_entries_are_compatible_with_cosign() {
     both_ways(Program::Distribution).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_either_enters_in_rekor_2_the_other_verifies_where_there_is_a_referrers_api() {
+async fn rekor_2_entries_are_compatible_with_cosign_with_referrers_api() {
     both_ways(Program::WithReferrers).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_that_either_enters_in_rekor_2_the_other_verifies() {
+async fn rekor_2_file_signatures_are_compatible_with_cosign() {
     let scene = Scene::new(Program::Distribution).await;
     fs_err::write(scene.bench.folder().join("artifact"), "hello").unwrap();
     let services = scene.services(&workflow()).await;
@@ -189,7 +189,7 @@ async fn always(answer: &'static str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_wrong_with_rekor_2_is_told_and_leaves_nothing() {
+async fn failed_rekor_2_request_is_reported_and_uploads_nothing() {
     let scene = Scene::new(Program::Distribution).await;
     let pinned = &scene.pinned;
     let services = scene.services(&person(ANA)).await;

@@ -63,7 +63,7 @@ async fn read(client: &Client, from: &Repository, blob: &Blob) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_content_goes_into_and_out_of_real_registries() {
+async fn pushes_and_pulls_large_content_with_real_registries() {
     let bench = Workbench::new().unwrap();
     let distribution = bench.registry().await.unwrap();
     let crane = Terms {
@@ -97,7 +97,7 @@ async fn large_content_goes_into_and_out_of_real_registries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_breaks_off_goes_on_where_it_broke() {
+async fn interrupted_transfer_resumes() {
     let bench = Workbench::new().unwrap();
     let registry = bench.registry().await.unwrap();
     let blob = large(&bench.folder().join("large"));
@@ -119,7 +119,7 @@ async fn what_breaks_off_goes_on_where_it_broke() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn documents_are_listed_for_what_they_are_about() {
+async fn lists_documents_of_their_subject() {
     let bench = Workbench::new().unwrap();
     let client = client();
     for program in [Program::Distribution, Program::Crane] {

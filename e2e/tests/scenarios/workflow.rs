@@ -184,7 +184,7 @@ fn deployment(name: &str, pinned: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_one_workflow_has_signed_is_admitted_and_installed() {
+async fn admits_and_installs_only_content_signed_by_the_workflow() {
     let scene = Scene::start().await;
     let _webhook = scene
         .cluster

@@ -145,7 +145,7 @@ async fn sign_by_certificate(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_enforced_policy_is_passed_by_a_forgery() {
+async fn enforced_policies_reject_every_forgery() {
     let cluster = Cluster::builder().registries(1).start().await.unwrap();
     let sigstore = cluster.sigstore().await.unwrap();
     let _webhook = cluster

@@ -413,7 +413,7 @@ async fn a_small_layer_that_unpacks_to_a_hundred_mebibytes_does_not_exhaust_memo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_registries_hold_up_only_their_own_bundles() {
+async fn slow_registries_delay_only_their_own_bundles() {
     let (cluster, mut webhook) = stage().await;
     let mut slow = Vec::new();
     let mut content = config_map("a", "b").into_bytes();
@@ -539,7 +539,7 @@ async fn content_of_failing_bundles_is_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn content_that_can_never_fit_is_refused_with_both_numbers() {
+async fn rejects_content_above_the_limit_with_both_sizes() {
     let (cluster, mut webhook) = stage().await;
     let registry = Registry::honest().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
@@ -659,7 +659,7 @@ async fn the_largest_content_is_installed_while_reviews_are_attacked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn installed_objects_that_take_a_hundred_mebibytes_once_parsed_are_not_looked_at() {
+async fn installed_objects_above_the_memory_limit_are_not_parsed() {
     let (cluster, mut webhook) = stage().await;
     let registry = Registry::honest().await.unwrap();
     let definition = json!({

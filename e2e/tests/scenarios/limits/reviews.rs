@@ -10,7 +10,7 @@ use super::*;
 const PARALLEL: usize = 6;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_hold_up_others() {
+async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_delay_others() {
     let (cluster, mut webhook) = stage().await;
     let client = cluster.client().await.unwrap();
     let registry = Registry::honest().await.unwrap();

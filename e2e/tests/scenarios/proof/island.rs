@@ -13,10 +13,10 @@ use super::{LONG, PROOF, create, policy};
 
 /// Set inside: where the objects are that were made outside.
 const INSIDE: &str = "E2E_INSIDE_ISLAND";
-const NAME: &str = "scenarios::proof::island::a_proof_decides_in_a_network_without_routes";
+const NAME: &str = "scenarios::proof::island::proof_annotation_admits_without_network";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proof_decides_in_a_network_without_routes() {
+async fn proof_annotation_admits_without_network() {
     if let Some(folder) = std::env::var_os(INSIDE) {
         return inside(&PathBuf::from(folder)).await;
     }

@@ -106,7 +106,7 @@ fn policy(host: &str, key: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_registry_lives_a_proof_spares_asking_it() {
+async fn proof_annotation_avoids_registry_requests() {
     let mut cluster = Cluster::builder().registries(1).start().await.unwrap();
     let _webhook = cluster
         .start_webhook(WebhookOptions::default())

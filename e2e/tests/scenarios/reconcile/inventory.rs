@@ -54,7 +54,7 @@ async fn install_web(cluster: &Cluster) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn labelled_objects_of_strangers_survive_upgrade_and_removal_and_hold_up_neither() {
+async fn foreign_objects_with_our_labels_survive_upgrade_and_removal() {
     let (cluster, _webhook) = stage().await;
     install_web(&cluster).await;
     let web = get(&cluster, "configmap web -n team-a").await.unwrap();
@@ -143,7 +143,7 @@ async fn delete_unasked(cluster: &Cluster, webhook: &e2e::Webhook, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_that_somebody_else_made_anew_is_not_taken_over() {
+async fn object_recreated_by_another_user_is_not_adopted() {
     let (cluster, mut webhook) = stage().await;
     install_web(&cluster).await;
     let web = get(&cluster, "configmap web -n team-a").await.unwrap();
@@ -179,7 +179,7 @@ async fn an_object_that_somebody_else_made_anew_is_not_taken_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_between_apply_and_record_it_loses_no_object() {
+async fn kill_between_apply_and_record_loses_no_object() {
     let (cluster, mut webhook) = staged(Cluster::builder().audit(true)).await;
     kubectl(&cluster, "create namespace team-a").await;
     let mut manifests = String::new();
@@ -218,7 +218,7 @@ data: {{number: '{n}'}}
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_made_again_in_a_namespace_that_was_given_to_somebody_else() {
+async fn objects_are_not_restored_in_a_recreated_namespace() {
     let (cluster, _webhook) = stage().await;
     let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
     let ana = cluster.kubeconfig_for("ana@example.com", &[]).unwrap();
@@ -274,7 +274,7 @@ async fn nothing_is_made_again_in_a_namespace_that_was_given_to_somebody_else() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_inventory_stops_a_removal_until_somebody_decides() {
+async fn lost_inventory_stops_removal_until_an_administrator_decides() {
     let (cluster, mut webhook) = stage().await;
     install_web(&cluster).await;
     webhook.kill().unwrap();

@@ -12,7 +12,7 @@ use super::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shop_is_installed_kept_replaced_and_removed() {
+async fn shop_is_installed_restored_upgraded_and_removed() {
     let (cluster, webhook) = stage().await;
     let one = publish(&cluster, "team/shop:1.0.0", |f| bundles::shop(f, "1.0.0")).await;
     let two = publish(&cluster, "team/shop:2.0.0", |f| bundles::shop(f, "2.0.0")).await;
@@ -150,7 +150,7 @@ pub(super) async fn killed_after(cluster: &Cluster, webhook: &mut e2e::Webhook, 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_at_any_moment_it_ends_in_the_same_state() {
+async fn webhook_killed_at_any_step_reaches_the_same_state() {
     let (cluster, mut webhook) = staged(Cluster::builder().audit(true)).await;
     let one = publish(&cluster, "team/shop:1.0.0", |f| bundles::shop(f, "1.0.0")).await;
     apply(&cluster, &deployment("shop", &one, &json!({}))).await;
@@ -207,7 +207,7 @@ async fn killed_at_any_moment_it_ends_in_the_same_state() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kind_that_is_not_there_yet_is_waited_for() {
+async fn waits_for_a_crd_that_does_not_exist_yet() {
     let (cluster, _webhook) = stage().await;
     let manifests = "apiVersion: shop.example.com/v1
 kind: Feature
@@ -231,7 +231,7 @@ spec: {enabled: true}
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn object_that_cannot_be_restored_holds_up_no_other() {
+async fn object_that_cannot_be_restored_delays_no_other() {
     let (cluster, _webhook) = stage().await;
     kubectl(&cluster, "create namespace team-a").await;
     let content = format!(

@@ -129,7 +129,7 @@ async fn stage() -> (Cluster, e2e::Webhook) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_that_changes_is_restored_whoever_changes_it_and_however() {
+async fn restores_changed_values_of_any_field_manager_and_request() {
     let (cluster, mut webhook) = stage().await;
     for manager in [OURS, "somebody"] {
         for (what, pointer, good, evil) in targets() {
@@ -172,7 +172,7 @@ async fn a_value_that_changes_is_restored_whoever_changes_it_and_however() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn entries_of_managers_that_somebody_forges_hide_nothing() {
+async fn forged_managed_fields_do_not_hide_drift() {
     let (cluster, mut webhook) = stage().await;
     for down in [false, true] {
         for (what, pointer, good, evil) in targets() {
@@ -216,7 +216,7 @@ async fn settled(cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_applied_under_our_name_while_the_webhook_was_down_is_restored() {
+async fn change_with_our_field_manager_during_downtime_is_restored() {
     let (cluster, mut webhook) = stage().await;
     for (what, pointer, good, evil) in targets() {
         let mut object = applied(&cluster, what).await;

@@ -99,7 +99,7 @@ async fn versions_written_into_a_status_let_nothing_older_follow() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_older_comes_back_under_a_newer_name() {
+async fn rejects_older_content_under_a_newer_tag() {
     let (cluster, _webhook) = stage().await;
     forbid_downgrades(&cluster).await;
     let host = cluster.registry(0).unwrap().host();

@@ -12,7 +12,7 @@ use super::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_of_others_and_custom_resources_of_people_are_safe() {
+async fn foreign_objects_and_custom_resources_are_not_changed() {
     let (cluster, _webhook) = stage().await;
     let one = publish(&cluster, "team/greeting:1", |f| {
         bundles::greeting(f, "1.0.0", None)

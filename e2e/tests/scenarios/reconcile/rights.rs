@@ -10,7 +10,7 @@ use super::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_gets_what_their_own_rights_allow() {
+async fn requester_installs_only_objects_they_may_write() {
     let (cluster, _webhook) = stage().await;
     let one = publish(&cluster, "team/greeting:1", |f| {
         bundles::greeting(f, "1.0.0", None)
@@ -121,7 +121,7 @@ subjects:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_account_with_rights_in_one_namespace_is_enough() {
+async fn service_account_needs_permissions_in_target_namespace_only() {
     let (cluster, _webhook) = stage().await;
     let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
     kubectl(&cluster, "create namespace team-a").await;

@@ -9,7 +9,7 @@ use super::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tag_that_moves_changes_nothing_and_is_told() {
+async fn moved_tag_is_reported_and_not_followed() {
     let (cluster, mut webhook) = stage().await;
     publish(&cluster, "team/greeting:1", |f| {
         bundles::greeting(f, "1.0.0", None)
@@ -65,7 +65,7 @@ async fn a_tag_that_moves_changes_nothing_and_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_written_while_admission_was_off_is_reported_and_not_installed() {
+async fn objects_written_while_admission_was_off_are_not_installed() {
     let (cluster, mut webhook) = stage().await;
     let one = publish(&cluster, "team/greeting:1", |f| {
         bundles::greeting(f, "1.0.0", None)
@@ -101,7 +101,7 @@ async fn what_was_written_while_admission_was_off_is_reported_and_not_installed(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_old_content_is_kept_while_the_new_cannot_be_had() {
+async fn previous_content_stays_while_new_content_is_unavailable() {
     let (cluster, mut webhook) = stage().await;
     let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
     kubectl(&cluster, "create namespace team-a").await;

@@ -270,7 +270,7 @@ async fn write_status(cluster: &Cluster, name: &str, from: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restored_backup_is_told_and_admitted_one_at_a_time() {
+async fn restored_backup_is_reported_and_admitted_per_object() {
     let (cluster, webhook) = stage().await;
     let (_, one) = publish(&cluster, "backup", "1.0.0").await;
     apply(&cluster, &deployment("backup", &one, &json!({}))).await;

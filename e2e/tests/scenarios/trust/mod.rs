@@ -60,7 +60,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repository_says_whose_signatures_count_and_where_to_sign() {
+async fn tuf_repository_supplies_trust_root_and_signing_config() {
     let mut scene = Scene::new().await;
     bundles::greeting(&scene.bench.folder().join("bundle"), "1.0.0", None).unwrap();
     let reference = scene.registry.reference("greeting:1.0.0");
@@ -161,7 +161,7 @@ async fn a_repository_says_whose_signatures_count_and_where_to_sign() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_a_repository_is_told_and_changes_nothing() {
+async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
     let mut scene = Scene::new().await;
     let good = scene.repository.state.clone();
     let mut other = TufRepository::start(scene.bench.folder()).await.unwrap();
@@ -382,7 +382,7 @@ async fn what_is_wrong_with_a_repository_is_told_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mirrors_that_fail_and_what_is_kept_are_told_apart() {
+async fn distinguishes_failing_mirrors_from_cached_metadata() {
     let mut scene = Scene::new().await;
     scene.init().await.success().unwrap();
     let kept = scene.kept();

@@ -43,7 +43,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn versions_of_a_refused_refresh_are_not_forgotten() {
+async fn versions_of_a_rejected_refresh_are_kept() {
     let mut scene = at_five().await;
     // The timestamp holds, and the snapshot does not.
     scene.offer(|state| {
@@ -86,7 +86,7 @@ async fn versions_of_a_refused_refresh_are_not_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_root_is_kept_at_once_even_if_what_it_signs_is_refused() {
+async fn new_root_is_kept_if_its_metadata_is_rejected() {
     let mut scene = at_five().await;
     scene.offer(|state| {
         state["root"]["version"] = json!(2);
@@ -106,7 +106,7 @@ async fn a_root_is_kept_at_once_even_if_what_it_signs_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_root_with_other_keys_ends_a_fast_forward() {
+async fn root_with_new_keys_recovers_from_fast_forward() {
     for rotated in ["timestamp", "snapshot"] {
         let mut scene = at_five().await;
         // Whoever had the keys has gone ahead as far as they could, once in a refresh that was refused, and once in one that was not.
