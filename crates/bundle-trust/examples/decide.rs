@@ -89,7 +89,7 @@ fn read(folder: &Path, name: &str) -> Outcome<Case> {
     })
 }
 
-/// As admission and reconciler do it: from the text of the annotation to a verdict.
+/// Decides from the text of the annotation to a verdict, like admission and the reconciler.
 fn decide(case: &Case, memory: &Memory) -> Outcome {
     let (pinned, carried) = carried::open(&case.proof, &case.reference)?;
     let class = ClassSignatures::Required;

@@ -19,7 +19,7 @@ use crate::json;
 
 /// The longest annotation that is written or read, in bytes. All annotations of an object together may have 256 KiB.
 pub const LIMIT: usize = 64 << 10;
-/// The most that it may unpack to: signatures are text that shrinks tenfold at best.
+/// Largest unpacked size in bytes. Signatures are text that compresses tenfold at best.
 const UNPACKED: u64 = 1 << 20;
 /// The most signatures that are carried.
 const SIGNATURES: usize = 32;
@@ -27,7 +27,7 @@ const SIGNATURES: usize = 32;
 /// Content of a proof annotation. Only the digest of the manifest is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Carried {
-    /// The manifest, whose bytes have the digest that was asked for.
+    /// Manifest; its digest is verified.
     pub manifest: Vec<u8>,
     /// Signatures from the annotation, not verified.
     pub signatures: Vec<RawSignature>,
@@ -50,7 +50,8 @@ struct Signature {
     annotations: BTreeMap<String, String>,
 }
 
-/// The annotation for a manifest and its signatures. The error says how large it would be, or what of it is not text.
+/// Returns the annotation for a manifest and its signatures. Returns an error if the result is too
+/// large or an input is not text.
 pub fn encode(manifest: &[u8], signatures: &[RawSignature]) -> Result<String, Finding> {
     let text = |bytes: &[u8], what: &str| {
         String::from_utf8(bytes.to_vec())
@@ -117,7 +118,8 @@ pub fn left_aside(mut why: Finding) -> Finding {
     why
 }
 
-/// Reads the annotation of an object that names `expected`. The error says why it is not a proof for that.
+/// Decodes the annotation of an object that refers to `expected`. Returns an error if it is not a
+/// proof for that digest.
 pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
     if text.len() > LIMIT {
         return Err(too_large(&format!(

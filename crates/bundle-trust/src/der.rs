@@ -2,12 +2,12 @@
 
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
-/// The version of a certificate, which stands before its number.
+/// Tag of the version, which precedes the serial number in a certificate.
 const VERSION: u8 = 0xa0;
 
 struct Element<'a> {
     tag: u8,
-    /// All of its bytes.
+    /// Bytes of the element, including tag and length.
     whole: &'a [u8],
     content: &'a [u8],
 }

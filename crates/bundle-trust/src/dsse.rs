@@ -15,7 +15,7 @@ pub(crate) const PAYLOAD: &str = "application/vnd.in-toto+json";
 pub(crate) const STATEMENT: &str = "https://in-toto.io/Statement/v1";
 /// The older type of statement, which many attestations still are.
 pub(crate) const STATEMENT_OLD: &str = "https://in-toto.io/Statement/v0.1";
-/// The only predicate that means "I sign this". All others are attestations: they say something else.
+/// Predicate type of signatures. All other predicate types are attestations.
 pub(crate) const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
 /// Returns the signed bytes: DSSE's pre-authentication encoding (PAE) of [`PAYLOAD`] and the
@@ -51,7 +51,7 @@ pub(crate) struct Envelope {
     pub(crate) signatures: Vec<EnvelopeSignature>,
 }
 
-/// One signature of an envelope.
+/// Signature in an envelope.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EnvelopeSignature {
@@ -62,7 +62,7 @@ pub(crate) struct EnvelopeSignature {
 }
 
 impl EnvelopeSignature {
-    /// One that calls its key nothing.
+    /// Returns a signature without key ID.
     pub(crate) fn new(signature: &[u8]) -> Self {
         Self {
             sig: encode(signature),

@@ -5,12 +5,13 @@ use bundle_core::policy::Rejection;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Reads `bytes`, if they can only be read in one way. `otherwise` says what they are if they are something else.
+/// Parses `bytes` and rejects ambiguous JSON. `otherwise` is the message for input of another
+/// format.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8], otherwise: &str) -> Result<T, Rejection> {
     json::read(bytes).map_err(|error| rejection(&error, otherwise))
 }
 
-/// The same for an object of any shape.
+/// Parses an object with any fields; see [`read`].
 pub(crate) fn object(bytes: &[u8], otherwise: &str) -> Result<Value, Rejection> {
     let object = json::object(bytes).map(Value::Object);
     object.map_err(|error| rejection(&error, otherwise))

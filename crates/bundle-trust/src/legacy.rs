@@ -78,7 +78,7 @@ struct Timestamped {
     timestamp: String,
 }
 
-/// Kind and version of a log entry, which it says itself.
+/// Kind and version of a log entry.
 #[derive(Deserialize)]
 struct Body {
     kind: String,
@@ -203,7 +203,7 @@ fn certificates(raw: &RawSignature, annotation: &str) -> Result<Vec<Vec<u8>>, Re
         .collect()
 }
 
-/// An annotation that is there and says something.
+/// Returns the text of an annotation; `None` if it is absent or empty.
 fn text<'a>(raw: &'a RawSignature, annotation: &str) -> Option<&'a str> {
     raw.annotations
         .get(annotation)

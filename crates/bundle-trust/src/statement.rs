@@ -88,7 +88,8 @@ pub(crate) fn claimed_digest(payload: &[u8]) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// The format says that whoever does not know a field of `critical` refuses the signature, and that there is nothing beside its two parts.
+/// Payload of cosign 2. The format requires verifiers to reject unknown fields of `critical`, and
+/// has only two top-level fields.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Simple {
@@ -122,8 +123,8 @@ struct Image {
     digest: String,
 }
 
-/// Reads cosign 2's payload, which must be about our digest. The name in it (`critical.identity`) is what the signer called it, and no part of what
-/// is decided: content is signed, wherever it is copied to.
+/// Parses cosign 2's payload, which must contain our digest. The image name in it
+/// (`critical.identity`) is ignored, because a signature covers content, wherever it is copied.
 pub(crate) fn read_simple(payload: &[u8], digest: &Digest) -> Result<Annotations, Rejection> {
     let simple: Simple = json::read(payload, "no simple signing payload inside")?;
     if simple.critical.kind != SIMPLE {

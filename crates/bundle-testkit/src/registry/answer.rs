@@ -102,7 +102,7 @@ async fn until_released(shared: &Shared) {
     }
 }
 
-/// Faults that do not care what was asked.
+/// Applies faults that affect every request.
 async fn general_fault(shared: &Shared) -> Option<Response> {
     let busy = {
         let mut fault = lock(&shared.fault);

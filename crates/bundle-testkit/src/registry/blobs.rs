@@ -144,7 +144,7 @@ fn slowly(
     })
 }
 
-/// 400 MiB, counted as they are taken.
+/// Body of 400 MiB; sent bytes are counted.
 pub(super) fn huge(shared: &Arc<Shared>, byte: u8) -> Body {
     Body::from_stream(pieces(shared, byte))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// One way to be at fault.
+/// Fault of a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// Manifests are changed on the way and sent under their old digest.
@@ -22,7 +22,7 @@ pub enum Fault {
         /// The pause before it.
         pause: Duration,
     },
-    /// Nothing is ever answered.
+    /// No request gets a response.
     Silent,
     /// Every answer is a web page, as a proxy's login page is.
     Html,
@@ -41,22 +41,24 @@ pub enum Fault {
     ReferrersPage(u16),
     /// The referrers API answers once there is no such fault any more.
     HeldReferrers,
-    /// There is no referrers API, and the tag that stands in for it is read as the digest that it is made of: it answers with the content itself.
+    /// There is no referrers API, and the fallback tag returns the subject itself instead of a
+    /// list.
     ReferrersTagIsSubject,
-    /// There is no referrers API, and the tag that stands in for it is answered with this status.
+    /// There is no referrers API, and requests for the fallback tag get this status.
     ReferrersTag(u16),
     /// The three places where signatures may be answer with these statuses; 200 is the truth, and 204 of the API an empty list.
     Places {
         /// The referrers API.
         api: u16,
-        /// The tag that stands in for it.
+        /// Fallback tag.
         list: u16,
         /// cosign's older tags, `.sig` and `.att`.
         older: u16,
     },
     /// cosign's older tag for attestations, `.att`, answers with this status.
     Attestations(u16),
-    /// Tokens are good for a second, and after so many of them the token service answers with more than a token can have.
+    /// Tokens expire after one second, and after this many tokens the token service returns
+    /// oversized ones.
     HugeTokens {
         /// Number of valid tokens before the first huge one.
         after: u32,
@@ -103,22 +105,24 @@ pub enum Fault {
 pub enum Ranges {
     /// Returns the requested range.
     Kept,
-    /// Nothing: it sends all of it.
+    /// Ignores the header and returns the whole blob.
     Ignored,
-    /// It says 206, and sends (and says) the part after one byte less.
+    /// Returns 206 with a range that starts one byte too early, and declares it.
     Shifted,
-    /// It says that it sends what was asked for, and sends the beginning.
+    /// Declares the requested range, and sends the beginning of the blob.
     Lied,
-    /// It answers 416.
+    /// Returns 416.
     Refused,
 }
 
 /// The ways in which uploads can be at fault, or only peculiar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Uploads {
-    /// They begin without an address; the name of the upload is in `Docker-Upload-UUID`.
+    /// The response to the first request has no `Location`; the name of the upload is in
+    /// `Docker-Upload-UUID`.
     OnlyNamed,
-    /// They begin without an address and without a name. With a digest in the first request they work.
+    /// The response to the first request has neither `Location` nor name. Monolithic uploads with a
+    /// digest work.
     Nameless,
     /// The address is on another host.
     Elsewhere(String),
@@ -135,7 +139,7 @@ pub enum Uploads {
         /// Number of requests that fail.
         times: u32,
     },
-    /// The same, and what arrived is lost, with the upload.
+    /// Like `Broken`, but the upload and the received bytes are lost.
     Forgotten {
         /// Bytes of each request.
         after: usize,
@@ -144,13 +148,13 @@ pub enum Uploads {
     },
     /// Reading stops after so many bytes, and the connection stays.
     Stalling(usize),
-    /// Content comes in parts, and of each only the first half is taken, as the answer says.
+    /// Only the first half of each chunk is stored, as the response declares.
     Halved,
-    /// Content comes in parts, and each is said to have been longer.
+    /// The response to each chunk declares more bytes than were sent.
     Exaggerated,
-    /// Content is taken, and nothing is there afterwards.
+    /// The upload succeeds, but the blob does not exist afterwards.
     Lost,
-    /// Content is taken, and said to have another digest.
+    /// The upload succeeds, and the response declares another digest.
     Misnamed,
     /// The last request is sent elsewhere.
     Redirected(String),

@@ -142,7 +142,7 @@ impl Registry {
         *lock(&self.shared.fault) = fault;
     }
 
-    /// Serves this blob honestly whatever the fault is, so that the fault shows on another.
+    /// Exempts this blob from the fault, so that the fault affects only others.
     pub fn spare(&self, blob: &Digest) {
         lock(&self.shared.spared).insert(blob.to_string());
     }
@@ -152,7 +152,7 @@ impl Registry {
         lock(&self.shared.seen).clone()
     }
 
-    /// The same as lines: `PUT /v2/team/web/manifests/1.0`.
+    /// Returns the requests as lines: `PUT /v2/team/web/manifests/1.0`.
     pub fn lines(&self) -> Vec<String> {
         self.seen()
             .into_iter()
@@ -160,7 +160,8 @@ impl Registry {
             .collect()
     }
 
-    /// Puts an image of one layer there, as it is: `tar` is the layer's bytes, whatever they are. Answers the digest of its manifest.
+    /// Stores an image of one layer; `tar` is the unchecked content of the layer. Returns the
+    /// digest of its manifest.
     pub fn publish(&self, repository: &str, tag: &str, tar: &[u8]) -> Digest {
         lock(&self.shared.store).publish(repository, tag, tar)
     }

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    /// By repository and digest.
+    /// Blobs by repository and digest.
     blobs: BTreeMap<(String, String), Bytes>,
-    /// By repository and tag or digest: media type and bytes.
+    /// Manifests by repository and tag or digest: media type and bytes.
     manifests: BTreeMap<(String, String), (String, Bytes)>,
     /// Bytes of uploads that came in pieces.
     uploads: BTreeMap<u64, Vec<u8>>,

@@ -12,7 +12,7 @@ use super::call::{Query, error, status};
 use super::fault::Uploads;
 use super::{Fault, Shared, lock};
 
-/// One request below `blobs/uploads/`.
+/// Request below `blobs/uploads/`.
 pub(super) struct Upload<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) method: &'a Method,

@@ -11,7 +11,7 @@ use crate::{dsse, json};
 
 /// Largest predicate that is attested, in bytes: with its envelope and evidence it stays under what is read of one signature.
 pub const MAX_PREDICATE: usize = 700 * 1024;
-/// cosign's kind for whatever has none: it wraps what it is given.
+/// cosign's predicate type for predicates without a type of their own: the content is wrapped.
 const CUSTOM: &str = "https://cosign.sigstore.dev/attestation/v1";
 
 /// Required fields of a predicate type, each with an optional prefix that its text must have. Other
@@ -64,7 +64,7 @@ const SPDX_SHAPE: Shape = &[("spdxVersion", Some("SPDX-"))];
 pub struct PredicateType(String);
 
 impl PredicateType {
-    /// From a name that cosign knows, or a URI. What is no attestation but a signature is refused.
+    /// Parses a name that cosign knows, or a URI. The predicate type of signatures is rejected.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some((_, uri, _)) = KINDS.iter().find(|(name, _, _)| *name == text) {
             return Ok(Self((*uri).to_owned()));
@@ -110,7 +110,7 @@ impl PredicateType {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predicate {
     kind: PredicateType,
-    /// As its author wrote it, numbers and all.
+    /// Text as written by the author, with its original number formats.
     text: String,
     value: Value,
 }
@@ -171,7 +171,7 @@ impl Predicate {
         Ok(Self { kind, text, value })
     }
 
-    /// Its kind.
+    /// Returns the predicate type.
     pub fn kind(&self) -> &PredicateType {
         &self.kind
     }
@@ -197,7 +197,8 @@ fn lacks(object: &Map<String, Value>, (field, begins): (&str, Option<&str>)) -> 
     }
 }
 
-/// A statement that says `predicate` of a digest. The name is what its signer calls it, and no part of what is decided.
+/// Returns a statement with `predicate` for a digest. `name` is informative; verification ignores
+/// it.
 pub fn statement(name: &str, digest: &Digest, predicate: &Predicate) -> Vec<u8> {
     let subject = json!([{ "name": name, "digest": { "sha256": digest.hex() } }]);
     // Written piece by piece, so that the predicate is signed as its author wrote it; it has been read as one JSON object.

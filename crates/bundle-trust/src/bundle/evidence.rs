@@ -139,7 +139,8 @@ impl LogEntry {
         }
     }
 
-    /// The shape of what the log has entered. Its entries have lists of signatures and no others; whatever else is a list would be read by position.
+    /// Checks the format of the body. Lists are accepted only where the format has lists of
+    /// signatures; any other list would be read by position.
     pub(super) fn check_body(&self) -> Result<(), Rejection> {
         const DAMAGED: &str = "its log entry is damaged";
         let bytes = dsse::decode(&self.canonicalized_body).ok_or_else(|| unreadable(DAMAGED))?;

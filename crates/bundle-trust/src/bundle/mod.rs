@@ -18,7 +18,7 @@ pub(crate) enum Version {
     V0_1,
     /// A list of certificates; a proof with checkpoint, and a promise at will.
     V0_2,
-    /// One certificate; evidence as in 0.2.
+    /// One certificate; evidence as in version 0.2.
     V0_3,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Material {
     timestamp_verification_data: Option<Timestamps>,
 }
 
-/// The name of a key. It is where to look first, and nothing more: the format calls it a hint.
+/// Hint for the key that made the signature. It only affects the order in which keys are tried.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeyHint {
@@ -116,7 +116,7 @@ impl Material {
 }
 
 impl Bundle {
-    /// Reads a bundle; whatever is not one of a version that is known is refused.
+    /// Parses a bundle. Unknown versions and fields are rejected.
     pub(crate) fn read(bytes: &[u8]) -> Result<(Self, Version), Rejection> {
         let bundle: Self = json::read(bytes, "not the JSON of a bundle")?;
         match Version::of(&bundle.media_type) {

@@ -46,7 +46,8 @@ fn is_tiled(entry: &TransparencyLogEntry) -> bool {
     entry.kind_version == KindVersion::HashedRekordV002
 }
 
-/// The name is compared for logs of tiles alone: the older log puts its server's own name there, which the trust root does not know.
+/// Checks that the checkpoint belongs to the log. The origin is compared only for Rekor v2, because
+/// Rekor v1 uses the name of its server, which is not in the trust root.
 fn check_checkpoint(entry: &TransparencyLogEntry, log: &Log) -> Result<(), Rejection> {
     let wrong = |why: &str| Err(fault(Fault::Checkpoint, &why));
     let Some(proof) = &entry.inclusion_proof else {
@@ -81,8 +82,8 @@ fn check_checkpoint(entry: &TransparencyLogEntry, log: &Log) -> Result<(), Rejec
     }
 }
 
-/// Each entry was made while its log is trusted: at its own time, where a promise vouches for that (sigstore-verify has looked at it), else at every time
-/// that others vouch for.
+/// Checks that each entry was made while its log was trusted: at its own time if an SET confirms it
+/// (verified by sigstore-verify), else at every time that a timestamp confirms.
 pub(super) fn check_windows(
     bundle: &Bundle,
     root: &Root,

@@ -23,9 +23,9 @@ const LONGEST: usize = 256 * 1024;
 /// Major version of Rekor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogVersion {
-    /// The first: it promises inclusion, and its promise says when.
+    /// Rekor v1. Its entries have an SET with the time of integration.
     One,
-    /// The log of tiles: it answers once its entry is in, and says nothing of time.
+    /// Rekor v2 (tiles). It responds after inclusion, and its entries have no time.
     Two,
 }
 
@@ -138,7 +138,7 @@ impl LogVersion {
         }
     }
 
-    /// The path, below its address, where such a log takes entries.
+    /// Returns the URL path for new entries.
     pub fn path(self) -> &'static str {
         match self {
             Self::One => "api/v1/log/entries",
@@ -255,7 +255,7 @@ impl Entry {
         }
     }
 
-    /// As a bundle holds it.
+    /// Returns the entry in the format of a bundle.
     pub(super) fn in_bundle(&self) -> Result<Value, Finding> {
         match &self.0 {
             Answer::One(entry) => entry.in_bundle(),
@@ -264,7 +264,8 @@ impl Entry {
         }
     }
 
-    /// As cosign 2's annotation holds it, which has room for a promise and no proof.
+    /// Returns the entry in the format of cosign 2's annotation, which has an SET and no inclusion
+    /// proof.
     pub(super) fn in_annotation(&self) -> Option<Value> {
         let Answer::One(Promised {
             body,

@@ -306,7 +306,8 @@ impl Signed {
         Ok(bundle.to_string().into_bytes())
     }
 
-    /// The same as annotations of a layer, as cosign 2 has it: one entry of the older log, and one timestamp.
+    /// Returns the evidence as annotations of a layer, like cosign 2: one entry of Rekor v1, and
+    /// one timestamp.
     pub fn annotations(&self, evidence: &Evidence) -> Result<Annotations, Finding> {
         let log = evidence
             .entries

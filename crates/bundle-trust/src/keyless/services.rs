@@ -8,7 +8,8 @@ use super::LogVersion;
 
 /// Media type of a signing config, without the version suffix.
 pub(super) const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.signingconfig.v0.2";
-/// Most services of a kind that are asked for one signature; a bundle with more evidence would be read by nobody.
+/// Most services of a kind that are used for one signature. Verifiers reject bundles with more
+/// evidence.
 const MOST: usize = 4;
 
 /// A signing config (v0.2).
@@ -59,12 +60,12 @@ struct Selection {
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 enum Selector {
-    /// One of them.
+    /// One service.
     #[default]
     Any,
-    /// All of them.
+    /// All services.
     All,
-    /// As many as are said.
+    /// Exactly `count` services.
     Exact,
 }
 
@@ -128,7 +129,7 @@ impl SigningConfig {
     }
 }
 
-/// Those that are in use, of the highest version that we speak, one of each operator and each operator's newest.
+/// Returns the valid services of the highest supported version: the newest of each operator.
 fn choose<'a>(
     services: &'a [Service],
     selection: &Selection,

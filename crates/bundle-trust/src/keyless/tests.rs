@@ -1,4 +1,4 @@
-//! Tokens and answers that are refused before anything is asked or stored.
+//! Tokens that are rejected before any request, and responses that are rejected.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
@@ -117,7 +117,7 @@ fn rejects_invalid_responses_of_services() {
     }
 }
 
-/// A signature whose certificate nobody issued.
+/// Signature with a certificate that no authority issued.
 fn signed() -> Signed {
     let name = IdentityName {
         subject: "ana@example.com".to_owned(),

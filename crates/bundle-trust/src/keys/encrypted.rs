@@ -9,8 +9,8 @@ use zeroize::Zeroizing;
 use super::text::Password;
 use crate::dsse;
 
-/// The costs that the writers of such files use: `(N, log2 N)`, with r = 8 and p = 1. Any others are refused, since a foreign file could otherwise ask
-/// for any amount of memory and time.
+/// Accepted scrypt costs: `(N, log2 N)`, with r = 8 and p = 1, as existing writers use them. Others
+/// are rejected, because a foreign file could otherwise require any amount of memory and time.
 const COSTS: &[(u64, u8)] = &[(32_768, 15), (65_536, 16), (131_072, 17)];
 /// The cost of files that are written here, as cosign has it.
 const COST: (u64, u8) = (65_536, 16);
@@ -46,9 +46,9 @@ struct Cipher {
 /// Reason for which an encrypted key file was not opened.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unopened {
-    /// It is not such a file; what is wrong.
+    /// Not an encrypted key file, with the reason.
     Unreadable(&'static str),
-    /// It is one, and this password does not open it.
+    /// The password is wrong.
     WrongPassword,
 }
 

@@ -14,7 +14,7 @@ const SEC1: &str = "EC PRIVATE KEY";
 /// Label of the PEM block with the curve, which OpenSSL writes before [`SEC1`]. The SEC 1 block
 /// contains the curve too.
 const SEC1_PARAMETERS: &str = "EC PARAMETERS";
-/// As much as a key is tried out on.
+/// Message for a trial signature with an imported key.
 const TRIAL: &[u8] = b"trial";
 
 /// Reads a private key as PKCS#8 or SEC 1 have it, and encrypts it with `password` as cosign does.
@@ -30,7 +30,7 @@ pub fn import(text: &str, password: &Password) -> Result<KeyPairFiles, Finding> 
     sealed(key, password)
 }
 
-/// The private key in cosign's encrypted file, as PKCS#8, which anybody can read.
+/// Decrypts a private key in cosign's format and returns it as unencrypted PKCS#8.
 pub fn export(text: &str, password: &Password) -> Result<Zeroizing<String>, Finding> {
     let key = load_private(text, password)?;
     let der = pkcs8_of(key.pair())?;

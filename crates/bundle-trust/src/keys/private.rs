@@ -28,14 +28,14 @@ const ED25519_OID: &[u8] = &[0x06, 0x03, 0x2b, 0x65, 0x70];
 /// The kinds of key that can be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KeyKind {
-    /// ECDSA on P-256 with SHA-256: what cosign generates, and every verifier knows.
+    /// ECDSA on P-256 with SHA-256: cosign's default.
     #[default]
     EcdsaP256,
     /// Ed25519.
     Ed25519,
 }
 
-/// A generated pair, as the two files that cosign calls `cosign.key` and `cosign.pub`.
+/// Generated key pair, as the files `cosign.key` and `cosign.pub`.
 pub struct KeyPairFiles {
     /// The encrypted private key: PEM text.
     pub private_pem: Zeroizing<String>,
@@ -102,7 +102,7 @@ impl PrivateKey {
         Self::new(new_pair(kind)?)
     }
 
-    /// The same for tests that need many.
+    /// Generates a key without encrypting it, for tests that need many keys.
     #[cfg(test)]
     pub(crate) fn unwritten(kind: KeyKind) -> Self {
         Self::ephemeral(kind).unwrap()
@@ -135,7 +135,8 @@ fn new_pair(kind: KeyKind) -> Result<Pair, Finding> {
     })
 }
 
-/// Makes a new pair and encrypts its private half with `password`. Takes about a tenth of a second and 64 MiB, which is what protects the password.
+/// Generates a key pair and encrypts the private key with `password`. Key derivation takes about
+/// 0.1 s and 64 MiB on purpose, to slow down guessing.
 pub fn generate(kind: KeyKind, password: &Password) -> Result<KeyPairFiles, Finding> {
     sealed(PrivateKey::ephemeral(kind)?, password)
 }

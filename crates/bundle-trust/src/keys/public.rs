@@ -126,7 +126,7 @@ impl PublicKey {
         })
     }
 
-    /// Its identity, which bundles carry as a hint.
+    /// Returns the key ID, which bundles contain as a hint.
     pub fn id(&self) -> &KeyId {
         &self.id
     }

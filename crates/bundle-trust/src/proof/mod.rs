@@ -63,8 +63,9 @@ pub struct Refusal {
     pub cannot_tell: bool,
 }
 
-/// Decides on an image. `signatures` are what the registry holds for its digest, or why that is not known; they are not needed where
-/// [`policy::needs_signatures`] says so. `now` is the time that trust roots and signatures are held against.
+/// Decides on an image. `signatures` are those in the registry for its digest, or the error if they
+/// are unavailable; they are not required if [`policy::needs_signatures`] returns `false`. `now` is
+/// the time for the validity of trust roots and signatures.
 pub fn decide<'a>(
     reference: PinnedReference,
     signatures: &Result<Vec<RawSignature>, Unavailable>,
@@ -75,7 +76,8 @@ pub fn decide<'a>(
     Memory::default().decide(reference, signatures, policies, class, now)
 }
 
-/// Only for examinations that were made here: whoever could bring their own could make a `Verified<T>` of anything.
+/// Decides with signatures examined in this crate. Not public, because a caller with its own
+/// results could construct a `Verified<T>` for any content.
 fn conclude_examined(
     reference: PinnedReference,
     examined: &Examined<'_>,
@@ -106,7 +108,7 @@ pub fn examine<'a>(
     Memory::default().examine(reference, signatures, policies, now)
 }
 
-/// Policies, for an image of which nothing could be seen: enough to say whether one asks for its signatures.
+/// Returns the policies without examining signatures, to find out if one matches an image.
 pub fn unexamined<'a>(
     policies: impl IntoIterator<Item = &'a Policy>,
     now: Timestamp,
@@ -216,7 +218,7 @@ pub fn changes_after(policy: &Policy, now: Timestamp) -> Option<Timestamp> {
     clock.next
 }
 
-/// Looks at trust roots for nothing but when they change.
+/// Collects the next time at which a trust root changes.
 struct Boundaries {
     now: Timestamp,
     next: Option<Timestamp>,
@@ -235,7 +237,8 @@ impl Material for Boundaries {
     }
 }
 
-/// Everything that keeps a policy from being ready, its keys and trust roots included: for its `Ready` condition. Empty if it is ready.
+/// Returns the reasons for which a policy is not ready, including its keys and trust roots, for
+/// condition `Ready`. Empty if it is ready.
 pub fn problems(policy: &Policy, now: Timestamp) -> Findings {
     let ready = ready(policy, now);
     let mut problems = ready.problems;

@@ -40,7 +40,7 @@ pub(crate) struct Log {
     pub(crate) key: VerificationKey,
     /// Validity of the key.
     pub(crate) window: Window,
-    /// Its address.
+    /// URL of the log.
     address: String,
 }
 
@@ -62,7 +62,7 @@ impl Log {
     }
 }
 
-/// From when until when something counts.
+/// Validity period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
     from: Timestamp,
@@ -77,7 +77,7 @@ impl Window {
 }
 
 impl Root {
-    /// That of the public Sigstore instance, as it was when this was built.
+    /// Returns the trust root of the public Sigstore instance at build time.
     pub fn public() -> Result<Arc<Self>, Finding> {
         Self::from_text(SIGSTORE_PRODUCTION_TRUSTED_ROOT)
     }
@@ -87,7 +87,7 @@ impl Root {
         SIGSTORE_PRODUCTION_TRUSTED_ROOT
     }
 
-    /// That of the public instance where Sigstore tries things out; nothing of a product is signed under it.
+    /// Returns the trust root of Sigstore's staging instance, for tests only.
     pub fn staging() -> Result<Arc<Self>, Finding> {
         Self::from_text(SIGSTORE_STAGING_TRUSTED_ROOT)
     }
@@ -97,7 +97,8 @@ impl Root {
         text.map_or_else(Self::public, Self::from_text)
     }
 
-    /// The root in this text. The last few are remembered: reading one takes longer than verifying a signature.
+    /// Parses a trust root. The last few are cached, because parsing takes longer than verifying a
+    /// signature.
     pub fn from_text(text: &str) -> Result<Arc<Self>, Finding> {
         static KNOWN: LazyLock<Mutex<VecDeque<Arc<Root>>>> = LazyLock::new(Mutex::default);
         if text.len() > LONGEST {
@@ -178,7 +179,7 @@ impl Root {
         })
     }
 
-    /// Its identity: the sha256 of its text.
+    /// Returns the sha256 of the root's text.
     pub fn id(&self) -> &RootId {
         &self.id
     }
@@ -190,7 +191,7 @@ impl Root {
         (until < Timestamp::MAX).then_some(until)
     }
 
-    /// The next time after `now` at which something of it begins to count or ends.
+    /// Returns the next time after `now` at which a part of the root becomes valid or expires.
     pub fn changes_after(&self, now: Timestamp) -> Option<Timestamp> {
         let windows = self.authorities.iter().chain(self.log_windows());
         // The end itself still counts.
@@ -223,7 +224,7 @@ impl Root {
         self.logs.iter().map(|log| &log.window)
     }
 
-    /// Its log of this name.
+    /// Returns the log with this ID.
     pub(crate) fn log(&self, id: &[u8]) -> Option<&Log> {
         self.logs.iter().find(|log| log.id == id)
     }

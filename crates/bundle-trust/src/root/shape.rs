@@ -1,5 +1,5 @@
-//! The JSON of a trust root, all of its fields. What is unknown at the top is passed over, since it can only add whom to trust; what is unknown further down
-//! is refused, since it could restrict somebody who is trusted.
+//! JSON of a trust root. Unknown fields at the top level are ignored, because they could only add
+//! trusted parties. Unknown fields below are rejected, because they could restrict a trusted party.
 
 use serde::{Deserialize, Serialize};
 use sigstore_verify::trust_root::TrustedRoot;

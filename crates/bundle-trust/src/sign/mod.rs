@@ -126,7 +126,7 @@ pub(crate) fn failed() -> Finding {
     )
 }
 
-/// A signature over `message` that holds: what a plugin says is not taken on trust.
+/// Signs `message` and verifies the result, because a plugin may return an invalid signature.
 pub(crate) fn held(signer: &dyn Signer, message: &[u8]) -> Result<Vec<u8>, Finding> {
     let signature = signer.sign(message)?;
     if signer.public().verifies(message, &signature) {
@@ -136,7 +136,7 @@ pub(crate) fn held(signer: &dyn Signer, message: &[u8]) -> Result<Vec<u8>, Findi
     }
 }
 
-/// The same over what has this sha256.
+/// Signs content with this sha256 and verifies the result.
 pub(crate) fn held_by_digest(signer: &dyn Signer, sha256: &[u8]) -> Result<Vec<u8>, Finding> {
     let signature = signer.sign_digest(sha256)?;
     if signer.public().verifies_digest(sha256, &signature) {

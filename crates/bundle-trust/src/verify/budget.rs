@@ -11,12 +11,12 @@ use serde::de::IgnoredAny;
 use super::{Against, MAX_SIGNATURES};
 use crate::{dsse, json, legacy};
 
-/// Public-key operations that each signature may cost under one trust root, whatever lies beside it. One with entries of both versions of the log and
-/// two timestamps, which is more than clients write, costs 26.
+/// Public-key operations that one signature may cost with one trust root. A signature with entries
+/// of both versions of the log and two timestamps, which is more than clients write, costs 26.
 pub const SHARE: usize = 32;
 /// Most signatures under a checkpoint that claim to be by the same key: an honest log signs once.
 const MOST_BY_ONE: usize = 8;
-/// Bytes of a timestamp that are counted as one more operation, since it brings its certificates along.
+/// Bytes of a timestamp that count as one more operation, because it contains certificates.
 const TIMESTAMP_BYTES: usize = 4096;
 
 /// Remaining public-key operations of one examination. It begins with [`MAX_SIGNATURES`] shares;
@@ -29,11 +29,12 @@ pub(super) struct Budget<'a> {
     seen: HashSet<Identity<'a>>,
 }
 
-/// All of a signature.
+/// Complete content of a signature.
 type Identity<'a> = (&'a [u8], &'a str, &'a BTreeMap<String, String>);
 
 impl<'a> Budget<'a> {
-    /// For as many signatures that are examined: what they may cost together depends on the keys and roots of the policies alone.
+    /// Creates the budget for `waiting` signatures. The total depends only on the keys and roots of
+    /// the policies.
     pub(super) fn new(waiting: usize, against: &Against) -> Self {
         let share = against.keys.len() + SHARE * against.roots.len().max(1);
         Self {
@@ -44,7 +45,8 @@ impl<'a> Budget<'a> {
         }
     }
 
-    /// Takes what `raw` costs, if that leaves their share to those after it. The same signature is examined once.
+    /// Charges the cost of `raw` if the shares of the remaining signatures stay available. A
+    /// duplicate signature is rejected.
     pub(super) fn charge(
         &mut self,
         raw: &'a RawSignature,
@@ -141,7 +143,8 @@ struct Timestamped {
     signed_timestamp: String,
 }
 
-/// Public-key operations that `raw` costs at most. What cannot be read costs none: the examination says what is wrong with it.
+/// Returns an upper bound of the public-key operations for `raw`. Invalid input costs none, because
+/// the examination rejects it.
 pub(super) fn operations(raw: &RawSignature, against: &Against) -> Result<usize, Rejection> {
     let keys = against.keys.len().max(1);
     let roots = against.roots.len();

@@ -40,7 +40,8 @@ fn flood_checkpoint(entry: &mut Value, count: usize, number: usize) {
     *note = json!(flooded);
 }
 
-/// A bundle of 15 entries with 31 wrong signatures under each checkpoint: as much as one may bring.
+/// Returns a bundle of 15 entries with 31 invalid signatures under each checkpoint, which is the
+/// limit.
 fn flooded(good: &Value, number: usize) -> RawSignature {
     let mut bundle = good.clone();
     let entries = entries(&mut bundle);

@@ -50,11 +50,11 @@ pub(super) enum Promise {
     None,
     Altered,
     Twice,
-    /// For a certificate with another name.
+    /// SCT of a certificate with another name.
     Borrowed,
     /// Signed by another log that uses the name of this one.
     Forged,
-    /// By a log that nobody knows.
+    /// SCT by an unknown log.
     Unknown,
 }
 
@@ -150,7 +150,8 @@ impl Sigstore {
         }
     }
 
-    /// One whose root issued the certificate of its authority, and is all that its trust root has.
+    /// Creates an instance with a root CA that issued its intermediate CA; the trust root has only
+    /// the root CA.
     pub(super) fn below_root() -> Self {
         let above = Self::new();
         let authority = key();
@@ -180,7 +181,7 @@ impl Sigstore {
         &self.certificate
     }
 
-    /// Its root, with more authorities.
+    /// Returns the trust root, with more authorities.
     pub(super) fn root(&self, more: &[&[u8]]) -> String {
         let mut certificates = vec![self.certificate.as_slice()];
         certificates.extend(more);
@@ -205,7 +206,7 @@ impl Sigstore {
         .to_string()
     }
 
-    /// Nothing but this root, a day later.
+    /// Returns the verifier's input: only this root, one day later.
     pub(super) fn against(&self, more: &[&[u8]]) -> Against {
         Against {
             keys: Vec::new(),
@@ -309,7 +310,7 @@ impl Sigstore {
         self.bundle_of(certificate, payload, signature, &|_| {})
     }
 
-    /// The same where the log has taken in another body than it should have.
+    /// Returns a bundle whose log entry has another body than it should.
     fn bundle_of(
         &self,
         certificate: &[u8],
@@ -381,7 +382,7 @@ impl Sigstore {
         })
     }
 
-    /// The same for a new key, where the log has taken in another body than it should have.
+    /// Signs with a new key, with another body of the log entry than it should have.
     pub(super) fn entered(
         &self,
         wanted: &Wanted,
@@ -394,7 +395,7 @@ impl Sigstore {
         self.bundle_of(&certificate, payload, &signature, change)
     }
 
-    /// All of it, for a new key and what is wanted.
+    /// Signs with a new key and the wanted certificate, and returns the complete bundle.
     pub(super) fn signed(&self, wanted: &Wanted, payload: &[u8]) -> Value {
         let key = key();
         let certificate = self.certificate(&key, wanted);

@@ -1,4 +1,4 @@
-//! An entry is one of the log that it names, and everything of the trust root counts in its window alone.
+//! Log entries that name another log, and validity windows of all parts of a trust root.
 
 use bundle_core::policy::Fault;
 use serde_json::{Value, json};

@@ -34,7 +34,7 @@ use crate::{
 
 /// Most bytes of one signature that are read.
 pub const MAX_BYTES: usize = 1024 * 1024;
-/// Most signatures of one digest that are examined; what is beyond is told, and counts as not accepted.
+/// Most signatures of one digest that are examined. Further ones are reported and not accepted.
 pub const MAX_SIGNATURES: usize = 256;
 
 pub(crate) use attested::all_attested;
@@ -51,9 +51,9 @@ pub const LEGACY: &str = "cosign 2";
 /// Keys, trust roots and time for an examination.
 #[derive(Debug, Clone)]
 pub struct Against {
-    /// The keys that are asked for.
+    /// Accepted keys.
     pub keys: Vec<PublicKey>,
-    /// The trust roots for certificates. For signatures by keys they only say when.
+    /// Trust roots for certificates. For signatures by keys they only confirm the time.
     pub roots: Vec<Arc<Root>>,
     /// The time.
     pub now: Timestamp,
@@ -70,7 +70,8 @@ pub fn examine(
         .collect()
 }
 
-/// The same while `go_on` says so, which is asked before each signature; `None` if it ended before all were examined.
+/// Like [`examine`], but stops when `go_on` returns `false`; it is called before each signature.
+/// `None` if it stopped before all were examined.
 pub(crate) fn examine_while(
     signatures: &[RawSignature],
     digest: &Digest,
@@ -119,8 +120,8 @@ struct Opened {
     payload: Vec<u8>,
 }
 
-/// For `verify --key` and `--certificate-identity`: the signatures of `reference` that hold, by any of `wanted`; a refusal that says what is there
-/// if none does.
+/// For `verify --key` and `--certificate-identity`: returns the valid signatures of `reference` by
+/// any of `wanted`, or an error that lists the signatures that were found.
 pub fn by(
     signatures: &[RawSignature],
     reference: &PinnedReference,
@@ -176,7 +177,7 @@ fn described(who: &Who) -> String {
 }
 
 impl Against {
-    /// Nothing of a payload is looked at before its signature holds.
+    /// Verifies one signature. The payload is parsed only after the signature was verified.
     fn examine(&self, raw: &RawSignature, content: &Content<'_>) -> Result<Opened, Rejection> {
         let digest = content.digest;
         if raw.bytes.len() > MAX_BYTES {
@@ -217,7 +218,8 @@ impl Against {
         }
     }
 
-    /// By the one key that fits. Its name in the bundle is a hint: it says which key to try first, and none that fits is refused for it.
+    /// Verifies with the key that made the signature. The hint in the bundle only selects the key
+    /// to try first; a wrong hint is not an error.
     fn by_key(
         &self,
         (bundle, version): (&Bundle, Version),
@@ -269,7 +271,8 @@ impl Against {
         Ok(Opened { accepted, payload })
     }
 
-    /// The first key under which `check` holds, beginning with the one that `hint` names; where none does, what the hint is worth saying of.
+    /// Returns the first key for which `check` succeeds, beginning with the one that `hint` names,
+    /// or the most informative error.
     fn fitting(
         &self,
         hint: &KeyId,

@@ -1,5 +1,6 @@
-//! JSON that another reader takes for something else, under signatures that hold: structs written as lists, keys that differ by case alone, keys that
-//! nobody knows. The key's owner can be made to sign such text; none of it counts.
+//! Ambiguous JSON under valid signatures: structs written as lists, keys that differ only by case,
+//! unknown keys. An attacker may trick the key's owner into signing such text; all of it is
+//! rejected.
 
 use std::collections::BTreeMap;
 

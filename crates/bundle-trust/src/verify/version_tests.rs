@@ -12,7 +12,7 @@ use super::*;
 const V0_1: &str = "application/vnd.dev.sigstore.bundle+json;version=0.1";
 const V0_2: &str = "application/vnd.dev.sigstore.bundle+json;version=0.2";
 
-/// The same bundle as a client of that version writes it: with a list of certificates.
+/// Returns the bundle as a client of that version writes it, with a list of certificates.
 fn as_version(text: &str, media_type: &str) -> Value {
     let mut bundle: Value = serde_json::from_str(text).unwrap();
     bundle["mediaType"] = json!(media_type);
@@ -29,7 +29,8 @@ fn entry(bundle: &mut Value) -> &mut Value {
     &mut bundle["verificationMaterial"]["tlogEntries"][0]
 }
 
-/// A second entry: the same one twice is refused as such, before its version's rules are asked.
+/// Adds a second, different entry, because a duplicate is rejected before the rules of the version
+/// are checked.
 fn another_entry(bundle: &mut Value) -> Value {
     let mut another = entry(bundle).clone();
     another["logId"]["keyId"] = json!("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");

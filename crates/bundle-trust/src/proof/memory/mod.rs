@@ -22,15 +22,18 @@ const MOST: usize = 4096;
 const WEIGHT: usize = 8 << 20;
 /// Bytes that are counted for each signature in addition to its texts.
 const EACH: usize = 512;
-/// Of certificates that did not hold, some do later: a log's time is no longer in the future, a key of it counts from today.
+/// Lifetime of results with an invalid certificate. Some become valid later, for example when a log
+/// key becomes valid.
 const HEALS: SignedDuration = SignedDuration::from_mins(1);
 /// Tolerated backward step of the clock after an examination.
 const SLACK: SignedDuration = SignedDuration::from_mins(1);
 
-/// Everything that the result of an examination depends on but the time: digest, keys, roots, and every byte of the signatures.
+/// Digest over all inputs of an examination except the time: content digest, keys, roots, and
+/// signatures.
 type Key = [u8; 32];
 
-/// Remembers examinations, within the time that their roots are good for. Bounded; whoever asks for one that is being made waits for it.
+/// Bounded cache of examinations, each valid as long as its trust roots. Concurrent requests for
+/// the same examination wait for the first one.
 #[derive(Default)]
 pub struct Memory(Mutex<Known>);
 
@@ -48,11 +51,11 @@ struct Entry {
     weight: usize,
 }
 
-/// A result, and when it may be used.
+/// Result, with its validity.
 struct Examination {
     from: Timestamp,
     until: Timestamp,
-    /// `None` if whoever made it was told to stop before it was complete: it is no result, for nobody.
+    /// `None` if the examination was interrupted. Such a result is never used.
     found: Option<Vec<SignatureFound>>,
 }
 
@@ -84,7 +87,7 @@ impl Examination {
 }
 
 impl Memory {
-    /// As [`super::examine`], from memory where it can be.
+    /// Like [`super::examine`], with cached results.
     pub fn examine<'a>(
         &self,
         reference: &PinnedReference,
@@ -95,7 +98,8 @@ impl Memory {
         self.examine_while(reference, signatures, policies, now, &|| true)
     }
 
-    /// The same while `go_on` says so, which is asked before each signature. What was not examined by then is not known, and not remembered.
+    /// Like [`Self::examine`], but stops when `go_on` returns `false`; it is called before each
+    /// signature. An interrupted examination is reported as unavailable and not cached.
     pub fn examine_while<'a>(
         &self,
         reference: &PinnedReference,
@@ -114,7 +118,7 @@ impl Memory {
         Examined { policies, found }
     }
 
-    /// As [`super::decide`], with the examination from memory where it can be.
+    /// Like [`super::decide`], with cached examinations.
     pub fn decide<'a>(
         &self,
         reference: PinnedReference,
@@ -189,7 +193,8 @@ impl Memory {
         cell
     }
 
-    /// Counts an examination that was made, and forgets the oldest where it is too much. The first who comes here does it.
+    /// Adds a completed examination to the cache, and evicts the oldest ones above the limits. Only
+    /// the first caller has an effect.
     fn settle(&self, key: Key, cell: &Arc<OnceLock<Examination>>, weight: impl FnOnce() -> usize) {
         let mut known = self.known();
         let Some(entry) = known.entries.get_mut(&key) else {

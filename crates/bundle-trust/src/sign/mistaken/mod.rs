@@ -31,10 +31,11 @@ const NAMES: [&str; 8] = [
     "schemaversion",
 ];
 
-/// An error if a signature over exactly this content says something about an image as well.
+/// Returns an error if a signature over this content would also be valid for an image.
 ///
-/// However large the content is: registries take manifests of 4 MiB, but payloads are layers, of which cosign reads 128 MiB. Of larger content the
-/// beginning will do, since what is cut is judged by what stood before.
+/// There is no size limit: registries accept manifests of 4 MiB, but payloads are layers, of which
+/// cosign reads 128 MiB. A beginning of larger content is sufficient, because the detection only
+/// depends on the text before the cut.
 pub fn mistaken(content: &[u8]) -> Result<(), Finding> {
     let top = Top::of(content);
     let what = if content.starts_with(ENVELOPE) {
@@ -59,7 +60,8 @@ pub fn mistaken(content: &[u8]) -> Result<(), Finding> {
     ))
 }
 
-/// The same for an attestation, which names the digest of the content: it is about an image if the content is its manifest.
+/// Returns an error if an attestation of this content would also be valid for an image: if the
+/// content is an image manifest.
 pub fn mistaken_attested(content: &[u8]) -> Result<(), Finding> {
     let top = Top::of(content);
     if !top.is_manifest() && !top.is_list {
@@ -148,8 +150,8 @@ fn is_of_image(media_type: &str) -> bool {
         .any(|prefix| media_type.starts_with(prefix))
 }
 
-/// A text in small letters, as Go compares the names of fields: it takes two letters that are not ASCII for `s` and `k`. Text that is no Unicode does not
-/// end the reading.
+/// Name in lower case, as Go compares field names: two non-ASCII letters equal `s` and `k`. Invalid
+/// Unicode is accepted.
 struct Name(String);
 
 impl<'de> Deserialize<'de> for Name {

@@ -113,7 +113,7 @@ struct Descriptor {
     _digest: String,
 }
 
-/// As Go has it: keys without case, and the last of several.
+/// JSON as Go reads it: keys are case-insensitive, and the last duplicate wins.
 enum Tree {
     Object(Vec<(String, Tree)>),
     List,

@@ -20,7 +20,8 @@ impl Draws {
         drawn
     }
 
-    /// A key as it is, in capitals, by an escape, or with a letter that Go takes for another.
+    /// Returns a key unchanged, in upper case, with an escape, or with a letter that Go treats as
+    /// equal.
     fn key(&mut self, name: &str) -> String {
         match self.next(6) {
             0 => name.to_uppercase(),

@@ -23,8 +23,8 @@ pub struct Attestation {
     pub predicate: Value,
 }
 
-/// For `verify --attestation`: the attestations of `reference` of these kinds, by any of `wanted`. A refusal if one kind is missing. A signature
-/// is none, whoever made it.
+/// For `verify --attestation`: returns the attestations of `reference` of these types by any of
+/// `wanted`. Returns an error if one type is missing. Signatures are not attestations.
 pub fn attested(
     signatures: &[RawSignature],
     reference: &PinnedReference,
@@ -82,7 +82,8 @@ pub fn attested(
     }
 }
 
-/// For `verify FILE --bundle --attestation`: the attestation in the bundle, if it is of the one kind that is asked for.
+/// For `verify FILE --bundle --attestation`: returns the attestation in the bundle if it has the
+/// requested type.
 pub fn blob_attested(
     bundle: Vec<u8>,
     content: &Content<'_>,
@@ -130,7 +131,7 @@ pub fn blob_attested(
     .about(content.digest.to_string()))
 }
 
-/// Every attestation that holds against `against`, and what it says.
+/// Returns every valid attestation with its predicate.
 pub(crate) fn all_attested(
     signatures: &[RawSignature],
     digest: &Digest,

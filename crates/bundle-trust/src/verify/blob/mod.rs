@@ -14,9 +14,9 @@ use crate::legacy;
 /// Signed content: its bytes, or only its digest.
 #[derive(Debug, Clone, Copy)]
 pub struct Content<'a> {
-    /// Its sha256.
+    /// sha256 of the content.
     pub digest: &'a Digest,
-    /// All of it, where it is small: Ed25519 signs the content itself, and no digest.
+    /// Content, if it is small: Ed25519 signs the content instead of its digest.
     pub bytes: Option<&'a [u8]>,
 }
 
@@ -35,7 +35,8 @@ impl<'a> Content<'a> {
     }
 }
 
-/// For a file beside its bundle: the signature in it, if it holds, is by any of `wanted`, and means "signed".
+/// For a file with a bundle: returns its signature if it is valid, by any of `wanted`, and not an
+/// attestation.
 pub fn blob(
     bundle: Vec<u8>,
     content: &Content<'_>,
@@ -53,7 +54,7 @@ pub fn blob(
     }
 }
 
-/// The same where an attestation will do as well.
+/// Like [`blob`], but accepts attestations too.
 pub fn blob_of_any_kind(
     bundle: Vec<u8>,
     content: &Content<'_>,

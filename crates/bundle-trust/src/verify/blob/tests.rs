@@ -1,4 +1,4 @@
-//! Files beside their bundle, and what passes for one and is none.
+//! Files with a bundle, and bundles that are invalid for a file.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
