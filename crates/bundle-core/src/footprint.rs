@@ -5,24 +5,26 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// One value in its place, in bytes.
+/// Size of one value without its heap memory, in bytes.
 const VALUE: u64 = size_of::<Value>() as u64;
 /// Overhead and rounding of each allocation, in bytes.
 const ALLOCATION: u64 = 16;
-/// One node of the tree that a map is, in bytes: room for eleven keys and values.
+/// Size of one B-tree node of a map, in bytes: it has capacity for eleven keys and values.
 const MAP_NODE: u64 = 11 * (VALUE + 24) + 2 * ALLOCATION;
 /// Entries of a map that a node holds at least, once it was split.
 const MAP_ENTRIES: u64 = 5;
 /// Stack that one level of nesting may use, in bytes.
 const RED_ZONE: usize = 256 << 10;
-/// By how much the stack grows, in bytes.
+/// Growth of the stack, in bytes.
 const STACK: usize = 4 << 20;
 /// The fewest elements that a list has room for.
 const LIST_ROOM: u64 = 4;
 
-/// The memory that a tree takes, in bytes. `Footprint::deserialize` reads a value and keeps only this.
+/// Estimated memory of a JSON tree, in bytes. `Footprint::deserialize` reads a value and keeps only
+/// this number.
 ///
-/// It is an estimate from above: lists count with the room that they grow by, and maps as if their nodes were half full.
+/// The estimate is an upper bound: it includes spare capacity of lists, and assumes half-full nodes
+/// in maps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Footprint(pub u64);
 
@@ -120,7 +122,8 @@ impl<'de> Visitor<'de> for Counter {
     }
 }
 
-/// The footprint of a whole JSON text; an error where it is none. It keeps nothing of it, and goes no deeper than 128 levels.
+/// Returns the footprint of a JSON text without building the tree. Returns an error if the text is
+/// not JSON or nested deeper than 128 levels.
 pub fn of_json(text: &[u8]) -> Result<Footprint, serde_json::Error> {
     serde_json::from_slice(text)
 }

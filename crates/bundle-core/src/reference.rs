@@ -115,7 +115,7 @@ impl Reference {
         format!("{}/{}", self.registry, self.repository)
     }
 
-    /// The same reference, pinned to `digest`; its tag is kept as what a person asked for.
+    /// Returns the reference pinned to `digest`. The tag is kept for display.
     pub fn pin(&self, digest: Digest) -> PinnedReference {
         PinnedReference {
             reference: Self {
@@ -174,7 +174,8 @@ fn is_registry(text: &str) -> bool {
     port_fits && (bracketed || named)
 }
 
-/// One path component of the OCI distribution specification: lower-case letters and digits, joined by `.`, `_`, `__` or dashes.
+/// Returns `true` for a path component of the OCI distribution specification: lower-case letters
+/// and digits, joined by `.`, `_`, `__` or dashes.
 fn is_component(text: &str) -> bool {
     let edges = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     edges(text.bytes().next())
@@ -203,8 +204,8 @@ fn is_tag(text: &str) -> bool {
 impl FromStr for Reference {
     type Err = Finding;
 
-    /// Reads `REGISTRY/REPOSITORY[:TAG][@DIGEST]`. The registry is never guessed: a first component counts as one only if it has a dot or
-    /// a port, or is `localhost`.
+    /// Parses `REGISTRY/REPOSITORY[:TAG][@DIGEST]`. There is no default registry: the first
+    /// component must contain a dot or a port, or be `localhost`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.len() > 512 {
             return Err(unreadable(
@@ -277,7 +278,7 @@ impl fmt::Display for Reference {
     }
 }
 
-/// A reference that names its content by digest: no second look at a tag can change what it means.
+/// Reference with a digest. Its meaning does not depend on a tag.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PinnedReference {
     reference: Reference,

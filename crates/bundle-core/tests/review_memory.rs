@@ -126,7 +126,7 @@ fn specs() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Everything that a review does with a spec.
+/// Runs everything that a review does with a spec, and returns the memory of each step.
 fn rules(spec: &Value, object: &Value, old: &Value) -> Vec<(&'static str, usize)> {
     let subject = |old| Subject {
         kind: Kind::BundleDeployment,

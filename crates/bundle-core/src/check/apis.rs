@@ -18,7 +18,7 @@ use crate::{
 /// Since 1.24 a beta API is off unless an administrator turns it on.
 const BETA_IS_OFF: Minor = Minor(1, 24);
 
-/// Tells of objects whose API some supported version does not serve.
+/// Reports objects whose API version is not served by a supported Kubernetes version.
 pub(super) fn check(content: &Content, findings: &mut Findings) {
     let package = content.package.as_ref();
     let supported = Supported::new(package.and_then(|package| package.kubernetes.as_ref()));
@@ -63,11 +63,11 @@ fn defines(object: &Manifest) -> Option<(&str, &str)> {
     ))
 }
 
-/// The versions of Kubernetes that the bundle says it supports.
+/// Supported Kubernetes versions of a bundle.
 pub(super) struct Supported {
     /// Range as written in bundle.yaml; `None` if it declares none.
     said: Option<String>,
-    /// The minor versions among those that the table knows, in order.
+    /// Supported minor versions that the table contains, in ascending order.
     minors: Vec<Minor>,
     /// `true` if versions newer than the table are supported too.
     beyond: bool,
@@ -106,12 +106,12 @@ impl Supported {
         }
     }
 
-    /// Returns whether a minor version is supported; without a range only the newest one counts.
+    /// Returns `true` if a minor version is supported. Without a range, only the newest one is.
     pub(super) fn has(&self, version: Minor) -> bool {
         self.minors.contains(&version)
     }
 
-    /// Returns whether versions are supported that are newer than all that the table of APIs knows.
+    /// Returns `true` if versions newer than the table are supported.
     pub(super) fn is_beyond(&self) -> bool {
         self.beyond
     }
@@ -199,7 +199,7 @@ impl Supported {
         None
     }
 
-    /// Of a group that is Kubernetes' own, and not in the table.
+    /// Returns the finding for an unknown kind in a built-in API group.
     fn unknown(&self, object: &Manifest) -> Finding {
         let (group, version, kind) = object.gvk();
         let known = apis::of(group);

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::check::tests::with_schemas;
 
-    /// Two versions of a made-up ConfigMap.
+    /// Schemas of ConfigMap in two versions, for tests.
     struct Table(Value, Value);
 
     impl KubernetesSchemas for Table {

@@ -191,7 +191,7 @@ fn embedded(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Proble
     }
 }
 
-/// A finding of a problem: what could not be told is a warning.
+/// Converts a problem to a finding: a warning if the field could not be checked.
 pub(super) fn finding(
     object: &Manifest,
     code: Code,

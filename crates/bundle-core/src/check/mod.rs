@@ -24,7 +24,7 @@ use crate::{
 pub use builtin::KubernetesSchemas;
 pub use scope::namespaced;
 
-/// Checks everything, and says all of it in the order of files and lines.
+/// Runs all checks. Findings are in the order of files and lines.
 pub fn all(content: &Content, files: &Files, schemas: &dyn KubernetesSchemas) -> Findings {
     let mut findings = Findings::default();
     apis::check(content, &mut findings);

@@ -26,7 +26,7 @@ pub(super) fn said(kubernetes: &str, manifests: &[(&str, &str)]) -> Vec<String> 
     with_schemas(kubernetes, manifests, &NoSchemas)
 }
 
-/// The same with schemas of built-in kinds.
+/// Like [`said`], with schemas of built-in kinds.
 pub(super) fn with_schemas(
     kubernetes: &str,
     manifests: &[(&str, &str)],
@@ -40,7 +40,7 @@ pub(super) fn with_schemas(
     checked(&format!("{PACKAGE}{kubernetes}"), manifests, schemas)
 }
 
-/// The same with a bundle.yaml of one's own.
+/// Like [`said`], with this `bundle.yaml`.
 pub(super) fn told(package: &str, files: &[(&str, &str)]) -> Vec<String> {
     checked(package, files, &NoSchemas)
 }

@@ -12,7 +12,8 @@ use crate::{
     review::Source,
 };
 
-/// Content of one source. Two that are equal stand for the same files, fetched from the same place with the same credentials.
+/// Content of one source. Equal values identify the same files, fetched from the same location with
+/// the same credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContentId {
     source: Source,
@@ -76,8 +77,9 @@ impl ContentId {
         }
     }
 
-    /// Returns a digest of the place and the credentials that the content was or would be fetched with. A cached copy counts only for the same scope: a digest
-    /// alone does not give access to content that somebody else fetched.
+    /// Returns a digest of the location and the credentials with which the content is fetched. A
+    /// cached copy is only used for the same scope, so that knowing a digest does not give access
+    /// to content of another requester.
     pub fn scope(&self) -> Digest {
         let text = match (&self.source, self.image()) {
             (_, Some(image)) => {

@@ -10,9 +10,9 @@ use super::{Code, Outcome};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Stops what was asked.
+    /// Stops the command or request.
     Error,
-    /// Is told and does not stop it.
+    /// Is reported and does not stop the command or request.
     Warning,
 }
 
@@ -20,7 +20,7 @@ pub enum Severity {
 /// optional.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Place {
-    /// Path of the file, as the person gave it or as it stands in the bundle.
+    /// Path of the file: as the user passed it, or within the bundle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Line in the file, from 1.
@@ -52,10 +52,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong, or worth saying.
+/// Error or warning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Its entry in the catalogue.
+    /// Code in the catalogue.
     pub code: Code,
     /// `Error` stops the command or request; `Warning` does not.
     pub severity: Severity,
@@ -74,7 +74,7 @@ fn is_nowhere(place: &Place) -> bool {
 }
 
 impl Finding {
-    /// A finding that stops what was asked.
+    /// Creates an error.
     pub fn error(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -85,7 +85,7 @@ impl Finding {
         }
     }
 
-    /// A finding that is told and does not stop anything.
+    /// Creates a warning.
     pub fn warning(code: Code, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Warning,
@@ -121,7 +121,7 @@ impl Finding {
         self
     }
 
-    /// Says what to do.
+    /// Sets the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -153,14 +153,14 @@ impl Findings {
             .any(|finding| finding.severity == Severity::Error)
     }
 
-    /// Those that stop what was asked.
+    /// Returns the errors.
     pub fn errors(&self) -> impl Iterator<Item = &Finding> {
         self.0
             .iter()
             .filter(|finding| finding.severity == Severity::Error)
     }
 
-    /// Those that do not.
+    /// Returns the warnings.
     pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
         self.0
             .iter()

@@ -15,7 +15,7 @@ use crate::{
 
 /// The file that makes a folder a chart.
 pub const CHART: &str = "Chart.yaml";
-/// The file that says which files of a folder are no part of the chart.
+/// File with the patterns of ignored files.
 pub const IGNORE: &str = ".helmignore";
 
 /// Fields of `Chart.yaml` that are used here.
@@ -29,13 +29,13 @@ pub struct Chart {
     /// `application`, or `library`, which cannot be installed.
     #[serde(rename = "type")]
     pub kind: String,
-    /// One line about it.
+    /// Description, in one line.
     pub description: String,
     /// The Kubernetes versions that it runs on.
     pub kube_version: String,
-    /// Its home page.
+    /// URL of the home page.
     pub home: String,
-    /// Its icon.
+    /// URL of the icon.
     pub icon: String,
     /// Words to find it by.
     pub keywords: Vec<String>,
@@ -63,7 +63,7 @@ pub struct Dependency {
     name: String,
 }
 
-/// The chart in `files`, and the folder that it lies in: empty, or with a `/` at its end.
+/// Returns the chart in `files` and its folder: empty, or with a final `/`.
 pub fn read(files: &Files) -> Result<(Chart, String), Findings> {
     let Some(folder) = folder(files) else {
         return Err(
@@ -190,7 +190,8 @@ impl Chart {
         }
     }
 
-    /// A warning if `kubeVersion` cannot be read: nothing then says on which servers the chart may be installed.
+    /// Returns a warning if `kubeVersion` is invalid, because the supported Kubernetes versions are
+    /// then unknown.
     pub(super) fn unreadable_range(&self) -> Option<Finding> {
         let text = self.kube_version.trim();
         let error = helm::range(text).err().filter(|_| !text.is_empty())?;
@@ -256,7 +257,8 @@ impl Ignore {
     }
 }
 
-/// `*` stands for any run of characters within a name, `?` for one. Goes back to the last `*` only, so that no pattern takes long.
+/// Matches a name: `*` is any run of characters, `?` one character. Backtracks only to the last
+/// `*`, so the time is at most quadratic.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut from) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

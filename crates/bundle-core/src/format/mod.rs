@@ -34,9 +34,9 @@ pub struct Content {
     pub package: Option<Package>,
     /// Format of the files.
     pub format: Format,
-    /// Its objects, in the order of files and of documents within them.
+    /// Objects in the order of files and of documents within them.
     ///
-    /// Images that the lock has are pinned to its digests already.
+    /// Images are already pinned to the digests of the lock.
     pub objects: Vec<Manifest>,
     /// The images in them and in `bundle.yaml`, as they are written.
     pub images: Vec<FoundImage>,
@@ -46,18 +46,19 @@ pub struct Content {
     pub warnings: Findings,
 }
 
-/// Reads the content of a bundle, and says everything that is wrong with it. A chart has to be rendered first.
+/// Parses the content of a bundle and returns all errors. Charts must be rendered before; see
+/// [`rendered`].
 pub fn read(files: &Files) -> Result<Content, Findings> {
     read_with(files, None, None)
 }
 
-/// The same for an installation into the namespace `target` (`spec.targetNamespace`), which decides where an operator's bundle is installed. Without one it is the
-/// namespace that the bundle suggests.
+/// Like [`read`], for an installation into the namespace `target` (`spec.targetNamespace`) of an
+/// operator's bundle. Without it, the namespace that the bundle suggests is used.
 pub fn read_into(files: &Files, target: Option<&str>) -> Result<Content, Findings> {
     read_with(files, target, None)
 }
 
-/// The same for a chart, with what `helm template` made of it.
+/// Like [`read`], for a chart with the output of `helm template`.
 pub fn rendered(files: &Files, text: &[u8]) -> Result<Content, Findings> {
     read_with(files, None, Some(text))
 }

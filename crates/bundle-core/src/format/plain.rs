@@ -12,7 +12,7 @@ const KUSTOMIZATION: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Ku
 /// The folder of the manifests.
 pub(super) const FOLDER: &str = "manifests/";
 
-/// All objects of a plain bundle; what is wrong is added to `findings`.
+/// Returns all objects of a plain bundle. Errors are added to `findings`.
 pub(super) fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
     let before = findings.0.len();
     let Some(objects) = flat(files, findings) else {
@@ -33,7 +33,8 @@ pub(super) fn read(files: &Files, findings: &mut Findings) -> Vec<Manifest> {
     objects
 }
 
-/// The objects of the files in `manifests/`, which lie there side by side; none if there is no such folder.
+/// Returns the objects of the files in `manifests/`, without subfolders; `None` if the folder does
+/// not exist.
 pub(super) fn flat(files: &Files, findings: &mut Findings) -> Option<Vec<Manifest>> {
     let manifests: Vec<(&str, &str, &Vec<u8>)> = files
         .iter()

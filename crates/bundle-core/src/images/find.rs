@@ -59,7 +59,7 @@ pub fn find(objects: &[Manifest], package: Option<&Package>) -> Vec<FoundImage> 
     images
 }
 
-/// One image in one field of an object.
+/// Image in a field of an object.
 pub(super) struct Hit {
     pub(super) image: String,
     pub(super) field: FieldPath,

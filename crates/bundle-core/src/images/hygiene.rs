@@ -6,7 +6,7 @@ use crate::{
     policy::glob,
 };
 
-/// Tags that are moved by custom. Others are taken at their word.
+/// Tags that are mutable by convention. Other tags are assumed to be stable.
 const MUTABLE: &[&str] = &[
     "latest", "main", "master", "head", "trunk", "dev", "devel", "develop", "edge", "nightly",
     "canary", "snapshot", "stable", "unstable",
@@ -14,7 +14,7 @@ const MUTABLE: &[&str] = &[
 /// Places that are named in one finding.
 const PLACES: usize = 5;
 
-/// For which images a tag may move.
+/// Images for which mutable tags are allowed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// Patterns over `registry/repository`, as signature policies have them.

@@ -14,7 +14,7 @@ use crate::{
     yaml,
 };
 
-/// Name of the file, beside `bundle.yaml`.
+/// Name of the lock file, in the same folder as `bundle.yaml`.
 pub const FILE: &str = "images.lock.yaml";
 /// The `kind` of a lock.
 const KIND: &str = "ImageLock";
@@ -27,15 +27,15 @@ const AGAIN: &str = "run `kubectl bundle build --lock`, and look at what changes
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lock {
-    /// By image, sorted.
+    /// Images, sorted.
     pub images: Vec<Locked>,
 }
 
-/// One image and its digest.
+/// Image with its digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Locked {
-    /// As it is written in the manifests.
+    /// Image as written in the manifests.
     pub image: String,
     /// Full reference with digest: `docker.io/library/nginx:1.25@sha256:…`.
     pub resolved: String,
@@ -88,7 +88,7 @@ impl Lock {
         Self { images }
     }
 
-    /// Reads the file, and says everything that is wrong with it.
+    /// Parses the lock file and returns all errors.
     pub fn parse(text: &[u8]) -> Result<Self, Findings> {
         let bad = |why: String| {
             Finding::error(codes::images::BAD_LOCK, why)
@@ -229,7 +229,8 @@ pub fn locked(files: &Files) -> Result<Vec<Locked>, Findings> {
     }
 }
 
-/// The lock in an annotation of the OCI manifest: every `resolved` as a compact JSON list, if it is short enough for everybody who reads manifests.
+/// Returns the annotation of the OCI manifest with all `resolved` references as a compact JSON
+/// list; empty if the list is too long for readers of manifests.
 pub fn annotation(lock: &Lock) -> BTreeMap<String, String> {
     let resolved: Vec<&str> = lock
         .images
@@ -246,5 +247,6 @@ pub fn annotation(lock: &Lock) -> BTreeMap<String, String> {
 
 /// Key of the annotation that lists the images.
 pub const ANNOTATION: &str = "io.rukpak.core.bundle.images";
-/// Its largest size in bytes: about 80 images. Longer lists stand in the lock alone.
+/// Largest size of the annotation in bytes: about 80 images. Longer lists are only in the lock
+/// file.
 const MAX_ANNOTATION: usize = 16 << 10;

@@ -3,7 +3,7 @@
 
 use super::{Evidence, ImageReference};
 
-/// Texts longer than any reference are not looked at.
+/// Longest text that is checked, in bytes. No reference is longer.
 const LONGEST: usize = 512;
 
 /// Returns the evidence that the value of an environment variable is an image.

@@ -24,7 +24,7 @@ pub use lock::{ANNOTATION, FILE as LOCK_FILE, Lock, Locked, annotation, locked};
 pub use path::{FieldPath, Step};
 pub use reference::ImageReference;
 
-/// One image, as it is written, and every place where it is written like that.
+/// Image reference as written, with all of its locations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FoundImage {
@@ -92,7 +92,8 @@ pub struct Spot {
 pub enum Evidence {
     /// The field holds images by the definition of its kind.
     Field,
-    /// The name of the variable, argument or field says image: `RELATED_IMAGE_PROXY`, `--sidecar-image=`. Probable.
+    /// The name of the variable, argument or field suggests an image: `RELATED_IMAGE_PROXY`,
+    /// `--sidecar-image=`. Not certain.
     Name,
     /// The text looks like one: it has a registry, a path, and a tag or digest. Probable.
     Look,

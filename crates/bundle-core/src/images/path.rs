@@ -5,14 +5,15 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// One step down.
+/// Step of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Into a field of a map.
     Key(String),
     /// Into an item of a list.
     Item(usize),
-    /// To the text after the first `=` of an argument: `--image=` of `--image=web:1.4.0`. Always the last step.
+    /// Text after the first `=` of an argument: `--image=` of `--image=web:1.4.0`. Always the last
+    /// step.
     After(String),
 }
 

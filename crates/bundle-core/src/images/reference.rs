@@ -28,7 +28,7 @@ pub struct ImageReference {
 }
 
 impl ImageReference {
-    /// Reads what stands in a manifest, as containerd and docker do.
+    /// Parses the text of an `image` field, like containerd and docker.
     pub fn parse(text: &str) -> Result<Self, Finding> {
         let (rest, digest) = match text.split_once('@') {
             Some((rest, digest)) => (rest, Some(digest.parse::<Digest>()?)),
@@ -89,7 +89,7 @@ impl ImageReference {
         self.digest.as_ref()
     }
 
-    /// The tag that a runtime asks for: none where a digest decides.
+    /// Returns the tag that a runtime pulls; `None` if the reference has a digest.
     pub fn effective_tag(&self) -> Option<&str> {
         if self.digest.is_some() {
             None
@@ -103,12 +103,13 @@ impl ImageReference {
         self.explicit_registry
     }
 
-    /// The same with everything written out, for the registry client: `docker.io/library/nginx:1.25`.
+    /// Returns the full reference for the registry client: `docker.io/library/nginx:1.25`.
     pub fn reference(&self) -> &Reference {
         &self.reference
     }
 
-    /// The same image pinned, with the name and tag that are written: `nginx:1.25@sha256:…`.
+    /// Returns the reference pinned to `digest`, with the name and tag as written:
+    /// `nginx:1.25@sha256:…`.
     pub fn pinned(&self, digest: &Digest) -> String {
         match &self.tag {
             Some(tag) => format!("{}:{tag}@{digest}", self.name),

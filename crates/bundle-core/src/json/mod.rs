@@ -23,11 +23,12 @@ pub const DEEPEST: usize = 127;
 /// Reason for which JSON was rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JsonError {
-    /// It is not JSON, more than JSON, or nested deeper than [`DEEPEST`]: where and why.
+    /// The text is not JSON, has text after the end, or is nested deeper than [`DEEPEST`]; with
+    /// location and reason.
     Malformed(String),
-    /// A key stands twice in one object.
+    /// An object has a duplicate key.
     Repeated,
-    /// It is JSON, and not an object.
+    /// The JSON is not an object.
     NotAnObject,
     /// More values than are read: how many are.
     TooManyValues(usize),
@@ -54,7 +55,7 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
     read_bounded(bytes, MOST_VALUES)
 }
 
-/// The same for documents that have fewer values.
+/// Like [`read`], with a lower limit on the number of values.
 pub fn read_bounded<T: DeserializeOwned>(bytes: &[u8], most: usize) -> Result<T, JsonError> {
     typed(Value::Object(object_bounded(bytes, most)?))
 }
@@ -76,7 +77,8 @@ pub fn typed<T: DeserializeOwned>(value: Value) -> Result<T, JsonError> {
     T::deserialize(typed::Strict(value)).map_err(|error| JsonError::Shape(error.to_string()))
 }
 
-/// The name as Go's `encoding/json` compares it: without case, and with two letters that are not ASCII taken for `s` and `k`.
+/// Normalizes a name as Go's `encoding/json` compares it: without case, and with two non-ASCII
+/// letters equal to `s` and `k`.
 pub fn folded(name: &str) -> String {
     name.replace('\u{17f}', "s").to_lowercase()
 }

@@ -23,7 +23,7 @@ impl Limits {
     }
 }
 
-/// One value.
+/// Deserializer seed for one value.
 #[derive(Clone, Copy)]
 struct Seed<'a> {
     limits: &'a Limits,

@@ -99,7 +99,8 @@ impl<'de> Deserializer<'de> for Strict {
         visitor.visit_newtype_struct(self)
     }
 
-    /// Names alone: a variant that holds something would be an object whose one key says how the rest is read.
+    /// Accepts only variants without content. In a variant with content, one key would select how
+    /// the rest of the object is read.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,

@@ -45,9 +45,10 @@ impl NameKind {
     }
 }
 
-/// The name of an object in a cluster.
+/// Name of an object in a cluster.
 ///
-/// Whatever its kind, it is one segment of a URL path as it stands: it adds neither a segment nor a query nor a fragment, and no clause to a selector.
+/// A name of any kind is one segment of a URL path without escapes. It adds no segment, query or
+/// fragment to a URL, and no clause to a selector.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KubeName(String);
 
@@ -57,13 +58,13 @@ pub enum NameError {
     /// There is no text.
     #[error("a name cannot be empty")]
     Empty,
-    /// It is longer than the rule allows.
+    /// The text is too long.
     #[error("a name has at most {limit} characters")]
     TooLong {
         /// The most, in bytes.
         limit: usize,
     },
-    /// It holds something else than a name may.
+    /// The text has characters that the rule forbids.
     #[error("{}", rule(*.0))]
     Characters(NameKind),
 }

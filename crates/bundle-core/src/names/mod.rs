@@ -1,4 +1,4 @@
-//! Names of Kubernetes objects, parsed: the only form in which a name that somebody wrote reaches a URL or a selector.
+//! Validated names of Kubernetes objects. Only validated names are used in URLs and selectors.
 //! Length limits of our own kinds are in `bundle_api::names`.
 
 mod kube_name;

@@ -54,7 +54,7 @@ pub fn distinct(objects: &[Manifest], findings: &mut Findings) {
     }
 }
 
-/// One document under examination.
+/// State of the check of one document.
 struct Check<'a> {
     file: &'a str,
     line: usize,
@@ -236,7 +236,9 @@ impl Check<'_> {
         }
     }
 
-    /// The garbage collector deletes an object whose owner is not there, as often as it is installed; and whoever deletes an owner that is there deletes it too.
+    /// Rejects owner references. The garbage collector deletes an object whose owner does not
+    /// exist, after each installation. If the owner exists, a user who may delete it may delete the
+    /// object.
     fn owned(&mut self, metadata: &Map<String, Value>) {
         let owners = metadata.get("ownerReferences");
         if owners.is_some_and(|owners| !owners.is_null() && owners.as_array() != Some(&vec![])) {

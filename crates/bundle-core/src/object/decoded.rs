@@ -1,11 +1,12 @@
-//! Fields of a decoded object that are not applied as they are written: nulls and placeholders for certificates that another program injects are dropped, and
-//! `stringData` of a Secret becomes `data`.
+//! Normalization of parsed objects before they are applied: removes nulls and placeholders for
+//! injected CA certificates, and converts `stringData` of a Secret to `data`.
 //!
-//! With server-side apply a null is a value: the API server stores the default, and the field belongs to whoever applied it. So `replicas: null`
-//! would fight with an autoscaler. `kubectl apply` without `--server-side`, and helm, leave a null field out; so do we.
+//! In server-side apply a null is a value: the API server stores the default, and the applier owns
+//! the field. `replicas: null` would conflict with an autoscaler. `kubectl apply` without
+//! `--server-side` and helm omit null fields, and so does this module.
 //!
-//! The API server adds `stringData` to `data` when it stores a Secret, and whoever applied it owns `stringData` alone: a value that somebody changes in `data`, and
-//! a key that goes away, would not be noticed.
+//! The API server adds `stringData` to `data` when it stores a Secret, but the applier owns only
+//! `stringData`. Changes in `data` and removed keys would not be detected.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -48,8 +49,9 @@ pub const MAPS: &[&str] = &[
 /// Certificates that mean "to be filled in": nothing, and a line break, which generators write because some API servers refused nothing.
 const PLACEHOLDERS: &[&str] = &["", "Cg=="];
 
-/// Drops what means nothing from an object of one of Kubernetes' own kinds, and adds `stringData` of a Secret to its `data`. What a null means in a custom
-/// resource, its definition says.
+/// Removes fields without meaning from an object of a built-in kind, and converts `stringData` of a
+/// Secret to `data`. Custom resources are not changed, because their CRD defines the meaning of
+/// nulls.
 pub fn normalize(value: &mut Value) {
     let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api, kind) = (text("apiVersion"), text("kind").to_owned());

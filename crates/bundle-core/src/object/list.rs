@@ -1,4 +1,4 @@
-//! Lists of objects, taken apart into the objects in them, as kubectl does.
+//! Expands lists of objects, like kubectl.
 
 use serde_json::Value;
 

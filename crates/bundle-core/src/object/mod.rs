@@ -36,7 +36,7 @@ pub struct ObjectId {
 }
 
 impl ObjectId {
-    /// The `apiVersion` as it stands in a manifest: `v1` or `apps/v1`.
+    /// Returns the `apiVersion`: `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
@@ -45,7 +45,8 @@ impl ObjectId {
         }
     }
 
-    /// Group, kind, namespace and name: equal for two ids of the same object, whatever version they speak.
+    /// Returns group, kind, namespace and name. They are equal for the same object in two API
+    /// versions.
     pub fn identity(&self) -> (&str, &str, Option<&str>, &str) {
         (
             &self.group,
@@ -74,7 +75,7 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// One object of a bundle, with the place where it stands.
+/// Object of a bundle, with its location.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
     /// Identity of the object.

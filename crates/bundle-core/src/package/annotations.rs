@@ -14,7 +14,7 @@ use crate::{
 
 /// Keys of the annotations.
 pub mod keys {
-    /// Format of the content: `plain+v0`. Its presence marks a manifest as a bundle of ours.
+    /// Format of the content: `plain+v0`. Only bundles of this project have it.
     pub const FORMAT: &str = "io.rukpak.core.bundle.format";
     /// Kubernetes versions, as compact JSON of the field `kubernetes`.
     pub const KUBERNETES: &str = "io.rukpak.core.bundle.kubernetes";
@@ -32,7 +32,7 @@ pub mod keys {
     pub const TITLE: &str = "org.opencontainers.image.title";
     /// Version of the package.
     pub const VERSION: &str = "org.opencontainers.image.version";
-    /// One line about it.
+    /// Description, in one line.
     pub const DESCRIPTION: &str = "org.opencontainers.image.description";
     /// URL of the source code.
     pub const SOURCE: &str = "org.opencontainers.image.source";
@@ -42,9 +42,10 @@ pub mod keys {
     pub const LICENSES: &str = "org.opencontainers.image.licenses";
     /// URL of more information.
     pub const URL: &str = "org.opencontainers.image.url";
-    /// Of a layer: it holds a resource of this name, and nothing for Kubernetes.
+    /// Annotation of a layer with a resource: name of the resource. The layer has no Kubernetes
+    /// objects.
     pub const RESOURCE_NAME: &str = "io.rukpak.core.bundle.resource.name";
-    /// Of a layer: what its resource is.
+    /// Annotation of a layer with a resource: kind of the resource.
     pub const RESOURCE_TYPE: &str = "io.rukpak.core.bundle.resource.type";
 }
 
@@ -105,7 +106,7 @@ fn documentation(links: &[Link]) -> Option<String> {
         .map(|link| link.url.clone())
 }
 
-/// None of these types can fail to serialise: they hold text and numbers.
+/// Serializes a value. Types with only text and numbers cannot fail to serialize.
 fn json<T: Serialize>(value: &T) -> Option<String> {
     serde_json::to_string(value).ok()
 }

@@ -12,7 +12,7 @@ use crate::{
     yaml,
 };
 
-/// One map of the file, with its path and the findings of the whole file.
+/// Map in a file, with its path and the findings of the whole file.
 pub(super) struct Fields<'a> {
     map: &'a Map<String, Value>,
     shape: &'static Shape,
@@ -22,9 +22,9 @@ pub(super) struct Fields<'a> {
 
 /// The file that is read: for places.
 pub(super) struct File<'a> {
-    /// Its name in findings.
+    /// Name of the file in findings.
     pub(super) name: &'a str,
-    /// Its text, to find lines in.
+    /// Text of the file, to find lines.
     pub(super) text: &'a [u8],
     /// Findings so far.
     pub(super) findings: std::cell::RefCell<Findings>,
@@ -157,7 +157,7 @@ impl<'a> Fields<'a> {
         self.text(key)
     }
 
-    /// A field of text that is read further; what is wrong with it is told with its place.
+    /// Parses a text field with `parse`. Errors get the location of the field.
     pub(super) fn parsed<T>(
         &self,
         key: &str,

@@ -53,7 +53,7 @@ pub enum Format {
 const FORMATS: &[&str] = &["plain+v0", "registry+v1", "helm+v3"];
 
 impl Format {
-    /// Its name, as in `bundle.yaml`: `plain+v0`.
+    /// Returns the name of the format as in `bundle.yaml`: `plain+v0`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PlainV0 => "plain+v0",
@@ -108,7 +108,7 @@ pub struct Package {
     pub version: semver::Version,
     /// Format of the content.
     pub format: Format,
-    /// One line that `inspect` shows.
+    /// Description in one line, shown by `inspect`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The versions of Kubernetes that it is made for.
@@ -143,7 +143,7 @@ pub struct About {
     /// Named links to more information.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<Link>,
-    /// An image that stands for it: a path within the bundle, or an https address.
+    /// Icon: a path within the bundle, or an https URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub icon: Option<String>,
     /// Words to find it by.
@@ -161,7 +161,7 @@ pub struct About {
     /// Licences, as an SPDX expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub licenses: Option<String>,
-    /// Its home page.
+    /// URL of the home page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
@@ -184,7 +184,7 @@ pub struct Maintainer {
 pub struct Link {
     /// Title of the link.
     pub name: String,
-    /// Its address.
+    /// URL.
     pub url: String,
 }
 
@@ -192,9 +192,9 @@ pub struct Link {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scan {
-    /// They shall.
+    /// Scan the bundle.
     Enabled,
-    /// They need not.
+    /// Do not scan the bundle.
     Disabled,
 }
 
@@ -222,7 +222,8 @@ pub struct Security {
 }
 
 impl Package {
-    /// The files that it names beside its content. Not its resources, which are layers of their own.
+    /// Returns the paths of files that the package refers to, except resources, which are separate
+    /// layers.
     pub fn named_paths(&self) -> Vec<&str> {
         let config = self.config.as_ref();
         let icon = self.about.icon.as_deref();

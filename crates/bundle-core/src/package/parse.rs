@@ -257,7 +257,8 @@ pub(super) fn name(text: &str) -> Result<String, Finding> {
     )
 }
 
-/// Strict: three numbers, no `v`, no leading zeros. Says what was probably meant.
+/// Parses a strict semantic version: three numbers, no `v`, no leading zeros. The error suggests a
+/// correction.
 pub(super) fn semantic_version(text: &str) -> Result<semver::Version, Finding> {
     semver::Version::parse(text).map_err(|error| {
         let finding = Finding::error(
@@ -271,7 +272,7 @@ pub(super) fn semantic_version(text: &str) -> Result<semver::Version, Finding> {
     })
 }
 
-/// The semantic version that a looser one stands for: `v1.4` is `1.4.0`.
+/// Converts a loose version to a semantic version: `v1.4` becomes `1.4.0`.
 fn meant(text: &str) -> Option<semver::Version> {
     let text = text.trim().trim_start_matches(['v', 'V', '=']);
     let end = text
@@ -317,7 +318,7 @@ fn one_line(text: &str) -> Result<String, Finding> {
     Ok(trimmed.to_owned())
 }
 
-/// One line that says something.
+/// Validates one line of text that is not empty.
 fn title(text: &str) -> Result<String, Finding> {
     let line = one_line(text)?;
     if line.is_empty() {
@@ -328,7 +329,7 @@ fn title(text: &str) -> Result<String, Finding> {
     Ok(line)
 }
 
-/// An address of mail: enough of a check to tell it from a name.
+/// Checks that a text looks like an email address.
 fn email(text: &str) -> Result<String, Finding> {
     let odd = |letter: char| {
         letter.is_whitespace() || letter.is_control() || matches!(letter, '<' | '>' | ',')
@@ -364,7 +365,7 @@ fn url(text: &str) -> Result<String, Finding> {
         .hint("write it with its scheme: `https://example.com/docs`"))
 }
 
-/// An image: beside the manifests, or where every browser gets it.
+/// Validates an icon: a path in the bundle, or an https URL.
 fn icon(text: &str) -> Result<String, Finding> {
     if text.starts_with("https://") {
         return url(text);

@@ -1,17 +1,17 @@
 //! Table of the fields of `bundle.yaml`: names, types and descriptions. The parser and the JSON
 //! Schema are based on it.
 
-/// A map: the fields that may stand in it.
+/// Map with its allowed fields.
 pub(super) struct Shape {
-    /// Its fields, in the order in which a person writes them.
+    /// Fields, in the usual order of a file.
     pub(super) fields: &'static [Field],
     /// Least number of fields that must be set.
     pub(super) least: usize,
 }
 
-/// One field.
+/// Field of a map.
 pub(super) struct Field {
-    /// Its name.
+    /// Name of the field.
     pub(super) name: &'static str,
     /// Description, for editors.
     pub(super) doc: &'static str,
@@ -40,7 +40,7 @@ pub(super) enum Holds {
 pub(super) enum Text {
     /// Exactly this.
     Only(&'static str),
-    /// One of these words.
+    /// One of these values.
     OneOf(&'static [&'static str]),
     /// One line without control characters.
     Line,
@@ -74,7 +74,7 @@ pub(super) const MAX_TEXT: usize = 2048;
 pub(super) const MAX_ITEMS: usize = 500;
 
 impl Shape {
-    /// The field of that name. One that is not in the table has no name to ask for.
+    /// Returns the field with that name; `None` if the table does not contain it.
     pub(super) fn field(&self, name: &str) -> Option<&'static Field> {
         self.fields.iter().find(|field| field.name == name)
     }

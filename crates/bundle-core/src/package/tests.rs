@@ -274,7 +274,8 @@ fn foreign_images_have_no_facts_and_invalid_annotations_are_reported() {
     }
 }
 
-/// Files that both take, that both refuse, and that only the parser refuses, since its rule is more than a schema can say.
+/// Files that parser and schema accept, that both reject, and that only the parser rejects, because
+/// a schema cannot express its rule.
 #[test]
 fn parser_and_schema_agree() {
     let validator = jsonschema::draft202012::new(&schema()).unwrap();

@@ -10,17 +10,17 @@ use super::reader::Reader;
 use crate::diagnostic::Finding;
 use crate::names::KubeName;
 
-/// Most identities of one authority, and most attestations that one asks for.
+/// Most identities, and most required attestations, of one authority.
 const MOST: usize = 64;
 /// Longest predicate type, in bytes.
 const LONGEST_PREDICATE: usize = 512;
 /// The predicate that means "I sign this", which is no attestation.
 const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
-/// One authority of a policy.
+/// Authority of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority {
-    /// Its name; `authority-N` where the author gave none.
+    /// Name; `authority-N` if the policy gives none.
     pub name: String,
     /// Key or identities; `None` if they are invalid, which is one of the policy's problems.
     pub kind: Option<AuthorityKind>,
@@ -31,16 +31,16 @@ pub struct Authority {
 /// Key or identities of an authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthorityKind {
-    /// By a public key.
+    /// Public key.
     Key(KeySource),
-    /// By a certificate for one of these identities.
+    /// Certificate for one of these identities.
     Keyless(Keyless),
 }
 
-/// Identities, and whose certificates for them count.
+/// Identities with the trust root of their certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keyless {
-    /// One of them is enough.
+    /// Identities; one match is enough.
     pub identities: Vec<Identity>,
     /// Trust root: certificate authority and logs.
     pub root: RootSource,
@@ -49,7 +49,7 @@ pub struct Keyless {
 /// Source of a trust root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RootSource {
-    /// That of the public Sigstore instance, which is built in.
+    /// Built-in root of the public Sigstore instance.
     Public,
     /// Here: the JSON text of a `trusted_root.json`.
     Inline(String),
@@ -71,9 +71,10 @@ pub enum KeySource {
 pub enum Named {
     /// The text in it: PEM of a public key, or JSON of a trust root.
     Found(String),
-    /// It is certain that there is none, and why: `Secret bundle-system/release-key does not exist`.
+    /// The object or entry does not exist, with the reason:
+    /// `Secret bundle-system/release-key does not exist`.
     Missing(String),
-    /// It could not be read just now.
+    /// The object could not be read now.
     Unavailable(Finding),
 }
 
@@ -108,7 +109,7 @@ pub fn root_of_config_map(name: &str, data: &BTreeMap<String, String>) -> Named 
     }
 }
 
-/// Reads `spec.authorities[index]`; what is wrong with it goes to the reader's problems.
+/// Parses `spec.authorities[index]`; errors are added to the reader's problems.
 pub(super) fn read(reader: &mut Reader, index: usize, value: &Value) -> Authority {
     let path = format!("spec.authorities[{index}]");
     let mut authority = Authority {

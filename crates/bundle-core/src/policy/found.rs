@@ -13,7 +13,7 @@ use super::key_id::KeyId;
 use super::rejection::{Rejection, shown};
 use crate::diagnostic::Finding;
 
-/// A signature as the registry gave it: not looked at yet.
+/// Signature as read from the registry, not verified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RawSignature {
     /// The bytes of the layer.
@@ -30,21 +30,21 @@ pub struct RawSignature {
 /// Reason for which a signature was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unread {
-    /// It says that it is larger than any signature.
+    /// The declared size is larger than that of any signature.
     TooLarge {
         /// Declared size in bytes.
         bytes: u64,
         /// Largest size of a signature in bytes.
         limit: u64,
     },
-    /// Those before it take all of the bytes that are read.
+    /// The total size of the signatures before it has reached the limit.
     Crowded {
         /// Total limit of bytes of all signatures.
         limit: u64,
     },
-    /// It is beyond the number that is read.
+    /// The number of signatures before it has reached the limit.
     Beyond {
-        /// That number.
+        /// Limit of the number of signatures.
         limit: usize,
     },
 }
@@ -65,7 +65,7 @@ impl From<Finding> for Unavailable {
 pub struct RootId(String);
 
 impl RootId {
-    /// From the digest's text.
+    /// Creates the ID from the text of a digest.
     pub fn new(digest: impl Into<String>) -> Self {
         Self(digest.into())
     }
@@ -192,7 +192,7 @@ pub fn summary(found: &[SignatureFound], wanted: impl Fn(&Accepted) -> bool) -> 
     })
 }
 
-/// The same where attestations are asked for.
+/// Like [`summary`], for required attestations.
 pub fn summary_of_attestations(
     found: &[SignatureFound],
     wanted: impl Fn(&Accepted) -> bool,

@@ -28,7 +28,7 @@ impl Matcher {
         Ok(Self::Exact(text.to_owned()))
     }
 
-    /// A pattern that must match the whole; `Err` says what is wrong with it.
+    /// Creates a matcher for the whole text; `Err` is the error in the pattern.
     pub fn pattern(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("it is empty".to_owned());

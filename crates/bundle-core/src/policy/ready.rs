@@ -22,11 +22,11 @@ pub trait Material {
 /// Parsed key or identities of an authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Who {
-    /// By this key.
+    /// This key.
     Key(KeyId),
-    /// By a certificate for one of these identities that holds under this root.
+    /// Certificate for one of these identities, valid under this root.
     Identities {
-        /// One is enough.
+        /// Identities; one match is enough.
         identities: Vec<Identity>,
         /// The trust root.
         root: RootId,
@@ -49,7 +49,7 @@ impl Who {
 /// An authority, ready to be looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyAuthority {
-    /// Its name.
+    /// Name of the authority.
     pub name: String,
     /// Key or identities.
     pub who: Who,
@@ -81,7 +81,7 @@ impl ReadyAuthority {
 pub struct ReadyPolicy<'a> {
     /// Policy as parsed from the object.
     pub policy: &'a Policy,
-    /// The authorities; the same signer may stand under several names.
+    /// Authorities. Several of them may have the same signer.
     pub authorities: Vec<ReadyAuthority>,
     /// Errors for which the policy rejects every reference that it matches.
     pub problems: Findings,

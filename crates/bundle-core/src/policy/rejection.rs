@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::key_id::KeyId;
 
-/// Most certificates, log entries and timestamps together that one signature may bring.
+/// Most certificates, log entries and timestamps together in one signature.
 pub const MOST_EVIDENCE: usize = 16;
 
 /// Invalid part of a signature that was made with a certificate.
@@ -12,15 +12,15 @@ pub const MOST_EVIDENCE: usize = 16;
 pub enum Fault {
     /// The certificate cannot be read, or is of a kind that is not supported.
     Unreadable,
-    /// It was not issued by an authority of the trust root.
+    /// The chain does not end at an authority of the trust root.
     Chain,
-    /// It had expired, or was not valid yet, when the signature was made.
+    /// The certificate was not valid at signing time.
     Validity,
     /// The certificate log did not promise to list it.
     Sct,
     /// The log is not one of the trust root.
     UnknownLog,
-    /// Nothing says that the signature is in a log.
+    /// There is no log entry.
     NoLog,
     /// The proof that it is in the log does not hold.
     InclusionProof,
@@ -34,15 +34,15 @@ pub enum Fault {
     LogTime,
     /// A timestamp is not by an authority of the trust root, or not over this signature.
     Timestamp,
-    /// Nobody who is trusted says when it was made.
+    /// No trusted log or timestamp authority confirms the signing time.
     NoTime,
-    /// It says that it was made in the future.
+    /// The signing time is in the future.
     Future,
-    /// The certificate does not say for whom, or who vouched.
+    /// The certificate has no subject or no issuer.
     NoIdentity,
     /// The signature does not verify with the certificate: altered or forged.
     Forged,
-    /// It is over other content.
+    /// The signature covers other content.
     Content,
     /// The trust root cannot be used for it.
     Root,
@@ -88,46 +88,46 @@ pub enum Rejection {
         /// Number of signatures that are examined.
         limit: usize,
     },
-    /// It is there a second time.
+    /// Duplicate of another signature.
     Repeated,
-    /// More public-key operations than the signatures beside it leave.
+    /// More public-key operations than the budget allows.
     TooCostly {
         /// Public-key operations that verifying it requires.
         operations: usize,
     },
-    /// Those before it are as many bytes as are read.
+    /// The total size of the signatures before it has reached the limit.
     Crowded {
         /// Total limit of bytes of all signatures.
         limit: u64,
     },
-    /// Not JSON of the expected shape.
+    /// Not JSON of the expected format.
     Unreadable(String),
     /// JSON of another kind or version.
     OtherForm(String),
-    /// Made with a certificate (keyless), and nobody asked for one.
+    /// Made with a certificate (keyless), but no identities are accepted.
     Keyless,
-    /// More log entries, timestamps or certificates than are looked at.
+    /// More log entries, timestamps or certificates than the limit.
     TooMuchEvidence(usize),
     /// Made with a certificate, and something about it does not hold.
     Certificate {
         /// Invalid part.
         fault: Fault,
-        /// In the words of whoever found it.
+        /// Message of the verifier.
         why: String,
     },
     /// A DSSE envelope with none or several signatures.
     SignatureCount(usize),
     /// An envelope around something else than an in-toto statement.
     PayloadType(String),
-    /// Made by a key that was not asked for.
+    /// Made by a key that is not accepted.
     OtherKey(KeyId),
-    /// Does not verify with any key that was asked for; it does not name the one that made it.
+    /// Does not verify with any accepted key, and has no key hint.
     NoSuchKey,
-    /// Names a key that was asked for, and the signature does not verify with it: altered or forged.
+    /// Does not verify with the accepted key that its hint names: altered or forged.
     Forged(KeyId),
     /// A statement of another version.
     StatementType(String),
-    /// A payload of cosign's older form that says it is something else than a signature of an image.
+    /// Payload of cosign 2 with another type than image signature.
     PayloadKind(String),
     /// A statement about none or several subjects.
     SubjectCount(usize),
@@ -136,7 +136,8 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// The same with the beginning of foreign texts instead of all of them: rejections are remembered, and a signature may be a MiB of text.
+    /// Returns the rejection with truncated foreign text, because rejections are cached and a
+    /// signature may have 1 MiB of text.
     #[must_use]
     pub fn shortened(self) -> Self {
         const KEPT: usize = 200;

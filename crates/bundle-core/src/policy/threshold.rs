@@ -24,10 +24,11 @@ impl<'a> From<&'a Signer> for Same<'a> {
     }
 }
 
-/// For each authority a signature by a signer that no other authority has been given, such that as many as possible have one.
+/// Assigns to each authority a signature by a signer that no other authority has. As many
+/// authorities as possible get one (maximum bipartite matching).
 ///
-/// One authority may recognise several signers (a pattern), and one signer may be meant by several authorities: handing them out in order could
-/// leave an authority without, though another could have done with a different one.
+/// An authority may accept several signers (a pattern), and a signer may be accepted by several
+/// authorities. Assigning in order could leave an authority without signer unnecessarily.
 pub(super) fn distinct<'a>(candidates: &[Vec<&'a Accepted>]) -> Vec<Option<&'a Accepted>> {
     let mut numbers: BTreeMap<Same<'a>, usize> = BTreeMap::new();
     let choices: Vec<Vec<(usize, &'a Accepted)>> = candidates
@@ -62,7 +63,8 @@ pub(super) fn distinct<'a>(candidates: &[Vec<&'a Accepted>]) -> Vec<Option<&'a A
     given
 }
 
-/// Finds a signer for `authority`, moving others to another of theirs where that helps. At most as deep as there are authorities.
+/// Assigns a signer to `authority`, and reassigns other authorities if necessary. The recursion is
+/// at most as deep as the number of authorities.
 fn give(
     authority: usize,
     choices: &[Vec<(usize, &Accepted)>],

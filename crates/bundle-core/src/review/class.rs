@@ -15,9 +15,9 @@ use crate::{
 /// A class that can be acted on, with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Class {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
-    /// Its uid on the cluster; empty where only its spec was read.
+    /// Uid on the cluster; empty if only the spec was parsed.
     pub uid: String,
     /// Provisioner of the class.
     pub provisioner: Provisioner,
@@ -33,9 +33,9 @@ pub struct Class {
     pub approval: Approval,
     /// Signature policy where no SignaturePolicy matches.
     pub signatures: ClassSignatures,
-    /// Source types that it takes; `None`: all.
+    /// Allowed source types; `None` allows all.
     pub source_types: Option<Vec<String>>,
-    /// Hosts that it takes content from; `None`: all.
+    /// Allowed hosts of sources; `None` allows all.
     pub source_hosts: Option<Vec<String>>,
     /// `true` if git and http sources may use private addresses.
     pub private_addresses: bool,
@@ -54,7 +54,7 @@ pub enum Provisioner {
     Registry,
     /// Ours: charts.
     Helm,
-    /// Somebody else's.
+    /// Provisioner of another program.
     Foreign(String),
 }
 
@@ -70,9 +70,9 @@ pub enum Authorization {
 /// Check of the requester's permissions for the objects of the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequesterCheck {
-    /// By access reviews, and by a dry run of each object as the requester.
+    /// Access reviews, and a dry run of each object as the requester.
     DryRun,
-    /// By access reviews alone.
+    /// Access reviews only.
     AccessReview,
 }
 
@@ -81,9 +81,9 @@ pub enum RequesterCheck {
 pub enum Approval {
     /// No approval is required.
     None,
-    /// By anyone with verb `approve` on the class.
+    /// Approval by anyone with verb `approve` on the class.
     ByAnyone,
-    /// By anyone with that verb but the requester.
+    /// Approval by anyone with that verb except the requester.
     ByAnotherPerson,
 }
 
@@ -256,7 +256,8 @@ fn split_port(host: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// A pattern without a port stands for every port; `*` at its beginning for any run of characters.
+/// Returns `true` if the host matches. A pattern without port matches every port; a leading `*`
+/// matches any run of characters.
 fn host_matches(pattern: &str, host: &str) -> bool {
     let (wanted, wanted_port) = split_port(pattern);
     let (name, port) = split_port(host);

@@ -18,7 +18,7 @@ use crate::{
 pub(super) struct Sourced<'a> {
     /// The Bundle's spec.
     pub(super) bundle: &'a CheckedBundleSpec,
-    /// The classes that it goes through.
+    /// Names of the classes of the object.
     pub(super) classes: &'a [&'a str],
     /// Path of the source.
     pub(super) field: &'a str,
@@ -164,7 +164,8 @@ fn image(
     }
 }
 
-/// Content that could not be looked at is refused where a signature is required, and otherwise let in with a warning.
+/// Returns the finding for content that could not be fetched: an error if a signature is required,
+/// a warning otherwise.
 fn unseen(
     why: &Finding,
     sourced: &Sourced<'_>,
@@ -224,7 +225,8 @@ fn conclude(decision: PolicyDecision, findings: &mut Findings) {
     }
 }
 
-/// Refuses content that the class of its Bundle does not read. Where the manifest does not say the format, the pod finds out when it unpacks.
+/// Rejects content whose format the class of its Bundle does not support. If the manifest does not
+/// declare the format, the reconciler checks it after unpacking.
 fn format(package: &package::Facts, sourced: &Sourced<'_>, facts: &Facts<'_>) -> Option<Finding> {
     let Some(ClassFact::Known(class)) = facts.classes.get(sourced.bundle.class.as_str()) else {
         return None;

@@ -69,7 +69,7 @@ pub(super) struct Field<'v> {
 }
 
 impl<'v> Field<'v> {
-    /// The field at `path`. What says nothing is the same as nothing.
+    /// Returns the field at `path`. An empty value counts as absent.
     pub(super) fn new(value: &'v Value, path: impl Into<String>) -> Self {
         Self::with_rule(MemberRule::Reduced, Some(value), path.into())
     }
@@ -89,7 +89,7 @@ impl<'v> Field<'v> {
         Self::with_rule(MemberRule::of(name), value, path)
     }
 
-    /// The value as it stands.
+    /// Returns the value.
     pub(super) fn value(&self) -> Option<&'v Value> {
         self.value
     }
@@ -99,19 +99,19 @@ impl<'v> Field<'v> {
         self.value.is_some()
     }
 
-    /// Says that the value cannot be used.
+    /// Reports an invalid value.
     pub(super) fn bad(&self, findings: &mut Findings, why: impl std::fmt::Display) {
         let finding = Finding::error(codes::review::BAD_FIELD, start_of(why));
         push(findings, finding.at_field(self.path.clone()));
     }
 
-    /// Says that it is missing.
+    /// Reports a missing field.
     pub(super) fn missing(&self, findings: &mut Findings) {
         let finding = Finding::error(codes::review::MISSING_FIELD, "this field is required");
         push(findings, finding.at_field(self.path.clone()));
     }
 
-    /// Says so if it is there and is no object.
+    /// Checks that the value is an object; reports another type.
     pub(super) fn object(&self, findings: &mut Findings) -> bool {
         let is = self.value.is_some_and(Value::is_object);
         if self.is_set() && !is {
@@ -163,7 +163,7 @@ impl<'v> Field<'v> {
         self.name(kind, findings)
     }
 
-    /// True or false; false where nothing is said.
+    /// Parses a boolean; `false` if absent.
     pub(super) fn flag(&self, findings: &mut Findings) -> bool {
         match self.value {
             None => false,
@@ -184,7 +184,7 @@ impl<'v> Field<'v> {
         generation
     }
 
-    /// One of several words; the first where nothing is said.
+    /// Parses one of several values; the first if absent.
     pub(super) fn choice<T: Copy>(
         &self,
         findings: &mut Findings,
@@ -205,7 +205,7 @@ impl<'v> Field<'v> {
         default
     }
 
-    /// The items of a list; none where nothing is said, or where there are too many.
+    /// Returns the items of a list; none if absent, or if there are too many.
     pub(super) fn items(&self, findings: &mut Findings) -> impl Iterator<Item = Self> + use<'v> {
         let items = match self.value {
             None => [].as_slice(),
@@ -228,7 +228,7 @@ impl<'v> Field<'v> {
         items.map(move |(index, item)| Self::new(item, format!("{path}[{index}]")))
     }
 
-    /// A list of texts; `None` where nothing is said.
+    /// Parses a list of strings; `None` if absent.
     pub(super) fn texts(&self, findings: &mut Findings) -> Option<Vec<String>> {
         self.value?;
         let items = self.items(findings);
@@ -239,7 +239,7 @@ impl<'v> Field<'v> {
         )
     }
 
-    /// The members of a map of texts. Others are told, and left out.
+    /// Returns the members of a map of strings. Other values are reported and omitted.
     pub(super) fn members(
         &self,
         findings: &mut Findings,

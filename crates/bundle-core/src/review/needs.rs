@@ -32,10 +32,10 @@ pub struct Needs {
     pub config_maps: BTreeSet<KubeName>,
 }
 
-/// An image to look at.
+/// Image to look up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// Its reference.
+    /// Reference of the image.
     pub reference: Reference,
     /// Secret with credentials, in the system namespace.
     pub pull_secret: Option<KubeName>,
@@ -54,9 +54,9 @@ pub(super) enum Spec {
 pub struct CheckedApprovalSpec {
     /// Name of the BundleDeployment.
     pub deployment: KubeName,
-    /// Its uid.
+    /// Uid of the BundleDeployment.
     pub uid: String,
-    /// Its generation that the author of the approval has read.
+    /// Generation of the BundleDeployment that the author of the approval reviewed.
     pub generation: Option<i64>,
     /// The content.
     pub digest: Digest,

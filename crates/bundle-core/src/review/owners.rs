@@ -1,4 +1,5 @@
-//! Owner references of our objects. The garbage collector deletes an object once its owners are gone, and does not ask whoever has taken it over meanwhile.
+//! Owner references of our objects. The garbage collector deletes an object once its owners are
+//! gone, even if the object has got another requester since.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +9,9 @@ use super::canonical;
 use crate::diagnostic::{Finding, codes};
 use crate::reference::Digest;
 
-/// Returns the digest of the owner references of `object`: of apiVersion, kind, name and uid of each. Order and repetitions do not count, and neither do
-/// `controller` and `blockOwnerDeletion`, which do not decide about a deletion. `None` if there are no owner references.
+/// Returns the digest of the owner references of `object`: apiVersion, kind, name and uid of each.
+/// Order and duplicates are ignored, and so are `controller` and `blockOwnerDeletion`, which do not
+/// affect deletion. `None` without owner references.
 pub fn owners_digest(object: &Value) -> Option<Digest> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     let distinct: BTreeSet<String> = owners
@@ -22,10 +24,11 @@ pub fn owners_digest(object: &Value) -> Option<Digest> {
     (!distinct.is_empty()).then(|| canonical::spec_digest(&json!(distinct)))
 }
 
-/// Returns the reason against a write by which somebody else becomes a requester of the BundleDeployment `name`, if `new` has an owner reference.
+/// Returns the error for a write by which another user becomes a requester of the BundleDeployment
+/// `name`, if `new` has an owner reference.
 ///
-/// Whoever may delete the owner would decide about the deletion of content that another requester answers for. Those who create a
-/// BundleDeployment may give it owners, as controllers do with the objects that they generate.
+/// A user who may delete the owner could otherwise delete content of another requester. The creator
+/// of a BundleDeployment may set owners, as controllers do for objects that they generate.
 pub fn owner_of_another(name: &str, new: &Value) -> Option<Finding> {
     let owner = new["metadata"]["ownerReferences"].as_array()?.first()?;
     let text = |field: &str| owner[field].as_str().unwrap_or_default().to_owned();

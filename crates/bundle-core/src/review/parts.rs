@@ -1,5 +1,5 @@
-//! The parts of a BundleDeployment's spec that have a requester each, and what becomes of these when somebody changes some of them.
-//! Bundles and approvals have the same parts, which one person asked for.
+//! Parts of a BundleDeployment's spec, each with its own requester, and their changes by a write.
+//! Bundles and approvals have the same parts, all with one requester.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub struct PartRequesters {
 }
 
 impl PartRequesters {
-    /// All parts for one requester.
+    /// Sets one requester for all parts.
     pub fn all(requester: &Requester) -> Self {
         Self {
             class: requester.clone(),
@@ -42,7 +42,7 @@ impl PartRequesters {
         }
     }
 
-    /// The distinct requesters of what somebody else approves: those of the content and of the settings.
+    /// Returns the distinct requesters of all parts that an approval covers: content and settings.
     pub fn everybody(&self) -> Vec<&Requester> {
         let mut distinct = self.content();
         if !distinct.contains(&&self.settings) {
@@ -67,7 +67,7 @@ impl PartRequesters {
         distinct
     }
 
-    /// The same after `writer` has changed some parts.
+    /// Returns the requesters after `writer` changed some parts.
     #[must_use]
     pub fn changed_by(&self, writer: &Requester, changed: ChangedParts) -> Self {
         let of = |changed: bool, before: &Requester| if changed { writer } else { before }.clone();
@@ -150,7 +150,7 @@ impl ChangedParts {
     }
 }
 
-/// As it is written: each requester once, and an index for each part.
+/// Serialized form: each requester once, and an index for each part.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PartRequestersText {

@@ -56,7 +56,8 @@ pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings
     .put(facts, findings);
 }
 
-/// The ServiceAccount that a BundleDeployment wants to be installed as. `asks`: the requester changes what is installed as it, or by whom.
+/// Checks the permission for the ServiceAccount of a BundleDeployment. `asks` is `true` if the
+/// write changes content that is installed as it, or the ServiceAccount itself.
 pub(super) fn act_as(
     spec: &CheckedDeploymentSpec,
     asks: bool,
@@ -202,9 +203,9 @@ pub(super) fn read_config_map(name: &str, field: &str, facts: &Facts<'_>, findin
 
 /// Access review with its result and the texts for its rejection.
 struct Question<'a> {
-    /// `None`: nobody was asked.
+    /// Result of the access review; `None` if there was none.
     answer: Option<&'a Answer>,
-    /// Of the refusal.
+    /// Diagnostic code of the rejection.
     code: Code,
     /// Text after "may" in the message.
     act: String,
@@ -215,7 +216,7 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Anything but a yes is told.
+    /// Adds a finding unless the access review allowed the request.
     fn put(self, facts: &Facts<'_>, findings: &mut Findings) {
         let finding = match self.answer {
             Some(Answer::Yes) => return,
@@ -238,13 +239,14 @@ fn unknown(code: Code, message: &str) -> Finding {
     Finding::error(code, message).hint("try again")
 }
 
-/// One right, as RBAC has it.
+/// RBAC permission.
 struct Right<'a> {
     verb: &'a str,
     group: &'a str,
     resource: &'a str,
     name: &'a str,
-    /// `None`: the object is cluster-scoped, and a binding in the namespace of the pod will do.
+    /// Namespace; `None` if the object is cluster-scoped, for which a binding in the namespace of
+    /// the pod is sufficient.
     namespace: Option<&'a str>,
 }
 
@@ -291,7 +293,8 @@ fn not_allowed(code: Code, facts: &Facts<'_>, what: &str, right: &Right<'_>) -> 
     ))
 }
 
-/// One command that gives the right and nothing more. `kubectl create role` knows no verbs of its own making, so it is a manifest.
+/// Returns one command that grants only this permission. It applies a manifest, because
+/// `kubectl create role` rejects custom verbs.
 fn grant(facts: &Facts<'_>, right: &Right<'_>) -> String {
     let namespace = right.namespace.unwrap_or(&facts.system_namespace);
     let role = format!("{}-{}", right.verb, right.name);
@@ -326,7 +329,7 @@ fn grant(facts: &Facts<'_>, right: &Right<'_>) -> String {
     )
 }
 
-/// For a shell, which has no way to write a NUL.
+/// Quotes a text for a shell. NUL characters, which a shell cannot represent, are removed.
 fn quoted(text: &str) -> String {
     let text = text.replace('\0', "");
     shlex::try_quote(&text)

@@ -21,7 +21,7 @@ const STAMP: &str = "core.rukpak.io/stamp";
 pub struct ObjectWeight {
     /// `metadata`.
     pub metadata: usize,
-    /// Everything but `metadata` and `status`.
+    /// Weight of all fields except `metadata` and `status`.
     pub content: usize,
     /// True if values are nested deeper than the webhook reads.
     pub is_too_deep: bool,
@@ -41,7 +41,7 @@ pub struct WeightLimits {
 pub struct MeasuredObject<'a> {
     /// The object.
     pub object: &'a Value,
-    /// Its weight.
+    /// Weight of the object.
     pub weight: ObjectWeight,
 }
 

@@ -1,5 +1,5 @@
-//! The admission stamp: who asked for which part of a spec, under a MAC with a key that only the pod has. It is made for one write and lives for
-//! seconds; what lasts is the seal. Keeping the key is the webhook's, and so is the clock.
+//! Admission stamp: the requester of each part of a spec, under a MAC with a key that only the pod
+//! has. It is valid for one write and expires; the seal lasts. The webhook provides key and clock.
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -13,7 +13,7 @@ use crate::reference::Digest;
 /// The stored object that a write changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StampTarget {
-    /// Its uid.
+    /// Uid of the object.
     pub uid: String,
     /// The generation that the write leads to.
     pub generation: i64,
@@ -22,7 +22,7 @@ pub struct StampTarget {
 /// The BundleDeployment that a Bundle was made for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GeneratedFor {
-    /// Its uid.
+    /// Uid of the BundleDeployment.
     pub uid: String,
     /// The hash of its template.
     pub hash: String,
@@ -37,17 +37,17 @@ pub struct Stamp {
     pub kind: String,
     /// Name of the object.
     pub name: String,
-    /// The object that an UPDATE changes. A CREATE has none: nobody knows the uid yet.
+    /// Object that an UPDATE changes; `None` for a CREATE, because the object has no uid yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<StampTarget>,
     /// Digest of the spec as it is written ([`canonical::written_digest`]).
     pub spec: Digest,
     /// Requester of each part.
     pub parts: PartRequesters,
-    /// For an approval: the terms of the BundleDeployment that were approved ([`super::approval_terms`]).
+    /// Approved terms of the BundleDeployment, for an approval ([`super::approval_terms`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approves: Option<Digest>,
-    /// For a Bundle that the pod made from a template: of which BundleDeployment.
+    /// BundleDeployment that a Bundle was generated for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated_for: Option<GeneratedFor>,
     /// The owner references that were reviewed ([`super::owners::owners_digest`]). Stamps of earlier versions, which have none, vouch for no owner.
@@ -61,20 +61,20 @@ pub enum StampError {
     /// There is no stamp.
     #[error("the object carries no admission stamp: it was written while admission was off")]
     Missing,
-    /// It cannot be read.
+    /// The stamp cannot be parsed.
     #[error(
         "the admission stamp cannot be read: the annotation was changed, or is of an earlier version"
     )]
     Unreadable,
-    /// It was not made with our key, or for another object.
+    /// The MAC is invalid: another key or another object.
     #[error("the admission stamp was not made by this installation for this object")]
     Forged,
-    /// It is for another spec.
+    /// The stamp is for another spec.
     #[error(
         "the admission stamp is for another spec: this one was written while admission was off"
     )]
     OtherSpec,
-    /// It is for another write of the object.
+    /// The stamp is for another write of the object.
     #[error(
         "the admission stamp is for another write: this generation of the object was written while admission was off"
     )]
@@ -84,7 +84,7 @@ pub enum StampError {
         "the object was not written when its admission stamp was made: the stamp was obtained at another time, or the clocks of API server and pod differ"
     )]
     OutOfTime,
-    /// It was not sealed in time.
+    /// The stamp expired before it was used for sealing.
     #[error("the admission stamp is older than 5 minutes and was never sealed")]
     Expired,
     /// The registrations were missing or altered since.
@@ -109,22 +109,23 @@ impl Stamp {
     }
 }
 
-/// The value of annotation `core.rukpak.io/admit` with which somebody vouches for exactly this spec of this object. Only the pod can make it, so nobody
-/// can prepare two specs that share it.
+/// Returns the value of annotation `core.rukpak.io/admit` for exactly this spec of this object.
+/// Only the pod can compute it, so nobody can prepare two specs with the same value.
 pub fn admit_token(key: &[u8], kind: &str, name: &str, uid: &str, spec: &Value) -> String {
     let text = serde_json::json!([kind, name, uid, canonical::written_digest(spec)]);
     let mac = mac(key, "core.rukpak.io/admit", &text).finalize();
     hex::encode(&mac.into_bytes()[..8])
 }
 
-/// Six hexadecimal digits for the name of a Bundle whose usual name is taken. Nobody but the pod can tell them beforehand.
+/// Returns six hexadecimal digits for the name of a Bundle whose usual name is taken. Only the pod
+/// can compute them.
 pub fn alternative_hash(key: &[u8], uid: &str, template_hash: &str, attempt: u8) -> String {
     let text = serde_json::json!([uid, template_hash, attempt]);
     let mac = mac(key, "core.rukpak.io/bundle-name", &text).finalize();
     hex::encode(&mac.into_bytes()[..3])
 }
 
-/// `body` with version and MAC, as text. `domain` keeps texts of one use from being taken for those of another.
+/// Returns `body` with version and MAC, as text. `domain` separates texts of different purposes.
 pub(super) fn sign<T: Serialize>(key: &[u8], domain: &str, body: &T) -> String {
     let mut value = serde_json::to_value(body).unwrap_or_default();
     value["v"] = VERSION.into();

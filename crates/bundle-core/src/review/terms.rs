@@ -1,5 +1,6 @@
-//! The settings of a BundleDeployment that reach objects or data beside its content, and what an approval takes for granted of a spec.
-//! Who asked for them is in `parts`, and the rules about approvals are in `rights`.
+//! Settings of a BundleDeployment that affect objects or data outside of its content, and the terms
+//! that an approval covers.
+//! `parts` has their requesters, and `rights` the rules about approvals.
 
 use serde_json::Value;
 
@@ -9,7 +10,8 @@ use super::{
 };
 use crate::{plan::replace::ReplacePolicy, reference::Digest};
 
-/// The settings in `spec` about objects of others and about data, by the name of the member: `collision`, `drift.ignore`, `deletion` and `rollout.replace`.
+/// Returns the settings in `spec` about objects of other owners and about data, by name:
+/// `collision`, `drift.ignore`, `deletion` and `rollout.replace`.
 pub(super) fn settings(spec: &Value) -> [(&'static str, &Value); 4] {
     [
         ("collision", &spec["collision"]),
@@ -27,9 +29,11 @@ pub(super) fn same_settings(left: &CheckedDeploymentSpec, right: &CheckedDeploym
         && left.rollout.replace == right.rollout.replace
 }
 
-/// Digest of what a person who approves content takes for granted beside the content itself: class, ServiceAccount, target namespace (and its creation),
-/// configuration, and the settings about objects of others (`collision`, `drift.ignore`, `deletion`, `rollout.replace`) in the `spec` of a
-/// BundleDeployment. The digest of a spec without `rollout.replace` is that of earlier versions, which approvals and inventories have recorded.
+/// Returns the digest of the terms that an approval covers in addition to the content: class,
+/// ServiceAccount, target namespace (and its creation), configuration, and the settings about
+/// objects of other owners (`collision`, `drift.ignore`, `deletion`, `rollout.replace`) in the
+/// `spec` of a BundleDeployment. The digest of a spec without `rollout.replace` equals that of
+/// earlier versions, which approvals and inventories contain.
 pub fn approval_terms(spec: &Value) -> Digest {
     let member = |name: &'static str| (name, Node::Value(&spec[name]));
     let drift = [("ignore", Node::Value(&spec["drift"]["ignore"]))];

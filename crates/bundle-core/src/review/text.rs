@@ -23,7 +23,7 @@ pub struct Refusal {
     pub causes: Vec<Cause>,
 }
 
-/// One error, for programs.
+/// Error in machine-readable form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
     /// The diagnostic code.
@@ -34,7 +34,8 @@ pub struct Cause {
     pub message: String,
 }
 
-/// RukPak's texts, which scripts and tests look for: they stand alone, as reason and message.
+/// Returns `true` for messages of RukPak, which scripts and tests compare. They are used unchanged
+/// as reason and message.
 fn is_verbatim(code: Code) -> bool {
     [
         codes::review::SPEC_IMMUTABLE,
@@ -46,7 +47,8 @@ fn is_verbatim(code: Code) -> bool {
     .contains(&code)
 }
 
-/// One warning: its code and what fits. The message comes before the place if not both fit.
+/// Returns one warning with its code, truncated. The message precedes the location if there is no
+/// space for both.
 pub fn warning(finding: &Finding) -> String {
     let whole = one_line(&format!("{}: {finding}", finding.code));
     if whole.chars().count() <= WARNING_LIMIT {
@@ -55,7 +57,7 @@ pub fn warning(finding: &Finding) -> String {
     cut(&format!("{}: {}", finding.code, finding.message))
 }
 
-/// All warnings of a verdict.
+/// Returns all warnings of a verdict.
 pub fn warnings(verdict: &Verdict) -> Vec<String> {
     let all: Vec<_> = verdict.findings().warnings().collect();
     let mut texts: Vec<String> = all

@@ -38,7 +38,8 @@ impl DryRunObject {
         })
     }
 
-    /// Returns whether all answers were worked out from the same state of an object that exists; also `false` if one does not tell.
+    /// Returns `true` if all responses are based on the same resourceVersion of an existing object;
+    /// `false` if one has none.
     pub fn have_one_version(answers: &[Self]) -> bool {
         let [first, rest @ ..] = answers else {
             return true;
@@ -57,7 +58,7 @@ impl DryRunObject {
     }
 }
 
-/// Takes the fields of a map, one after the other.
+/// Collects the fields of a map, one by one.
 trait Gather: Default {
     type Field: DeserializeOwned;
 

@@ -19,7 +19,7 @@ pub struct ScopedRule {
 }
 
 impl fmt::Display for ScopedRule {
-    /// One line of YAML, as it stands under `rules:` of a Role or ClusterRole.
+    /// Formats the rule as one line of YAML for `rules:` of a Role or ClusterRole.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |items: &[String]| {
             let quoted: Vec<_> = items.iter().map(|item| format!("\"{item}\"")).collect();

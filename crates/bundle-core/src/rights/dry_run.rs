@@ -14,7 +14,8 @@ pub enum DryRunVerdict {
         /// `true` if RBAC denied the request. The access reviews should have denied it too.
         by_rbac: bool,
     },
-    /// The API server cannot store the object with these values, whoever sends them. The text names the field.
+    /// The API server rejects the object for every user because of a value. The message names the
+    /// field.
     Invalid(String),
     /// The object needs something that does not exist yet: its namespace, its kind or a role.
     Missing(String),
@@ -61,11 +62,13 @@ pub fn verdict(code: u16, message: &str) -> DryRunVerdict {
     }
 }
 
-/// Returns whether the API server refused a write because of who sent it. Else it refuses it to everybody, such as an object that is not valid.
+/// Returns `true` if the API server rejected a write because of its user. It rejects other writes
+/// for every user, for example invalid objects.
 ///
-/// Admission webhooks, policies and Pod Security may decide by user, so that their refusals count. Sources: `k8s.io/apimachinery` `pkg/api/errors` ("is
-/// forbidden"), and in Kubernetes `plugin/pkg/admission` `resourcequota` ("exceeded quota", "failed quota"), `limitranger` ("usage per", "limit to request ratio") and
-/// `namespace/lifecycle` ("because it is being terminated").
+/// Admission webhooks, policies and Pod Security may depend on the user, so their rejections return
+/// `true`. Sources: `k8s.io/apimachinery` `pkg/api/errors` ("is forbidden"), and in Kubernetes
+/// `plugin/pkg/admission` `resourcequota` ("exceeded quota", "failed quota"), `limitranger` ("usage
+/// per", "limit to request ratio") and `namespace/lifecycle` ("because it is being terminated").
 pub fn concerns_rights(message: &str, by_rbac: bool) -> bool {
     let contains = |part: &&str| message.contains(*part);
     by_rbac

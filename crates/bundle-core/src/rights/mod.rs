@@ -19,7 +19,7 @@ pub use order::Provided;
 pub use required::{Required, required};
 pub use roles::{Grant, RoleRef, Rule, can_be_asked, grant, made_as, rules_after};
 
-/// One question that a SubjectAccessReview can answer.
+/// SubjectAccessReview to send.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Question {
     /// May something be done to objects?
@@ -32,7 +32,7 @@ pub enum Question {
         resource: String,
         /// Namespace; empty for cluster-scoped objects and for all namespaces.
         namespace: String,
-        /// One object; none for any of them.
+        /// Name of the object; `None` for any.
         name: Option<String>,
     },
     /// May a path of the API server be used that is no object?

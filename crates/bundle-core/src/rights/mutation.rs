@@ -87,10 +87,12 @@ impl Differences {
     }
 }
 
-/// Returns the paths of the fields that the API server sets differently for the installer than for the requester, in order; never values.
+/// Returns the paths of the fields that the API server sets differently for the installer than for
+/// the requester, in order, without values.
 ///
-/// `requester` and `again` are two answers to the requester. A field that both answers have with different values is chosen anew at each request, such as
-/// the address of a Service, and does not count. Without a second answer every difference counts.
+/// `requester` and `again` are two responses to the same dry run as the requester. A field that
+/// differs between them is random, such as the address of a Service, and is ignored. Without a
+/// second response every difference is returned.
 pub fn user_dependent_fields(
     requester: &DryRunObject,
     installer: &DryRunObject,
@@ -128,10 +130,11 @@ fn member(path: &str, name: &str) -> String {
     }
 }
 
-/// The kinds that mutating webhooks and policies of a cluster are registered for.
+/// Kinds for which mutating webhooks and policies of a cluster are registered.
 ///
-/// Selectors and match conditions are ignored, so that it may name more kinds than are changed, and never fewer. Plugins that are compiled into an API server
-/// are not registered anywhere and not covered.
+/// Selectors and match conditions are ignored, so the set may be too large, but never too small.
+/// Admission plugins that are compiled into an API server have no registration and are not
+/// included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MutatedKinds {
     /// API groups and resources of each rule.
@@ -148,7 +151,8 @@ impl MutatedKinds {
         }
     }
 
-    /// Adds a `MutatingWebhookConfiguration` or a `MutatingAdmissionPolicy`. One that names no rules counts for every kind.
+    /// Adds a `MutatingWebhookConfiguration` or a `MutatingAdmissionPolicy`. One without rules adds
+    /// every kind.
     pub fn add(&mut self, registration: &Value) {
         let strings = |list: &Value| -> Vec<String> {
             let list = list.as_array().into_iter().flatten();
@@ -173,13 +177,16 @@ impl MutatedKinds {
         }
     }
 
-    /// Returns whether objects of this kind may be changed.
+    /// Returns `true` if objects of this kind may be mutated.
     ///
-    /// With `matchPolicy: Equivalent`, the default, a rule also matches requests of other groups and versions that store the same objects, under the same
-    /// resource name. So versions and `matchPolicy` are ignored, and a rule that names the resource counts for every group. A rule for all resources counts for
-    /// the groups that may be equivalent to its own: those of Kubernetes for each other (Ingress is in `extensions` and `networking.k8s.io`), and any other
-    /// group for itself, since a CustomResourceDefinition has one group. A rule for all subresources is also one for the resource itself. Sources:
-    /// `Matcher.resource` and `EquivalentResourceRegistry` of `k8s.io/apiserver`.
+    /// With `matchPolicy: Equivalent`, the default, a rule also matches requests of other groups
+    /// and versions that store the same objects under the same resource name. Versions and
+    /// `matchPolicy` are therefore ignored, and a rule that names the resource matches every group.
+    /// A rule for all resources matches the groups that may be equivalent to its own: built-in
+    /// groups for each other (Ingress is in `extensions` and `networking.k8s.io`), and any other
+    /// group for itself, because a CustomResourceDefinition has one group. A rule for all
+    /// subresources also matches the resource itself. Sources: `Matcher.resource` and
+    /// `EquivalentResourceRegistry` of `k8s.io/apiserver`.
     pub fn contains(&self, group: &str, resource: &str) -> bool {
         self.everything
             || self.rules.iter().any(|(groups, resources)| {
@@ -200,13 +207,13 @@ impl MutatedKinds {
     }
 }
 
-/// Returns whether the API group may be one of Kubernetes itself: those have no dot, or end in `k8s.io`.
+/// Returns `true` if the API group may be one of Kubernetes itself: those have no dot, or end in `k8s.io`.
 fn is_of_kubernetes(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io")
 }
 
-/// Returns whether the API server records the requester in objects of this kind, so that they differ by requester in any case. A right of its own is asked
-/// for these ([`super::made_as`]).
+/// Returns `true` if the API server records the requester in objects of this kind, so that they
+/// always differ by requester. [`super::made_as`] returns the permission that they require.
 pub fn records_requester(id: &ObjectId) -> bool {
     super::made_as([id], ("", "")).is_some()
 }

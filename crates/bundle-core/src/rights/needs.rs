@@ -10,7 +10,7 @@ use super::Question;
 /// Verbs on the objects of a bundle during its lifetime.
 pub const VERBS: [&str; 3] = ["create", "patch", "delete"];
 
-/// An object, and how its kind is called in paths.
+/// Object, with the resource name of its kind in URL paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The object.
@@ -19,7 +19,7 @@ pub struct Target {
     pub resource: String,
 }
 
-/// One general question, and the same by name.
+/// Access review for all objects of a kind, and those by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
     /// The question for any object of the kind in the namespace.

@@ -10,7 +10,7 @@ use crate::plan::phases::CustomKind;
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// The objects of a content that other objects of it may need.
+/// Objects of the content that other objects of it may depend on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Provided {
     kinds: BTreeSet<(String, String)>,

@@ -7,7 +7,7 @@ use crate::object::{Manifest, ObjectId};
 
 use super::Question;
 
-/// One rule of a Role or ClusterRole.
+/// Rule of a Role or ClusterRole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Rule {
     /// Allowed verbs.
@@ -49,7 +49,8 @@ impl Rule {
             .saturating_add(self.verbs.len().saturating_mul(self.paths.len()))
     }
 
-    /// Each single right of the rule as a question. Paths count only in roles of the whole cluster, as the API server has it.
+    /// Returns each single permission of the rule as an access review. Non-resource URLs only count
+    /// in ClusterRoles bound for the whole cluster, as in the API server.
     pub fn questions(&self, namespace: Option<&str>) -> Vec<Question> {
         let names: Vec<Option<&str>> = if self.names.is_empty() {
             vec![None]
@@ -76,8 +77,8 @@ impl Rule {
     }
 }
 
-/// The rules of a Role or ClusterRole that is to be written. One that collects the rules of others counts as everything, as it does for the API
-/// server: nobody knows yet what it will hold.
+/// Returns the rules of a Role or ClusterRole to be applied. An aggregated role counts as all
+/// permissions, as in the API server, because its rules are not known yet.
 fn rules_of(role: &Value) -> Vec<Rule> {
     let mut rules = rules_held(role);
     if role["aggregationRule"].is_object() {
@@ -93,7 +94,7 @@ fn rules_of(role: &Value) -> Vec<Rule> {
     rules
 }
 
-/// The rules that a Role or ClusterRole holds as it stands on a cluster, those collected from others included.
+/// Returns the rules of a Role or ClusterRole on the cluster, including aggregated ones.
 fn rules_held(role: &Value) -> Vec<Rule> {
     let texts = |value: &Value| -> Vec<String> {
         value
@@ -171,9 +172,9 @@ pub fn made_as<'a>(
 pub struct RoleRef {
     /// `Role` or `ClusterRole`.
     pub kind: String,
-    /// Its name.
+    /// Name of the role.
     pub name: String,
-    /// Its namespace, for a Role.
+    /// Namespace of a Role; `None` for a ClusterRole.
     pub namespace: Option<String>,
 }
 
@@ -182,7 +183,7 @@ pub struct RoleRef {
 pub enum Grant {
     /// A role: the requester needs verb `escalate` on it, or everything that it gives.
     Role {
-        /// The question that makes the others needless.
+        /// Access review for verb `escalate`; if allowed, no other is necessary.
         escalate: Question,
         /// Rules of the role, checked if `escalate` is denied.
         rules: Vec<Rule>,
@@ -191,7 +192,7 @@ pub enum Grant {
     },
     /// A binding: the requester needs verb `bind` on the role, or everything that the role gives.
     Binding {
-        /// The question that makes the others needless.
+        /// Access review for verb `bind`; if allowed, no other is necessary.
         bind: Question,
         /// Role whose rules are checked if `bind` is denied.
         role: RoleRef,

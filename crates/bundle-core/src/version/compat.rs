@@ -86,7 +86,7 @@ pub fn fits(kubernetes: &Kubernetes, server: &ServerVersion) -> Option<Finding> 
     fits_named("this bundle", kubernetes, server)
 }
 
-/// The same, with the bundle named in the message: `bundle web 1.4.0`.
+/// Like [`fits`], with the name of the bundle in the message: `bundle web 1.4.0`.
 pub fn fits_named(
     bundle: &str,
     kubernetes: &Kubernetes,

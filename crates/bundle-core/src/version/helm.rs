@@ -1,7 +1,9 @@
-//! Version constraints as Helm reads them in `kubeVersion` of `Chart.yaml` (`github.com/Masterminds/semver/v3`), as a [`Range`].
+//! Parser for the version constraints of Helm in `kubeVersion` of `Chart.yaml`
+//! (`github.com/Masterminds/semver/v3`), converted to a [`Range`].
 //!
-//! Helm knows more operators (`=>`, `=<`, `~>`), and prerelease suffixes count for it. For this project only major, minor and patch
-//! count, so a constraint with a suffix becomes the nearest range of releases: `>=1.31.0-rc.1` admits 1.31.0, `<1.31.0-rc.1` does not.
+//! Helm has more operators (`=>`, `=<`, `~>`) and compares prerelease suffixes. This project
+//! compares only major, minor and patch, so a constraint with a suffix becomes the nearest range of
+//! releases: `>=1.31.0-rc.1` admits 1.31.0, `<1.31.0-rc.1` does not.
 
 use super::Range;
 use crate::diagnostic::Finding;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::server::number;
 use crate::diagnostic::{Finding, codes};
 
-/// The longest text of a range, in bytes: it may come from a manifest that anybody wrote.
+/// Longest text of a range, in bytes. It may come from an untrusted manifest.
 const MAX_TEXT: usize = 256;
 
 type Numbers = [u64; 3];
@@ -17,10 +17,10 @@ const LOWEST: Numbers = [0; 3];
 /// Above every version that can be written.
 const HIGHEST: Numbers = [u64::MAX; 3];
 
-/// From the first version, up to and without the second.
+/// Half-open interval: first version included, second excluded.
 type Span = (Numbers, Numbers);
 
-/// A set of versions. Only major, minor and patch count.
+/// Set of versions. Only major, minor and patch are compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
     text: String,
@@ -29,7 +29,8 @@ pub struct Range {
 }
 
 impl Range {
-    /// Reads a range. Comparisons beside each other (or with a comma between) all have to hold; of alternatives, separated by `||`, one has to.
+    /// Parses a range. Comparisons separated by spaces or commas must all be satisfied; `||`
+    /// separates alternatives.
     pub fn parse(text: &str) -> Result<Self, Finding> {
         let bad = |why: String| {
             let text: String = text.chars().take(MAX_TEXT).collect();
@@ -81,7 +82,7 @@ impl Range {
         self.spans.last().is_none_or(|(_, to)| *to <= version)
     }
 
-    /// Its text, as written.
+    /// Returns the text as written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -195,7 +196,7 @@ impl Partial {
         Ok(partial)
     }
 
-    /// All versions that it may stand for.
+    /// Returns the interval of versions that a partial version stands for.
     fn span(&self) -> Span {
         (self.numbers, self.next(self.given))
     }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::diagnostic::{Finding, codes};
 
-/// A server's version. Only major, minor and patch count; the rest is the vendor's, and is kept to be shown.
+/// Version of a server. Only major, minor and patch are compared; the vendor's suffix is kept for
+/// display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerVersion {
     text: String,

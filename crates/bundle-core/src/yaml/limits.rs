@@ -4,7 +4,8 @@ use serde_saphyr::Options;
 
 use crate::diagnostic::{Finding, codes};
 
-/// The largest manifest file that is read, in bytes (10 MiB). The API server takes no object over 3 MiB, and etcd none over 1.5 MiB.
+/// Largest manifest file in bytes (10 MiB). The API server accepts objects up to 3 MiB, and etcd up
+/// to 1.5 MiB.
 pub const MAX_FILE_BYTES: usize = 10 * 1024 * 1024;
 
 /// Nodes (scalars, lists, maps) of one document. Large CRDs have about 50,000.

@@ -17,7 +17,7 @@ use crate::diagnostic::{Finding, Findings, codes};
 pub use limits::{Allowance, MAX_FILE_BYTES};
 pub use weigh::{Weight, weigh};
 
-/// One document of a file.
+/// Document of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
     /// Content, as JSON.
@@ -32,7 +32,7 @@ pub fn documents(text: &[u8], file: &str) -> Result<Vec<Document>, Findings> {
     documents_within(text, file, &mut Allowance::default())
 }
 
-/// The same for one of several files, which together keep to one allowance.
+/// Like [`documents`], for one of several files with a common allowance.
 pub fn documents_within(
     text: &[u8],
     file: &str,
@@ -70,7 +70,8 @@ pub fn to_string(value: &Value) -> String {
     serde_saphyr::to_string_with_options(value, options).unwrap_or_else(|_| format!("{value}\n"))
 }
 
-/// Writes a document of ours with its fields in the order of its type. Such types hold text, numbers, lists and maps, which cannot fail.
+/// Serializes one of our types with its fields in order. Types with only text, numbers, lists and
+/// maps cannot fail to serialize.
 pub fn write(document: &impl serde::Serialize) -> String {
     let options = serde_saphyr::ser_options! { folded_wrap_chars: 1 << 20 };
     serde_saphyr::to_string_with_options(document, options)
@@ -78,7 +79,7 @@ pub fn write(document: &impl serde::Serialize) -> String {
         .unwrap_or_default()
 }
 
-/// The line on which a top-level key of a document stands, from 1, for findings about it.
+/// Returns the line of a top-level key in a document, from 1, for findings.
 pub fn line_of(text: &[u8], key: &str) -> Option<usize> {
     let text = std::str::from_utf8(text).ok()?;
     let position = text.lines().position(|line| {

@@ -116,7 +116,8 @@ fn too_complex(what: &str) -> (Code, String, &'static str) {
     )
 }
 
-/// The parser ends its messages with line and column, which stand in the finding's place.
+/// Removes line and column from the end of a parser message, because the finding has its own
+/// location.
 fn without_place(text: &str) -> &str {
     text.split_once(" at line ")
         .map_or(text, |(before, _)| before)

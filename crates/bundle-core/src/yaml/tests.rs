@@ -176,7 +176,7 @@ fn rejects_binary_and_too_large_files() {
     assert!(large.0[0].message.contains("(10 MiB)"), "{large}");
 }
 
-/// One entry a line, each within the one before.
+/// Returns nested entries, one on each line.
 fn nested(depth: usize, indent: &str, entry: &str) -> String {
     let lines: Vec<String> = (0..depth)
         .map(|depth| format!("{}{entry}", indent.repeat(depth)))

@@ -14,7 +14,8 @@ pub struct Weight {
     pub documents: u64,
 }
 
-/// Counts what the documents of a file take, within the limits of [`documents`](super::documents). An error is one that parsing would have as well.
+/// Estimates the memory of a file's documents, within the limits of
+/// [`documents`](super::documents). Returns the error that parsing would return.
 pub fn weigh(text: &[u8], file: &str) -> Result<Weight, Finding> {
     let text = limits::text(text, file)?;
     let mut weight = Weight::default();

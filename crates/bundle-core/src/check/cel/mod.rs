@@ -15,7 +15,8 @@ use serde_json::Value;
 
 use super::structural::{Problem, child, flag, item, of_field, text};
 
-/// The longest rule that is read here, in bytes, and the deepest brackets within it: the parser calls itself.
+/// Longest rule that is compiled, in bytes, deepest nesting of brackets, and stack for the
+/// recursive parser, in bytes.
 const LENGTH: usize = 8 * 1024;
 const BRACKETS: usize = 64;
 const STACK: usize = 64 << 20;
@@ -39,11 +40,11 @@ const READERS: &[&str] = &[
 
 /// Result of compiling a rule.
 pub(super) enum Compiled {
-    /// It can be evaluated.
+    /// The rule can be evaluated.
     Ready(Program, scan::Facts),
     /// The server refuses it.
     Bad(String),
-    /// Only the server can tell.
+    /// Only the API server can compile the rule.
     Unknown(String),
 }
 
@@ -68,7 +69,7 @@ impl Rules {
             .or_insert_with(|| compile(rule))
     }
 
-    /// All rules of a schema that an object which is created does not meet.
+    /// Returns the rules of a schema that an object violates when it is created.
     pub(super) fn evaluate(
         &mut self,
         schema: &Value,

@@ -181,7 +181,7 @@ pub(in super::super) struct Facts {
     pub(in super::super) unsupported: Option<String>,
     /// A variable that no rule has.
     pub(in super::super) undeclared: Option<String>,
-    /// A function that nobody has.
+    /// Unknown function.
     pub(in super::super) no_function: Option<String>,
     /// Paths of fields below `self` and `oldSelf`, as rules write them.
     pub(in super::super) paths: Vec<Vec<String>>,

@@ -79,7 +79,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The rules themselves, once the schema is sound. `atomic` is the first list around that has no keys: old and new items cannot be told apart within it.
+    /// Compiles the rules of a structural schema. `atomic` is the outermost enclosing list without
+    /// keys, in which old and new items cannot be correlated.
     pub(super) fn expressions(&mut self, schema: &Value, path: &str, atomic: Option<&str>) {
         let rules = schema
             .get("x-kubernetes-validations")

@@ -38,7 +38,7 @@ pub(super) static SPEC: LazyLock<Value> = LazyLock::new(|| {
     }))
 });
 
-/// One schema within `openAPIV3Schema`, without those within it.
+/// Keywords of one schema in `openAPIV3Schema`, without its nested schemas.
 pub(super) static NODE: LazyLock<Value> = LazyLock::new(|| {
     let any = json!({"x-kubernetes-preserve-unknown-fields": true});
     let map = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});

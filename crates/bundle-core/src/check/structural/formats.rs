@@ -86,7 +86,7 @@ pub(super) fn holds(format: &str, text: &str) -> Option<bool> {
     })
 }
 
-/// Returns whether a text is a Kubernetes quantity: `100m`, `1.5`, `2Gi`, `1e3`.
+/// Returns `true` if a text is a Kubernetes quantity: `100m`, `1.5`, `2Gi`, `1e3`.
 pub(super) fn is_quantity(text: &str) -> bool {
     let text = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = text
@@ -121,7 +121,7 @@ pub(super) fn is_quantity(text: &str) -> bool {
             ))
 }
 
-/// Returns whether a text is base64 as Go's decoder reads it: line breaks are allowed.
+/// Returns `true` if a text is base64 as Go's decoder reads it: line breaks are allowed.
 pub(super) fn is_base64(text: &str) -> bool {
     let text: String = text
         .chars()

@@ -45,7 +45,7 @@ impl Problem {
     }
 }
 
-/// Everything that keeps a defaulted value from the schema, but rules in CEL.
+/// Returns all violations of the schema by a defaulted value, except CEL rules.
 pub(super) fn compare(schema: &Value, value: &Value, path: &str) -> Vec<Problem> {
     let mut walk = values::Walk::new(STEPS);
     walk.value(schema, value, path);
@@ -64,7 +64,7 @@ pub(super) fn flag(schema: &Value, key: &str) -> bool {
     schema.get(key).and_then(Value::as_bool).unwrap_or_default()
 }
 
-/// The schema of a field: its own, or that of all others.
+/// Returns the schema of a field: from `properties`, or `additionalProperties`.
 pub(super) fn of_field<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
     let own = schema.get("properties").and_then(|fields| fields.get(key));
     own.or_else(|| {

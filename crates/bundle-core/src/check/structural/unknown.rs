@@ -27,7 +27,7 @@ const META: &[&str] = &[
 /// Fields that every object has, also without being in the schema.
 const IMPLIED: &[&str] = &["apiVersion", "kind", "metadata"];
 
-/// All unknown fields of an object (`whole`) or of a value within one.
+/// Returns the unknown fields of an object (`whole`) or of a nested value.
 pub(in super::super) fn find(
     schema: &Value,
     value: &Value,

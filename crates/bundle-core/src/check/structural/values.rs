@@ -9,7 +9,7 @@ use super::{Pattern, PatternTrouble, Problem, brief, child, flag, formats, item,
 /// Formats of built-in kinds that the API server holds to when it decodes an object: `quantity`, `base64`. Schemas in definitions do not have it.
 const FORMAT: &str = "x-bundle-format";
 
-/// One comparison.
+/// State of one validation.
 pub(super) struct Walk {
     problems: Vec<Problem>,
     left: usize,

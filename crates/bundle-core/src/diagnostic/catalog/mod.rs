@@ -12,11 +12,12 @@ pub enum Outcome {
     Usage,
     /// A rule refused it (exit 3).
     Refused,
-    /// It cannot be told now, and is worth trying again (exit 4).
+    /// The result is unknown because a dependency did not respond; retry later (exit 4).
     CannotTell,
 }
 
-/// One entry of the catalogue. The same code appears in the CLI, admission messages, conditions, Events, metrics and `docs/diagnostics.md`.
+/// Entry of the catalogue. The same code appears in the CLI, admission messages, conditions,
+/// Events, metrics and `docs/diagnostics.md`.
 #[derive(Clone, Copy)]
 pub struct Code {
     /// Stable identifier, `BUNDLE-AREA-NNN`.

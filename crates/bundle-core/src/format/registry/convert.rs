@@ -26,7 +26,7 @@ const DEFAULT: &str = "default";
 /// The longest generated name.
 const MAX_NAME: usize = 63;
 
-/// Kinds that may lie beside the ClusterServiceVersion, and whether they live in a namespace.
+/// Kinds that a bundle may contain beside the ClusterServiceVersion; `true` for namespaced kinds.
 const OTHERS: [(&str, bool); 19] = [
     ("ClusterRole", false),
     ("ClusterRoleBinding", false),
@@ -53,9 +53,11 @@ pub(super) fn is_csv(object: &Manifest) -> bool {
     object.id.kind == "ClusterServiceVersion" && object.id.group == "operators.coreos.com"
 }
 
-/// All objects, in an order that can be installed. Without errors in `findings` they are complete.
+/// Returns all objects in an order in which they can be installed. They are complete if `findings`
+/// has no errors.
 ///
-/// The suggested namespace is one of the objects, as RukPak had it. A `target` is not: like that of plain manifests it exists, or `spec.createNamespace` creates it.
+/// The suggested namespace is one of the objects, as in RukPak. A `target` is not: it must exist,
+/// or `spec.createNamespace` creates it.
 pub(super) fn convert(
     operator: &Operator,
     others: Vec<Manifest>,
@@ -95,7 +97,7 @@ pub(super) fn convert(
     objects
 }
 
-/// The namespace of an operator where nobody chose one.
+/// Returns the default namespace of an operator.
 fn suggested_namespace(operator: &Operator) -> String {
     let suggested = operator.csv.annotations.get(SUGGESTED_NAMESPACE);
     suggested
@@ -104,7 +106,7 @@ fn suggested_namespace(operator: &Operator) -> String {
         .unwrap_or_else(|| format!("{}-system", operator.package))
 }
 
-/// Everything that this cannot be installed for.
+/// Returns the reasons for which this operator cannot be installed.
 fn refusals(csv: &Csv) -> Vec<Finding> {
     let mut refusals = Vec::new();
     let mut refuse = |field: &str, why: String, hint: &str| {

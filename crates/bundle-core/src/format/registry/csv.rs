@@ -11,9 +11,9 @@ use crate::{diagnostic::Finding, object::Manifest};
 /// A ClusterServiceVersion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Csv {
-    /// Its name, such as `memcached-operator.v0.1.0`.
+    /// Name, such as `memcached-operator.v0.1.0`.
     pub name: String,
-    /// Its annotations.
+    /// Annotations.
     pub annotations: BTreeMap<String, String>,
     /// File and line, for findings.
     pub(super) place: (String, usize),
@@ -132,7 +132,7 @@ impl Csv {
         &self.spec.display_name
     }
 
-    /// The oldest Kubernetes that it runs on, as it is written; empty if it does not say.
+    /// Returns the oldest supported Kubernetes version as written; empty if it is not declared.
     pub fn min_kubernetes(&self) -> &str {
         &self.spec.min_kube_version
     }
@@ -152,7 +152,7 @@ impl Csv {
         &self.spec.maintainers
     }
 
-    /// The custom resources of others that it needs, as `group/version/Kind`.
+    /// Returns the required custom resources of other operators, as `group/version/Kind`.
     pub fn required_apis(&self) -> Vec<String> {
         let definitions = &self.spec.customresourcedefinitions.required;
         definitions
@@ -166,7 +166,7 @@ impl Csv {
     }
 }
 
-/// Takes out fields that are null: for the API server they are not there.
+/// Removes null fields, which the API server ignores.
 fn without_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -21,7 +21,7 @@ use crate::{
 
 pub use csv::{Csv, Named};
 
-/// The file that says what kind of bundle it is, and of which package.
+/// File with format and package name of the bundle.
 pub const ANNOTATIONS: &str = "metadata/annotations.yaml";
 
 /// The annotation with the layout's name.
@@ -34,7 +34,7 @@ const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
 pub struct Operator {
     /// Name of the package.
     pub package: String,
-    /// Its ClusterServiceVersion.
+    /// ClusterServiceVersion.
     pub csv: Csv,
 }
 

@@ -22,7 +22,8 @@ use crate::{
 pub enum ClassSignatures {
     /// A signature that some policy accepts is needed in any case.
     Required,
-    /// Only policies ask for signatures; where none matches, content is let in with a warning.
+    /// Signatures are only required by policies. Content that no policy matches is admitted with a
+    /// warning.
     IfPolicy,
 }
 
@@ -39,7 +40,7 @@ pub struct SignedBy {
     pub signed_at: Option<SignedAt>,
     /// Checks that succeeded.
     pub checked: Vec<&'static str>,
-    /// The attestations that the authority made as well, being asked for.
+    /// Required attestations that were found.
     pub attestations: Vec<String>,
 }
 
@@ -63,7 +64,8 @@ pub enum PolicyDecision {
     Satisfied(Satisfied),
     /// Refused, with every reason.
     Refused(Findings),
-    /// Not known now. Refused for now, worth trying again, and never to be remembered.
+    /// The result is unknown because a dependency did not respond. The content is rejected for now;
+    /// the result must not be cached.
     CannotTell(Findings),
 }
 

@@ -25,7 +25,7 @@ pub enum Mode {
     /// Refuses.
     #[default]
     Enforce,
-    /// Tells, and lets it in.
+    /// Warns and admits.
     Warn,
 }
 
@@ -33,7 +33,7 @@ pub enum Mode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub(super) name: String,
-    /// `None`: they could not be read, so everything is taken to match.
+    /// `None` if the patterns are invalid; the policy then matches every reference.
     globs: Option<Vec<String>>,
     mode: Mode,
     pub(super) threshold: usize,
@@ -70,7 +70,8 @@ impl Policy {
         policy
     }
 
-    /// As [`read`](Self::read), for those who want a faultless policy (`policy test`, admission of a SignaturePolicy): all problems, or the policy.
+    /// Like [`read`](Self::read), but returns an error if the policy has any problem. For
+    /// `policy test` and the admission of SignaturePolicies.
     pub fn parse(name: &str, spec: &Value) -> Result<Self, Findings> {
         let policy = Self::read(name, spec);
         if policy.problems.0.is_empty() {
@@ -146,7 +147,8 @@ impl Policy {
             .collect()
     }
 
-    /// Puts the keys of Secrets in their place. A Secret that is not in `found` counts as missing.
+    /// Sets the keys that were read from Secrets. A Secret that is not in `found` counts as
+    /// missing.
     #[must_use]
     pub fn with_secrets(mut self, found: &BTreeMap<String, Named>) -> Self {
         let mut replaced = Vec::new();
@@ -169,7 +171,8 @@ impl Policy {
         self
     }
 
-    /// Puts the trust roots of ConfigMaps in their place. A ConfigMap that is not in `found` counts as missing.
+    /// Sets the trust roots that were read from ConfigMaps. A ConfigMap that is not in `found`
+    /// counts as missing.
     #[must_use]
     pub fn with_config_maps(mut self, found: &BTreeMap<String, Named>) -> Self {
         let mut replaced = Vec::new();

@@ -26,7 +26,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
         .any(|name| walk(canonical.as_bytes(), name.as_bytes()))
 }
 
-/// A `registry/repository` that `pattern` matches; `None` if it matches none, whatever is asked.
+/// Returns a `registry/repository` that `pattern` matches; `None` if it matches none.
 pub fn example(pattern: &str) -> Option<String> {
     let found = witness::shortest(&canonical_pattern(pattern))?;
     let reference: Reference = format!("{found}:tag").parse().ok()?;
@@ -40,8 +40,9 @@ fn has_starred_registry(pattern: &str) -> bool {
     registry.contains('*')
 }
 
-/// The spellings of a canonical name that a pattern with stars in the registry is held against: each alias of Docker Hub, with and without the port
-/// of TLS. Whoever writes `index.docker.**` means the registry that is known under that name, too.
+/// Returns the spellings of a canonical name that are compared with a pattern with stars in the
+/// registry: each alias of Docker Hub, with and without the default port. `index.docker.**`
+/// therefore matches Docker Hub.
 fn spellings(name: &str) -> Vec<String> {
     let Some((registry, repository)) = name.split_once('/') else {
         return vec![name.to_owned()];
@@ -81,7 +82,8 @@ fn canonical_name(name: &str) -> String {
     }
 }
 
-/// As [`canonical_name`], for a pattern: an implied `library/` is added only where the repository has no stars, and a port is kept beside stars.
+/// Like [`canonical_name`], for a pattern. An implied `library/` is added only if the repository
+/// has no stars. A port is kept if the registry has stars.
 fn canonical_pattern(pattern: &str) -> String {
     match pattern.split_once('/') {
         None => canonical_starred(pattern),
@@ -145,7 +147,7 @@ fn canonical_registry(registry: &str) -> String {
     }
 }
 
-/// Matches in time proportional to the product of the lengths, whatever the number of stars.
+/// Matches in time proportional to the product of the lengths, for any number of stars.
 fn walk(pattern: &[u8], text: &[u8]) -> bool {
     // reachable[i]: pattern[..p] matches text[..i]
     let mut reachable = vec![false; text.len() + 1];

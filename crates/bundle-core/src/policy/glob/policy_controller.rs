@@ -1,4 +1,5 @@
-//! The table of sigstore policy-controller's own tests of its globs, and what is made of each row here. docs/patterns.md tells the same.
+//! Patterns from the tests of sigstore policy-controller, with our result for each.
+//! `docs/patterns.md` has the same table.
 
 use super::{matches, problem};
 use Row::{Matches, Misses, Refused};

@@ -136,9 +136,10 @@ enum Name {
 struct Host {
     label: Label,
     has_dot: bool,
-    /// As far as all of it is an IPv4 address: whole octets, the next one, and whether that has begun.
+    /// State of an IPv4 address: number of complete octets, current octet, and `true` if it has a
+    /// digit.
     v4: Option<(u8, u16, bool)>,
-    /// The words that it may still become, as bits, and its length, where there is one.
+    /// Reserved words that the host may still become, as bits, and the length of the host.
     words: u8,
     length: usize,
 }

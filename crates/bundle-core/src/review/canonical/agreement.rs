@@ -1,4 +1,4 @@
-//! Specs that mean the same are read as the same, whatever form of nothing stands at whatever field.
+//! Equal specs parse to equal values, for absent, null and empty at every field.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -115,7 +115,8 @@ fn put(spec: &mut Value, pointer: &str, nothing: Option<Value>) {
     }
 }
 
-/// Two specs of one kind: the same fields say nothing in each, in a form of its own.
+/// Generates two specs of one kind in which the same fields are absent, null or empty,
+/// independently of each other.
 fn pairs(full: Value) -> impl Strategy<Value = (Value, Value)> {
     let mut all = Vec::new();
     pointers(&full, "", &mut all);

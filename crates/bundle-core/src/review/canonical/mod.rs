@@ -14,23 +14,24 @@ use crate::reference::Digest;
 /// Members whose values are the user's own: inside of them an empty text or list is not the same as none.
 const OPAQUE: [&str; 3] = ["annotations", "config", "labels"];
 
-/// Members that say something even when they are empty: an allowlist without items allows nothing.
+/// Members that have a meaning even if they are empty: an empty allowlist allows nothing.
 const PRESENT: [&str; 3] = ["hosts", "namespaces", "types"];
 
-/// Members for which `false` says nothing. What somebody approves covers this one, so that writing out its default must not ask for another approval. Other
-/// switches are not here: the digests of specs that have them written out are recorded in stamps and names of Bundles, and stay what they are.
+/// Members for which `false` equals absent. An approval covers this member, so that writing its
+/// default does not require another approval. Other booleans are not listed, because stamps and
+/// names of Bundles contain digests of specs with them written out, which must not change.
 const OFF: [&str; 1] = ["createNamespace"];
 
 /// Rule for comparing the value of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemberRule {
-    /// Without what says nothing.
+    /// Without empty values.
     Reduced,
     /// The user's own, as it is.
     Opaque,
-    /// Like `Reduced`, and `false` says nothing either.
+    /// Like `Reduced`, and `false` equals absent.
     Off,
-    /// Like `Reduced`, but a list says something even if it is empty.
+    /// Like `Reduced`, but an empty list is not equal to absent.
     Present,
 }
 
@@ -48,7 +49,7 @@ impl MemberRule {
         }
     }
 
-    /// Returns whether a value under this rule says something.
+    /// Returns `true` if the value has a meaning under this rule.
     pub(super) fn is_set(self, value: &Value) -> bool {
         match (self, value) {
             (_, Value::Null) | (Self::Off, Value::Bool(false)) => false,
@@ -65,7 +66,7 @@ impl MemberRule {
         }
     }
 
-    /// Returns whether two values under this rule mean the same. Each part of them is visited once.
+    /// Returns `true` if two values under this rule mean the same. Each part of them is visited once.
     fn same(self, left: &Value, right: &Value) -> bool {
         match (left, right) {
             (Value::Object(left), Value::Object(right)) if self != Self::Opaque => {
@@ -132,7 +133,7 @@ pub(super) fn node_digest(node: Node<'_>) -> Digest {
     Digest::from_hash(&hash.0.finalize())
 }
 
-/// The digest of a spec as it is written, whatever it means.
+/// Returns the digest of a spec as written, without normalization.
 pub fn written_digest(spec: &Value) -> Digest {
     let mut hash = HashWriter(Sha256::new());
     write(&mut hash, spec);
@@ -150,14 +151,14 @@ pub fn template_hash(template: &Value) -> String {
     spec_digest(template).hex()[..6].to_owned()
 }
 
-/// Compact JSON with sorted keys, whatever order a value was built in.
+/// Returns compact JSON with sorted keys.
 pub(super) fn bytes(value: &Value) -> String {
     let mut text = Vec::new();
     write(&mut text, value);
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// The same, into `out`, which takes all that is written to it.
+/// Writes compact JSON with sorted keys to `out`, which must not fail.
 pub(super) fn write(out: &mut impl Write, value: &Value) {
     match value {
         Value::Object(members) => {
@@ -205,7 +206,8 @@ fn put_json(out: &mut impl Write, value: &(impl serde::Serialize + ?Sized)) {
     let _ = serde_json::to_writer(out, value);
 }
 
-/// The members by name. They are sorted already unless another crate asks for maps that keep an order.
+/// Returns the members sorted by name. `serde_json` sorts them already, unless another crate
+/// enables its feature `preserve_order`.
 fn sorted(members: &Map<String, Value>) -> impl Iterator<Item = (&str, &Value)> {
     let is_sorted = members.keys().is_sorted();
     let mut reordered: Vec<_> = if is_sorted {
@@ -218,7 +220,8 @@ fn sorted(members: &Map<String, Value>) -> impl Iterator<Item = (&str, &Value)> 
     (reordered.into_iter().chain(in_place)).map(|(name, value)| (name.as_str(), value))
 }
 
-/// Writes what a value means in one pass: names and braces wait until a value below them says something.
+/// Writes the normalized value in one pass. Names and braces are delayed until a nested value with
+/// a meaning is written.
 struct MeaningWriter<'a, W> {
     out: &'a mut W,
     /// Names and braces to write before the next value that has a meaning.
@@ -226,7 +229,7 @@ struct MeaningWriter<'a, W> {
 }
 
 impl<W: Write> MeaningWriter<'_, W> {
-    /// Returns false, having written nothing, if the node says nothing.
+    /// Writes the node; returns `false` and writes nothing if the node has no meaning.
     fn node(&mut self, rule: MemberRule, node: Node<'_>) -> bool {
         let value = match node {
             Node::Members(members) => return self.members(members.iter().copied()),
@@ -258,7 +261,8 @@ impl<W: Write> MeaningWriter<'_, W> {
         }
     }
 
-    /// The object of these members, which come sorted by name; false if none says anything.
+    /// Writes an object with these members, sorted by name; returns `false` and writes nothing if
+    /// none has a meaning.
     fn members<'v>(&mut self, members: impl Iterator<Item = (&'v str, Node<'v>)>) -> bool {
         let before = self.pending.len();
         self.pending.push(b'{');

@@ -1,5 +1,6 @@
-//! The rules once more, as a copy of a spec without what says nothing: digests and comparisons agree with it for every value. Objects that exist carry
-//! digests that were computed in this way.
+//! Reference implementation of the rules, as a copy of a spec without empty values. Digests and
+//! comparisons agree with it for every value. Digests in existing objects were computed in this
+//! way.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -7,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{Node, OFF, OPAQUE, PRESENT, bytes, node_digest, same, same_member, spec_digest};
 use crate::reference::Digest;
 
-/// The value without what says nothing; `None` if nothing is left.
+/// Returns the value without empty parts; `None` if nothing is left.
 pub(super) fn reduced(value: &Value) -> Option<Value> {
     match value {
         Value::Null => None,

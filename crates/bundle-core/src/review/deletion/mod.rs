@@ -26,12 +26,12 @@ const GARBAGE_COLLECTORS: [&str; 2] = [
 /// Removes what is in a namespace that is being deleted.
 const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
 
-/// The object that somebody wants to delete.
+/// Deletion to be judged.
 #[derive(Debug, Clone, Copy)]
 pub struct Deletion<'a> {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: Kind,
-    /// Its name.
+    /// Name of the object.
     pub name: &'a str,
     /// The object as it is stored.
     pub object: &'a Value,
@@ -46,9 +46,9 @@ pub struct Deletion<'a> {
 /// The BundleDeployment that a Bundle was made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnerFact {
-    /// It exists and stays.
+    /// It exists and is not being deleted.
     Present,
-    /// It is gone, was made anew under another uid, or is being deleted.
+    /// It does not exist, has another uid, or is being deleted.
     Going,
     /// It could not be read.
     Unavailable(Finding),
@@ -58,7 +58,8 @@ pub enum OwnerFact {
 /// "cannot tell".
 #[derive(Debug, Clone, Default)]
 pub struct DeletionFacts {
-    /// Everybody who asked for a part of the object, as its stamp or seal records them. Empty where nothing vouches for it.
+    /// Requesters of all parts of the object, from its stamp or seal. Empty without a valid stamp
+    /// or seal.
     pub recorded: Vec<Requester>,
     /// The classes, by name.
     pub classes: BTreeMap<String, ClassFact>,
@@ -80,7 +81,7 @@ impl<'a> Deletion<'a> {
         GARBAGE_COLLECTORS.contains(&user) || user == NAMESPACE_CONTROLLER
     }
 
-    /// Returns whether the requester is one of those whom stamp or seal record.
+    /// Returns `true` if the requester is one of those whom stamp or seal record.
     pub fn is_by_recorded(&self, facts: &DeletionFacts) -> bool {
         facts
             .recorded
@@ -93,7 +94,8 @@ impl<'a> Deletion<'a> {
         self.own || self.is_by_controller()
     }
 
-    /// Name and uid of the BundleDeployment that a Bundle was made for, as its owner references say. It has to be found out where a controller asks.
+    /// Returns name and uid of the BundleDeployment of a generated Bundle, from its owner
+    /// references. It must be looked up if a controller is the requester.
     pub fn owner(&self) -> Option<(&'a str, &'a str)> {
         if self.kind != Kind::Bundle || !self.is_by_controller() {
             return None;
@@ -128,7 +130,7 @@ impl<'a> Deletion<'a> {
 }
 
 impl Deletion<'_> {
-    /// Returns whether the object is another provisioner's, which has its own rules: not if we have installed something with it.
+    /// Returns `true` if the object is another provisioner's, which has its own rules: not if we have installed something with it.
     pub fn is_foreign(&self, facts: &DeletionFacts) -> bool {
         let is_foreign = |name: &KubeName| {
             let class = facts.classes.get(name.as_str());
@@ -195,8 +197,9 @@ pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Finding
     findings
 }
 
-/// Controllers delete what has no owner any more, and nothing else. An owner that nobody was asked about, set while the registrations were missing, does
-/// not count: whoever has set it would decide about the deletion.
+/// Rules for Kubernetes controllers: they may only delete objects without owner. An owner that was
+/// set while the registrations were missing does not count, because its author would decide about
+/// the deletion.
 fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Findings) {
     let has_owners = owners_digest(deletion.object).is_some();
     // Nothing was done with an object that nothing vouches for, unless it has our finalizer.
@@ -226,8 +229,9 @@ fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Fin
     }
 }
 
-/// Returns the reason against a deletion that is reviewed at `now`, and that the reconciler would not carry out: it cannot tell such a deletion from one that
-/// nobody was asked about. Milliseconds since 1970; `enforced_since` is that of [`ObservedDeletion`].
+/// Returns the error for a deletion at `now` that is so early that the reconciler could not
+/// distinguish it from an unreviewed deletion. Times are milliseconds since 1970; `enforced_since`
+/// is that of [`ObservedDeletion`].
 pub fn too_early(
     deletion: &Deletion<'_>,
     now: i64,

@@ -35,7 +35,8 @@ fn class(name: &str, provisioner: &str) -> ClassFact {
     ClassFact::Known(Box::new(Class::parse(name, &spec).unwrap()))
 }
 
-/// Ana asked for it. Both classes are there, the requester may use them and has not verb `manage`.
+/// Facts: the object's requester is Ana. Both classes exist. The requester of the deletion has verb
+/// `use` on them, and not verb `manage`.
 fn facts() -> DeletionFacts {
     DeletionFacts {
         recorded: vec![requester("ana")],

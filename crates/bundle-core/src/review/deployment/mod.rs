@@ -37,11 +37,11 @@ pub struct CheckedDeploymentSpec {
     pub create_namespace: bool,
     /// Change nothing.
     pub paused: bool,
-    /// Take over objects that belong to nobody, instead of failing.
+    /// `true` if existing objects without owner are adopted.
     pub adopt: bool,
     /// Restore drifted objects, instead of only reporting them.
     pub correct_drift: bool,
-    /// Fields that are somebody else's.
+    /// Fields that other actors own.
     pub drift_ignore: Vec<Rule>,
     /// Replacement of installed content by new content.
     pub rollout: Rollout,
@@ -58,7 +58,7 @@ pub struct CheckedDeploymentSpec {
 /// The Bundle to make.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Template {
-    /// Its spec, read.
+    /// Parsed spec of the Bundle.
     pub bundle: CheckedBundleSpec,
     /// Hash of the whole template, six hexadecimal digits.
     pub hash: String,
@@ -114,7 +114,8 @@ pub struct CrdException {
 const IGNORED_FIELDS: usize = 4096;
 
 impl Template {
-    /// Labels and annotations of the Bundle that the template in this `spec` of a BundleDeployment asks for.
+    /// Returns labels and annotations of the Bundle from the template in this `spec` of a
+    /// BundleDeployment.
     pub fn metadata(spec: &Value) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
         let metadata = Field::new(&spec["template"]["metadata"], "spec.template.metadata");
         let map = |name: &str| metadata.get(name).map(&mut Findings::default());
@@ -247,7 +248,7 @@ impl Rest<'_, '_> {
         }
     }
 
-    /// `None` for an item that is no rule.
+    /// Parses a rule; `None` if the item is invalid.
     fn rule(&mut self, item: &Field<'_>) -> Option<Rule> {
         let mut text = |name: &str| item.get(name).text(self.findings).map(str::to_owned);
         let kind = text("kind").map(|kind| GroupKind::parse(&kind));

@@ -25,7 +25,8 @@ pub enum Verdict {
     },
     /// A rule forbids it; every reason.
     Refuse(Findings),
-    /// It cannot be told now, and is worth trying again; never to be remembered.
+    /// The result is unknown because a dependency did not respond. The caller may retry, and must
+    /// not cache the result.
     CannotTell(Findings),
 }
 
@@ -36,18 +37,18 @@ pub enum Stamping {
     Requester,
     /// The requester's, for an approval under these terms of the BundleDeployment.
     Approve(Digest),
-    /// One for this write: the requester's for the parts that it changes; the other parts keep their requesters.
+    /// Stamp for this write: changed parts get the requester, other parts keep theirs.
     Carry,
     /// The annotation that it has, byte for byte, if it has one.
     Keep,
-    /// That of the BundleDeployment that it is made for.
+    /// Stamp with the requesters of the BundleDeployment that the Bundle is generated for.
     Inherit,
-    /// None: nothing vouches for it, so nothing will be done with it.
+    /// No stamp: the object is not reconciled.
     None,
 }
 
 impl Verdict {
-    /// All findings, errors before warnings.
+    /// Returns all findings, errors before warnings.
     pub fn findings(&self) -> &Findings {
         match self {
             Self::Admit { warnings, .. } => warnings,
@@ -113,7 +114,7 @@ fn admit(warnings: Findings, stamp: Stamping) -> Verdict {
     Verdict::Admit { warnings, stamp }
 }
 
-/// The stamp of a write that nobody was asked about.
+/// Returns the stamp for a write without checks.
 fn kept(subject: &Subject<'_>) -> Stamping {
     if subject.spec_is_untouched() {
         Stamping::Keep
@@ -148,7 +149,7 @@ fn not_vouched() -> Finding {
     .hint("its condition Ready names the annotation with which somebody vouches for all of it")
 }
 
-/// Errors before warnings, each in the order in which the rules were asked.
+/// Sorts errors before warnings, and keeps the order of the rules otherwise.
 fn sort(findings: &mut Findings) {
     findings
         .0
@@ -232,7 +233,7 @@ fn check(spec: &Spec, subject: &Subject<'_>, facts: &Facts<'_>, findings: &mut F
     }
 }
 
-/// Content does not land beside the pod, where its Pods could read the Secrets there.
+/// Rejects the namespaces of the webhook as target, because Pods there could read its Secrets.
 fn target_namespace(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: &mut Findings) {
     let target = spec.target_namespace.as_deref();
     if let Err(why) = check_target(target, &facts.system_namespace, &facts.state_namespace) {

@@ -1,5 +1,6 @@
-//! The content seal of a Bundle: which content its source was first resolved to, under a MAC with a key that only the pod has. Whoever may write the status of
-//! a Bundle can remove it or copy another one, and cannot make one.
+//! Content seal of a Bundle: the content that its source was first resolved to, under a MAC with a
+//! key that only the pod has. A user who may write the status of a Bundle can remove or copy it,
+//! but cannot create one.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,7 @@ pub struct SealedContent {
     pub version: Option<String>,
 }
 
-/// As it is written.
+/// Serialized form.
 #[derive(Serialize, Deserialize)]
 struct ContentSealText {
     kind: String,

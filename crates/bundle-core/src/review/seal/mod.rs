@@ -1,5 +1,6 @@
-//! The seal: what a stamp said, bound to uid and generation of the stored object. The leader makes it from a fresh stamp at first sight; afterwards only
-//! the seal counts. This module decides whether an object may be sealed; writing the status is the reconciler's.
+//! Seals: the content of a stamp, bound to uid and generation of the stored object. The leader
+//! seals an object with a fresh stamp when it first sees it; after that, only the seal is valid.
+//! This module decides if an object may be sealed; the reconciler writes the status.
 
 mod content;
 
@@ -33,16 +34,16 @@ const SEAL: &str = "core.rukpak.io/seal";
 /// `apiVersion` of the owner of a generated Bundle.
 const API_VERSION: &str = "core.rukpak.io/v1alpha1";
 
-/// An object of ours as it is stored.
+/// Stored object of one of our kinds.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredObject<'a> {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: Kind,
-    /// Its name.
+    /// Name of the object.
     pub name: &'a str,
-    /// Its uid.
+    /// Uid of the object.
     pub uid: &'a str,
-    /// Its generation.
+    /// Generation of the object.
     pub generation: i64,
     /// Creation time, in milliseconds since 1970.
     pub created: Option<i64>,
@@ -51,7 +52,7 @@ pub struct StoredObject<'a> {
     pub written: Option<i64>,
     /// `true` if the object is being deleted. The deletion itself increments the generation by one.
     pub deleting: bool,
-    /// Its spec.
+    /// Spec of the object.
     pub spec: &'a Value,
     /// The annotation with the stamp.
     pub stamp: Option<&'a str>,
@@ -59,8 +60,9 @@ pub struct StoredObject<'a> {
     pub seal: Option<&'a str>,
 }
 
-/// The latest of the times in `managedFields`, but for those in the future: clients send them along with a write, for entries of others too, and the API
-/// server replaces only the time of the entry that writes. All in milliseconds since 1970.
+/// Returns the latest time in `managedFields`, without times in the future. Clients may send any
+/// time for entries of other managers, and the API server only sets the time of the writing
+/// manager. Milliseconds since 1970.
 pub fn last_written(times: impl IntoIterator<Item = i64>, now: i64) -> Option<i64> {
     let latest = now.saturating_add(EARLIER);
     times.into_iter().filter(|time| *time <= latest).max()
@@ -81,9 +83,9 @@ pub struct SealMoment {
 pub struct Vouched {
     /// Requester of each part.
     pub parts: PartRequesters,
-    /// For an approval: the terms that were approved.
+    /// Approved terms, for an approval.
     pub approves: Option<Digest>,
-    /// For a Bundle that the pod made from a template: of which BundleDeployment.
+    /// BundleDeployment that a Bundle was generated for.
     pub generated_for: Option<GeneratedFor>,
     /// The owner references that were reviewed; `None` if there were none.
     pub owners: Option<Digest>,
@@ -96,8 +98,9 @@ impl Vouched {
         self.time
     }
 
-    /// Returns whether the owner references of `object` are those that were reviewed. Seals of earlier versions say nothing about owners: for those of a generated
-    /// Bundle, its one owner is the BundleDeployment that it was made for, and that it is named after.
+    /// Returns `true` if the owner references of `object` are those that were reviewed. Seals of
+    /// earlier versions do not contain owners; for a generated Bundle they cover one owner, the
+    /// BundleDeployment that it was generated for and is named after.
     pub fn covers_owners(&self, object: &Value) -> bool {
         let found = owners_digest(object);
         found.is_none()
@@ -133,11 +136,11 @@ fn deployment_of(bundle: &str) -> Option<&str> {
 /// Validity of an object's stamp and seal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VouchState {
-    /// It is sealed.
+    /// The object has a valid seal.
     Sealed(Vouched),
-    /// It was written just now through admission, and may be sealed.
+    /// The object has a fresh stamp, and may be sealed.
     Unsealed(Vouched),
-    /// Nothing vouches for it.
+    /// Neither stamp nor seal is valid.
     NotVouched(StampError),
 }
 
@@ -151,7 +154,7 @@ impl VouchState {
     }
 }
 
-/// As it is written.
+/// Serialized form.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SealText {
@@ -219,7 +222,7 @@ fn is_replaced(key: &[u8], object: &StoredObject<'_>, seal: &Vouched, age: Age) 
     stamp_of(key, object, behind).is_ok_and(|(stamp, _)| stamp.time > seal.time)
 }
 
-/// Of which generation a seal is.
+/// Generation of a seal, relative to the object.
 #[derive(Clone, Copy)]
 enum Age {
     Current,
@@ -280,21 +283,23 @@ fn window(stamp: &Stamp) -> RangeInclusive<i64> {
     stamp.time.saturating_sub(EARLIER)..=stamp.time.saturating_add(LATER)
 }
 
-/// Returns whether a write at the time `written`, in milliseconds since 1970, can be the one that `stamp` was made for.
+/// Returns `true` if a write at the time `written`, in milliseconds since 1970, can be the one that `stamp` was made for.
 pub fn is_written_with(stamp: &Stamp, written: i64) -> bool {
     window(stamp).contains(&written)
 }
 
-/// Returns whether the object is looked at so soon that the update with `stamp` can only have been made in its window: after the stamp, which it carries, and
-/// before now. That is the proof where no entry in `managedFields` tells the time of the update. Kubernetes keeps none for a manager that owns no field any
-/// more, and tracks no updates after somebody has emptied the list. A later entry is of a later write, for which the stamp is not.
+/// Returns `true` if the object was observed so early that the update with `stamp` must have been
+/// made between the stamp and now. This is the proof if `managedFields` has no time for the update:
+/// Kubernetes removes the entry of a manager without fields, and does not track updates after the
+/// list was emptied. A later entry belongs to a later write, for which the stamp is invalid.
 fn is_observed_with(stamp: &Stamp, object: &StoredObject<'_>, moment: &SealMoment) -> bool {
     let window = window(stamp);
     let is_later = |written: i64| written > *window.end();
     stamp.target.is_some() && window.contains(&moment.now) && !object.written.is_some_and(is_later)
 }
 
-/// The stamp, if it was made for just this spec of this object, `behind` generations ago; and when the write was that it is for. Its age is not looked at.
+/// Returns the stamp if it was made for this spec of this object, `behind` generations ago, and the
+/// time of the write. The age of the stamp is not checked.
 fn stamp_of(
     key: &[u8],
     object: &StoredObject<'_>,

@@ -33,7 +33,7 @@ pub struct CheckedBundleSpec {
 pub enum Source {
     /// An image in a registry.
     Image {
-        /// Its reference.
+        /// Reference of the image.
         reference: Reference,
         /// Secret with credentials, in the system namespace.
         pull_secret: Option<KubeName>,
@@ -85,7 +85,7 @@ pub struct Auth {
 /// The entries of one ConfigMap, as files in one directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigMapFiles {
-    /// Its name, in the system namespace.
+    /// Name of the ConfigMap, in the system namespace.
     pub name: KubeName,
     /// Directory in the bundle, relative and without `..`; empty for its root.
     pub path: String,
@@ -113,7 +113,7 @@ impl Source {
         }
     }
 
-    /// Returns the name that messages use: the reference or URL, as the spec has it, or what takes its place.
+    /// Returns the name for messages: the reference or URL in the spec, or a substitute.
     pub fn name(&self) -> String {
         match self {
             Self::Image { reference, .. } => reference.to_string(),
@@ -227,7 +227,8 @@ impl SourceReader<'_> {
         }
     }
 
-    /// The schema says the same; this is for those who check without a server.
+    /// Checks that exactly one of `members` is set. The schema has the same rule; this one also
+    /// works without a server.
     fn one_of(&mut self, field: &Field<'_>, members: &[&str], none_is_fine: bool) {
         let set: Vec<_> = members
             .iter()

@@ -6,13 +6,13 @@ use super::Minor;
 
 /// Written by `cargo xtask apis`.
 const SERVED: &str = include_str!("served.tsv");
-/// Kept by hand: what the sources of today no longer know.
+/// Manually maintained table of APIs that current Kubernetes sources do not contain any more.
 const GONE: &str = include_str!("gone.tsv");
 
-/// One API of Kubernetes itself.
+/// Built-in API of Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {
-    /// The first minor version that serves it, where the sources say so.
+    /// First minor version that serves it, if the sources contain it.
     pub introduced: Option<Minor>,
     /// The minor version in which it became deprecated, or will.
     pub deprecated: Option<Minor>,
@@ -27,7 +27,7 @@ pub struct Api {
 /// An API with its version and kind.
 type Entry = (&'static str, &'static str, Api);
 
-/// By group; the core group is `core`.
+/// Table by group; the core group is `core`.
 static TABLE: LazyLock<BTreeMap<&'static str, Vec<Entry>>> = LazyLock::new(|| {
     let mut table: BTreeMap<&'static str, Vec<Entry>> = BTreeMap::new();
     for (group, entry) in SERVED.lines().chain(GONE.lines()).filter_map(line) {
@@ -36,7 +36,7 @@ static TABLE: LazyLock<BTreeMap<&'static str, Vec<Entry>>> = LazyLock::new(|| {
     table
 });
 
-/// One line of a table. That all of them can be read is tested below.
+/// Parses a line of a table. A test checks that all lines are valid.
 fn line(text: &'static str) -> Option<(&'static str, Entry)> {
     if text.starts_with('#') {
         return None;
@@ -65,7 +65,8 @@ fn line(text: &'static str) -> Option<(&'static str, Entry)> {
     Some((group, (version, kind, api)))
 }
 
-/// All APIs of a group (empty for the core group), with version and kind; none if the group is not Kubernetes' own.
+/// Returns all APIs of a group (empty for the core group), with version and kind; empty if the
+/// group is not built-in.
 pub fn of(group: &str) -> &'static [(&'static str, &'static str, Api)] {
     let group = if group.is_empty() { "core" } else { group };
     TABLE.get(group).map_or(&[], Vec::as_slice)
@@ -79,10 +80,11 @@ pub fn api(group: &str, version: &str, kind: &str) -> Option<&'static Api> {
         .map(|(_, _, api)| api)
 }
 
-/// The oldest minor version that checks count: the first with apiextensions.k8s.io/v1. A range that is open downwards means no older one.
+/// Oldest minor version that checks consider: the first one with apiextensions.k8s.io/v1. A range
+/// without lower bound starts here.
 pub const OLDEST: Minor = Minor(1, 16);
 
-/// The newest minor version that the table knows.
+/// Returns the newest minor version in the table.
 pub fn newest() -> Minor {
     let first = SERVED.lines().next().unwrap_or_default();
     let version = first.rsplit(' ').next().unwrap_or_default();
