@@ -120,7 +120,7 @@ metadata:
     Ok(())
 }
 
-/// Writes `count` small ConfigMaps in a namespace of their own, both called after `name`.
+/// Writes `count` small ConfigMaps in one namespace, all named after `name`.
 pub fn many(folder: &Path, name: &str, count: usize) -> Result<()> {
     package(folder, name, "1.0.0", "Many small objects", None)?;
     let manifests = folder.join("manifests");

@@ -27,7 +27,7 @@ pub struct Authority {
 pub struct Identity {
     /// The certificate.
     pub certificate: PathBuf,
-    /// Its private key, PKCS#8.
+    /// Private key, PKCS#8.
     pub key: PathBuf,
 }
 

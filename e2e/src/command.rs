@@ -31,7 +31,7 @@ pub struct Command {
 pub struct Output {
     /// The command line, for messages.
     pub line: String,
-    /// Its exit code; `None` where a signal ended it.
+    /// Exit code; `None` if a signal ended the program.
     pub code: Option<i32>,
     /// Standard output.
     pub stdout: String,
@@ -76,7 +76,7 @@ impl Command {
         self
     }
 
-    /// Runs as whoever this kubeconfig is for.
+    /// Runs the program with this kubeconfig.
     #[must_use]
     pub fn kubeconfig(self, path: &Path) -> Self {
         self.env("KUBECONFIG", path)
@@ -176,7 +176,8 @@ impl Output {
         self.code == Some(0)
     }
 
-    /// Its standard output, without the line break at the end; an error that shows everything where it failed.
+    /// Returns the standard output without the final line break. Returns an error with both outputs
+    /// if the program failed.
     pub fn success(self) -> Result<String> {
         if self.is_success() {
             Ok(self.stdout.trim_end_matches('\n').to_owned())
@@ -185,7 +186,8 @@ impl Output {
         }
     }
 
-    /// Its standard error, without the line break at the end; an error that shows everything where it ended with another code than `code`.
+    /// Returns the standard error without the final line break. Returns an error with both outputs
+    /// if the exit code is not `code`.
     pub fn failure(self, code: i32) -> Result<String> {
         if self.code == Some(code) {
             Ok(self.stderr.trim_end_matches('\n').to_owned())

@@ -1,5 +1,5 @@
-//! Writing the files that unit tests of signatures read: what cosign 3 and cosign 2 sign, by certificate and by key, at our own sigstore.
-//! Which tests read them is theirs to say; the folder's README says what is in each.
+//! Writes the fixtures for unit tests of signatures: signatures of cosign 3 and cosign 2, keyless
+//! and by key, with our own Sigstore instance. The README in the folder describes each file.
 
 use std::path::Path;
 
@@ -82,7 +82,7 @@ impl Maker<'_> {
         self.tiled(pinned, &key).await
     }
 
-    /// The same by a log of tiles, which has its own folder: its root knows both logs.
+    /// Writes the fixtures with Rekor v2, in their own folder. Their trust root contains both logs.
     async fn tiled(&self, pinned: &str, key: &[String]) -> Result<()> {
         let log = self.bench.tiled_log(&self.sigstore).await?;
         let config = log.signing_config();
@@ -123,7 +123,7 @@ impl Maker<'_> {
         self.run(Tool::Cosign3, &line).await.map(drop)
     }
 
-    /// The flags by which cosign signs as whoever has these claims.
+    /// Returns the flags for cosign to sign as the identity with these claims.
     async fn identity(&self, claims: &Value) -> Result<[String; 2]> {
         let token = self.sigstore.token_file(claims).await?;
         Ok(["--identity-token".to_owned(), token.display().to_string()])

@@ -48,12 +48,12 @@ impl Island {
         Ok(Self { keeper })
     }
 
-    /// The same command, run inside.
+    /// Returns the command, run inside the network namespace.
     pub fn inside(&self, command: command::Command) -> command::Command {
         command.through(self.way_in())
     }
 
-    /// The same command for a program that stays, started inside.
+    /// Returns the command of a long-running program, started inside the network namespace.
     pub(crate) fn starting_inside(&self, command: &std::process::Command) -> std::process::Command {
         let mut words = self.way_in().into_iter();
         let mut inside = std::process::Command::new(words.next().unwrap_or_default());

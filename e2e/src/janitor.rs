@@ -1,5 +1,6 @@
-//! A little shell beside us that outlives us: when this process is gone, however it went, it kills what we started and clears our folder.
-//! Orderly ends are not here: `process` kills and reaps, and tells the janitor.
+//! Shell process that survives this process. When this process has ended for any reason, it kills
+//! the started programs and removes the folder.
+//! `process` handles regular ends, and informs the janitor.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -9,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 
-/// Reads orders from a pipe that only we hold. Its end means that we are gone, by whatever death: the kernel closes it for us.
+/// Reads commands from a pipe that only this process holds. When the process ends, the kernel
+/// closes the pipe.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP
 groups=''
@@ -32,7 +34,7 @@ sleep 1
 rm -rf -- "$rubbish"
 "#;
 
-/// Handle to one janitor; clones order the same one. It goes to work when the last handle is dropped.
+/// Handle of a janitor; clones share it. Cleanup begins when the last handle is dropped.
 #[derive(Clone)]
 pub(crate) struct Janitor(Arc<Mutex<Shell>>);
 
@@ -58,12 +60,12 @@ impl Janitor {
         Ok(Self(Arc::new(Mutex::new(Shell { child, orders }))))
     }
 
-    /// From now on the process group that `pid` leads dies with us.
+    /// Registers the process group of `pid` to be killed when this process ends.
     pub(crate) fn watch(&self, pid: u32) -> Result<()> {
         self.order(&format!("watch {pid}"))
     }
 
-    /// The leader `pid` has been reaped: its number may be anybody's from now on.
+    /// Removes `pid` from the list. It was reaped, and its number may be reused.
     pub(crate) fn forget(&self, pid: u32) -> Result<()> {
         self.order(&format!("forget {pid}"))
     }

@@ -49,7 +49,7 @@ pub(crate) fn write(
     store(folder, name, &text)
 }
 
-/// Writes `text` to `folder/NAME.kubeconfig`, for nobody's eyes but the user's.
+/// Writes `text` to `folder/NAME.kubeconfig` with mode 0600.
 pub(crate) fn store(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
     let path = folder.join(format!("{name}.kubeconfig"));
     fs_err::OpenOptions::new()

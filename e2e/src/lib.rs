@@ -1,5 +1,5 @@
-//! A real Kubernetes on loopback: the tools built from their Go modules, clusters as values, registries, and our two programs run on them.
-//! What a scenario says and expects is not here but in `tests/scenarios`; rules of the product are in `bundle-core`.
+//! Harness for end-to-end tests: tools built from their Go modules, clusters, registries, and our
+//! two programs. The scenarios are in `tests/scenarios`.
 #![allow(
     clippy::print_stderr,
     reason = "the harness talks to the person who runs it, on stderr; it has no printer"

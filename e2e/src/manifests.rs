@@ -24,7 +24,7 @@ const ESTABLISHED: Duration = Duration::from_secs(20);
 /// Time that the API server may take to answer for a kind once its definition is established.
 const SERVED: Duration = Duration::from_secs(10);
 
-/// All objects in the YAML files of `folder`, files by name.
+/// Returns all objects in the YAML files of `folder`, ordered by file name.
 pub fn read_folder(folder: &Path) -> Result<Vec<Value>> {
     let mut files: Vec<PathBuf> = Vec::new();
     for entry in fs_err::read_dir(folder)? {
@@ -47,7 +47,7 @@ pub fn read_folder(folder: &Path) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// All objects of a YAML text; `name` is for the error.
+/// Returns all objects of a YAML text; `name` is used in errors.
 pub fn parse(text: &[u8], name: &str) -> Result<Vec<Value>> {
     let documents = yaml::documents(text, name)
         .map_err(|findings| anyhow!("cannot read manifests:\n{findings}"))?;

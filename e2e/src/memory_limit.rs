@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 const V1: &str = "/sys/fs/cgroup/memory";
 const V2: &str = "/sys/fs/cgroup";
 
-/// A cgroup of ours; removed when dropped.
+/// Cgroup of the tests; removed when dropped.
 #[derive(Debug)]
 pub struct MemoryLimit {
     folder: PathBuf,
@@ -25,9 +25,11 @@ enum Version {
 }
 
 impl MemoryLimit {
-    /// Makes a cgroup whose processes may use `bytes` together, without swap where the kernel counts swap.
+    /// Creates a cgroup whose processes may use `bytes` together, without swap if the kernel
+    /// accounts for swap.
     ///
-    /// `setrlimit(RLIMIT_AS)` is no replacement: it limits addresses, not memory, and answers with a failed allocation instead of SIGKILL.
+    /// `setrlimit(RLIMIT_AS)` is not equivalent: it limits address space instead of memory, and
+    /// results in failed allocations instead of SIGKILL.
     pub fn new(bytes: u64) -> Result<Self> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let (root, version) = if Path::new(V1).join("memory.limit_in_bytes").exists() {
@@ -59,7 +61,7 @@ impl MemoryLimit {
         Ok(limit)
     }
 
-    /// The same command, begun inside of the cgroup: nothing that it allocates escapes the count.
+    /// Returns the command, started inside the cgroup, so that all of its memory is counted.
     pub(crate) fn starting_inside(&self, command: &Command) -> Command {
         let mut inside = Command::new("/bin/sh");
         inside

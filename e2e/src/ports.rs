@@ -8,10 +8,12 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 
-/// Below the range that Linux takes for outgoing connections (32768 and up), so that no client grabs a port between our look and the server's bind.
+/// Ports below Linux' range for outgoing connections (32768 and up), so that no client takes a port
+/// before the server binds it.
 const RANGE: std::ops::Range<u16> = 20_000..32_000;
 
-/// A port that nobody listens on now, and that neither this process nor another of its kind that still lives has been given.
+/// Reserves a port that is not in use, neither by a listener nor by a reservation of this or
+/// another running process.
 pub(crate) fn free() -> Result<u16> {
     static CLAIMS: Mutex<Vec<File>> = Mutex::new(Vec::new());
     let folder = folder();

@@ -1,5 +1,5 @@
-//! The programs that a machine must bring along (Go, git, a C compiler, Node, openssl, …), and how to get each where it is missing.
-//! What we build ourselves is in `tools` and `programs`; what is installed on the way in `packages`.
+//! Programs that must be installed (Go, git, a C compiler, Node, openssl, …), with install hints.
+//! `tools` and `programs` build all others.
 
 use std::io;
 use std::process::{Command, Stdio};
@@ -15,9 +15,9 @@ pub enum Program {
     Git,
     /// A C compiler, for the TLS library.
     CCompiler,
-    /// curl: the bare transfer that others are compared with.
+    /// curl: reference for transfer speed.
     Curl,
-    /// util-linux' `unshare` (with `nsenter` beside it), for networks without a way out.
+    /// util-linux' `unshare` and `nsenter`, for network namespaces.
     Unshare,
     /// Debian's skopeo: another reader and writer of registries, layouts and archives.
     Skopeo,
@@ -112,7 +112,7 @@ impl Program {
     }
 }
 
-/// All of `programs` that are missing, in one error; each with its use and the way to get it.
+/// Returns one error for all missing `programs`, with the purpose and an install hint of each.
 pub fn check(programs: &[Program]) -> Result<()> {
     let missing: Vec<_> = programs
         .iter()

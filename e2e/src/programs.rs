@@ -1,5 +1,5 @@
-//! Our own two programs, built once per process by the cargo that runs us.
-//! The programs of others are in `tools`.
+//! Our own two programs, built once per process by the cargo that runs the tests. `tools` builds
+//! other programs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -72,7 +72,7 @@ fn build() -> Result<Programs> {
     })
 }
 
-/// The program called `name` among what cargo reports to have built.
+/// Returns the program `name` from the messages of cargo.
 fn executable(messages: &str, name: &str) -> Result<PathBuf> {
     messages
         .lines()
@@ -82,13 +82,13 @@ fn executable(messages: &str, name: &str) -> Result<PathBuf> {
         .with_context(|| format!("cargo built no program called `{name}`"))
 }
 
-/// From now on this profile, unless the environment asks for another: benchmarks measure what is released.
+/// Sets the default build profile. Benchmarks use the release profile.
 pub fn prefer(profile: &'static str) {
     PREFERRED.get_or_init(|| profile);
 }
 
-/// Cargo's name for the profile that programs are built with: what is asked for, else the one that this process was built with, from the folder
-/// that it lies in.
+/// Returns cargo's name of the build profile: from the environment or [`prefer`], else the profile
+/// of this process, derived from its folder.
 pub fn profile() -> Result<String> {
     if let Ok(asked) = std::env::var(PROFILE) {
         return Ok(asked);

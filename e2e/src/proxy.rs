@@ -1,5 +1,5 @@
-//! A proxy as companies have one: `CONNECT` for TLS, on loopback. Whatever host is asked for, it leads to loopback at that port.
-//! Who is told of it, and by which variables, is the scenario's.
+//! HTTP proxy with `CONNECT` for TLS, on loopback. It connects to loopback for every requested
+//! host, with the requested port.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,7 +45,7 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// Hosts that it was asked for, with their ports.
+    /// Returns the requested hosts with their ports.
     pub fn asked(&self) -> Vec<String> {
         let asked = self.asked.lock();
         asked.unwrap_or_else(PoisonError::into_inner).clone()

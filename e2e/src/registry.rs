@@ -1,5 +1,6 @@
-//! An OCI registry as a process on loopback: CNCF distribution with files in a folder and deletion allowed, or go-containerregistry's own.
-//! Registries that lie or stall are in `bundle-testkit`; the token server that one of them may send its clients to is in `token_server`.
+//! OCI registry as a process on loopback: CNCF distribution with deletion enabled, or
+//! `crane registry serve`. `bundle-testkit` has registries with faults; `token_server` has the
+//! token server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use crate::process::Process;
 use crate::tools::{self, Tool};
 use crate::wait;
 
-/// The one user of a registry that asks for a password.
+/// User of a registry that requires a password.
 pub const USER: &str = "e2e";
 /// The password of [`USER`].
 pub const PASSWORD: &str = "s3cret";
@@ -71,9 +72,9 @@ pub enum Program {
     /// CNCF distribution. It has no referrers API.
     #[default]
     Distribution,
-    /// `crane registry serve`. It has no referrers API, and asks nothing of its clients.
+    /// `crane registry serve`, without referrers API and authentication.
     Crane,
-    /// The same with the referrers API.
+    /// `crane registry serve` with the referrers API.
     WithReferrers,
 }
 
@@ -161,12 +162,12 @@ impl Registry {
         self.ca.as_deref()
     }
 
-    /// Everything it has written so far, one line per request among it.
+    /// Returns the log so far, which includes one line for each request.
     pub fn log(&self) -> Result<String> {
         Ok(fs_err::read_to_string(&self.log)?)
     }
 
-    /// Takes it away, as an outage does.
+    /// Kills the process, to simulate an outage.
     pub fn kill(&mut self) -> Result<()> {
         self.process.kill()
     }

@@ -53,7 +53,8 @@ struct Rights {
 }
 
 impl TokenServer {
-    /// Starts one. [`USER`] may do everything, others may pull what begins with `public/`.
+    /// Starts a token server. [`USER`] has all permissions; others may pull from repositories that
+    /// begin with `public/`.
     pub(crate) async fn start(root: &Path) -> Result<Self> {
         let document =
             EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
@@ -102,7 +103,7 @@ impl TokenServer {
         }
     }
 
-    /// From now on [`USER`] may do only this in that repository.
+    /// Restricts [`USER`] to these actions in that repository.
     pub fn allow(&self, repository: &str, actions: &[&str]) {
         let actions = actions.iter().map(|&action| action.to_owned()).collect();
         self.rights().of_user.insert(repository.to_owned(), actions);
@@ -113,18 +114,18 @@ impl TokenServer {
         self.rights().post = answer;
     }
 
-    /// From now on its clock is wrong by so many seconds.
+    /// Shifts the server's clock by this number of seconds.
     pub fn shift(&self, seconds: i64) {
         self.rights().shift = seconds;
     }
 
-    /// The scopes that it was asked for, one line a question: `METHOD NAME SCOPE…`.
+    /// Returns the requested scopes, one line for each request: `METHOD NAME SCOPE…`.
     pub fn asked(&self) -> Vec<String> {
         let asked = self.state.asked.lock();
         asked.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A token for these scopes, as if somebody had bought it.
+    /// Returns a token for these scopes.
     pub fn token(&self, scopes: &[&str]) -> Result<String> {
         self.state.token(USER, scopes)
     }
@@ -152,7 +153,7 @@ async fn serve(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-/// One question for each connection.
+/// Handles one request for each connection.
 async fn answer(stream: TcpStream, state: &State) -> Result<()> {
     let mut stream = BufReader::new(stream);
     let mut head = String::new();

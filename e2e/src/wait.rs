@@ -9,9 +9,10 @@ use anyhow::{Result, bail};
 /// Time between two looks.
 const PACE: Duration = Duration::from_millis(25);
 
-/// Asks `look` again and again until it answers `Some`, at most for `deadline`.
+/// Calls `look` repeatedly until it returns `Some`, at most for `deadline`.
 ///
-/// An `Err` of `look` is a "not yet" whose text stands in the error when the time is over. The error begins with `what`.
+/// An `Err` of `look` means "not yet"; its text is part of the error after the deadline. The error
+/// begins with `what`.
 pub async fn until<T, F, Fut>(deadline: Duration, what: &str, mut look: F) -> Result<T>
 where
     F: FnMut() -> Fut,
@@ -37,7 +38,7 @@ where
     }
 }
 
-/// As [`until`] for a plain yes or no.
+/// Like [`until`], for a condition.
 pub async fn until_true<F, Fut>(deadline: Duration, what: &str, mut look: F) -> Result<()>
 where
     F: FnMut() -> Fut,

@@ -1,5 +1,5 @@
-//! `bundle-webhook` as a process on the host: deployed with its own manifests, run as its own ServiceAccount, killed and started again at will.
-//! What it answers is for the scenarios to say.
+//! `bundle-webhook` as a process on the host: deployed with its own manifests, run as its own
+//! ServiceAccount, killed and restarted on request.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -69,10 +69,12 @@ pub struct Webhook {
 }
 
 impl Cluster {
-    /// Applies the product's manifests and admission configuration, and starts `bundle-webhook` as its ServiceAccount.
+    /// Applies the product's manifests and admission configuration, and starts `bundle-webhook` as
+    /// its ServiceAccount.
     ///
-    /// In a cluster that is somebody's ([`Builder::existing`](crate::cluster::Builder::existing)) it is an error if any of that is there already, and
-    /// the admission configuration goes with this process, however it ends; the rest goes with [`Cluster::leave`].
+    /// In an existing cluster ([`Builder::existing`](crate::cluster::Builder::existing)) it is an
+    /// error if any of these objects exists. The admission configuration is removed when this
+    /// process ends for any reason; [`Cluster::leave`] removes the rest.
     pub async fn start_webhook(&self, options: WebhookOptions) -> Result<Webhook> {
         // First: it may have to be built, and a port that was looked up before that is not sure to be free any more.
         let program = programs::get().await?.webhook.clone();
@@ -184,7 +186,7 @@ impl Webhook {
         format!("bundle-webhook wrote last:\n{tail}")
     }
 
-    /// SIGKILL: it ends in the middle of whatever it does.
+    /// Kills the process with SIGKILL.
     pub fn kill(&mut self) -> Result<()> {
         self.process
             .take()
@@ -216,7 +218,7 @@ impl Webhook {
             .is_some_and(|process| process.check_alive().is_ok())
     }
 
-    /// Everything that it has logged, over all its lives.
+    /// Returns the log of all runs of the process.
     pub fn log(&self) -> Result<String> {
         Ok(fs_err::read_to_string(&self.log)?)
     }
@@ -258,7 +260,8 @@ impl Webhook {
         }
     }
 
-    /// The URL under which the API server calls it now, with its current path. `action` is `validate` or `mutate`; `client` is one of the test that asks.
+    /// Returns the URL that the API server calls, with its current path. `action` is `validate` or
+    /// `mutate`; `client` is a client of the calling test.
     pub async fn admission_url(&self, client: &Client, action: &str) -> Result<String> {
         let plural = if action == "mutate" {
             "mutatingwebhookconfigurations"
@@ -276,12 +279,12 @@ impl Webhook {
         Ok(format!("https://{}/{action}/{path}", self.address))
     }
 
-    /// Registers its admission webhooks, as they were or again after somebody took them away.
+    /// Creates or restores the admission registrations.
     pub async fn register(&self) -> Result<()> {
         register(&self.client, self.address).await
     }
 
-    /// Until the API server asks it; for use after [`Webhook::register`].
+    /// Waits until the API server calls the webhook; for use after [`Webhook::register`].
     pub async fn wait_for_admission(&self) -> Result<()> {
         wait_for_admission(&self.client)
             .await
@@ -299,9 +302,10 @@ impl Webhook {
     }
 }
 
-/// Until the API server asks the webhook, which is a little after the configuration has been stored and its `caBundle` set.
+/// Waits until the API server calls the webhook, which is shortly after the registration with its
+/// `caBundle` was stored.
 ///
-/// A Bundle that the webhook must refuse is created as a dry run until it is the webhook that refuses it.
+/// It repeats a dry-run create of an invalid Bundle until the webhook rejects it.
 pub async fn wait_for_admission(client: &Client) -> Result<()> {
     let probe = json!({
         "apiVersion": "core.rukpak.io/v1alpha1",

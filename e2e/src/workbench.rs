@@ -1,5 +1,5 @@
-//! A folder with registries, a sigstore and the tools of others in a clean environment, and no cluster: for scenarios of packages and signatures.
-//! Scenarios that need a Kubernetes take a `Cluster`.
+//! Folder with registries, a Sigstore instance and external tools in a clean environment, without a
+//! cluster. For scenarios about packages and signatures.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,11 @@ use crate::token_server::TokenServer;
 use crate::tools::{self, Tool};
 use crate::{programs, registry};
 
-/// Of every key that a scenario makes.
+/// Password of every key in a scenario.
 const PASSWORD: &str = "fixture";
 
-/// The folder; it vanishes with the value. A scenario that panics leaves its logs and says where.
+/// Working folder; removed when dropped. After a panic the logs are kept, and their path is
+/// printed.
 pub struct Workbench {
     root: PathBuf,
     authority: Authority,
@@ -46,7 +47,7 @@ impl Workbench {
         })
     }
 
-    /// Its folder. What a scenario puts there vanishes with it.
+    /// Returns the folder. Its content is removed with the value.
     pub fn folder(&self) -> &Path {
         &self.root
     }
@@ -61,7 +62,7 @@ impl Workbench {
         self.root.join("pki")
     }
 
-    /// A registry that asks nothing of its clients.
+    /// Returns a registry without authentication.
     pub async fn registry(&self) -> Result<Registry> {
         self.registry_with(Terms::default()).await
     }
@@ -90,7 +91,7 @@ impl Workbench {
         Island::start(&self.root, "island", &self.janitor).await
     }
 
-    /// A token server; a registry is told of it in its terms.
+    /// Starts a token server. The terms of a registry refer to it.
     pub async fn token_server(&self) -> Result<TokenServer> {
         TokenServer::start(&self.root).await
     }
@@ -100,12 +101,14 @@ impl Workbench {
         Sigstore::start(&self.root, &self.janitor).await
     }
 
-    /// A log of tiles (Rekor v2) beside `sigstore`, with a trust root and a signing configuration that name both.
+    /// Starts a Rekor v2 log for `sigstore`, with a trust root and a signing config that contain
+    /// both logs.
     pub async fn tiled_log(&self, sigstore: &Sigstore) -> Result<TiledLog> {
         TiledLog::start(sigstore, &self.root, &self.janitor).await
     }
 
-    /// A TUF repository with the trust root and the signing configuration of `sigstore`, good for years.
+    /// Starts a TUF repository with the trust root and the signing config of `sigstore`, valid for
+    /// years.
     pub async fn tuf_repository(&self, sigstore: &Sigstore) -> Result<TufRepository> {
         let mut repository = TufRepository::start(&self.root.join("data")).await?;
         repository.target("trusted_root.json", &sigstore.trusted_root());
@@ -114,7 +117,7 @@ impl Workbench {
         Ok(repository)
     }
 
-    /// One of the tools of others, in a clean environment.
+    /// Returns a command for an external tool, in a clean environment.
     pub async fn tool(&self, tool: Tool) -> Result<Command> {
         let program = tools::path_async(tool, None).await?;
         Ok(self.clean(Command::new(program)))

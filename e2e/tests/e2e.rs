@@ -1,5 +1,5 @@
-//! The one binary of end-to-end tests: scenarios on real clusters.
-//! How a cluster is made is in the library; each file of `scenarios` tells about one subject.
+//! Test binary of all end-to-end scenarios on real clusters. Each file of `scenarios` has one
+//! subject.
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -24,12 +24,12 @@ use jiff::Timestamp;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const JSON: &str = "application/json";
-/// The audience that Fulcio asks for in tokens.
+/// Audience that Fulcio requires in tokens.
 const AUDIENCE: &str = "sigstore";
 const PUBLIC: (&str, &str) = ("https://fulcio.sigstore.dev", "https://rekor.sigstore.dev");
 const STAGING: (&str, &str) = ("https://fulcio.sigstage.dev", "https://rekor.sigstage.dev");
 
-/// Sign and verify files as the Sigstore conformance suite asks for it.
+/// Sign and verify files with the protocol of the Sigstore conformance suite.
 #[derive(Parser)]
 enum Line {
     /// Sign a file by certificate, and write the bundle
@@ -80,7 +80,7 @@ struct Verify {
     /// The public key that signed
     #[arg(long)]
     key: Option<PathBuf>,
-    /// Another trust root
+    /// Trust root; default: the public instance
     #[arg(long)]
     trusted_root: Option<PathBuf>,
     /// A file, or sha256:HEX where there is no file of that name
@@ -245,7 +245,7 @@ impl Services {
         }
     }
 
-    /// Those that a signing config says are in use.
+    /// Returns the services of a signing config that are valid now.
     fn read(text: &[u8], now: Timestamp) -> Result<Self> {
         let config = SigningConfig::parse(text)?;
         let logs = config.logs(&[LogVersion::One, LogVersion::Two], now)?;

@@ -44,7 +44,7 @@ impl Default for Builder {
     }
 }
 
-/// The programs that a description asks for.
+/// Programs for the options of a builder.
 struct Paths {
     plane: Plane,
 }
@@ -126,10 +126,12 @@ impl Builder {
         self
     }
 
-    /// Starts no control plane, but uses the cluster of this context of the user's kubeconfig, as whoever the context is for.
+    /// Uses the cluster of this context in the user's kubeconfig, as the user of the context, and
+    /// starts no control plane.
     ///
-    /// Registries and webhook are processes on this host all the same: that cluster's API server must reach its loopback addresses.
-    /// What [`Cluster::start_webhook`] puts there goes with [`Cluster::leave`]; its admission registrations go in any case.
+    /// Registries and webhook are still processes on this host, so that cluster's API server must
+    /// reach its loopback addresses. [`Cluster::leave`] removes the objects of
+    /// [`Cluster::start_webhook`]; the admission registrations are removed in any case.
     #[must_use]
     pub fn existing(mut self, context: impl Into<String>) -> Self {
         self.existing = Some(context.into());

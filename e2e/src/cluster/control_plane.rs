@@ -200,7 +200,7 @@ impl<'a> ControlPlane<'a> {
         self.start("kube-controller-manager", program, &flags)
     }
 
-    /// Until the API server says so itself.
+    /// Waits until the API server is ready.
     pub(super) async fn wait_ready(&mut self) -> Result<()> {
         let client = self.client().await?;
         wait::until_true(READY, "the API server is ready", || {

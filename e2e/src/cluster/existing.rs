@@ -1,5 +1,5 @@
-//! A cluster that is there already: found in the user's kubeconfig, asked whether it answers.
-//! What is put into it and how it is taken away again is in `guest`.
+//! Existing cluster: selected by a context of the user's kubeconfig, and checked for a response.
+//! `guest` manages the objects that tests create in it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,7 +21,8 @@ pub(super) struct Existing {
     pub(super) endpoint: Value,
 }
 
-/// Takes `context` out of `kubeconfig`, or of the user's own files, into a file of `root`, and asks its server for its version.
+/// Copies `context` from `kubeconfig`, or from the user's own files, to a file in `root`, and reads
+/// the server's version.
 pub(super) async fn find(
     root: &Path,
     kubectl: &Path,

@@ -1,5 +1,5 @@
-//! Manners in a cluster that is somebody's: nothing of theirs is touched, and what we brought goes with us, admission before all else.
-//! How that cluster is found is in `existing`.
+//! Use of an existing cluster: its objects are not changed, and objects of the tests are removed at
+//! the end, admission registrations first.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,19 @@ use crate::command::Output;
 use crate::tools::Tool;
 use crate::webhook::{self, NAMESPACE, Webhook};
 
-/// Label on the Namespace that we make, so that a later run knows its own leftovers from somebody's installation.
+/// Label of the Namespace that tests create. A later run uses it to distinguish leftovers of tests
+/// from a real installation.
 const MARK: &str = "e2e.bundle.example.com/guest";
-/// The configurations that make the API server ask us. Their name is the product's own.
+/// Command that deletes the admission registrations. They have the product's own names.
 const REGISTRATIONS: [&str; 3] = [
     "delete",
     "validatingwebhookconfigurations,mutatingwebhookconfigurations",
     "bundle-webhook",
 ];
-/// Our kinds, those first that make others.
+/// Our kinds; those that generate others come first.
 const KINDS: [&str; 3] = ["bundledeployments", "bundles", "bundleapprovals"];
 
-/// That we are guests, and what is ours in the house.
+/// Objects of the tests in an existing cluster.
 pub(super) struct Guest {
     context: String,
     kubectl: PathBuf,
@@ -63,8 +64,9 @@ impl Cluster {
         self.guest.is_some()
     }
 
-    /// Claims objects, as kubectl's `TYPE/NAME`, that will be made: in somebody's cluster it is an error if one is there, and [`Cluster::leave`]
-    /// takes them away. In our own cluster nothing is done.
+    /// Reserves objects that will be created, as kubectl's `TYPE/NAME`. In an existing cluster it
+    /// is an error if one exists, and [`Cluster::leave`] deletes them. In our own cluster this does
+    /// nothing.
     pub async fn reserve(&self, names: &[&str]) -> Result<()> {
         let Some(guest) = &self.guest else {
             return Ok(());
@@ -83,8 +85,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Before the product's manifests are applied: in somebody's cluster none of them may be there, and whatever happens to this process from now on,
-    /// the admission registrations go.
+    /// Prepares an existing cluster for the product's manifests: none of these objects may exist.
+    /// The admission registrations are removed at the end of this process, even if it is killed.
     pub(crate) async fn enter(&self, manifests: &mut [Value]) -> Result<()> {
         let Some(guest) = &self.guest else {
             return Ok(());
@@ -120,8 +122,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes everything away that we have put into somebody's cluster: admission first, then what was installed while the webhook still runs, then
-    /// the product itself. Goes on after a failure, and names what could not be done. In our own cluster, and where nothing was put, nothing is done.
+    /// Removes all objects of the tests from an existing cluster: admission registrations first,
+    /// then installed content while the webhook still runs, then the product itself. Continues
+    /// after a failure, and reports all failures. In our own cluster this does nothing.
     pub async fn leave(&self, webhook: Option<Webhook>) -> Result<()> {
         match &self.guest {
             Some(guest) if guest.entered.swap(false, Ordering::Relaxed) => {
@@ -200,7 +203,7 @@ impl Cluster {
         )
     }
 
-    /// Takes away what a run that was killed has left, if it bears our mark.
+    /// Deletes objects with our label that a killed run has left.
     async fn clear_leftovers(&self, names: &[&str]) -> Result<()> {
         let selector = format!("{MARK}=true");
         let marked = self.ask(["get", "namespaces", "-l", &selector, "-o", "name"]);
@@ -212,7 +215,8 @@ impl Cluster {
         self.clear(None, &names).await
     }
 
-    /// The names of those objects that are there. A kind that the server does not know has none.
+    /// Returns the names of those objects that exist; none for a kind that the server does not
+    /// know.
     async fn present(&self, get: &[&str]) -> Result<Vec<String>> {
         let line = get.iter().chain(&["--ignore-not-found", "-o", "name"]);
         let found = self.ask(line).await?;
@@ -230,7 +234,7 @@ impl Cluster {
         Ok(found.stdout.lines().map(ToOwned::to_owned).collect())
     }
 
-    /// Deletes; a kind that the server does not know, or no longer knows, is as good as deleted.
+    /// Deletes objects. A kind that the server does not know counts as deleted.
     async fn remove<'a>(&self, line: impl IntoIterator<Item = &'a str>) -> Result<String> {
         let line = line.into_iter().chain(["--ignore-not-found"]);
         let output = self.ask(line).await?;

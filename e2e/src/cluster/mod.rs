@@ -1,5 +1,5 @@
-//! A Kubernetes cluster as a value: started by its builder, asked through clients and kubectl, gone when dropped.
-//! How its processes are started is in `control_plane`; what is applied to it and expected of it is the scenario's.
+//! Kubernetes clusters for tests: started by a builder, used through clients and kubectl, removed
+//! when dropped. `control_plane` starts the processes.
 
 mod builder;
 mod control_plane;
@@ -37,9 +37,10 @@ pub use shared::{Shared, shared};
 /// Longer than any run; the API server may cut it.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
-/// A running control plane with its registries.
+/// Running control plane with its registries.
 ///
-/// Dropped, it leaves nothing behind. Dropped by a panic, it leaves its logs and says where. A scenario therefore fails by panicking.
+/// Dropping it removes everything. After a panic the logs are kept, and their path is printed; a
+/// scenario therefore fails by panicking.
 pub struct Cluster {
     root: PathBuf,
     server: String,
@@ -69,7 +70,7 @@ impl Cluster {
         &self.server
     }
 
-    /// The folder that is this cluster's: what a scenario puts under `data` or beside it vanishes with the cluster.
+    /// Returns the folder of this cluster. It is removed with the cluster, including `data`.
     pub fn folder(&self) -> &Path {
         &self.root
     }
@@ -79,12 +80,13 @@ impl Cluster {
         self.root.join("logs")
     }
 
-    /// A client for the administrator. A client belongs to the runtime that it was made in: each test takes its own.
+    /// Returns a client of the administrator. A client belongs to its async runtime, so each test
+    /// creates its own.
     pub async fn client(&self) -> Result<Client> {
         self.client_as(&self.admin).await
     }
 
-    /// A client for whoever `kubeconfig` is for.
+    /// Returns a client of the user of `kubeconfig`.
     pub async fn client_as(&self, kubeconfig: &Path) -> Result<Client> {
         let config = Kubeconfig::read_from(kubeconfig)
             .with_context(|| format!("cannot read {}", kubeconfig.display()))?;
@@ -120,7 +122,8 @@ impl Cluster {
         )
     }
 
-    /// The kubeconfig of a ServiceAccount that exists: a token by TokenRequest, good for a day.
+    /// Returns the kubeconfig of an existing ServiceAccount, with a token that is valid for one
+    /// day.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
         let request = TokenRequest {
@@ -158,7 +161,7 @@ impl Cluster {
         Sigstore::start(&self.root, &self.janitor).await
     }
 
-    /// Registry number `n`, from 0; an error where the builder was asked for fewer.
+    /// Returns registry `n`, from 0. Returns an error if the cluster has fewer.
     pub fn registry(&self, n: usize) -> Result<&Registry> {
         let count = self.registries.len();
         self.registries
@@ -166,12 +169,12 @@ impl Cluster {
             .with_context(|| format!("this cluster has {count} registries, there is no number {n}"))
     }
 
-    /// All registries.
+    /// Returns all registries.
     pub fn registries(&self) -> &[Registry] {
         &self.registries
     }
 
-    /// All registries, to take one down.
+    /// Returns all registries, for example to stop one.
     pub fn registries_mut(&mut self) -> &mut [Registry] {
         &mut self.registries
     }
@@ -209,7 +212,7 @@ impl Cluster {
         Ok(kubectl.args(["bundle"]))
     }
 
-    /// One of the tools in the clean environment of this cluster.
+    /// Returns a command for a tool, in the clean environment of this cluster.
     pub async fn tool(&self, tool: Tool) -> Result<Command> {
         let bin = self.root.join("bin");
         link(&bin, tool.name(), &tools::path_async(tool, None).await?)?;
@@ -244,8 +247,9 @@ impl Cluster {
             .kubeconfig(&self.admin)
     }
 
-    /// The requests that the API server has answered, as audit events (`verb`, `requestURI`, `user.username`, `responseStatus.code` …).
-    /// Only where the builder was asked for an audit log. Watches stand there once they have ended.
+    /// Returns the completed requests as audit events (`verb`, `requestURI`, `user.username`,
+    /// `responseStatus.code` …). Requires [`Builder::audit`]. Watches are listed once they have
+    /// ended.
     pub fn audit(&self) -> Result<Vec<Value>> {
         let text = fs_err::read_to_string(control_plane::audit_log(&self.root))?;
         // The last line may still be in the making.
@@ -288,7 +292,7 @@ impl Drop for Cluster {
     }
 }
 
-/// For the end of a failed test.
+/// Prints the path of the logs at the end of a failed test.
 fn tell_logs(cluster: &Cluster) {
     match cluster.keep_logs() {
         Ok(folder) => eprintln!("e2e: logs of the cluster are kept in {}", folder.display()),

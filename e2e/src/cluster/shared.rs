@@ -1,5 +1,5 @@
-//! One cluster, and one webhook on it, for all tests of a binary that do not mind each other.
-//! Tests that change what all share (the webhook's absence, the server's version) start their own.
+//! One cluster with one webhook, shared by the tests of a process that do not disturb each other.
+//! Tests that stop the webhook or need another server version start their own cluster.
 
 use std::ops::Deref;
 
@@ -12,9 +12,11 @@ use crate::webhook::{Webhook, WebhookOptions};
 /// The shared cluster in a test's hands: when the test panics, the logs are kept.
 pub struct Shared(&'static Cluster);
 
-/// The cluster that all tests of this process share: two registries, and a webhook once a test asks for it.
+/// Returns the cluster that all tests of this process share: two registries, and a webhook on
+/// request.
 ///
-/// It is started by whoever asks first. A static is never dropped: when the process ends, the janitor takes it down.
+/// The first caller starts it. A static is never dropped; the janitor removes it when the process
+/// ends.
 pub async fn shared() -> Result<Shared> {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let cluster = CLUSTER
@@ -24,7 +26,7 @@ pub async fn shared() -> Result<Shared> {
 }
 
 impl Shared {
-    /// The webhook that all tests share; to be asked, never to be stopped.
+    /// Returns the shared webhook. Tests must not stop it.
     pub async fn webhook(&self) -> Result<&'static Webhook> {
         static WEBHOOK: OnceCell<Webhook> = OnceCell::const_new();
         let start = || self.0.start_webhook(WebhookOptions::default());

@@ -1,5 +1,6 @@
-//! A sigstore of our own on loopback: certificates for whoever a test names, a transparency log, promises of a CT log, timestamps, and the files
-//! that clients are told to trust. Its services are in `e2e/tools/sigstore`; what is signed with it is the scenario's.
+//! Sigstore instance on loopback: certificates for any identity, a transparency log, SCTs,
+//! timestamps, and the files that clients need to trust it. The services are in
+//! `e2e/tools/sigstore`.
 
 mod tiles;
 mod tuf;
@@ -49,7 +50,7 @@ pub fn person(email: &str) -> Value {
     json!({ "iss": PERSON_ISSUER, "sub": email, "email": email, "email_verified": true })
 }
 
-/// By how many seconds clocks are wrong; negative is behind.
+/// Offsets of clocks in seconds; negative is behind.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Clocks {
     /// The certificate authority's and the CT log's.
@@ -115,12 +116,13 @@ impl Sigstore {
         self.file("signing_config.json")
     }
 
-    /// Another of its files: `fulcio.pem`, `rekor.pub`, `ctlog.pub`; and, to forge with, `rekor.key`, `ctlog.key`, `tsa.key`.
+    /// Returns the path of another file: `fulcio.pem`, `rekor.pub`, `ctlog.pub`; and, for
+    /// forgeries, `rekor.key`, `ctlog.key`, `tsa.key`.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// The variables by which cosign 2 is told whom to trust.
+    /// Returns the environment variables for cosign 2 to trust this instance.
     pub fn cosign2_environment(&self) -> [(&'static str, PathBuf); 3] {
         [
             ("SIGSTORE_ROOT_FILE", self.file("fulcio.pem")),
@@ -129,12 +131,12 @@ impl Sigstore {
         ]
     }
 
-    /// An identity token with these claims, good for ten minutes.
+    /// Returns an identity token with these claims, valid for ten minutes.
     pub async fn token(&self, claims: &Value) -> Result<String> {
         self.post("token", claims).await
     }
 
-    /// The same in a file: some versions of cosign take nothing else.
+    /// Returns the path of a file with such a token; some versions of cosign only accept a file.
     pub async fn token_file(&self, claims: &Value) -> Result<PathBuf> {
         let file = tempfile::Builder::new()
             .prefix("token-")
@@ -167,7 +169,7 @@ impl Sigstore {
         Ok(text)
     }
 
-    /// Takes it away, as an outage does.
+    /// Kills the process, to simulate an outage.
     pub fn kill(&mut self) -> Result<()> {
         self.process.kill()
     }

@@ -1,5 +1,6 @@
-//! A log of tiles (Rekor v2): the real server over a folder, and the files by which clients know it beside the other services of a sigstore.
-//! It gives no time: what is entered in it needs a timestamp authority.
+//! Rekor v2 log: the real server with a folder, and the files for clients together with a Sigstore
+//! instance.
+//! Entries have no time, so signatures need a timestamp authority.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -82,12 +83,12 @@ impl TiledLog {
         Ok(this)
     }
 
-    /// Its address.
+    /// Returns the URL.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The sigstore's root of trust with this log beside the other.
+    /// Returns the trust root with this log and the log of the Sigstore instance.
     pub fn trusted_root(&self) -> PathBuf {
         self.folder.join("trusted_root.json")
     }
@@ -138,7 +139,7 @@ impl TiledLog {
         Ok(fs_err::write(self.signing_config(), config.to_string())?)
     }
 
-    /// Takes it away, as an outage does.
+    /// Kills the process, to simulate an outage.
     pub fn kill(&mut self) -> Result<()> {
         self.process.kill()
     }

@@ -1,5 +1,5 @@
-//! A TUF repository of our own on loopback, written by go-tuf role by role as a test says, so that each of them can be stale, old, or signed by the wrong key.
-//! Clients that ask it are the scenario's.
+//! TUF repository on loopback, written by go-tuf role by role, so that tests can make each role
+//! stale, old, or signed by a wrong key.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ pub struct TufRepository {
 }
 
 impl TufRepository {
-    /// An empty one, in this folder, that is good for years once it is written.
+    /// Starts an empty repository in this folder, with expiry dates years ahead.
     pub async fn start(folder: &Path) -> Result<Self> {
         let program = tools::path_async(Tool::TufRepository, None).await?;
         let folder = tempfile::Builder::new()
@@ -82,7 +82,7 @@ impl TufRepository {
         })
     }
 
-    /// Its address.
+    /// Returns the URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -92,7 +92,7 @@ impl TufRepository {
         self.folder.join("repository").join("1.root.json")
     }
 
-    /// From now on, it answers so.
+    /// Sets the behavior of the mirror.
     pub fn answer(&self, manner: Manner) {
         *self.manner.lock().unwrap_or_else(PoisonError::into_inner) = manner;
     }
@@ -102,7 +102,7 @@ impl TufRepository {
         self.state["files"][name] = json!(file);
     }
 
-    /// Writes the repository as `state` says. What was there stays where it has another name.
+    /// Writes the repository according to `state`. Existing files with other names are kept.
     pub fn write(&self) -> Result<()> {
         let mut child = Command::new(&self.program)
             .stdin(Stdio::piped())
@@ -118,7 +118,7 @@ impl TufRepository {
         Ok(())
     }
 
-    /// The same after a change of `state`.
+    /// Changes `state` and writes the repository.
     pub fn rewrite(&mut self, change: impl FnOnce(&mut Value)) -> Result<()> {
         change(&mut self.state);
         self.write()

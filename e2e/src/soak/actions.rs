@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::model::{self, Key};
 
-/// One change of one object.
+/// Change of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     /// A merge patch of a field that the content sets.
@@ -139,7 +139,7 @@ async fn merge(
         .map(drop)
 }
 
-/// Another value of a field that the content sets.
+/// Returns another value for a field that the content sets.
 fn edit(key: &Key, number: u32) -> Value {
     match key.kind.as_str() {
         "ConfigMap" => json!({"data": {"revision": format!("changed to {number}")}}),
@@ -166,7 +166,8 @@ fn removal(key: &Key) -> Value {
     }
 }
 
-/// Creates a ConfigMap of somebody else that carries the labels of an installed one, and returns it as it must stay.
+/// Creates a foreign ConfigMap with the labels of an installed object, and returns it for a later
+/// comparison.
 pub(super) async fn foreign(client: &Client, package: &str, number: u32) -> Result<Option<Value>> {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",

@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 use self::model::{Key, Package};
 use crate::{Cluster, Webhook, WebhookOptions, wait};
 
-/// Time after the last action within which everything must be as the model says: the longest backoff of a repair is 30 s.
+/// Time after the last action within which the cluster must equal the model: the longest backoff of
+/// a repair is 30 s.
 const CONVERGENCE: Duration = Duration::from_secs(120);
 /// Longest pause between two actions, in milliseconds.
 const PACE: u64 = 300;
@@ -56,10 +57,10 @@ pub struct SoakReport {
     pub convergence: Vec<Duration>,
 }
 
-/// One installed or removed package, and the objects of others in its namespace.
+/// Installed or removed package, and the foreign objects in its namespace.
 struct Installed {
     package: Package,
-    /// `None` while the package is removed.
+    /// Installed revision; `None` if the package is removed.
     revision: Option<u32>,
     foreign: Vec<Value>,
 }
@@ -141,7 +142,7 @@ async fn rounds(
     Ok(report)
 }
 
-/// One action at random.
+/// Runs one random action.
 async fn disturb(
     cluster: &Cluster,
     webhook: &mut Webhook,
@@ -275,7 +276,7 @@ async fn deploy(cluster: &Cluster, installed: &Installed) -> Result<()> {
     .await
 }
 
-/// Waits until the cluster is as the model says.
+/// Waits until the cluster equals the model.
 async fn converged(cluster: &Cluster, client: &Client, packages: &[Installed]) -> Result<()> {
     for installed in packages {
         let name = &installed.package.name;

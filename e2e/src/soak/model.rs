@@ -9,7 +9,7 @@ pub(super) const REVISIONS: u32 = 4;
 /// Number of ConfigMaps that a package can have; each revision leaves out some of them.
 const CONFIG_MAPS: u32 = 10;
 
-/// One package of the soak, installed by the BundleDeployment of the same name into the namespace of the same name.
+/// Package of the soak test. BundleDeployment and namespace have its name.
 #[derive(Debug, Clone)]
 pub(super) struct Package {
     /// Name of the package, its BundleDeployment and its namespace.

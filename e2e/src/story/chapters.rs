@@ -11,14 +11,14 @@ use crate::webhook::NAMESPACE;
 
 /// A title, and what happens.
 pub struct Chapter {
-    /// As the reader sees it.
+    /// Title as displayed.
     pub title: &'static str,
     tell: for<'t, 'a> fn(&'t mut Teller<'a>) -> LocalBoxFuture<'t, Result<()>>,
 }
 
 macro_rules! chapters {
     ($($title:literal => $function:ident,)*) => {
-        /// All of them, in their order; each builds on those before it.
+        /// All chapters in order; each depends on the earlier ones.
         pub const CHAPTERS: &[Chapter] = &[$(Chapter { title: $title, tell: |teller| $function(teller).boxed_local() }),*];
     };
 }
@@ -52,7 +52,7 @@ pub const OUTSIDE: &[&str] = &[
     "customresourcedefinition/features.shop.example.com",
 ];
 
-/// Tells one chapter.
+/// Runs one chapter.
 pub async fn tell(teller: &mut Teller<'_>, number: usize) -> Result<()> {
     let chapter = &CHAPTERS[number];
     teller.chapter(number + 1, chapter.title);

@@ -1,5 +1,5 @@
-//! The story of the product, told on a real cluster as a person would type it; the demo prints it, a scenario asserts it under fire.
-//! How a line is shown is the `Narrator`'s; single rules and their bad inputs have scenarios of their own.
+//! Demo of the product on a real cluster, as a sequence of command lines. `cargo xtask demo` prints
+//! it, and a scenario runs it with a webhook that is killed repeatedly.
 
 mod chapters;
 mod teller;

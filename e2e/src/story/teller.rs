@@ -21,7 +21,7 @@ pub trait Narrator: Send {
     fn seen(&mut self, what: &str, took: Duration);
 }
 
-/// Tells nobody; for tests.
+/// Prints nothing; for tests.
 pub struct Silent;
 
 impl Narrator for Silent {
@@ -31,7 +31,7 @@ impl Narrator for Silent {
     fn seen(&mut self, _: &str, _: Duration) {}
 }
 
-/// One telling of the story: a cluster, a webhook on it, a folder to work in.
+/// Run of the story: cluster, webhook, and working folder.
 pub struct Teller<'a> {
     /// Cluster for the story.
     pub cluster: &'a Cluster,
@@ -66,7 +66,8 @@ impl<'a> Teller<'a> {
         })
     }
 
-    /// From here on the webhook is killed with SIGKILL after each line that has succeeded, in the middle of what that line began, and started again.
+    /// From now on kills the webhook with SIGKILL after each successful line, during the work that
+    /// the line started, and starts it again.
     #[must_use]
     pub fn killing_the_webhook(mut self) -> Self {
         self.kills = true;
@@ -93,7 +94,7 @@ impl<'a> Teller<'a> {
         self.narrator.chapter(number, title);
     }
 
-    /// Says a sentence.
+    /// Prints a sentence.
     pub fn say(&mut self, text: &str) {
         self.narrator.say(text);
     }
@@ -129,7 +130,7 @@ impl<'a> Teller<'a> {
         self.type_line(line).await?.0.success()
     }
 
-    /// Types a line that shall fail and say each of `texts`.
+    /// Runs a line that must fail with each of `texts` in its output.
     pub async fn refused(&mut self, line: &str, texts: &[&str]) -> Result<()> {
         let (output, took) = self.type_line(line).await?;
         ensure!(
@@ -161,7 +162,7 @@ impl<'a> Teller<'a> {
         Ok(took)
     }
 
-    /// As `until`, without showing the line: only what was seen, and after how long.
+    /// Like `until`, but prints only the result and its duration, not the line.
     pub async fn sees(
         &mut self,
         what: &str,
@@ -191,7 +192,7 @@ impl<'a> Teller<'a> {
         .await
     }
 
-    /// Writes a file into the folder, for a person to look at with `cat`.
+    /// Writes a file into the folder, to be displayed with `cat`.
     pub fn write(&self, name: &str, text: &str) -> Result<()> {
         fs_err::write(self.folder.join(name), text)?;
         Ok(())

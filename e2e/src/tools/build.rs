@@ -1,5 +1,5 @@
-//! One call of `go build`: which module, which package, which link flags, and what goes wrong when there is no usable Go.
-//! Where the result is kept and that only one process builds it is in `cache`.
+//! One call of `go build`: module, package, link flags, and errors without a usable Go. `cache`
+//! stores the result.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(20);
 const BUILD_DATE: &str = "2026-01-01T00:00:00Z";
 const BUILD_COMMIT: &str = "0000000000000000000000000000000000000000";
 
-/// All that decides what a build yields.
+/// Inputs of a build.
 pub(super) struct Recipe {
     pub(super) tool: Tool,
     version: Option<ServerVersion>,
@@ -66,7 +66,7 @@ impl Recipe {
         Ok(hex::encode(&hash.finalize()[..8]))
     }
 
-    /// Writes the program to `out`; says on stderr what takes how long.
+    /// Builds the program to `out`, and prints progress to stderr.
     pub(super) fn build(&self, out: &Path, janitor: &Janitor) -> Result<()> {
         let what = match &self.version {
             Some(version) => format!("{} {version}", self.tool),
@@ -144,13 +144,13 @@ fn link_flags(version: Option<&ServerVersion>) -> String {
     flags.join(" ")
 }
 
-/// The version of `k8s.io/kubernetes` that the module of `tool` asks for.
+/// Returns the version of `k8s.io/kubernetes` that the module of `tool` requires.
 #[cfg(test)]
 pub(super) fn module_version_of(tool: Tool) -> Result<ServerVersion> {
     module_version(&family_folder(tool))
 }
 
-/// The version of `k8s.io/kubernetes` that the module asks for.
+/// Returns the version of `k8s.io/kubernetes` that the module requires.
 fn module_version(folder: &Path) -> Result<ServerVersion> {
     let path = folder.join("go.mod");
     let text = fs_err::read_to_string(&path)?;
@@ -189,7 +189,7 @@ fn go_version(tool: Tool) -> Result<String> {
     Ok(VERSION.get_or_init(|| text).clone())
 }
 
-/// The last lines of what `go` said, and what to do about the usual causes.
+/// Returns an error with the last lines of `go`'s output, and hints for frequent causes.
 fn failure(tool: Tool, log: &str) -> anyhow::Error {
     let lines: Vec<_> = log
         .lines()

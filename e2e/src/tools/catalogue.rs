@@ -43,7 +43,7 @@ pub enum Tool {
     TufRepository,
 }
 
-/// One line of the table.
+/// Row of the table.
 struct Entry {
     name: &'static str,
     /// Folder under `e2e/tools`; tools of one folder share a dependency graph.
@@ -54,7 +54,7 @@ struct Entry {
 }
 
 impl Tool {
-    /// All of them, the ones that a cluster needs first.
+    /// All tools; those that a cluster needs come first.
     pub const ALL: [Self; 17] = [
         Self::KubeApiserver,
         Self::Kubectl,

@@ -1,5 +1,5 @@
-//! The programs of others that tests and the demo run (API server, etcd, registry, cosign, …), built once into the user's cache folder.
-//! Which folder that is and who may write it is in `cache`, how `go` is called in `build`; what is done with the tools is not here.
+//! External programs for tests and demo (API server, etcd, registry, cosign, …), built once into
+//! the user's cache folder. `cache` has the path of that folder, `build` calls `go`.
 
 mod build;
 mod cache;
@@ -18,11 +18,11 @@ pub(crate) use node::sigstore;
 pub use release::{KubernetesRelease, RELEASE_VARIABLE};
 pub use version::ServerVersion;
 
-/// The path of `tool`, built first where the cache does not have it yet.
+/// Returns the path of `tool`, and builds it if it is not in the cache.
 ///
-/// `version` is what the program says of itself when asked for its Kubernetes version. Only the tools of Kubernetes heed it;
-/// `None` means the version of the sources they are built from. Where `KUBEBUILDER_ASSETS` names a folder that has the tool and no version is
-/// asked for, that one is taken as it is.
+/// `version` is the Kubernetes version that the program reports; only Kubernetes' own tools use it.
+/// `None` means the version of the sources. If `KUBEBUILDER_ASSETS` is set to a folder with the
+/// tool and `version` is `None`, the tool in that folder is used.
 pub fn path(tool: Tool, version: Option<&ServerVersion>) -> Result<PathBuf> {
     if version.is_none()
         && let Some(ready) = from_assets(tool)
@@ -33,7 +33,7 @@ pub fn path(tool: Tool, version: Option<&ServerVersion>) -> Result<PathBuf> {
     cache::built(&recipe).with_context(|| format!("cannot provide `{}`", tool.name()))
 }
 
-/// As [`path`], away from the async runtime's threads: a first build takes minutes.
+/// Like [`path`], on a blocking thread: a first build takes minutes.
 pub async fn path_async(tool: Tool, version: Option<ServerVersion>) -> Result<PathBuf> {
     tokio::task::spawn_blocking(move || path(tool, version.as_ref()))
         .await

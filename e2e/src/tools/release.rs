@@ -32,7 +32,7 @@ impl KubernetesRelease {
         }
     }
 
-    /// Its API server.
+    /// Returns the API server of the release.
     pub const fn api_server(self) -> Tool {
         match self {
             Self::Oldest => Tool::OldestKubeApiserver,
@@ -40,7 +40,7 @@ impl KubernetesRelease {
         }
     }
 
-    /// Its controller manager.
+    /// Returns the controller manager of the release.
     pub const fn controller_manager(self) -> Tool {
         match self {
             Self::Oldest => Tool::OldestKubeControllerManager,

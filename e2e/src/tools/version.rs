@@ -1,5 +1,5 @@
-//! The version that a Kubernetes program says it has, as vendors write it (`v1.33.0-eks-abcdef0`, `v1.36.3+k3s1`).
-//! Whether a bundle goes with such a version is not decided here but in `bundle-core`.
+//! Version that a Kubernetes program reports, including vendor suffixes (`v1.33.0-eks-abcdef0`,
+//! `v1.36.3+k3s1`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,7 +25,7 @@ impl ServerVersion {
         self.minor
     }
 
-    /// As the server reports it, with its leading `v`.
+    /// Returns the version as the server reports it, with the leading `v`.
     pub fn as_str(&self) -> &str {
         &self.text
     }

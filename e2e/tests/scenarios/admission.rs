@@ -52,7 +52,7 @@ async fn publish(cluster: &Cluster, name: &str, kubernetes: Option<&str>) -> Str
     pushed.success().unwrap().lines().last().unwrap().to_owned()
 }
 
-/// `kubectl create --dry-run=server` of an object; admission is asked as always.
+/// Creates an object as a server-side dry run, with admission.
 async fn create(cluster: &Cluster, object: &Value) -> e2e::Output {
     let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
     kubectl
@@ -198,7 +198,7 @@ async fn check_and_admission_return_the_same_verdict() {
     }
 }
 
-/// The codes and messages of all findings, wherever they stand in the report.
+/// Collects the codes and messages of all findings, at any depth of the report.
 fn collect_codes(value: &Value, codes: &mut Vec<(String, String)>) {
     match value {
         Value::Object(fields) => {

@@ -1,5 +1,6 @@
-//! The air gap: a package with three images is made on one machine, carried as one file into a network without a way out, and is there what it was:
-//! same digests, same signatures, readable by everybody's tools. Each transfer by itself is shown in `shipping`.
+//! Offline transfer: a package with three images is built on one machine and carried as one file
+//! into a network without internet access. Digests and signatures are unchanged, and other tools
+//! can read it. `shipping` tests the single transfers.
 
 use e2e::command::Command;
 use e2e::registry::{Program, Terms};
@@ -31,7 +32,7 @@ spec:
       - {name: server, image: HOST/team/server:1.4.0}
 ";
 
-/// One machine: programs run on it, and it has a registry.
+/// Simulated machine with a registry, on which programs are run.
 struct Machine<'a> {
     bench: &'a Workbench,
     island: Option<&'a Island>,

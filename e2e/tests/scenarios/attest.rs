@@ -10,7 +10,7 @@ use super::signing::{Scene, services};
 
 const OWN: &str = "https://example.com/approval/v1";
 
-/// Kinds and predicates that cosign knows, and one of nobody's.
+/// Predicate types that cosign knows, with predicates, and an unknown type.
 const PREDICATES: &[(&str, &str)] = &[
     (
         "spdxjson",
@@ -152,7 +152,7 @@ async fn attestations_are_compatible_with_cosign_with_referrers_api() {
     by_key(Program::WithReferrers).await;
 }
 
-/// A policy that asks the workflow for a signature and, beside it, an attestation.
+/// Returns a policy that requires a signature and an attestation of the workflow.
 fn policy() -> String {
     serde_json::json!({
         "apiVersion": "core.rukpak.io/v1alpha1",

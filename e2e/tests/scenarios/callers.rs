@@ -15,7 +15,8 @@ const SOON: Duration = Duration::from_secs(20);
 const VALIDATING: &str = "validatingwebhookconfiguration";
 const MUTATING: &str = "mutatingwebhookconfiguration";
 
-/// A client that trusts the webhook's own authority, as whoever can read a registration can.
+/// Returns a client that trusts the webhook's certificate authority, which every reader of a
+/// registration knows.
 async fn stranger(cluster: &Cluster) -> reqwest::Client {
     let encoded = kubectl(
         cluster,

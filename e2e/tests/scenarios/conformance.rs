@@ -1,5 +1,5 @@
-//! The executable that speaks the conformance suite's protocol verifies what real cosign 3 made of a file, and cosign what it made.
-//! The suite itself is run by whoever has its services at hand: docs/signatures.md says how.
+//! Conformance executable and real cosign 3: each verifies the other's file signatures.
+//! `docs/signatures.md` describes how to run the conformance suite itself.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

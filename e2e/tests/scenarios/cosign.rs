@@ -1,5 +1,5 @@
-//! Real cosign 3 and we: each opens the other's keys and verifies the other's signatures, and neither takes an attestation for one.
-//! What a cluster does with signatures is elsewhere.
+//! Compatibility with real cosign 3: each reads the other's keys and verifies the other's
+//! signatures, and neither accepts an attestation as a signature.
 
 use std::path::PathBuf;
 

@@ -80,7 +80,7 @@ impl Scene {
         output.success().unwrap()
     }
 
-    /// Another class on the terms of the one that is there.
+    /// Creates another class with the spec of the existing one.
     async fn class(&self, name: &str) {
         let mut class = self.get("provisionerclass core-rukpak-io-plain").await;
         class["metadata"] = json!({"name": name});
@@ -88,7 +88,8 @@ impl Scene {
         self.apply(&class).await;
     }
 
-    /// A user who may write deployments under one class, and change what others installed, and nothing else.
+    /// Creates a user who may write BundleDeployments of one class, including those of others, and
+    /// nothing else.
     async fn user(&self, name: &str, class: &str) {
         let role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},

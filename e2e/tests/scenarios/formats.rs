@@ -1,5 +1,5 @@
-//! Charts, kustomizations and operators' bundles: real helm and kubectl make of them what we do, and a real API server takes what we convert.
-//! Whether they are installed by the webhook is elsewhere.
+//! Charts, kustomizations and operator bundles: the result equals that of real helm and kubectl,
+//! and a real API server accepts converted objects. They are not installed here.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

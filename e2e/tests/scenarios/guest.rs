@@ -1,11 +1,11 @@
-//! That a cluster which is somebody's is found by its context, and left as it was: the manners of `cargo xtask demo --context`.
-//! What is told there is in `story`.
+//! Tests on an existing cluster, as with `cargo xtask demo --context`: it is found by its context,
+//! and left unchanged.
 
 use std::path::Path;
 
 use e2e::{Cluster, Tool, Webhook, WebhookOptions};
 
-/// Every object that a guest could bring, but what a server makes by itself.
+/// Returns all objects that tests could create, without those that a server creates itself.
 async fn everything(host: &Cluster) -> String {
     let kinds = "namespaces,clusterroles,clusterrolebindings,crds,validatingwebhookconfigurations,mutatingwebhookconfigurations,priorityclasses";
     let listed = host.kubectl(["get", kinds, "-o", "name"]).await.unwrap();
@@ -19,7 +19,7 @@ fn visit(kubeconfig: &Path, context: &str) -> e2e::cluster::Builder {
         .kubeconfig(kubeconfig)
 }
 
-/// Everything is put there, and asks us; what would be answered is not the subject.
+/// Installs the product with its registrations. Admission responses are not tested here.
 async fn move_in(guest: &Cluster) -> Webhook {
     let options = WebhookOptions {
         admission: false,

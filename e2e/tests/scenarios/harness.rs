@@ -1,5 +1,5 @@
-//! That the harness keeps its word: clusters side by side, each with its version, controllers and registries, and nothing left of them.
-//! What the product does on a cluster is in the other files.
+//! Tests of the harness: parallel clusters, each with its version, controllers and registries,
+//! removed without leftovers.
 
 use std::process::Command;
 use std::time::Duration;
@@ -252,7 +252,7 @@ async fn panicking_scenario_leaves_only_its_logs() {
     fs_err::remove_dir_all(&folder).unwrap();
 }
 
-/// The proof of everything that is said to work without a network rests on this.
+/// All tests without network depend on this.
 #[tokio::test]
 async fn island_has_only_its_own_loopback() {
     let cluster = e2e::cluster::shared().await.unwrap();

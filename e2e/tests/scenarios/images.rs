@@ -1,5 +1,5 @@
-//! Images with real parts: crane makes an image and an index, a real registry says their digests, and a real API server gets what the lock says.
-//! What is found and refused is in the CLI's own tests.
+//! Container images with real tools: crane creates an image and an index, a real registry serves
+//! their digests, and a real API server receives the locked digests.
 
 use std::time::Duration;
 

@@ -18,7 +18,8 @@ enum Cosign {
 /// Location of a signature.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Place {
-    /// The referrers API: cosign 2 has to be told (`--registry-referrers-mode oci-1-1`), cosign 3 does nothing else.
+    /// Referrers API: cosign 2 needs a flag (`--registry-referrers-mode oci-1-1`), cosign 3 always
+    /// uses it.
     Api,
     /// A tag: cosign 2's `sha256-….sig`, cosign 3's list `sha256-…` where a registry has no such API.
     Tag,

@@ -1,5 +1,5 @@
-//! Somebody logs in at an issuer, in a browser or with a code on another device, and signs: real cosign verifies what came of it, and logs in there too.
-//! Issuers that do what is wrong are tried on the command line's own tests.
+//! OpenID Connect login in a browser or with a device code, and signing: real cosign verifies the
+//! signature, and logs in at the same issuer.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl Scene {
         )
     }
 
-    /// That both of us know who signed.
+    /// Checks that cosign and we report the same signer.
     async fn verified(&self, pinned: &str) {
         let line = format!(
             "verify {pinned} --certificate-identity {WHO} --certificate-oidc-issuer {} --trusted-root {}",

@@ -8,7 +8,8 @@ use serde_json::Value;
 /// Deadline of [`until`].
 const LONG: Duration = Duration::from_secs(90);
 
-/// Runs kubectl as the administrator with the words of `line`, and returns whatever comes of it.
+/// Runs kubectl as the administrator with the arguments of `line`, and returns its output even if
+/// it fails.
 pub(super) async fn try_kubectl(cluster: &Cluster, line: &str) -> Output {
     cluster.kubectl(line.split(' ')).await.unwrap()
 }
@@ -25,7 +26,7 @@ pub(super) async fn apply(cluster: &Cluster, object: &Value) {
     applied.output().await.unwrap().success().unwrap();
 }
 
-/// Applies `object` server-side with `flags`, taking over the fields of others.
+/// Applies `object` server-side with `flags`, and forces conflicts.
 pub(super) async fn apply_with(cluster: &Cluster, object: &Value, flags: &[&str]) -> Output {
     let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
     kubectl
@@ -81,7 +82,7 @@ pub(super) async fn until_condition(
     .unwrap()
 }
 
-/// As [`until_condition`], and returns the message of the condition.
+/// Like [`until_condition`], but returns the message of the condition.
 pub(super) async fn until(cluster: &Cluster, what: &str, kind: &str, status: &str) -> String {
     let found = until_condition(cluster, what, kind, status).await;
     found["message"].as_str().unwrap_or_default().to_owned()

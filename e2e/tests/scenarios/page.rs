@@ -1,7 +1,8 @@
-//! Reads the blocks of a Markdown page that a test can execute, and compares answers with what the page says.
-//! A ```` ```console ```` block holds `$ command` lines (`> ` continues), an optional `? CODE`, and the answer; a block whose second word is a path is that file.
+//! Reads the executable blocks of a Markdown page, and compares output with the page.
+//! A ```` ```console ```` block has `$ command` lines (`> ` continues), an optional `? CODE`, and
+//! the output. A block whose second word is a path is that file.
 
-/// One thing to do.
+/// Step of a page.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
     /// A file that the reader has been shown.
@@ -15,7 +16,7 @@ pub(super) enum Step {
     },
 }
 
-/// All steps of a page, in their order.
+/// Returns all steps of a page in order.
 pub(super) fn read(page: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut lines = page.lines().enumerate();

@@ -1,5 +1,5 @@
-//! Keys that a plugin of sigstore's KMS protocol holds: the same plugin serves us and real cosign 3, and each verifies what the other signed with it.
-//! Plugins that break or lie are tried on the command line's own tests.
+//! Keys in a plugin with sigstore's KMS protocol: the same plugin works with us and with real
+//! cosign 3, and each verifies the other's signatures.
 
 use e2e::{Output, Registry, Tool, Workbench, bundles, command, tools};
 
@@ -24,7 +24,7 @@ impl Scene {
         scene
     }
 
-    /// A key in a file, made by openssl; what a plugin calls it.
+    /// Creates a key file with openssl, and returns its name in the plugin.
     async fn key(&self, name: &str, kind: &str) -> String {
         let file = self.bench.folder().join(name);
         let openssl = self.bench.clean(command::Command::new("openssl"));

@@ -1,5 +1,5 @@
-//! The pod as a process: what it keeps right by itself, how it ends and who takes over, and what its own identity cannot do.
-//! What it answers is in `admission`, what it installs in `reconcile`.
+//! Pod as a process: certificates, registrations, shutdown, leader election, and permissions of its
+//! own ServiceAccount.
 
 use std::time::Duration;
 

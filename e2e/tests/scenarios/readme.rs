@@ -1,5 +1,5 @@
-//! That every console block of README.md and docs/ does what it says: run in order, answers compared, on a cluster with the webhook.
-//! How a page is read and compared is in `page`.
+//! Runs every console block of README.md and docs/ in order, and compares the output, on a cluster
+//! with the webhook. `page` reads the blocks.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Registries as they are: passwords, tokens, certificates, helpers, proxies and mirrors, each with a real registry, and each failure with its own words.
-//! Registries that lie are tried in bundle-oci.
+//! Access to real registries: passwords, tokens, certificates, credential helpers, proxies and
+//! mirrors, with the message of each failure.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Names from users never become more than one segment of a URL, and no secret of a run occurs in a log.
-//! What the parser of names accepts is in `bundle-core`, `names`; what admission says otherwise is in `admission`.
+//! Names from users are always a single segment of a URL, and no secret of a run occurs in a log.
+//! `names` in `bundle-core` has the rules.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::objects::kubectl;
 
 const LONG: Duration = Duration::from_secs(90);
 const CLASS: &str = "core-rukpak-io-plain";
-/// As a name in a URL this watches all Secrets of the namespace.
+/// Query that would watch all Secrets of the namespace if it were part of a URL.
 const QUERY: &str = "?watch=true&timeoutSeconds=3";
 const POD: &str = "system:serviceaccount:bundle-system:bundle-webhook";
 /// Entries of Secrets that are no secrets.

@@ -1,5 +1,5 @@
-//! Shipping with the tools of others at both ends: skopeo, crane and both cosigns read what we write, and we read what they write.
-//! Faults of registries and disks are tried in the crates themselves.
+//! Compatibility of transfers: skopeo, crane and both versions of cosign read our artifacts, and we
+//! read theirs.
 
 use e2e::command::Command;
 use e2e::prerequisites::Program as Needed;
@@ -61,7 +61,8 @@ impl Scene {
         (reference, digest)
     }
 
-    /// Signed in every way: by us, by cosign 3 beside it, by cosign 2 under its tag.
+    /// Pushes an image and signs it with our plugin, with cosign 3, and with cosign 2. Returns its
+    /// reference and digest.
     async fn signed(&self) -> (String, String) {
         let (reference, digest) = self.pushed().await;
         self.ours("keys generate --output-key-prefix ours").await;
@@ -80,7 +81,7 @@ impl Scene {
         (reference, digest)
     }
 
-    /// All three signatures hold on what is at `reference`, and it is what it was.
+    /// Checks that all three signatures at `reference` are valid and that the digest is unchanged.
     async fn holds(&self, reference: &str, digest: &str) {
         let found = self.tool(Tool::Crane, &format!("digest {reference}")).await;
         assert_eq!(found, digest, "{reference}");

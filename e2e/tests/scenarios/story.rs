@@ -1,5 +1,5 @@
-//! The story that the demo tells, asserted: once in peace, and once while the webhook is killed again and again.
-//! What is typed is in `e2e::story`.
+//! Story of the demo with assertions: once undisturbed, and once with a webhook that is killed
+//! repeatedly. `e2e::story` has the command lines.
 
 use e2e::cluster::Builder;
 use e2e::story::{self, Silent, Teller};

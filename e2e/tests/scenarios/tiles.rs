@@ -1,5 +1,6 @@
-//! The log of tiles (Rekor v2), a real one: what cosign 3 enters in it we verify, what we enter cosign 3 verifies, and what goes wrong leaves nothing.
-//! Every forgery of such entries is a table in bundle-trust; the older log is elsewhere (keyless, signing).
+//! Real Rekor v2 log: we verify entries of cosign 3, and cosign 3 verifies ours. A failed request
+//! leaves no partial signature. `bundle-trust` has tables of forgeries; `keyless` and `signing`
+//! test Rekor v1.
 
 use e2e::command::Command;
 use e2e::registry::{Program, Terms};

@@ -1,5 +1,5 @@
-//! Content of any size into and out of registries as they are: sent once, mounted, copied from one to another, and taken up after a break.
-//! Registries that lie are in `bundle-testkit`; what the commands make of this is in other scenarios.
+//! Content of any size with real registries: uploaded once, mounted, copied, and resumed after an
+//! interruption. `bundle-testkit` has registries with faults.
 
 use std::net::SocketAddr;
 use std::path::Path;

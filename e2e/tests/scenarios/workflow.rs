@@ -8,7 +8,8 @@ use e2e::{Cluster, Output, Tool, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
 const LONG: Duration = Duration::from_secs(60);
-/// Less than it takes until Secrets and ConfigMaps are read again without any sign that they have changed.
+/// Deadline for changes that watches report; shorter than the periodic read of Secrets and
+/// ConfigMaps.
 const BY_WATCH: Duration = Duration::from_secs(10);
 
 struct Scene {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Case;
 
-/// A definition that everybody takes.
+/// Returns a valid definition.
 pub(super) fn definition() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",

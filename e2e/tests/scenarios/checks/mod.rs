@@ -1,5 +1,5 @@
-//! That `build` says of definitions, custom resources and objects of built-in kinds what a real API server says of them: each case is put to both.
-//! What the messages are is in the unit tests of `bundle_core::check`.
+//! Build-time checks of CRDs, custom resources and built-in kinds, compared with a real API server:
+//! each case is given to both. Unit tests of `bundle_core::check` test the messages.
 
 use bundle_core::check;
 use bundle_core::diagnostic::{Finding, Severity};
@@ -39,7 +39,7 @@ const DIFFER: &[(&str, &str)] = &[
     ),
 ];
 
-/// A case: its name, whether the server takes it, and what it changes.
+/// Case: name, `true` if the server accepts it, and its change.
 type Case = (&'static str, bool, fn(&mut Value));
 
 /// Returns the findings of `build` for these objects: errors, and parts that it could not check.

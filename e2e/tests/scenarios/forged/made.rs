@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const PAYLOAD: &str = "/dsseEnvelope/payload";
 const ENTRY: &str = "/verificationMaterial/tlogEntries/0";
 
-/// One forgery: what is put beside the content, and the words of the refusal.
+/// Forgery: the uploaded artifact and the expected message.
 pub(super) struct Forgery {
     pub(super) name: &'static str,
     /// A bundle, or a payload in cosign 2's form.
@@ -52,7 +52,7 @@ fn at<'a>(bundle: &'a mut Value, pointer: &str) -> &'a mut Value {
     bundle.pointer_mut(pointer).unwrap()
 }
 
-/// One bit in the middle of base64 text.
+/// Flips one bit in the middle of base64 text.
 fn flip(value: &mut Value) {
     let mut bytes = STANDARD.decode(value.as_str().unwrap()).unwrap();
     let middle = bytes.len() / 2;

@@ -34,7 +34,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// The same content under a name of its own.
+    /// Pushes equal content under another name.
     async fn push(&self, folder: &str, name: &str) -> PinnedReference {
         let registry = self.cluster.registry(0).unwrap();
         let reference = registry.reference(&format!("{name}:1.0.0"));
@@ -98,7 +98,7 @@ fn policy(scene: &Scene, name: &str, authority: &Value) -> String {
     .to_string()
 }
 
-/// Puts each forgery beside content of its own, and asks.
+/// Uploads each forgery for separate content, and checks that it is rejected.
 async fn none_passes(scene: &Scene, policy: &str, forgeries: Vec<Forgery>) {
     for (number, forgery) in forgeries.into_iter().enumerate() {
         let Forgery {

@@ -1,4 +1,5 @@
-//! Memory that strangers on the pod's two ports can take from it with connections whose requests never end, and a tenant with dry runs that make it look at images.
+//! Memory that an attacker can take: with unfinished requests on the two ports of the pod, and as a
+//! tenant with dry runs that cause image lookups.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -58,7 +58,7 @@ async fn stage_with(flags: &[&str]) -> (Cluster, Webhook) {
     (cluster, webhook)
 }
 
-/// Asks `/livez` until it is stopped, and looks at the memory of the process meanwhile.
+/// Polls `/livez` and the memory of the process until stopped.
 struct LivenessProbe {
     stop: oneshot::Sender<()>,
     observed: JoinHandle<Observed>,
@@ -121,7 +121,7 @@ fn anonymous_kib(pid: u32) -> u64 {
         .unwrap_or_default()
 }
 
-/// A line for whoever runs the scenarios with `--nocapture`.
+/// Prints a line, visible with `--nocapture`.
 fn record(line: &str) {
     let mut terminal = std::io::stderr().lock();
     writeln!(terminal, "{line}").unwrap();
@@ -308,7 +308,7 @@ async fn create_dry(client: &Client, plural: &str, object: &Value) -> (u16, Stri
     create_dry_as(client, None, plural, object).await
 }
 
-/// The same as another user, who may do everything.
+/// Sends a dry-run create as another user with all permissions.
 async fn create_dry_as(
     client: &Client,
     user: Option<&str>,

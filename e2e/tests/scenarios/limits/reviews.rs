@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Dry runs of the attacker at a time. The client repeats those that are asked to come back later.
+/// Number of parallel dry runs of the attacker. The client repeats requests that get a retry
+/// response.
 const PARALLEL: usize = 6;
 
 #[tokio::test(flavor = "multi_thread")]

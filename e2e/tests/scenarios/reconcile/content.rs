@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::{LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, stage};
 
-/// As generators write them: a list, nulls, a namespace where none belongs, and a certificate that somebody else puts in.
+/// Content as generators write it: a list, nulls, a superfluous namespace, and a certificate that
+/// another program injects.
 const GENERATED: &str = "apiVersion: v1
 kind: List
 items:

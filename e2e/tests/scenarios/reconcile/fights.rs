@@ -1,5 +1,5 @@
-//! Somebody who keeps changing an object back: it is restored ever more slowly, and delays nothing else.
-//! Single changes are in `managers`.
+//! Conflict with another actor that keeps reverting an object: it is restored with increasing
+//! backoff, and no other object is delayed. `managers` tests single changes.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ use super::{apply, bundle_of, deployment, get, kubectl, publish, stage, until};
 
 /// More changes than are restored at once.
 const CHANGES: u32 = 16;
-/// Deadline for a single change to be restored; looking takes a part of it.
+/// Deadline for restoring a single change, including the time for polling.
 const SOON: Duration = Duration::from_secs(6);
 /// The longest pause before an object is restored, and the time for restoring it.
 const LONGEST: Duration = Duration::from_secs(40);
@@ -106,7 +106,7 @@ async fn object_that_somebody_keeps_changing_delays_no_other_and_is_restored_in_
     corrections_are_told(&cluster).await;
 }
 
-/// Each object has an Event of its own, which names whoever wrote it.
+/// Checks that each object has its own Event, with the name of the user who changed it.
 async fn corrections_are_told(cluster: &Cluster) {
     let events = get(cluster, "events.v1.events.k8s.io -n default")
         .await

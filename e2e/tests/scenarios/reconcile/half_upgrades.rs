@@ -1,5 +1,5 @@
-//! Upgrades that fail half-way: what is applied is kept meanwhile, and the conditions say what is known.
-//! Upgrades that succeed are in `life`.
+//! Upgrades that fail half-way: applied objects are maintained, and conditions are correct. `life`
+//! tests successful upgrades.
 
 use std::time::Duration;
 

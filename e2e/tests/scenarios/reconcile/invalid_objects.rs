@@ -1,5 +1,5 @@
-//! Objects that the API server cannot store, whoever sends them: named with the field, and sent again slowly.
-//! Objects that their requesters may not write are in `requester`.
+//! Objects that the API server rejects for every user: the message names the field, and the retry
+//! is slow. `requester` tests objects that the requester may not write.
 
 use std::time::{Duration, Instant};
 

@@ -113,7 +113,8 @@ async fn an_object_without_our_labels_is_restored_and_never_forgotten() {
     assert!(get(&cluster, "configmap web -n team-a").await.is_none());
 }
 
-/// Does what the condition of a BundleDeployment says that was deleted while admission was off.
+/// Runs the command in the condition of a BundleDeployment that was deleted while admission was
+/// off.
 async fn admit_deletion(cluster: &Cluster, name: &str) {
     let annotation = wait::until(LONG, "the deletion waits", || async {
         let object = get(cluster, &format!("bundledeployment {name}")).await;
@@ -130,7 +131,7 @@ async fn admit_deletion(cluster: &Cluster, name: &str) {
     kubectl(cluster, &line).await;
 }
 
-/// Deletes a BundleDeployment while the webhook that would be asked about it is down, and admission is off.
+/// Deletes a BundleDeployment while the webhook is stopped and admission is off.
 async fn delete_unasked(cluster: &Cluster, webhook: &e2e::Webhook, name: &str) {
     for line in [
         "delete validatingwebhookconfiguration bundle-webhook",

@@ -41,7 +41,7 @@ async fn run(cluster: &Cluster) {
     end(cluster, "Succeeded").await;
 }
 
-/// Lets the Pod of the Job end in this phase, as a kubelet would tell, and waits until the Job is gone.
+/// Sets the phase of the Job's Pod, like a kubelet, and waits until the Job is gone.
 async fn end(cluster: &Cluster, phase: &str) {
     let before = uid(cluster).await;
     assert!(!before.is_empty(), "there is no Job");
@@ -69,7 +69,8 @@ async fn still_gone(cluster: &Cluster) {
     gone_with_health(cluster, "True").await;
 }
 
-/// The same, with this status of `Healthy`.
+/// Restores a deleted ConfigMap, and checks that the Job is still gone and condition `Healthy` has
+/// this status.
 async fn gone_with_health(cluster: &Cluster, health: &str) {
     let line = "delete configmap once -n once";
     kubectl(cluster, line).await;

@@ -122,7 +122,7 @@ pub(super) fn writes(cluster: &Cluster) -> anyhow::Result<usize> {
     Ok(cluster.audit()?.iter().filter(changes).count())
 }
 
-/// Until three seconds pass without a write of ours: whatever is put right ends.
+/// Waits until the webhook has written nothing for three seconds.
 pub(super) async fn quiet(cluster: &Cluster) {
     let last = std::sync::Mutex::new((0, Instant::now()));
     wait::until_true(LONG, "it comes to rest", || async {

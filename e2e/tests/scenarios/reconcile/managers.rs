@@ -1,5 +1,6 @@
-//! Changes behind our back under any field manager, ours included, by every verb, in the second of our own write and while nobody looks.
-//! Whose an object is, is in `inventory`.
+//! Changes by any field manager, including ours, with every verb, in the same second as our own
+//! write and while the webhook is down. `inventory` tests which objects belong to a
+//! BundleDeployment.
 
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ async fn installed_version(cluster: &Cluster) -> Value {
     object["status"]["installed"]["version"].clone()
 }
 
-/// Waits until the deployment says of its present spec that it would go back.
+/// Waits until the deployment reports that its spec would be a downgrade.
 async fn is_refused(cluster: &Cluster, told: &str) {
     wait::until(LONG, told, || async {
         let object = get(cluster, "bundledeployment greeting").await;
@@ -55,7 +55,7 @@ async fn is_refused(cluster: &Cluster, told: &str) {
     assert_eq!(installed_version(cluster).await, "2.0.0");
 }
 
-/// Has a key made, and forbids to go back to older versions of the greetings that are signed with it.
+/// Creates a key, and a policy that forbids downgrades of the greetings signed with it.
 async fn forbid_downgrades(cluster: &Cluster) {
     ours(cluster, "keys generate --output-key-prefix release").await;
     let host = cluster.registry(0).unwrap().host();

@@ -1,5 +1,6 @@
-//! Fields that somebody else owned before: of objects that are taken over, of Secrets that an earlier version applied, and of lists that somebody wrote into.
-//! The owners of whole objects are in `inventory`; changes behind our back under any manager are in `managers`.
+//! Fields with another owner before: of adopted objects, of Secrets that an earlier version
+//! applied, and of lists that another user changed. `inventory` tests owners of objects; `managers`
+//! tests changes by other field managers.
 
 use e2e::cluster::shared;
 use e2e::{Cluster, Tool, wait};

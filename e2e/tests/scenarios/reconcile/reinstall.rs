@@ -1,5 +1,5 @@
-//! Kinds that come and go: definitions that a removal took along, and definitions that somebody remakes with another scope or version.
-//! Removal itself is in `removal`.
+//! CRDs that are deleted and created again: by a removal and a new installation, or by another user
+//! with another scope or version. `removal` tests the removal itself.
 
 use std::time::{Duration, Instant};
 
@@ -119,7 +119,7 @@ async fn object_returns_after_its_definition_was_remade_with_another_scope_or_ve
     assert!(has_kettle(&cluster, "v2/namespaces/reinstall/kettles/kettle").await);
 }
 
-/// Returns whether the object is there. kubectl caches kinds as well, so it is asked by path.
+/// Returns `true` if the object exists. The request uses the path, because kubectl caches kinds.
 async fn has_kettle(cluster: &e2e::Cluster, path: &str) -> bool {
     let path = format!("/apis/reinstall.example.com/{path}");
     let answer = cluster.kubectl(["get", "--raw", &path]).await.unwrap();

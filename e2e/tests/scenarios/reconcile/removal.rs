@@ -1,5 +1,5 @@
-//! Finalizers of others on objects that are being removed, and Bundles of earlier templates whose labels somebody rewrote.
-//! Whose rights a removal needs is in `requester::removal`.
+//! Foreign finalizers on objects that are being removed, and Bundles of earlier templates with
+//! changed labels. `requester::removal` tests permissions.
 
 use bundle_core::review::template_hash;
 use e2e::{Cluster, wait};

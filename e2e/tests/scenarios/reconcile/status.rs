@@ -1,5 +1,5 @@
-//! Status fields that somebody writes who may: the webhook decides from none of them, and writes back what it knows.
-//! Other rights of tenants are in `tenant` and `requester`; stamps and seals in `stamps`.
+//! Status fields written by other users: the webhook bases no decision on them, and writes the
+//! correct values again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

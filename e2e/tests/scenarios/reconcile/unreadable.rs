@@ -1,4 +1,5 @@
-//! Objects with times that Go reads and other parsers do not: whoever may write one object must not stop the watches on all objects of its kind.
+//! Objects with times that Go parses and other parsers reject: one such object must not stop the
+//! watch for its kind.
 
 use e2e::{Cluster, Tool, wait};
 use serde_json::json;

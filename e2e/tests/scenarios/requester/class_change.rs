@@ -1,5 +1,5 @@
-//! Another class with `authorization: Class` named in a BundleDeployment: what the former class let in counts as new content under it.
-//! Decisions of such a class about content of its own are in `delegation`.
+//! Change of a BundleDeployment to another class with `authorization: Class`: content admitted
+//! under the former class counts as new. `delegation` tests the class's own content.
 
 use super::delegation::{delegate_with, under, until_may_not};
 use super::removal::{remove, until_kept};

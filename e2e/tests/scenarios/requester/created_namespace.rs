@@ -1,5 +1,5 @@
-//! `spec.createNamespace`: the target namespace is created if it is missing, and removed only if nothing of others is in it.
-//! Objects that name no namespace are in `reconcile::target`.
+//! `spec.createNamespace`: a missing target namespace is created, and deleted only if it contains
+//! no foreign objects. `reconcile::target` tests objects without namespace.
 
 use super::removal::{remove, until_removed};
 use super::*;

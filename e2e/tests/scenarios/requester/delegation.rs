@@ -1,6 +1,5 @@
-//! The limits of a class that decides for its users (`authorization: Class`): objects outside of its targets, ServiceAccounts that may not be used any more, and
-//! namespaces that were given to somebody else.
-//! Rights that are withdrawn under `authorization: Requester` are in `withdrawn`.
+//! Limits of a class with `authorization: Class`: objects outside of its targets, ServiceAccounts
+//! without permission, and recreated namespaces. `withdrawn` tests `authorization: Requester`.
 
 use super::removal::{remove, until_kept, until_removed};
 use super::*;

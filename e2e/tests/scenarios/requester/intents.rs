@@ -1,4 +1,4 @@
-//! Objects that an installation was about to create, and that somebody else created.
+//! Objects that an installation was about to create, but another user created first.
 
 use super::*;
 

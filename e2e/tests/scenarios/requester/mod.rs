@@ -1,6 +1,6 @@
-//! That nobody gets more through a bundle than the API server itself lets them do: content is sent as a dry run as its requester, and rights are asked
-//! again before every change.
-//! What the access reviews alone find is in `reconcile::rights` and `tenant`.
+//! Requesters gain no permissions through a bundle: content is applied as a dry run as its
+//! requester, and access reviews are repeated before every change. `reconcile::rights` and `tenant`
+//! test access reviews alone.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(90);
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// As the administrator.
+/// Applies objects as the administrator.
 async fn put(cluster: &Cluster, objects: &[Value]) {
     for object in objects {
         apply_as(cluster, object, None).await.success().unwrap();
@@ -51,7 +51,7 @@ async fn until_refused(cluster: &Cluster, name: &str) -> String {
     found["message"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Waits until `name` says that rights of its requester were withdrawn, and returns the message.
+/// Waits until `name` reports withdrawn permissions of its requester, and returns the message.
 async fn until_withdrawn(cluster: &Cluster, name: &str) -> String {
     let found = until(cluster, name, "Authorized", "False").await;
     assert_eq!(found["reason"], "RightsWithdrawn", "{found}");
@@ -133,7 +133,8 @@ fn binding(name: &str, namespace: Option<&str>, role: &str, user: &str) -> Value
     })
 }
 
-/// Lets the pod act as ServiceAccount `name`, as the condition tells an administrator to.
+/// Returns the Role and RoleBinding that let the pod impersonate ServiceAccount `name`, as the
+/// condition suggests.
 fn impersonator(namespace: &str, name: &str) -> [Value; 2] {
     let role = "bundle-impersonator";
     let rules = json!([{"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": [name], "verbs": ["impersonate"]}]);

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A MutatingAdmissionPolicy and its binding: whoever creates a ConfigMap in a namespace of the scenario gets the label `guard` on it, if `condition` holds.
+/// Returns a MutatingAdmissionPolicy with its binding: it sets the label `guard` on ConfigMaps in a
+/// namespace of the scenario if `condition` is true.
 fn mutation(name: &str, scenario: &str, condition: &str) -> [Value; 2] {
     let kind = |kind: &str, spec: &Value| {
         json!({

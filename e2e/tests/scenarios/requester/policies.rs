@@ -1,4 +1,4 @@
-//! Policies that look at the user, and content that brings what it needs.
+//! Admission policies that depend on the user, and content that contains its own dependencies.
 
 use super::*;
 

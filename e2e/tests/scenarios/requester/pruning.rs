@@ -1,5 +1,5 @@
-//! Objects that an upgrade removes, and those that stay because somebody may not delete them.
-//! Policies about single objects are in `policies`, finalizers in `reconcile::removal`.
+//! Objects that an upgrade prunes, and objects that stay because the requester may not delete them.
+//! `policies` tests policies about single objects; `reconcile::removal` tests finalizers.
 
 use super::super::objects::kubectl;
 use super::policies::{on, policy, until_enforced};

@@ -1,6 +1,6 @@
-//! Records that somebody else can take away or change between a look and a write: the times of writes in `managedFields`, the inventory of an installation
-//! that is not complete yet, and the settings of a deployment while another person approves it.
-//! Stamps and seals after gaps of admission are in `stamps`.
+//! Records that another user can change between a read and a write: times in `managedFields`, the
+//! inventory of an incomplete installation, and settings of a deployment during its approval.
+//! `stamps` tests stamps and seals after gaps.
 
 use super::delegation::{delegate_with, under};
 use super::*;

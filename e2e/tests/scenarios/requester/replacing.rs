@@ -1,4 +1,4 @@
-//! Objects that cannot be changed: which ones an upgrade deletes and creates anew, and with whose rights.
+//! Immutable objects: those that an upgrade deletes and recreates, and the required permissions.
 //! The rule is in `bundle_core::plan::replace`.
 
 use super::policies::{on, policy, until_enforced};
@@ -16,7 +16,7 @@ pub(super) fn job(namespace: &str, name: &str, tag: &str) -> Value {
     })
 }
 
-/// Lets the Pod of a Job end, as a kubelet would tell, and waits until the Job is complete or gone.
+/// Sets the Job's Pod to finished, like a kubelet, and waits until the Job is complete or gone.
 pub(super) async fn finish(cluster: &Cluster, namespace: &str, job: &str) {
     let patch = json!({"status": {"phase": "Succeeded"}}).to_string();
     wait::until_true(LONG, &format!("Job {job} completes"), || async {

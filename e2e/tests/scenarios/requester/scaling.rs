@@ -1,4 +1,4 @@
-//! Workloads that somebody scales: replicas belong to autoscalers, and are restored where a person changed them.
+//! Scaled workloads: replicas belong to autoscalers, and are restored after a change by a person.
 
 use super::*;
 
@@ -35,7 +35,7 @@ async fn until_replicas(cluster: &Cluster, what: &str, wanted: i64) {
     .unwrap();
 }
 
-/// Number of Events that tell that objects of `name` were restored.
+/// Returns the number of Events about restored objects of `name`.
 async fn corrections(cluster: &Cluster, name: &str) -> i64 {
     let look =
         format!("events -A --field-selector involvedObject.name={name},reason=DriftCorrected");

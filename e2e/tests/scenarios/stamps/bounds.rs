@@ -1,4 +1,5 @@
-//! Objects of ours that are too large to be read: admission refuses them, and one that was written while the registrations were missing says so and can be removed.
+//! Objects of our kinds that are too large to be read: admission rejects them. One that was written
+//! while the registrations were missing is reported and can be removed.
 
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
@@ -6,7 +7,7 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use super::*;
 
 const FINALIZER: &str = "core.rukpak.io/delete-installed-objects";
-/// The text that a finalizer takes in an object, and as a field of its manager, in bytes.
+/// Bytes that one finalizer takes, as text and as a field of its manager.
 const FINALIZER_BYTES: usize = 8;
 const FIELD_BYTES: usize = 18;
 /// Below the 1.5 MiB that API servers store.
@@ -44,7 +45,7 @@ async fn installed(cluster: &Cluster, name: &str) {
     until(cluster, &what, "Installed", "True").await;
 }
 
-/// Our finalizer and `count - 1` short ones.
+/// Returns our finalizer and `count - 1` short ones.
 fn finalizers(count: usize) -> Vec<String> {
     let digit = |number: usize| char::from(b"0123456789abcdefghijklmnopqrstuvwxyz"[number % 36]);
     let short = (1..count).map(|n| {

@@ -1,4 +1,5 @@
-//! Deletions that were made while the registrations were missing: nobody was asked about them, so they wait for somebody who answers for them.
+//! Deletions while the registrations were missing: they were not reviewed, so they wait until a
+//! user admits them.
 
 use super::*;
 
@@ -52,7 +53,8 @@ async fn until_removed(cluster: &Cluster) {
     );
 }
 
-/// Waits until the condition says that nobody was asked, and returns the message. The ConfigMap has to be there all the time.
+/// Waits until the condition reports an unreviewed deletion, and returns the message. The ConfigMap
+/// must exist all the time.
 async fn until_reported(cluster: &Cluster) -> String {
     wait::until(LONG, "the deletion waits", || async {
         let note = get(cluster, &format!("configmap {NAME} -n team-a")).await;

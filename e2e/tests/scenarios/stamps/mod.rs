@@ -1,5 +1,5 @@
-//! Stamps and seals: who asked for what, also after admission was off, after copies, backups, edits by others and restarts.
-//! The rules alone are in `bundle_core::review` (`stamp`, `seal`).
+//! Stamps and seals: requesters after gaps of admission, copies, backups, edits by other users, and
+//! restarts. The rules are in `bundle_core::review` (`stamp`, `seal`).
 
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ async fn tenant(cluster: &Cluster, admin: bool) {
     }
 }
 
-/// Takes the registrations away, so that the API server asks nobody.
+/// Deletes the registrations, so that the API server does not call the webhook.
 async fn admission_off(cluster: &Cluster) {
     for kind in ["validating", "mutating"] {
         kubectl(

@@ -1,5 +1,6 @@
-//! Trust roots by TUF, from a repository that go-tuf writes: `trust init`, what `sign` and `verify` make of it beside real cosign 3, and everything that is wrong
-//! with a repository, a mirror or what is kept, each in its own words. What holds under a root is elsewhere.
+//! Trust roots by TUF from a repository of go-tuf: `trust init`, its use by `sign` and `verify` in
+//! comparison with real cosign 3, and errors of repository, mirror and cache, each with its
+//! message.
 
 use std::path::{Path, PathBuf};
 
@@ -52,7 +53,7 @@ impl Scene {
         folders.next().unwrap().unwrap().path()
     }
 
-    /// As if the repository had been asked then.
+    /// Changes the cache as if the repository had been read at that time.
     fn asked(&self, at: &str) {
         let text = json!({ "at": at }).to_string();
         fs_err::write(self.kept().join("asked.json"), text).unwrap();

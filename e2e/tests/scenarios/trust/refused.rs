@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{PAST, Scene};
 
-/// A scene that knows version 5 of everything.
+/// Returns a scene whose cache has version 5 of all metadata.
 async fn at_five() -> Scene {
     let mut scene = Scene::new().await;
     scene.offer(|state| versions(state, 5, 5));
