@@ -1,5 +1,5 @@
-//! Certificates of a cluster: its own authority, serving certificates for loopback, client certificates by user and groups.
-//! How the product makes its own certificates is in the webhook.
+//! Certificates of a test cluster: its certificate authority, serving certificates for loopback,
+//! client certificates with user and groups.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const FIRST_SERVICE_IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 /// X.520 organizationName once more: rcgen keeps one value per type, and a certificate with two groups needs two.
 const SECOND_ORGANIZATION: [u64; 4] = [2, 5, 4, 10];
 
-/// A certificate authority whose key never leaves the process.
+/// Certificate authority whose key is only in memory.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     certificate: PathBuf,
@@ -32,7 +32,7 @@ pub struct Identity {
 }
 
 impl Authority {
-    /// Makes one and writes its certificate to `folder/NAME.crt`.
+    /// Creates an authority and writes its certificate to `folder/NAME.crt`.
     pub fn new(folder: &Path, name: &str) -> Result<Self> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);

@@ -1,5 +1,5 @@
-//! A program that is run once in a clean environment, and what it answered.
-//! Programs that stay are in `process`; which program it is and whose kubeconfig it gets is the cluster's.
+//! Programs that are run once in a clean environment, with their output. `process` has long-running
+//! programs.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -89,7 +89,7 @@ impl Command {
         self
     }
 
-    /// Gives `bytes` as standard input; without it there is none.
+    /// Sets the standard input; default: empty.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.input = Some(bytes.into());
@@ -110,7 +110,7 @@ impl Command {
         self
     }
 
-    /// The line as a person would type it.
+    /// Returns the command line for display.
     pub fn line(&self) -> String {
         let name = self.program.file_name().unwrap_or(self.program.as_os_str());
         std::iter::once(name)
@@ -120,7 +120,8 @@ impl Command {
             .join(" ")
     }
 
-    /// Runs it. That the program fails is an answer; an error is that it cannot be run or does not end.
+    /// Runs the program. A failed program is not an error; an error is a program that cannot be
+    /// started or does not end.
     pub async fn output(self) -> Result<Output> {
         let line = self.line();
         let mut words = self

@@ -203,7 +203,7 @@ impl Maker<'_> {
     }
 }
 
-/// The signing configuration of a sigstore whose only clock is its log's.
+/// Returns the signing config without timestamp authorities, so that only the log confirms times.
 fn without_timestamps(sigstore: &Sigstore) -> Result<String> {
     let mut config: Value = serde_json::from_slice(&fs_err::read(sigstore.signing_config())?)?;
     let fields = config

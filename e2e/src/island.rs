@@ -24,7 +24,8 @@ pub struct Island {
 }
 
 impl Island {
-    /// Makes one. No rights are needed where the system lets people make user namespaces.
+    /// Starts a network namespace. No privileges are needed if unprivileged user namespaces are
+    /// enabled.
     pub(crate) async fn start(root: &Path, name: &str, janitor: &Janitor) -> Result<Self> {
         prerequisites::check(&[Program::Unshare, Program::Ip])?;
         let ready = root.join("data").join(format!("{name}.up"));

@@ -21,7 +21,7 @@ use crate::wait;
 /// Field manager of everything that the harness applies.
 const MANAGER: &str = "e2e";
 const ESTABLISHED: Duration = Duration::from_secs(20);
-/// Time that the API server may take to answer for a kind once its definition is established.
+/// Deadline for the API server to serve a kind after its CRD is established.
 const SERVED: Duration = Duration::from_secs(10);
 
 /// Returns all objects in the YAML files of `folder`, ordered by file name.

@@ -1,5 +1,5 @@
-//! Programs that come as packages of the system (skopeo, ip): installed where we may, explained where we may not.
-//! What is built from sources is in `tools`.
+//! Programs from system packages (skopeo, ip): installed if possible, otherwise reported with an
+//! install hint. `tools` builds programs from sources.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::prerequisites::{self, Program};
 
-/// Sees to it that `programs` are there. As root on a Debian, what is missing is installed by its package; elsewhere the error names each and the way to get it.
+/// Ensures that `programs` are installed. As root on Debian, missing programs are installed from
+/// packages; elsewhere the error names each with an install hint.
 pub fn ensure(programs: &[Program]) -> Result<()> {
     let missing: Vec<&str> = programs
         .iter()

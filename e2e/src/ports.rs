@@ -1,5 +1,4 @@
-//! Free ports on loopback.
-//! Who listens on them is not here.
+//! Reservation of free ports on loopback.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};

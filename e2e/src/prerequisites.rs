@@ -11,7 +11,7 @@ use anyhow::{Result, anyhow};
 pub enum Program {
     /// The Go toolchain, for the tools under `e2e/tools`.
     Go,
-    /// git, for bundles whose source is a repository.
+    /// git, for bundles with a git source.
     Git,
     /// A C compiler, for the TLS library.
     CCompiler,

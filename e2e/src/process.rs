@@ -1,5 +1,5 @@
-//! A long-running program of a cluster: its log file, its death with us, its end on drop.
-//! Programs that run once and answer are in `command`.
+//! Long-running programs: log file, and termination when dropped or when this process ends.
+//! `command` has programs that run once.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

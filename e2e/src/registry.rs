@@ -173,7 +173,7 @@ impl Registry {
     }
 }
 
-/// The command line of CNCF distribution, whose configuration is written first.
+/// Writes the configuration of CNCF distribution and returns its command line.
 async fn distribution(
     name: &str,
     terms: &Terms,

@@ -86,7 +86,7 @@ impl Workbench {
         }
     }
 
-    /// A network without a way out.
+    /// Starts a network namespace without routes.
     pub async fn island(&self) -> Result<Island> {
         Island::start(&self.root, "island", &self.janitor).await
     }

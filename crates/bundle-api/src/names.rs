@@ -60,8 +60,8 @@ pub const UNREADABLE_MANAGER: &str = "bundle-webhook-unreadable";
 /// Annotation with the admission stamp: the requester of this spec, under a MAC with a key that
 /// only the pod has. It is removed once the object is sealed.
 pub const ANNOTATION_STAMP: &str = "core.rukpak.io/stamp";
-/// Annotation whose author vouches for the whole spec of an object without stamp or seal, and
-/// becomes its requester. Its value is valid for one spec of one object.
+/// Annotation whose author takes responsibility for the whole spec of an object without stamp or
+/// seal, and becomes its requester. Its value is valid for one spec of one object.
 pub const ANNOTATION_ADMIT: &str = "core.rukpak.io/admit";
 /// Annotation with the OCI manifest and its signatures, gzip and base64, so that an admission
 /// review needs no registry.

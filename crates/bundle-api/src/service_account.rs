@@ -1,5 +1,4 @@
 //! Names of ServiceAccounts.
-//! Not here: who may use them (bundle_core::review).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

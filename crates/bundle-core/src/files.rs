@@ -1,7 +1,7 @@
-//! The files of a bundle, in memory.
-//! Not here: reading them from layers or disks (bundle-oci, the shells).
+//! Files of a bundle, in memory.
 
 use std::collections::BTreeMap;
 
-/// The files of a bundle by path: relative, with `/`, without `.` and `..`. A folder with nothing in it may stand here with a `/` at its end.
+/// Files of a bundle by relative path, with `/` and without `.` and `..`. An empty folder may be
+/// listed with a final `/`.
 pub type Files = BTreeMap<String, Vec<u8>>;

@@ -29,7 +29,7 @@ const LIST_ROOM: u64 = 4;
 pub struct Footprint(pub u64);
 
 impl Footprint {
-    /// A text of so many bytes.
+    /// Returns the footprint of a text of `bytes` bytes.
     pub fn of_text(bytes: usize) -> Self {
         match bytes {
             0 => Self(0),
@@ -37,7 +37,8 @@ impl Footprint {
         }
     }
 
-    /// A list of so many elements, without what they hold. While it grows, the old and the new room are both there.
+    /// Returns the footprint of a list, without its elements. While a list grows, its old and its
+    /// new allocation exist together.
     pub fn of_list(elements: u64) -> Self {
         match elements {
             0 => Self(0),
@@ -49,7 +50,7 @@ impl Footprint {
         }
     }
 
-    /// A map of so many entries, without what they hold.
+    /// Returns the footprint of a map, without its keys and values.
     pub fn of_map(entries: u64) -> Self {
         match entries {
             0 => Self(0),

@@ -104,7 +104,7 @@ fn decide(case: &Case, memory: &Memory) -> Outcome {
     }
 }
 
-/// So many verifications, each over as much as a statement has.
+/// Measures `count` rounds of bare verifications, each over a message with the size of a statement.
 fn bare(wanted: &[(usize, Curve)], count: usize) -> Outcome<Vec<Duration>> {
     let message = [7; 512];
     let mut signed = Vec::new();

@@ -171,7 +171,7 @@ pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
     })
 }
 
-/// The refusal of a proof.
+/// Returns the error for an unusable proof.
 pub fn unusable(why: impl std::fmt::Display) -> Finding {
     Finding::error(
         codes::trust::PROOF_REFUSED,

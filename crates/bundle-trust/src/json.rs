@@ -30,7 +30,7 @@ pub(crate) fn rejection(error: &JsonError, otherwise: &str) -> Rejection {
     })
 }
 
-/// The text of an error about foreign text: short, and without what a terminal would obey.
+/// Returns the text of an error about untrusted text: truncated, and without control characters.
 pub(crate) fn printable(error: impl std::fmt::Display) -> String {
     const LONGEST: usize = 160;
     let text = error.to_string();

@@ -15,7 +15,7 @@ use crate::{certified, der, dsse, json};
 /// The media type of the payload.
 pub(crate) const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
-/// The media type of an attestation: an envelope, whose evidence is in annotations.
+/// Media type of an attestation: a DSSE envelope, with its evidence in annotations.
 pub(crate) const ENVELOPE: &str = "application/vnd.dsse.envelope.v1+json";
 
 pub(crate) const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
@@ -86,7 +86,7 @@ struct Body {
     version: String,
 }
 
-/// The bundle that a signature would be.
+/// Converts a signature to a Sigstore bundle.
 pub(crate) fn bundle(raw: &RawSignature, signature: &[u8]) -> Result<Bundle, Rejection> {
     let content = json!({
         "messageDigest": {
@@ -98,7 +98,7 @@ pub(crate) fn bundle(raw: &RawSignature, signature: &[u8]) -> Result<Bundle, Rej
     bundle_of(raw, "messageSignature", &content)
 }
 
-/// The bundle that an attestation would be.
+/// Converts an attestation to a Sigstore bundle.
 pub(crate) fn bundle_of_envelope(
     raw: &RawSignature,
     envelope: &Envelope,

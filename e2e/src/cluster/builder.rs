@@ -14,7 +14,7 @@ use crate::janitor::Janitor;
 use crate::registry::{Access, Place, Registry, Terms};
 use crate::tools::{self, KubernetesRelease, ServerVersion, Tool};
 
-/// Describes a cluster; [`Builder::start`] makes it.
+/// Options of a cluster; [`Builder::start`] creates it.
 #[derive(Debug, Clone)]
 pub struct Builder {
     release: Option<KubernetesRelease>,
@@ -146,7 +146,7 @@ impl Builder {
         self
     }
 
-    /// Builds what is not built yet, starts everything and waits until it answers.
+    /// Builds missing programs, starts everything and waits until it is ready.
     pub async fn start(self) -> Result<Cluster> {
         let paths = self.paths().await?;
         crate::use_own_tls_provider();

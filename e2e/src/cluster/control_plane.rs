@@ -1,5 +1,5 @@
-//! etcd, kube-apiserver and kube-controller-manager: their command lines, and when each is ready.
-//! Nodes, the scheduler and everything that runs in pods are not here.
+//! etcd, kube-apiserver and kube-controller-manager: command lines and readiness. There are no
+//! nodes, scheduler or Pods.
 #![expect(
     clippy::disallowed_methods,
     reason = "the names are those of the harness itself"
@@ -95,7 +95,8 @@ impl<'a> ControlPlane<'a> {
         self.start("etcd", program, &flags)
     }
 
-    /// With `audit` it writes a line for every request that it has answered. With `webhook_client_certificate` it presents a certificate to webhooks.
+    /// Starts the API server. With `audit` it writes one line for each completed request. With
+    /// `webhook_client_certificate` it presents a client certificate to webhooks.
     pub(super) fn start_api_server(
         &mut self,
         program: &Path,
@@ -137,7 +138,7 @@ impl<'a> ControlPlane<'a> {
         self.start("kube-apiserver", program, &flags)
     }
 
-    /// Writes the AdmissionConfiguration that makes the API server present a client certificate to every webhook.
+    /// Writes the AdmissionConfiguration with a client certificate for every webhook.
     fn admission_configuration(&self) -> Result<PathBuf> {
         let pki = self.root.join("pki");
         let identity = self

@@ -12,7 +12,8 @@ use serde_json::Value;
 use crate::command::Command;
 use crate::kubeconfig;
 
-/// An API server that is well answers in milliseconds; a VPN that is off is seen by this.
+/// Timeout for the first request. A healthy API server responds in milliseconds; a missing VPN
+/// connection results in a timeout.
 const ANSWER: Duration = Duration::from_secs(10);
 
 pub(super) struct Existing {

@@ -151,7 +151,7 @@ impl Cluster {
         )
     }
 
-    /// A network without a way out, that ends with this cluster at the latest.
+    /// Starts a network namespace without routes. It ends with this cluster at the latest.
     pub async fn island(&self, name: &str) -> Result<Island> {
         Island::start(&self.root, name, &self.janitor).await
     }
@@ -300,7 +300,7 @@ fn tell_logs(cluster: &Cluster) {
     }
 }
 
-/// Makes `folder/NAME` point to `target`, unless something of that name is there.
+/// Creates the symbolic link `folder/NAME` to `target`, unless the name exists.
 fn link(folder: &Path, name: &str, target: &Path) -> Result<()> {
     match fs_err::os::unix::fs::symlink(target, folder.join(name)) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error.into()),

@@ -57,7 +57,7 @@ pub(super) fn api(client: &Client, key: &Key) -> Api<DynamicObject> {
     }
 }
 
-/// Makes `change` to the object `expected`. An object that is not there just now is no error.
+/// Applies `change` to the object `expected`. A missing object is not an error.
 pub(super) async fn make(
     client: &Client,
     random: &mut StdRng,

@@ -40,7 +40,7 @@ pub struct SoakOptions {
     pub packages: usize,
 }
 
-/// Result of a soak whose rounds have all converged.
+/// Report of a soak test in which all rounds converged.
 #[derive(Debug, Default, Clone)]
 pub struct SoakReport {
     /// Rounds of disturbances with a convergence each.

@@ -1,5 +1,4 @@
-//! The chapters: what is typed, and what must be answered.
-//! How lines are typed and shown is in `teller`.
+//! Chapters of the story: command lines, and their expected output. `teller` runs them.
 
 use anyhow::{Context, Result, ensure};
 use futures::FutureExt;

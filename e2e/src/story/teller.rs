@@ -112,7 +112,7 @@ impl<'a> Teller<'a> {
         Ok((output, began.elapsed()))
     }
 
-    /// Types a line that shall succeed; its standard output.
+    /// Runs a line that must succeed, and returns its standard output.
     pub async fn run(&mut self, line: &str) -> Result<String> {
         let (output, took) = self.type_line(line).await?;
         ensure!(output.is_success(), "{output}");
@@ -125,7 +125,7 @@ impl<'a> Teller<'a> {
         output.success()
     }
 
-    /// Types a line that shall succeed, without showing it; its standard output.
+    /// Runs a line that must succeed without printing it, and returns its standard output.
     pub async fn quietly(&self, line: &str) -> Result<String> {
         self.type_line(line).await?.0.success()
     }
@@ -198,7 +198,7 @@ impl<'a> Teller<'a> {
         Ok(())
     }
 
-    /// Reads the last line of an output that shall be a pinned reference.
+    /// Parses the last line of an output as a pinned reference.
     pub fn pinned(output: &str) -> Result<String> {
         let line = output.lines().last().unwrap_or_default().trim();
         if line.contains("@sha256:") {

@@ -44,7 +44,8 @@ pub(super) fn built(recipe: &Recipe) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// A folder with a link for each of `programs`, named by what it holds so that the same wish gives the same folder.
+/// Returns a folder with a link for each of `programs`. Its name is derived from the programs, so
+/// that equal arguments give the same folder.
 pub(super) fn folder_of(programs: &[(&str, PathBuf)]) -> Result<PathBuf> {
     let mut hash = Sha256::new();
     for (name, path) in programs {
@@ -75,7 +76,8 @@ pub(super) fn folder_of(programs: &[(&str, PathBuf)]) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Waits for the exclusive lock on `path`; dropping the file gives it back, also when the process dies.
+/// Waits for the exclusive lock on `path`. It is released when the file is dropped or the process
+/// dies.
 pub(super) fn lock(path: &Path, tool: &str) -> Result<std::fs::File> {
     let file = fs_err::OpenOptions::new()
         .create(true)

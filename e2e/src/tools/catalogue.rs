@@ -1,5 +1,5 @@
-//! The table of tools: name, Go module folder under `e2e/tools`, package, what to expect of a first build.
-//! Versions are not here: each module's `go.mod` has them.
+//! Table of tools: name, Go module folder under `e2e/tools`, package, and size of the first build.
+//! Versions are in each module's `go.mod`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub enum Tool {
     OldestKubeApiserver,
     /// The controllers of the oldest release that the project supports.
     OldestKubeControllerManager,
-    /// The scheduler; only needed where pods shall run.
+    /// Scheduler; only needed for running Pods.
     KubeScheduler,
     /// The client.
     Kubectl,
@@ -35,7 +35,7 @@ pub enum Tool {
     Cosign2,
     /// cosign 3, which writes bundles as referrers.
     Cosign3,
-    /// A plugin of sigstore's KMS plugin protocol whose keys are files.
+    /// Plugin with sigstore's KMS plugin protocol whose keys are files.
     KmsPlugin,
     /// The transparency log of tiles (Rekor v2), keeping its tiles in a folder: `rekor-tiles serve`.
     RekorTiles,

@@ -111,7 +111,7 @@ async fn until_ready(webhook: &Webhook) {
     .unwrap();
 }
 
-/// Waits until `/readyz` answers 503 with a line that contains `text`.
+/// Waits until `/readyz` returns 503 with a line that contains `text`.
 async fn until_not_ready(webhook: &Webhook, text: &str) {
     wait::until_true(SOON, text, || async {
         let (status, body) = readiness(webhook).await;

@@ -31,7 +31,7 @@ impl Scene {
         }
     }
 
-    /// The answer of the plugin to this line.
+    /// Runs the plugin with this command line.
     async fn plugin(&self, line: &str) -> Output {
         self.cluster
             .kubectl_bundle(line.split_whitespace())
@@ -59,7 +59,7 @@ impl Scene {
         objects::apply(&self.cluster, object).await;
     }
 
-    /// Builds and pushes what `write` makes; the pinned reference.
+    /// Builds and pushes the bundle that `write` creates, and returns its pinned reference.
     async fn publish(&self, name: &str, write: impl Fn(&Path) -> anyhow::Result<()>) -> String {
         let folder = self
             .cluster
@@ -73,7 +73,7 @@ impl Scene {
         pushed.lines().last().unwrap().to_owned()
     }
 
-    /// Candidates that kubectl gives to a shell for these words.
+    /// Returns the shell completions of kubectl for these words.
     async fn complete(&self, words: &[&str]) -> String {
         let words = ["__complete", "bundle"].iter().chain(words);
         let output = self.cluster.kubectl(words).await.unwrap();

@@ -8,7 +8,7 @@ use e2e::cluster::Cluster;
 use e2e::{Tool, wait};
 use serde_json::json;
 
-/// The processes whose command line mentions `needle`.
+/// Returns the processes with `needle` in their command line.
 fn processes_about(needle: &str) -> Vec<String> {
     let output = Command::new("ps")
         .args(["-eo", "pid=,args="])

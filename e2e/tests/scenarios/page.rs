@@ -5,7 +5,7 @@
 /// Step of a page.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// A file that the reader has been shown.
+    /// File that a page shows.
     File { path: String, text: String },
     /// Command line at `line` of the page, with its expected exit code and output.
     Command {

@@ -11,7 +11,7 @@ const CLASS: &str = "core-rukpak-io-plain";
 const MALLORY: &str = "mallory";
 const HOME: &str = "mallory-home";
 
-/// Makes Mallory a tenant: editor of our kinds, user of the shipped classes, administrator of one namespace and of nothing else.
+/// Lets Mallory edit our kinds, use the shipped classes, and administer one namespace.
 async fn tenant(cluster: &Cluster) {
     let subject =
         json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": MALLORY}]);

@@ -174,7 +174,7 @@ async fn rekor_2_file_signatures_are_compatible_with_cosign() {
     }
 }
 
-/// A service that answers everything alike.
+/// Starts a server that returns `answer` for every request.
 async fn always(answer: &'static str) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -52,7 +52,7 @@ fn large(path: &Path) -> Blob {
     Blob::file(descriptor, FilePart::new(path, 0))
 }
 
-/// Reads all of it, which is checked on the way.
+/// Reads a whole blob; the client verifies its digest.
 async fn read(client: &Client, from: &Repository, blob: &Blob) {
     let mut reader = client.blob(from, &blob.descriptor);
     let mut count = 0;

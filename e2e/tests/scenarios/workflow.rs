@@ -140,7 +140,7 @@ impl Scene {
         .unwrap()
     }
 
-    /// Puts a trust root into the ConfigMap that the policy names.
+    /// Writes a trust root to the ConfigMap that the policy refers to.
     async fn trust(&self, root: &Value) {
         self.apply(&json!({
             "apiVersion": "v1", "kind": "ConfigMap",

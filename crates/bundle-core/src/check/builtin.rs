@@ -121,7 +121,7 @@ fn merged(compared: Vec<Compared<'_>>) -> Vec<(Problem, Vec<Minor>)> {
     merged
 }
 
-/// An error that server-side apply would return.
+/// Returns the errors that server-side apply would return.
 fn problems(schema: &Value, mut object: Value) -> Vec<Problem> {
     let mut problems = Vec::new();
     unknown_fields(schema, &object, "", true, &mut problems);

@@ -13,7 +13,7 @@ use crate::{
     yaml,
 };
 
-/// The file that makes a folder a chart.
+/// File that marks a folder as a chart.
 pub const CHART: &str = "Chart.yaml";
 /// File with the patterns of ignored files.
 pub const IGNORE: &str = ".helmignore";
@@ -43,7 +43,7 @@ pub struct Chart {
     pub sources: Vec<String>,
     /// Maintainers.
     pub maintainers: Vec<Person>,
-    /// The charts that it is made of.
+    /// Dependencies of the chart.
     pub dependencies: Vec<Dependency>,
 }
 
@@ -211,7 +211,8 @@ pub struct Ignore {
 }
 
 impl Ignore {
-    /// Reads a `.helmignore`: a pattern a line, with `*`, `?`, a `/` before what is meant from the root and after what is a folder.
+    /// Parses a `.helmignore`: one pattern on each line, with `*`, `?`, a leading `/` for paths
+    /// from the root and a final `/` for folders.
     pub fn parse(text: &[u8]) -> Result<Self, Findings> {
         let text = String::from_utf8_lossy(text);
         let mut findings = Findings::default();

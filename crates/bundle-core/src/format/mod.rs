@@ -47,7 +47,7 @@ pub struct Content {
 }
 
 /// Parses the content of a bundle and returns all errors. Charts must be rendered before; see
-/// [`rendered`].
+/// [`rendered()`].
 pub fn read(files: &Files) -> Result<Content, Findings> {
     read_with(files, None, None)
 }

@@ -5,8 +5,9 @@ use serde_json::Value;
 use super::{Evidence, ImageReference, Lock, find::of_object};
 use crate::object::Manifest;
 
-/// Gives each image that the lock has its digest: `web:1.4.0` becomes `web:1.4.0@sha256:…`, with name and tag as they are. A place where an
-/// image is only probable changes if the lock names that place. Everything else stays as it is. Doing it twice is doing it once.
+/// Pins each image in the lock to its digest: `web:1.4.0` becomes `web:1.4.0@sha256:…`. A text that
+/// is only probably an image is changed if the lock contains that location. Deploying twice has the
+/// same result.
 pub fn deploy(objects: &mut [Manifest], lock: &Lock) {
     if lock.images.is_empty() {
         return;

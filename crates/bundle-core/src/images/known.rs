@@ -160,7 +160,7 @@ pub(super) const KNOWN: &[Known] = &[
     },
 ];
 
-/// Groups whose objects hold images as patterns or schemas: nothing in them is pulled.
+/// API groups whose objects contain images only as patterns or schemas; nothing in them is pulled.
 pub(super) const PATTERNS: &[&str] = &[
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",

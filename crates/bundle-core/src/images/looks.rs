@@ -45,7 +45,8 @@ fn judge(named: bool, value: &str) -> Option<Evidence> {
     .then_some(Evidence::Name)
 }
 
-/// A registry with a dot or port, a path, and a tag or a digest, and nothing that a runtime would not take.
+/// Returns `true` if the text has a registry with dot or port, a path, and a tag or digest, and is
+/// a valid reference.
 fn looks(value: &str) -> bool {
     if value.len() > LONGEST || is_address(value) {
         return false;

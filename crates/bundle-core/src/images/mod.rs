@@ -66,7 +66,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Object and field: what a lock remembers of it.
+    /// Returns object and field, as stored in a lock.
     pub fn spot(&self) -> Spot {
         Spot {
             object: self.object.clone(),

@@ -9,11 +9,11 @@ use crate::{
     reference::{Digest, Reference},
 };
 
-/// The registry that is meant where none is named.
+/// Default registry.
 const DEFAULT_REGISTRY: &str = "docker.io";
 /// The folder of images there that have no owner.
 const OFFICIAL: &str = "library/";
-/// The tag that is meant where neither tag nor digest is named.
+/// Default tag, if the reference has neither tag nor digest.
 const DEFAULT_TAG: &str = "latest";
 
 /// Image reference with the defaults of a container runtime.

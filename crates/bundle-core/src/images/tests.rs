@@ -1,4 +1,4 @@
-//! Finding, refusing, locking and deploying, over manifests as people write them.
+//! Search, rejection, locking and deployment of images in typical manifests.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

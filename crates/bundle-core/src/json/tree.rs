@@ -1,4 +1,4 @@
-//! Reading text into values, each key once.
+//! Parser for JSON values with unique keys.
 
 use std::cell::Cell;
 use std::fmt;

@@ -7,7 +7,7 @@ use serde_json::{Error, Value};
 
 use super::folded;
 
-/// A value that gives a struct nothing by position.
+/// Value whose deserializer never reads a struct from a list by position.
 pub(super) struct Strict(pub(super) Value);
 
 impl Strict {

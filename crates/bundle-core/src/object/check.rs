@@ -186,7 +186,7 @@ impl Check<'_> {
         Some(text.clone())
     }
 
-    /// A field that has to be there, as text.
+    /// Returns a required text field.
     fn text<'v>(&mut self, map: &'v Map<String, Value>, key: &str, field: &str) -> Option<&'v str> {
         match map.get(key) {
             Some(Value::String(text)) if !text.is_empty() => Some(text),

@@ -46,7 +46,8 @@ pub const MAPS: &[&str] = &[
     "volumeAttributes",
 ];
 
-/// Certificates that mean "to be filled in": nothing, and a line break, which generators write because some API servers refused nothing.
+/// Placeholder values for certificates: an empty value, and a line break, which generators write
+/// because some API servers rejected empty values.
 const PLACEHOLDERS: &[&str] = &["", "Cg=="];
 
 /// Removes fields without meaning from an object of a built-in kind, and converts `stringData` of a
@@ -97,7 +98,8 @@ fn drop_nulls(value: &mut Value, is_map: bool) {
     }
 }
 
-/// Adds `stringData` to `data` as the API server does: encoded as base64, and before a value of the same key. What the API server would refuse stays as it is.
+/// Adds `stringData` to `data` like the API server: base64-encoded, and with precedence over the
+/// same key in `data`. Values that the API server would reject are not changed.
 fn fold_string_data(value: &mut Value) {
     let Some(secret) = value.as_object_mut() else {
         return;

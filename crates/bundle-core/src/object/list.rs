@@ -7,7 +7,7 @@ use crate::{
     yaml::Document,
 };
 
-/// Lists may hold lists; deeper ones than this are refused.
+/// Greatest depth of nested lists.
 const DEPTH: usize = 16;
 
 /// The documents in which objects are: the items of a `List` or a `ConfigMapList`, each at the line of its list, or the document itself.

@@ -10,7 +10,8 @@ use crate::{
     version::apis,
 };
 
-/// Drops the namespace of objects whose kind is cluster-scoped, by Kubernetes or by a definition among the objects, and warns of each.
+/// Removes the namespace of cluster-scoped objects, by the built-in kinds or by a CRD among the
+/// objects, with a warning for each.
 pub fn drop_namespaces(objects: &mut [Manifest], findings: &mut Findings) {
     let defined: BTreeSet<(String, String)> = objects.iter().filter_map(cluster_scoped).collect();
     for object in objects {

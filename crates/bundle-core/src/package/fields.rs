@@ -70,7 +70,7 @@ impl File<'_> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of a map, of which only those of `shape` may be there.
+    /// Returns the fields of a map. Fields that are not in `shape` are errors.
     pub(super) fn new(
         value: &'a Value,
         path: &str,
@@ -142,7 +142,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A field of text that has to be there.
+    /// Returns a required text field.
     pub(super) fn required(&self, key: &str) -> Option<&'a str> {
         if self.value(key).is_none() {
             let example = self.shape.field(key).map_or("", |field| field.example);
@@ -178,7 +178,7 @@ impl<'a> Fields<'a> {
             .ok()
     }
 
-    /// A field of text that has to be there and is read further.
+    /// Parses a required text field with `parse`.
     pub(super) fn required_as<T>(
         &self,
         key: &str,

@@ -17,7 +17,7 @@ pub(super) struct Field {
     pub(super) doc: &'static str,
     /// `true` if the field is required.
     pub(super) required: bool,
-    /// A value that would do.
+    /// Valid example value.
     pub(super) example: &'static str,
     /// Type of the value.
     pub(super) holds: Holds,
@@ -44,7 +44,7 @@ pub(super) enum Text {
     OneOf(&'static [&'static str]),
     /// One line without control characters.
     Line,
-    /// A name that people give to a part: one word or several, one line, not empty.
+    /// Title of a part: one or more words, one line, not empty.
     Title,
     /// The name of a package.
     Name,

@@ -1,6 +1,6 @@
 //! Suggestions for misspelled words.
 
-/// The known word nearest to what was written, if it is near enough to be meant.
+/// Returns the most similar known word, if it is similar enough to be a suggestion.
 pub(crate) fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
     let lower = written.to_lowercase();
     known

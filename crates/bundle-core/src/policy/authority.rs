@@ -20,7 +20,7 @@ const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 /// Authority of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority {
-    /// Name; `authority-N` if the policy gives none.
+    /// Name; default `authority-N`.
     pub name: String,
     /// Key or identities; `None` if they are invalid, which is one of the policy's problems.
     pub kind: Option<AuthorityKind>,

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 /// Longest pattern, in bytes.
 const LONGEST_PATTERN: usize = 1024;
-/// Most memory that a compiled pattern may take: enough for any pattern on an identity, and too little for one that is meant to eat the pod.
+/// Memory limit of a compiled pattern in bytes: sufficient for patterns on identities, and small
+/// enough to protect the pod.
 const PATTERN_MEMORY: usize = 256 * 1024;
 
 /// An issuer or a subject as a policy writes it.

@@ -1,5 +1,4 @@
-//! Identities of public keys.
-//! Not here: reading keys (bundle-trust).
+//! IDs of public keys.
 
 use std::fmt;
 
@@ -11,7 +10,7 @@ use serde::Serialize;
 pub struct KeyId(String);
 
 impl KeyId {
-    /// From the hint's text. Two keys are the same when this is the same.
+    /// Creates the ID from the text of a hint. Keys with equal IDs are the same key.
     pub fn new(hint: impl Into<String>) -> Self {
         Self(hint.into())
     }

@@ -1,5 +1,4 @@
-//! Reads the fields of a SignaturePolicy and collects what is wrong with them.
-//! Not here: which fields there are (document, authority).
+//! Reader for the fields of a SignaturePolicy; collects all errors.
 
 use serde_json::{Map, Value};
 
@@ -23,7 +22,8 @@ impl Reader {
         self.problems.push(unreadable(&self.name, path, why));
     }
 
-    /// The value as an object with only `known` fields. An unknown field might be a condition that we would not check.
+    /// Returns the value as an object. Unknown fields are errors, because they might be conditions
+    /// that are not checked.
     pub(super) fn object<'v>(
         &mut self,
         path: &str,
@@ -44,7 +44,7 @@ impl Reader {
         Some(map)
     }
 
-    /// The field's text, if it is there.
+    /// Returns the text of an optional field.
     pub(super) fn text<'v>(
         &mut self,
         path: &str,

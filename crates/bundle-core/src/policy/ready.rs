@@ -15,7 +15,8 @@ use crate::diagnostic::{Finding, Findings};
 pub trait Material {
     /// The key in this PEM text.
     fn key(&mut self, pem: &str) -> Result<KeyId, Finding>;
-    /// The trust root in this JSON text, or the public one. An error if it cannot be read or has expired.
+    /// Parses the trust root in this JSON text, or returns the public one. Returns an error if it
+    /// is invalid or expired.
     fn root(&mut self, text: Option<&str>) -> Result<RootId, Finding>;
 }
 
@@ -76,7 +77,7 @@ impl ReadyAuthority {
     }
 }
 
-/// A policy whose keys and roots were read.
+/// Policy with parsed keys and roots.
 #[derive(Debug, Clone)]
 pub struct ReadyPolicy<'a> {
     /// Policy as parsed from the object.
@@ -90,7 +91,7 @@ pub struct ReadyPolicy<'a> {
 }
 
 impl Policy {
-    /// The policy with its keys and trust roots read by `material`, which knows what their texts mean.
+    /// Returns the policy with keys and trust roots parsed by `material`.
     pub fn ready(&self, material: &mut impl Material) -> ReadyPolicy<'_> {
         let mut ready = ReadyPolicy {
             policy: self,
@@ -169,7 +170,8 @@ impl Policy {
 }
 
 impl ReadyPolicy<'_> {
-    /// Returns the number of authorities that are certainly different, whatever their names.
+    /// Returns the number of authorities that are certainly different, independently of their
+    /// names.
     pub fn distinct(&self) -> usize {
         let mut seen: Vec<&Who> = Vec::new();
         for authority in &self.authorities {

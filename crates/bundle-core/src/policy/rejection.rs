@@ -30,7 +30,7 @@ pub enum Fault {
     Promise,
     /// The log's entry is about another signature, key or content.
     Entry,
-    /// The log's time is in the future, or outside of the certificate's.
+    /// The time of the log entry is in the future, or outside of the certificate's validity.
     LogTime,
     /// A timestamp is not by an authority of the trust root, or not over this signature.
     Timestamp,

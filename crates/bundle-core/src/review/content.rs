@@ -14,7 +14,7 @@ use crate::{
     reference::Reference,
 };
 
-/// Content, and whose it is.
+/// Source of content, with the classes that it must satisfy.
 pub(super) struct Sourced<'a> {
     /// The Bundle's spec.
     pub(super) bundle: &'a CheckedBundleSpec,

@@ -129,7 +129,7 @@ impl<'v> Field<'v> {
         text.filter(|text| !text.is_empty())
     }
 
-    /// Text that must be there.
+    /// Parses a required text.
     pub(super) fn required(&self, findings: &mut Findings) -> Option<&'v str> {
         let text = self.text(findings);
         let is_text = self.value.is_some_and(Value::is_string);
@@ -153,7 +153,7 @@ impl<'v> Field<'v> {
         }
     }
 
-    /// A name that must be there.
+    /// Parses a required name.
     pub(super) fn required_name(
         &self,
         kind: NameKind,

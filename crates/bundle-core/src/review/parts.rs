@@ -51,7 +51,8 @@ impl PartRequesters {
         distinct
     }
 
-    /// The distinct requesters whose rights the content needs: of template, config, ServiceAccount and class, in that order.
+    /// Returns the distinct requesters whose permissions the content requires: of template, config,
+    /// ServiceAccount and class, in that order.
     pub fn content(&self) -> Vec<&Requester> {
         let mut distinct: Vec<&Requester> = Vec::new();
         for requester in [

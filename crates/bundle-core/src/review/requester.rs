@@ -1,5 +1,4 @@
-//! The user who sent a request.
-//! Not here: what a requester may do (rights).
+//! User who sent a request.
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,8 @@ const GROWTH: usize = 16 << 10;
 /// The annotation that the webhook adds to a write.
 const STAMP: &str = "core.rukpak.io/stamp";
 
-/// Weights of the parts of an object, in bytes, by the estimate that the webhook limits answers of the API server with.
+/// Weights of the parts of an object, in bytes, by the same estimate with which the webhook limits
+/// responses of the API server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ObjectWeight {
     /// `metadata`.

@@ -50,7 +50,8 @@ pub struct Stamp {
     /// BundleDeployment that a Bundle was generated for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated_for: Option<GeneratedFor>,
-    /// The owner references that were reviewed ([`super::owners::owners_digest`]). Stamps of earlier versions, which have none, vouch for no owner.
+    /// Digest of the reviewed owner references ([`super::owners::owners_digest`]). Stamps of
+    /// earlier versions have none, and cover no owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owners: Option<Digest>,
 }

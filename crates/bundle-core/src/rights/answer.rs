@@ -51,7 +51,7 @@ impl DryRunObject {
             && rest.iter().all(|other| other.version == first.version)
     }
 
-    /// Returns the memory that [`Self::parse`] would take for this text, and keeps nothing of it.
+    /// Returns the memory that [`Self::parse`] would use for this text, in bytes.
     pub fn footprint(text: &[u8]) -> Result<Footprint, serde_json::Error> {
         let object: Object<Weight> = serde_json::from_slice(text)?;
         Ok(object.metadata.fields.all().plus(object.fields.all()))

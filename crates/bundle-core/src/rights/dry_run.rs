@@ -1,4 +1,4 @@
-//! Reads the answer of the API server to a dry run as the requester.
+//! Interprets responses of the API server to dry runs as the requester.
 
 use crate::plan::rejection;
 
@@ -7,7 +7,7 @@ use crate::plan::rejection;
 pub enum DryRunVerdict {
     /// The API server allows it to the requester.
     Allowed,
-    /// The API server refuses it.
+    /// The API server rejects the request.
     Refused {
         /// The message of the API server, a policy or an admission webhook.
         message: String,
@@ -27,7 +27,7 @@ pub enum DryRunVerdict {
     Unknown(String),
 }
 
-/// Reads an answer that is no success, from its HTTP status code and the message of its `Status`.
+/// Interprets an error response, from its HTTP status code and the message of its `Status`.
 ///
 /// Sources: `k8s.io/apiserver` `pkg/endpoints/filters/impersonation` ("cannot impersonate resource", "cannot impersonate:user-info resource"), `pkg/admission/plugin/webhook` ("does not
 /// support dry run", "denied the request"), `pkg/admission/plugin/policy/validating` ("denied request"), `pkg/endpoints/handlers/responsewriters`
@@ -76,11 +76,12 @@ pub fn concerns_rights(message: &str, by_rbac: bool) -> bool {
         || (message.contains("is forbidden") && !FOR_EVERYBODY.iter().any(contains))
 }
 
-/// Parts of the messages of admission webhooks and policies, and of the API server about a field that the user may not set (`paramKind` of a
-/// ValidatingAdmissionPolicy whose parameters the user may not read).
+/// Substrings in messages of admission webhooks and policies, and of the API server about a field
+/// that the user may not set (`paramKind` of a ValidatingAdmissionPolicy whose parameters the user
+/// may not read).
 const DENIED: [&str; 3] = ["denied the request", "denied request", ": Forbidden: user "];
 
-/// Parts of the messages of refusals with status 403 that do not depend on the user.
+/// Substrings in messages with status 403 that do not depend on the user.
 const FOR_EVERYBODY: [&str; 5] = [
     "exceeded quota",
     "failed quota",

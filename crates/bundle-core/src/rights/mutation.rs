@@ -1,5 +1,5 @@
-//! Finds out whether mutating admission treats two users differently, from the answers to dry runs of the same apply.
-//! Sending the dry runs is the webhook's.
+//! Compares the responses to dry runs of the same apply by two users, to find out if mutating
+//! admission treats them differently. The webhook sends the dry runs.
 
 use std::collections::BTreeMap;
 
@@ -143,7 +143,7 @@ pub struct MutatedKinds {
 }
 
 impl MutatedKinds {
-    /// Returns the value for a cluster whose registrations are not known: every kind may be changed.
+    /// Returns the value for a cluster with unknown registrations: every kind may be mutated.
     pub fn unknown() -> Self {
         Self {
             everything: true,

@@ -24,7 +24,7 @@ pub struct Target {
 pub struct Need {
     /// The question for any object of the kind in the namespace.
     pub general: Question,
-    /// The questions for just the objects in the bundle; they decide where the general one is refused.
+    /// Access reviews for the single objects of the bundle, used if the general one is denied.
     pub by_name: Vec<Question>,
 }
 

@@ -14,7 +14,7 @@ use crate::object::Manifest;
 pub struct Required {
     /// In few words.
     pub rules: Vec<ScopedRule>,
-    /// Kinds whose plural is guessed: they are neither Kubernetes' own nor defined in the bundle.
+    /// Kinds with a guessed plural: they are neither built-in nor defined in the bundle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guessed: Vec<String>,
 }

@@ -178,10 +178,10 @@ pub struct RoleRef {
     pub namespace: Option<String>,
 }
 
-/// An object that gives rights.
+/// Object that grants permissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Grant {
-    /// A role: the requester needs verb `escalate` on it, or everything that it gives.
+    /// Role: the requester needs verb `escalate` on it, or all of its permissions.
     Role {
         /// Access review for verb `escalate`; if allowed, no other is necessary.
         escalate: Question,
@@ -190,7 +190,7 @@ pub enum Grant {
         /// Namespace of the role; `None` for the whole cluster.
         namespace: Option<String>,
     },
-    /// A binding: the requester needs verb `bind` on the role, or everything that the role gives.
+    /// Binding: the requester needs verb `bind` on the role, or all permissions of the role.
     Binding {
         /// Access review for verb `bind`; if allowed, no other is necessary.
         bind: Question,

@@ -25,10 +25,10 @@ pub struct Kubernetes {
 /// Handling of a Kubernetes version that a bundle does not support.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unsupported {
-    /// Refuse it.
+    /// Reject.
     #[default]
     Reject,
-    /// Admit it, and warn.
+    /// Admit with a warning.
     Warn,
 }
 

@@ -95,7 +95,7 @@ const KINDS: [(&str, Handler); 4] = [
     ("/tags/", tags),
 ];
 
-/// Returns once no fault holds back what the referrers API answers.
+/// Waits until no fault delays responses of the referrers API.
 async fn until_released(shared: &Shared) {
     while matches!(&*lock(&shared.fault), Some(Fault::HeldReferrers)) {
         tokio::time::sleep(Duration::from_millis(20)).await;

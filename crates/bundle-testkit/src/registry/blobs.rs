@@ -116,7 +116,7 @@ fn broken<const N: usize>(headers: [(header::HeaderName, usize); N], bytes: Byte
     (headers, Body::from_stream(pieces)).into_response()
 }
 
-/// A transfer that is under way; counted until it ends, however it ends.
+/// Transfer in progress. It is counted until dropped.
 struct SlowTransfer(Arc<Shared>);
 
 impl Drop for SlowTransfer {

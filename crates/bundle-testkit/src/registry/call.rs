@@ -1,5 +1,4 @@
-//! One request to the registry, and answers that any handler gives.
-//! Not here: who handles it (answer).
+//! Request to the registry, and responses that several handlers use.
 
 use std::sync::Arc;
 

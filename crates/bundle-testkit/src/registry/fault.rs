@@ -5,9 +5,9 @@ use std::time::Duration;
 /// Fault of a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Manifests are changed on the way and sent under their old digest.
+    /// Manifests are altered and sent with their original digest.
     LyingManifest,
-    /// Blobs are changed on the way.
+    /// Blobs are altered.
     LyingBlob,
     /// Blobs end after their first half, as if that were all.
     TruncatedBlob,
@@ -15,7 +15,7 @@ pub enum Fault {
     CutBlob,
     /// Blobs stop in the middle, and the connection stays.
     StallingBlob,
-    /// Blobs come in pieces of so many bytes, with a pause before each.
+    /// Blobs are sent in pieces of this size, with a pause before each.
     SlowBlob {
         /// Bytes of each piece.
         piece: usize,
@@ -24,29 +24,30 @@ pub enum Fault {
     },
     /// No request gets a response.
     Silent,
-    /// Every answer is a web page, as a proxy's login page is.
+    /// Every response is an HTML page, like the login page of a proxy.
     Html,
     /// Manifests of 400 MiB, sent piece by piece without saying how long they are.
     HugeManifest,
-    /// The next so many requests are answered with this status, and `Retry-After: 0`.
+    /// The next requests get this status, with `Retry-After: 0`.
     Busy {
         /// HTTP status.
         status: u16,
         /// Number of requests that fail.
         times: u32,
     },
-    /// The referrers API answers with this status.
+    /// The referrers API returns this status.
     ReferrersApi(u16),
-    /// The referrers API answers with this status and a web page.
+    /// The referrers API returns this status and an HTML page.
     ReferrersPage(u16),
-    /// The referrers API answers once there is no such fault any more.
+    /// The referrers API responds only after this fault has been removed.
     HeldReferrers,
     /// There is no referrers API, and the fallback tag returns the subject itself instead of a
     /// list.
     ReferrersTagIsSubject,
     /// There is no referrers API, and requests for the fallback tag get this status.
     ReferrersTag(u16),
-    /// The three places where signatures may be answer with these statuses; 200 is the truth, and 204 of the API an empty list.
+    /// The three locations of signatures return these statuses. 200 is the correct response; 204 of
+    /// the API is an empty list.
     Places {
         /// The referrers API.
         api: u16,
@@ -55,7 +56,7 @@ pub enum Fault {
         /// cosign's older tags, `.sig` and `.att`.
         older: u16,
     },
-    /// cosign's older tag for attestations, `.att`, answers with this status.
+    /// cosign's older tag for attestations, `.att`, returns this status.
     Attestations(u16),
     /// Tokens expire after one second, and after this many tokens the token service returns
     /// oversized ones.
@@ -68,9 +69,9 @@ pub enum Fault {
     LostUpdates(u32),
     /// Blobs are to be found at this URL instead.
     RedirectBlobs(String),
-    /// Blobs break off after so many bytes, so many times.
+    /// Blobs break off after this many bytes, in this many responses.
     BrokenBlob {
-        /// Bytes of each answer.
+        /// Bytes of each response.
         after: usize,
         /// Number of responses that break off.
         times: u32,
@@ -87,7 +88,7 @@ pub enum Fault {
     LoopingList,
     /// Lists of referrers and tags of 400 MiB, sent piece by piece without saying how long they are.
     HugeList,
-    /// The next so many requests are answered with this status and this `Retry-After`.
+    /// The next requests get this status and this `Retry-After`.
     BusyUntil {
         /// HTTP status.
         status: u16,
@@ -126,13 +127,13 @@ pub enum Uploads {
     Nameless,
     /// The address is on another host.
     Elsewhere(String),
-    /// Parts are refused.
+    /// Chunked uploads are rejected.
     OnlyWhole,
-    /// Content with the last request is refused.
+    /// Monolithic uploads are rejected.
     OnlyParts,
-    /// Requests of more bytes than that are refused with 413.
+    /// Requests with more bytes are rejected with 413.
     Small(usize),
-    /// The connection breaks after so many bytes of content, so many times; what arrived is kept.
+    /// The connection breaks after this many bytes, in this many requests. Received bytes are kept.
     Broken {
         /// Bytes of each request.
         after: usize,
@@ -146,7 +147,7 @@ pub enum Uploads {
         /// Number of requests that fail.
         times: u32,
     },
-    /// Reading stops after so many bytes, and the connection stays.
+    /// The server stops reading after this many bytes, and keeps the connection open.
     Stalling(usize),
     /// Only the first half of each chunk is stored, as the response declares.
     Halved,
@@ -158,9 +159,9 @@ pub enum Uploads {
     Misnamed,
     /// The last request is sent elsewhere.
     Redirected(String),
-    /// Mounts are refused with this status.
+    /// Mounts are rejected with this status.
     NoMounts(u16),
-    /// The last request is answered with this status, so many times, and what came with it is lost.
+    /// The last request of an upload gets this status, this many times, and its content is lost.
     Failing {
         /// HTTP status.
         status: u16,

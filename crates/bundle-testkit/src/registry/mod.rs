@@ -54,7 +54,7 @@ impl Default for Settings {
     }
 }
 
-/// A request that was answered.
+/// Completed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// `GET`, `PUT` and so on.
@@ -85,7 +85,7 @@ struct Shared {
     spared: Mutex<BTreeSet<String>>,
     /// Bytes of what is too much that were sent.
     sent: AtomicU64,
-    /// Slow transfers that are under way.
+    /// Slow transfers in progress.
     slow: AtomicU64,
 }
 
@@ -166,12 +166,12 @@ impl Registry {
         lock(&self.shared.store).publish(repository, tag, tar)
     }
 
-    /// Puts a manifest there, as it is.
+    /// Stores a manifest without checks.
     pub fn put_manifest(&self, repository: &str, name: &str, media_type: &str, bytes: &[u8]) {
         lock(&self.shared.store).put_manifest(repository, name, media_type, &bytes.to_vec().into());
     }
 
-    /// Puts a blob there, as it is.
+    /// Stores a blob without checks.
     pub fn put_blob(&self, repository: &str, bytes: impl Into<Bytes>) -> Digest {
         lock(&self.shared.store).put_blob(repository, bytes.into())
     }

@@ -221,7 +221,8 @@ impl Upload<'_> {
     }
 }
 
-/// Reads to the end, as proxies do before they refuse: an answer before that gets lost with the connection now and then.
+/// Reads a body to its end before the error response, as proxies do. An earlier response may be
+/// lost when the connection closes.
 async fn drain(body: Body) {
     let mut body = body.into_data_stream();
     while body.next().await.is_some_and(|piece| piece.is_ok()) {}

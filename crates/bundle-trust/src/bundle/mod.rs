@@ -33,8 +33,8 @@ impl Version {
     }
 }
 
-/// A bundle. Unknown fields are refused, as cosign's own reader does: they could be conditions. What sigstore-verify reads is written from this, so that
-/// both of us read the same.
+/// Sigstore bundle. Unknown fields are rejected, as by cosign, because they could be conditions.
+/// The input of sigstore-verify is serialized from this struct, so that both see the same fields.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Bundle {

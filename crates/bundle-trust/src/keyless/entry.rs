@@ -204,7 +204,7 @@ impl Signed {
         })
     }
 
-    /// Reads Rekor's answer; an entry that is not about this signature is refused.
+    /// Parses Rekor's response. Rejects an entry for another signature.
     pub fn entered(&self, log: LogVersion, answer: &[u8]) -> Result<Entry, Finding> {
         match log {
             LogVersion::One => Entry::promised(answer),
@@ -243,7 +243,7 @@ impl Signed {
 }
 
 impl Entry {
-    /// Reads the answer of Rekor v1, which holds one entry under its name.
+    /// Parses the response of Rekor v1: a map with one entry.
     fn promised(answer: &[u8]) -> Result<Self, Finding> {
         let wrong = |why: &str| unusable("the transparency log", why);
         let entries: BTreeMap<String, Promised> = bundle_core::json::read(answer)

@@ -200,7 +200,7 @@ impl Ephemeral {
         Ok(Certificates(certificates, name))
     }
 
-    /// Signs, with the certificates in Fulcio's answer. The key is gone after this.
+    /// Signs with the certificates in Fulcio's response. The private key is dropped afterwards.
     pub fn sign(self, what: What, answer: &[u8]) -> Result<Signed, Finding> {
         let certificates = self.certificates(answer)?;
         let signature = match &what {
@@ -229,7 +229,7 @@ pub enum What {
     Digest(Digest),
 }
 
-/// A signature whose evidence is still to come.
+/// Signature without evidence.
 pub struct Signed {
     what: What,
     signature: Vec<u8>,
@@ -242,7 +242,7 @@ pub struct Signed {
 pub struct Evidence {
     /// Entries of logs.
     pub entries: Vec<Entry>,
-    /// Answers of timestamp authorities.
+    /// Responses of timestamp authorities.
     pub timestamps: Vec<Vec<u8>>,
 }
 

@@ -82,7 +82,7 @@ pub(super) fn open(json: &[u8], password: &Password) -> Result<Zeroizing<Vec<u8>
         .map_err(|_| Unopened::WrongPassword)
 }
 
-/// The JSON of a file that holds `secret`. `None` if the system gives no randomness.
+/// Returns the JSON of a key file for `secret`; `None` if the system's random generator fails.
 pub(super) fn seal(secret: &[u8], password: &Password) -> Option<Vec<u8>> {
     let mut salt = [0; 32];
     let mut nonce = [0; 24];

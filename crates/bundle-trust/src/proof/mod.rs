@@ -48,7 +48,8 @@ pub struct Decided<T> {
     pub signed_by: Vec<SignedBy>,
     /// Warnings.
     pub warnings: Findings,
-    /// False if something could not be looked up on which only a warning depended: then the decision must not be remembered.
+    /// `false` if a lookup failed on which only a warning depends. The decision must then not be
+    /// cached.
     pub rememberable: bool,
     /// The policies that forbid to go back to a lower version.
     pub no_downgrade: Vec<String>,
@@ -97,8 +98,9 @@ pub struct Examined<'a> {
     pub found: Result<Vec<SignatureFound>, Unavailable>,
 }
 
-/// Examines the signatures of an image with the keys of the policies that are about it, remembering nothing. [`decide`] does this itself; the judge of admission
-/// (`bundle_core::review`) is given the result.
+/// Examines the signatures of an image with the keys of the matching policies, without a cache.
+/// [`decide`] calls this itself; the judge of admission (`bundle_core::review`) gets the result as
+/// an argument.
 pub fn examine<'a>(
     reference: &PinnedReference,
     signatures: &Result<Vec<RawSignature>, Unavailable>,
@@ -178,7 +180,8 @@ impl Material for Loader {
     }
 }
 
-/// Decides on content that cannot carry signatures because it does not come from an image. Images are refused here: [`decide`] is for them.
+/// Decides on content that cannot be signed, because it does not come from an image. Rejects
+/// images; use [`decide`] for them.
 pub fn decide_unsignable(
     content: ContentId,
     class: ClassSignatures,

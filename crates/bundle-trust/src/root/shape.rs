@@ -56,7 +56,7 @@ struct LogId {
     key_id: String,
 }
 
-/// Without a start it is refused, as the format has it.
+/// Validity period. `start` is required by the format.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Window {

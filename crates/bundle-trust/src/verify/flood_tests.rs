@@ -16,7 +16,8 @@ fn entries(bundle: &mut Value) -> &mut Vec<Value> {
     bundle.pointer_mut(ENTRIES).unwrap().as_array_mut().unwrap()
 }
 
-/// The checkpoint of an entry with so many signatures that claim to be by its log and are not, before the one that is.
+/// Adds `count` invalid signatures with the log's name to the checkpoint of an entry, before the
+/// valid one.
 fn flood_checkpoint(entry: &mut Value, count: usize, number: usize) {
     let note = &mut entry["inclusionProof"]["checkpoint"]["envelope"];
     let text = note.as_str().unwrap().to_owned();

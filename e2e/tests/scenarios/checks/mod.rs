@@ -82,7 +82,7 @@ async fn theirs(client: &Client, path: &str, object: &Value) -> Result<(), Strin
     }
 }
 
-/// Puts each case to both, and lists on which they differ.
+/// Runs each case with `build` and the API server, and lists differing results.
 async fn compare(client: &Client, path: &str, base: &Value, table: &[Case], beside: &[Value]) {
     let cases = stream::iter(table).map(|(name, fine, change)| async move {
         let mut object = base.clone();

@@ -1,4 +1,5 @@
-//! Memory that a tenant can take from the pod through the answers of the API server: objects with our label and as much metadata as an API server stores.
+//! Memory that a tenant can take from the pod through responses of the API server: objects with our
+//! label and the greatest possible metadata.
 
 use bundle_testkit::registry::Registry;
 use e2e::wait;

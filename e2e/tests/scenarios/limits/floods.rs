@@ -63,7 +63,8 @@ fn is_closed(mut stream: Box<dyn Stream>) -> bool {
     }
 }
 
-/// Opens so many connections at once, each with an unfinished head; how many of them are still open after [`CLOSED_WITHIN`].
+/// Opens `count` connections at once, each with an unfinished header, and returns the number still
+/// open after [`CLOSED_WITHIN`].
 async fn flood<S: Stream + 'static>(
     count: usize,
     open: impl Fn() -> S + Clone + Send + 'static,
@@ -82,7 +83,7 @@ async fn flood<S: Stream + 'static>(
         .count()
 }
 
-/// Makes TLS connections to where the API server posts its reviews.
+/// Opens TLS connections to the address to which the API server posts its reviews.
 async fn tls(
     cluster: &Cluster,
 ) -> impl Fn() -> StreamOwned<ClientConnection, TcpStream> + Clone + Send + 'static {

@@ -66,7 +66,7 @@ struct LivenessProbe {
 
 #[derive(Default)]
 struct Observed {
-    /// The longest time to an answer of `/livez`.
+    /// Longest response time of `/livez`.
     longest: Duration,
     /// The most memory that is not a file's, in KiB.
     anonymous: u64,
@@ -219,7 +219,7 @@ fn tar(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-/// Puts an image with one compressed layer into a registry; the reference by tag.
+/// Publishes an image with one compressed layer, and returns its reference by tag.
 fn publish(registry: &Registry, name: &str, tar: &[u8]) -> (String, usize) {
     let mut layer = GzEncoder::new(Vec::new(), Compression::default());
     layer.write_all(tar).unwrap();
@@ -303,7 +303,7 @@ async fn review_bodies_of_empty_lists_do_not_exhaust_memory() {
     .await;
 }
 
-/// Creates the object as a dry run; status and message of the answer.
+/// Creates the object as a dry run, and returns status and message of the response.
 async fn create_dry(client: &Client, plural: &str, object: &Value) -> (u16, String) {
     create_dry_as(client, None, plural, object).await
 }

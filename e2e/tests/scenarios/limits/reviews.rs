@@ -1,6 +1,7 @@
-//! Memory and time that a tenant can take from the pod with dry runs of objects that are small as text and large once they are parsed. Unlike the objects of
-//! `parallel_reviews_of_the_largest_objects_wait_for_memory`, which are refused by their weight or cost little more than their text, these are just light
-//! enough to be let in.
+//! Memory and time that a tenant can take from the pod with dry runs of objects that are small as
+//! text and large when parsed. The objects are just below the weight limit. Those of
+//! `parallel_reviews_of_the_largest_objects_wait_for_memory` are rejected by their weight, or need
+//! little more memory than their text.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,5 @@
-//! A cluster and its webhook in a network namespace with loopback and no routes; the registry is outside. The test makes what is signed out here,
-//! and runs itself again inside.
-//! What a proof may weigh, and how it is read, is in bundle-trust.
+//! Cluster and webhook in a network namespace with loopback and no routes; the registry is outside.
+//! The test signs content outside, and runs itself again inside.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

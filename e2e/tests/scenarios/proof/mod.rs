@@ -37,7 +37,7 @@ async fn publish(cluster: &Cluster, version: &str, key: Option<&str>) -> String 
     pinned
 }
 
-/// The object that `deploy` would send.
+/// Returns the object that `deploy` would apply.
 async fn described(cluster: &Cluster, pinned: &str, more: &str) -> Value {
     let line = format!("deploy greeting {pinned} --dry-run=client -o json{more}");
     serde_json::from_str(&ours(cluster, &line).await).unwrap()

@@ -210,7 +210,7 @@ spec: {{defaultBackend: {{service: {{name: web, port: {{number: 80}}}}}}}}
     )
 }
 
-/// A policy that refuses requests which are no dry runs, and its binding.
+/// Returns a policy that rejects requests other than dry runs, with its binding.
 fn guard(
     name: &str,
     (group, resource, operation): (&str, &str, &str),

@@ -17,7 +17,7 @@ use super::{
     staged, until, within_a_second,
 };
 
-/// Labels as `bundle-webhook` puts them on the objects of `owner`.
+/// Labels of objects that `bundle-webhook` installs for BundleDeployment `web`.
 const LABELS: &str = "core.rukpak.io/owner-kind=BundleDeployment core.rukpak.io/owner-name=web";
 
 /// A ConfigMap in namespace `mallory` that claims to belong to `web`, and that a finalizer holds.

@@ -137,7 +137,7 @@ pub(super) async fn quiet(cluster: &Cluster) {
     .unwrap();
 }
 
-/// Kills the webhook once it has changed something so many more times, and starts it again.
+/// Kills the webhook after `more` further writes, and starts it again.
 pub(super) async fn killed_after(cluster: &Cluster, webhook: &mut e2e::Webhook, more: usize) {
     let before = writes(cluster).unwrap();
     wait::until_true(LONG, "the webhook has got on", || async {

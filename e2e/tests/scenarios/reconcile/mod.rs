@@ -34,7 +34,7 @@ mod unreadable;
 const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(90);
 
-/// Builds and pushes what `write` makes; the pinned reference.
+/// Builds and pushes the bundle that `write` creates, and returns its pinned reference.
 async fn publish(
     cluster: &Cluster,
     reference: &str,

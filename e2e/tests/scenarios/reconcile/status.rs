@@ -81,7 +81,8 @@ async fn greeting(cluster: &Cluster) -> Value {
     found.unwrap_or_default()["data"]["text"].clone()
 }
 
-/// Stops the webhook, and makes all stamps worthless by a gap in the registrations: from then on only the seals vouch for objects.
+/// Stops the webhook, and invalidates all stamps by a gap in the registrations. From then on only
+/// seals are valid.
 async fn stop_and_void_stamps(cluster: &Cluster, webhook: &mut Webhook) {
     webhook.stop().await.unwrap();
     for kind in ["validating", "mutating"] {
@@ -262,7 +263,7 @@ async fn status_fields_that_somebody_rewrites_are_written_back() {
     }
 }
 
-/// The digest that the webhook would record if it had just applied this ConfigMap.
+/// Returns the digest that the webhook would record after applying this ConfigMap.
 fn fields_digest(config: &Value) -> String {
     let metadata = &config["metadata"];
     let labels: BTreeMap<String, String> =

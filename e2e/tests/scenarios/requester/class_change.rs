@@ -5,7 +5,7 @@ use super::delegation::{delegate_with, under, until_may_not};
 use super::removal::{remove, until_kept};
 use super::*;
 
-/// Terms of a class whose content waits for another person.
+/// Returns the spec of a class whose content requires approval by another person.
 fn gated(namespaces: &[&str]) -> Value {
     json!({
         "approval": {"mode": "Required", "by": "AnotherPerson"},

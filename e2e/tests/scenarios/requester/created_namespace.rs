@@ -13,7 +13,7 @@ fn into(target: &str) -> Value {
     json!({"targetNamespace": target, "createNamespace": true})
 }
 
-/// Makes `user` a tenant who may write ConfigMaps everywhere, and Namespaces as well if `creates`.
+/// Lets `user` write ConfigMaps everywhere, and create Namespaces if `creates` is `true`.
 async fn creator(cluster: &Cluster, user: &str, creates: bool) {
     let verbs = json!(["get", "create", "patch", "update", "delete"]);
     let namespaces = json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": verbs});

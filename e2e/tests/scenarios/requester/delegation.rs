@@ -161,7 +161,8 @@ async fn class_that_decides_for_its_users_decides_nothing_outside_of_its_targets
     assert_eq!(get(&cluster, two).await, None);
 }
 
-/// Makes `user` a tenant who may act as ServiceAccount `deployer`, an administrator of namespace `user`, and write ConfigMaps there.
+/// Lets `user` impersonate ServiceAccount `deployer`, administer namespace `user`, and write
+/// ConfigMaps there.
 async fn actor(cluster: &Cluster, user: &str) {
     tenant(cluster, user, &json!([])).await;
     let act = json!([{"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["deployer"], "verbs": ["impersonate"]}]);

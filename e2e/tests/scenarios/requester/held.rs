@@ -1,9 +1,9 @@
-//! Replacements that finalizers hold up: nothing is decided by what was allowed before the wait.
-//! Which objects are replaced is in `replacing`.
+//! Replacements that are delayed by finalizers: permissions are checked again after the delay.
+//! `replacing` tests which objects are replaced.
 
 use super::*;
 
-/// A RoleBinding of `user` in `namespace`, whose role cannot be changed while it exists.
+/// Returns a RoleBinding for `user` that is replaced on change, because its `roleRef` is immutable.
 fn role_binding(namespace: &str, name: &str, role: &str, user: &str) -> Value {
     let mut object = binding(name, Some(namespace), role, user);
     object["metadata"]["annotations"]["core.rukpak.io/replace"] = "Always".into();

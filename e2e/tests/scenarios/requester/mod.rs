@@ -45,7 +45,7 @@ async fn until(cluster: &Cluster, name: &str, kind: &str, status: &str) -> Value
     until_condition(cluster, &format!("bundledeployment {name}"), kind, status).await
 }
 
-/// Waits until the content of `name` is refused for want of rights, and returns the message.
+/// Waits until the content of `name` is rejected for missing permissions, and returns the message.
 async fn until_refused(cluster: &Cluster, name: &str) -> String {
     let found = until(cluster, name, "Authorized", "False").await;
     found["message"].as_str().unwrap_or_default().to_owned()
@@ -153,7 +153,8 @@ fn impersonator(namespace: &str, name: &str) -> [Value; 2] {
     ]
 }
 
-/// Makes `user` a tenant: editor of our kinds, user of the shipped classes, administrator of the namespace of the same name, and `rules` in the cluster.
+/// Lets `user` edit our kinds, use the shipped classes, and administer the namespace of the same
+/// name, with the cluster-wide `rules`.
 async fn tenant(cluster: &Cluster, user: &str, rules: &Value) {
     let role = format!("{user}-more");
     put(

@@ -33,7 +33,7 @@ pub(super) fn on(group: &str, resource: &str, operations: &[&str]) -> Value {
     json!({"apiGroups": [group], "apiVersions": ["*"], "resources": [resource], "operations": operations})
 }
 
-/// Waits until the API server refuses `line` to `user` in the words of the policy `name`.
+/// Waits until the API server rejects `line` of `user` with the message of the policy `name`.
 pub(super) async fn until_enforced(cluster: &Cluster, name: &str, user: &str, line: &str) {
     wait::until_true(LONG, &format!("policy {name} is enforced"), || async {
         let tried = try_kubectl(cluster, &format!("{line} --dry-run=server --as={user}")).await;

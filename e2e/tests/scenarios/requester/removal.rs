@@ -22,7 +22,8 @@ pub(super) async fn until_removed(cluster: &Cluster, name: &str) {
     .unwrap();
 }
 
-/// Waits until the removal of `name` waits for `object`, which has to be there all the time, and returns the message.
+/// Waits until the removal of `name` reports `object`, which must exist all the time, and returns
+/// the message.
 pub(super) async fn until_kept(cluster: &Cluster, name: &str, object: (&str, &str)) -> String {
     let (key, what) = object;
     wait::until(LONG, &format!("the removal waits for {key}"), || async {
@@ -49,8 +50,9 @@ fn admit_token(message: &str) -> String {
     rest.chars().take_while(char::is_ascii_hexdigit).collect()
 }
 
-/// Makes `user` a tenant, and deploys `own` in namespace `USER` and `theirs` in `USER-shared` as that user. `theirs` existed before and is adopted.
-/// Afterwards the user may write ConfigMaps in `USER-shared`, and not delete them any more.
+/// Creates a tenant, and deploys `own` in namespace `USER` and `theirs` in `USER-shared` as that
+/// user. `theirs` existed before and is adopted. Afterwards the user may write ConfigMaps in
+/// `USER-shared`, but not delete them.
 async fn adopted(cluster: &Cluster, user: &str) {
     tenant(cluster, user, &json!([])).await;
     let shared = format!("{user}-shared");

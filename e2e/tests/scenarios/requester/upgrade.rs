@@ -1,4 +1,5 @@
-//! Upgrades that fail half-way: both versions are shown, and which objects are of the new one.
+//! Upgrades that fail half-way: status and output show both versions, and the objects of the new
+//! one.
 
 use super::policies::{on, policy, until_enforced};
 use super::*;

@@ -55,7 +55,8 @@ fn finalizers(count: usize) -> Vec<String> {
     std::iter::once(FINALIZER.to_owned()).chain(short).collect()
 }
 
-/// Gives the deployment more finalizers than are read, in several writes: the API server stores each new one as a field of its manager as well.
+/// Adds more finalizers to the deployment than the webhook reads, in several writes. The API server
+/// also stores each as a field of its manager.
 async fn add_finalizers(cluster: &Cluster, name: &str) {
     let mut count = 1;
     while count < FINALIZERS {

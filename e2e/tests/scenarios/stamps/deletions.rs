@@ -209,7 +209,7 @@ async fn removal_of_what_nothing_vouches_for_waits_until_somebody_admits_it() {
 /// The garbage collector of Kubernetes.
 const COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
 
-/// Creates a ClusterRole that grants nothing of interest, and returns a patch that makes it the owner of an object.
+/// Creates a ClusterRole, and returns a patch that makes it the owner of an object.
 async fn owner(cluster: &Cluster, name: &str) -> Value {
     let line = format!("create clusterrole {name} --verb=get --resource=pods");
     kubectl(cluster, &line).await;

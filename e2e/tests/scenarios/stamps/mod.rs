@@ -100,7 +100,8 @@ fn deployment(name: &str, reference: &str, more: &Value) -> Value {
     object
 }
 
-/// Makes Mallory a tenant: editor of our kinds, user of the shipped classes, and, with `admin`, administrator of `team-a`.
+/// Lets Mallory edit our kinds, use the shipped classes, and administer `team-a` if `admin` is
+/// `true`.
 async fn tenant(cluster: &Cluster, admin: bool) {
     let subjects =
         json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": MALLORY}]);
@@ -254,7 +255,7 @@ async fn seal_and_stamp_count_for_one_generation_of_one_object() {
     admission_on(&webhook).await;
 }
 
-/// Gives an object the status that another one had.
+/// Writes the status of another object to an object.
 async fn write_status(cluster: &Cluster, name: &str, from: &Value) {
     let patch = json!({"status": from["status"]}).to_string();
     let line = [

@@ -42,7 +42,7 @@ const READERS: &[&str] = &[
 pub(super) enum Compiled {
     /// The rule can be evaluated.
     Ready(Program, scan::Facts),
-    /// The server refuses it.
+    /// The API server rejects the rule.
     Bad(String),
     /// Only the API server can compile the rule.
     Unknown(String),
@@ -169,7 +169,7 @@ impl Rules {
     }
 }
 
-/// The message that an expression makes.
+/// Evaluates a message expression.
 fn said(source: &str, context: &Context<'_>) -> Option<String> {
     let Compiled::Ready(program, _) = compile(source) else {
         return None;

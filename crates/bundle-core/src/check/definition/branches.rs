@@ -7,7 +7,8 @@ use super::schema::Walk;
 use crate::check::structural::{Pattern, PatternTrouble, Problem, child, item, text};
 
 impl Walk<'_> {
-    /// The limits of a schema and of its branches: `outer` gives the types of what `branch` limits.
+    /// Checks the restrictions of a schema and of its branches. `outer` specifies the types of the
+    /// fields that `branch` restricts.
     pub(super) fn values(
         &mut self,
         branch: &Value,

@@ -97,7 +97,7 @@ impl Walk<'_> {
         self.problems.push(Problem::new(path, message));
     }
 
-    /// A schema that gives types.
+    /// Checks a schema that specifies types.
     fn node(&mut self, schema: &Value, path: &str, place: Place) {
         if !self.shape(schema, path) {
             return;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{flag, of_field};
 
-/// Drops nulls that mean nothing, and puts defaults where fields are missing.
+/// Removes nulls where the API server does, and sets the defaults of missing fields.
 pub(in super::super) fn fill(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -13,7 +13,7 @@ pub(in super::super) struct Pattern(Regex);
 /// Reason for which a pattern is not usable.
 #[derive(Debug, PartialEq, Eq)]
 pub(in super::super) enum Trouble {
-    /// Go refuses it too.
+    /// Go rejects the pattern too.
     Bad(String),
     /// Go may take it.
     Unknown(String),

@@ -10,7 +10,7 @@ pub enum Outcome {
     Failed,
     /// The command was used wrongly (exit 2).
     Usage,
-    /// A rule refused it (exit 3).
+    /// A rule rejected the input (exit 3).
     Refused,
     /// The result is unknown because a dependency did not respond; retry later (exit 4).
     CannotTell,

@@ -17,7 +17,7 @@ use crate::{
     yaml::Document,
 };
 
-/// The annotation with the namespace that an operator would like to have.
+/// Annotation with the suggested namespace of an operator.
 const SUGGESTED_NAMESPACE: &str = "operatorframework.io/suggested-namespace";
 /// The annotation by which an operator learns which namespaces it serves; empty: all.
 const TARGET_NAMESPACES: &str = "olm.targetNamespaces";
@@ -285,7 +285,7 @@ fn deployments(csv: &Csv, namespace: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Puts the maps of `from` into those of `into`; everything else replaces what is there.
+/// Merges the maps of `from` into those of `into`. Other values are replaced.
 fn merge(into: &mut Value, from: Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {

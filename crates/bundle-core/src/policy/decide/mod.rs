@@ -51,7 +51,8 @@ pub struct Satisfied {
     pub by: Vec<SignedBy>,
     /// Warnings.
     pub warnings: Findings,
-    /// False if something could not be looked up (and only warnings depended on it): then this must not be remembered.
+    /// `false` if a lookup failed on which only warnings depend. The result must then not be
+    /// cached.
     pub rememberable: bool,
     /// The policies that forbid to go back to a lower version.
     pub no_downgrade: Vec<String>,
@@ -60,9 +61,9 @@ pub struct Satisfied {
 /// The decision on one reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicyDecision {
-    /// Let in.
+    /// Admitted.
     Satisfied(Satisfied),
-    /// Refused, with every reason.
+    /// Rejected, with every reason.
     Refused(Findings),
     /// The result is unknown because a dependency did not respond. The content is rejected for now;
     /// the result must not be cached.
@@ -85,7 +86,7 @@ enum Say {
     Unknown(Findings),
 }
 
-/// Decides on `reference`, given what an examination made of its signatures. Policies that do not match are passed over.
+/// Decides on `reference`, given its examined signatures. Policies that do not match are ignored.
 pub fn decide(
     reference: &PinnedReference,
     found: Result<&[SignatureFound], &Unavailable>,

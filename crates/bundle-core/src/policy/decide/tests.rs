@@ -39,7 +39,7 @@ fn certified(name: &str, root: &str, meaning: Meaning) -> SignatureFound {
     SignatureFound(Ok(accepted(Signer::Identity { name, roots }, meaning)))
 }
 
-/// Keys and roots whose text is their identity; `?` cannot be read.
+/// Material whose keys and roots have their text as identity; `?` is invalid.
 struct AsWritten;
 
 impl Material for AsWritten {
@@ -92,7 +92,8 @@ fn run(
     decide(&reference(), found, &ready, class)
 }
 
-/// A short word for a decision: `yes`, `yes+w` (warnings), `yes+u` (warnings, not to be remembered), `no`, `unknown`.
+/// Returns a short word for a decision: `yes`, `yes+w` (warnings), `yes+u` (warnings, not to be
+/// cached), `no`, `unknown`.
 fn word(decision: &PolicyDecision) -> &'static str {
     match decision {
         PolicyDecision::Satisfied(s) => match (s.warnings.0.is_empty(), s.rememberable) {
@@ -226,7 +227,7 @@ fn downgrades_are_forbidden_by_any_policy_that_matches() {
     assert_eq!(satisfied.no_downgrade, ["strict"]);
 }
 
-/// A policy of authorities by `issuer/subject`, where `~` before either half makes it a pattern.
+/// Returns a policy with authorities as `issuer/subject`; a leading `~` marks a regular expression.
 fn keyless(threshold: usize, identities: &[&[&str]], attestations: &[&str]) -> Policy {
     let half = |exact: &str, pattern: &str, text: &str| match text.strip_prefix('~') {
         Some(text) => (pattern.to_owned(), json!(text)),

@@ -22,14 +22,14 @@ const MOST_AUTHORITIES: usize = 64;
 /// Effect of an unsatisfied policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Refuses.
+    /// Rejects.
     #[default]
     Enforce,
     /// Warns and admits.
     Warn,
 }
 
-/// A policy: which references it is about, and whose signatures they need.
+/// Parsed SignaturePolicy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub(super) name: String,
@@ -44,8 +44,9 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads the `spec` of the SignaturePolicy `name`. Never fails: a policy with [`problems`](Self::problems) refuses what it matches, and one
-    /// whose images cannot be read matches everything.
+    /// Parses the `spec` of the SignaturePolicy `name`. Never fails: a policy with
+    /// [`problems`](Self::problems) rejects every reference that it matches, and a policy with
+    /// invalid images matches every reference.
     pub fn read(name: &str, spec: &Value) -> Self {
         let mut reader = Reader::new(name);
         let mut policy = Self {
@@ -122,7 +123,7 @@ impl Policy {
             .is_none_or(|globs| globs.iter().any(|pattern| glob::matches(pattern, &name)))
     }
 
-    /// The names of the Secrets whose keys it needs, in the namespace of the pod.
+    /// Returns the names of the Secrets with its keys, in the namespace of the pod.
     pub fn secrets(&self) -> BTreeSet<&KubeName> {
         self.authorities
             .iter()
@@ -133,7 +134,7 @@ impl Policy {
             .collect()
     }
 
-    /// The names of the ConfigMaps whose trust roots it needs, in the namespace of the pod.
+    /// Returns the names of the ConfigMaps with its trust roots, in the namespace of the pod.
     pub fn config_maps(&self) -> BTreeSet<&KubeName> {
         self.authorities
             .iter()

@@ -260,7 +260,7 @@ fn set(spec: &mut Value, pointer: &str, value: Value) {
     }
 }
 
-/// Keys and roots whose text is their identity.
+/// Material whose keys and roots have their text as identity.
 struct AsWritten;
 
 impl Material for AsWritten {

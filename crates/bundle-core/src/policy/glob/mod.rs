@@ -13,7 +13,7 @@ use crate::reference::Reference;
 
 pub use problem::problem;
 
-/// Returns `true` if `pattern` (checked by [`problem`]) matches `name`, which is
+/// Returns `true` if `pattern` (checked by [`problem()`]) matches `name`, which is
 /// `registry/repository` without tag and digest.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let name = canonical_name(name);

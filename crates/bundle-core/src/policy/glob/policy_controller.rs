@@ -8,7 +8,7 @@ use Row::{Matches, Misses, Refused};
 enum Row {
     Matches,
     Misses,
-    /// Refused, with the pattern that is offered instead, if there is one.
+    /// Rejected, with the suggested pattern; empty if there is none.
     Refused(&'static str),
 }
 

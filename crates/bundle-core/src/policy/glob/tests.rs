@@ -281,7 +281,7 @@ fn names() -> impl Strategy<Value = String> {
     (registry, port, repository).prop_map(|(host, port, path)| format!("{host}{port}/{path}"))
 }
 
-/// Patterns made of a name by putting stars in the place of parts of it.
+/// Generates a name, and a pattern with stars in place of parts of it.
 fn starred() -> impl Strategy<Value = (String, String)> {
     let cuts = prop::collection::vec((any::<usize>(), 0_usize..6, any::<bool>()), 0..3);
     (names(), cuts).prop_map(|(name, cuts)| {
@@ -315,8 +315,8 @@ proptest! {
         }
     }
 
-    /// A pattern that matches some reference has an example: none is refused for covering nothing that covers something. Stars in the address of
-    /// an IPv6 registry are refused as such.
+    /// Every pattern that matches a reference has a witness, so no valid pattern is rejected. Stars
+    /// in the address of an IPv6 registry are invalid.
     #[test]
     fn patterns_that_match_a_reference_have_a_witness((pattern, name) in starred()) {
         let stars_in_address = name.starts_with('[') && !pattern.starts_with("[fd00::1]");

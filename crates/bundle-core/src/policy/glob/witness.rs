@@ -6,7 +6,8 @@ use std::net::Ipv6Addr;
 
 /// Characters that replace stars. Every other character of a name can be replaced by one of these.
 const FILL: &[u8] = b"a.1:/";
-/// Registries that are compared as words: the one without a dot, and those of Docker Hub, whose names have two components.
+/// Registries that are compared as words: `localhost`, which has no dot, and those of Docker Hub,
+/// whose names have two components.
 const WORDS: [&[u8]; 5] = [
     b"localhost",
     super::DOCKER_HUB.as_bytes(),

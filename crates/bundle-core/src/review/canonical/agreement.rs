@@ -94,7 +94,7 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Puts a form of nothing at `pointer`, if that is still there.
+/// Sets the value at `pointer`, if it exists, to `nothing`, or removes it.
 fn put(spec: &mut Value, pointer: &str, nothing: Option<Value>) {
     let Some((parent, key)) = pointer.rsplit_once('/') else {
         return;

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::reference::Digest;
 
-/// Members whose values are the user's own: inside of them an empty text or list is not the same as none.
+/// Members with user-defined values, in which an empty text or list is not equal to absent.
 const OPAQUE: [&str; 3] = ["annotations", "config", "labels"];
 
 /// Members that have a meaning even if they are empty: an empty allowlist allows nothing.

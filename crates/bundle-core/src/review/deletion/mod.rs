@@ -69,7 +69,8 @@ pub struct DeletionFacts {
     pub may_manage: Option<Answer>,
     /// The BundleDeployment of [`Deletion::owner`].
     pub owner: Option<OwnerFact>,
-    /// True if the owner references are those under stamp or seal. `None` where nothing vouches for the object.
+    /// `true` if the owner references are covered by stamp or seal; `None` without a valid stamp or
+    /// seal.
     pub covers_owners: Option<bool>,
 }
 
@@ -81,7 +82,7 @@ impl<'a> Deletion<'a> {
         GARBAGE_COLLECTORS.contains(&user) || user == NAMESPACE_CONTROLLER
     }
 
-    /// Returns `true` if the requester is one of those whom stamp or seal record.
+    /// Returns `true` if the requester is recorded in stamp or seal.
     pub fn is_by_recorded(&self, facts: &DeletionFacts) -> bool {
         facts
             .recorded
@@ -111,7 +112,8 @@ impl<'a> Deletion<'a> {
             .and_then(|owner| Some((owner["name"].as_str()?, owner["uid"].as_str()?)))
     }
 
-    /// The classes that have to be found out, and on which the requester needs verb `use`: those that the spec names.
+    /// Returns the classes in the spec, which must be looked up, and on which the requester needs
+    /// verb `use`.
     pub fn classes(&self) -> BTreeSet<KubeName> {
         let spec = &self.object["spec"];
         let named = match self.kind {

@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Decided, Examined, Loader, Refusal, conclude_examined};
 use crate::verify::{self, Against};
 
-/// Most examinations that are remembered.
+/// Most cached examinations.
 const MOST: usize = 4096;
 /// Most bytes that they may take, estimated from above.
 const WEIGHT: usize = 8 << 20;
@@ -131,7 +131,7 @@ impl Memory {
         conclude_examined(reference, &examined, class)
     }
 
-    /// Returns the number of examinations that were not answered from the cache.
+    /// Returns the number of examinations that were not cached.
     pub fn made(&self) -> u64 {
         self.known().made
     }
