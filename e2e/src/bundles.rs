@@ -1,5 +1,5 @@
-//! Folders to build bundles from: a realistic shop, a small greeting, many small objects, the project's own manifests. Same arguments, same bytes.
-//! What becomes of them is the scenario's.
+//! Folders to build bundles from: a realistic shop, a small greeting, many small objects, the
+//! project's own manifests. Same arguments, same bytes. What becomes of them is the scenario's.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -34,7 +34,8 @@ const SERVICES: [&str; 20] = [
 const DROPPED: [&str; 2] = ["coupons", "tax"];
 const ADDED: &str = "wishlist";
 
-/// Writes the shop: more than two hundred objects of eighteen kinds, with two CRDs and their custom resources.
+/// Writes the shop: more than two hundred objects of eighteen kinds, with two CRDs and their custom
+/// resources.
 ///
 /// Versions after 1.0.0 carry other images and settings, drop two services and add one.
 pub fn shop(folder: &Path, version: &str) -> Result<()> {

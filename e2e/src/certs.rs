@@ -13,7 +13,8 @@ use rcgen::{
 /// The first address of the Service range, which is the API server's own Service.
 const FIRST_SERVICE_IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 
-/// X.520 organizationName once more: rcgen keeps one value per type, and a certificate with two groups needs two.
+/// X.520 organizationName once more: rcgen keeps one value per type, and a certificate with two
+/// groups needs two.
 const SECOND_ORGANIZATION: [u64; 4] = [2, 5, 4, 10];
 
 /// Certificate authority whose key is only in memory.
@@ -57,7 +58,8 @@ impl Authority {
         &self.certificate
     }
 
-    /// A serving certificate for loopback and the names of the API server inside the cluster, as `folder/NAME.{crt,key}`.
+    /// A serving certificate for loopback and the names of the API server inside the cluster, as
+    /// `folder/NAME.{crt,key}`.
     pub fn server(&self, folder: &Path, name: &str) -> Result<Identity> {
         let names = [
             "localhost",
@@ -79,7 +81,8 @@ impl Authority {
         self.issue(params, folder, name)
     }
 
-    /// A client certificate that the API server reads as `user` in `groups` (at most two), as `folder/NAME.{crt,key}`.
+    /// A client certificate that the API server reads as `user` in `groups` (at most two), as
+    /// `folder/NAME.{crt,key}`.
     pub fn client(
         &self,
         folder: &Path,
@@ -117,7 +120,8 @@ impl Authority {
     }
 }
 
-/// The key pair that signs ServiceAccount tokens: `key` signs, `certificate` is the bare public key.
+/// The key pair that signs ServiceAccount tokens: `key` signs, `certificate` is the bare public
+/// key.
 pub fn token_keys(folder: &Path) -> Result<Identity> {
     let key = new_key()?;
     write(folder, "service-accounts", &key.public_key_pem(), &key)

@@ -96,7 +96,8 @@ impl Command {
         self
     }
 
-    /// Lets another program start it: these words come before the command line. The line in messages stays the same.
+    /// Lets another program start it: these words come before the command line. The line in
+    /// messages stays the same.
     #[must_use]
     pub(crate) fn through(mut self, words: Vec<OsString>) -> Self {
         self.through = words;

@@ -44,7 +44,8 @@ struct Shell {
 }
 
 impl Janitor {
-    /// Starts one for `folder`, which it removes in the end; of a folder that was spared, only its `data`.
+    /// Starts one for `folder`, which it removes in the end; of a folder that was spared, only its
+    /// `data`.
     pub(crate) fn start(folder: &Path) -> Result<Self> {
         let mut child = Command::new("sh")
             .args(["-c", SCRIPT, "janitor"])
@@ -75,7 +76,8 @@ impl Janitor {
         self.order("spare logs")
     }
 
-    /// Runs a command line of the shell when we are gone, before anything is killed: for what must not be left in the world outside.
+    /// Runs a command line of the shell when we are gone, before anything is killed: for what must
+    /// not be left in the world outside.
     pub(crate) fn at_the_end(&self, line: &str) -> Result<()> {
         self.order(&format!("last {line}"))
     }

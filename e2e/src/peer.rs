@@ -1,5 +1,6 @@
-//! The no-op Go webhook that benchmarks of admission are measured against: built, registered for Bundles, ended when dropped.
-//! Its code is in `e2e/peers/noop-webhook`; what is measured is in xtask.
+//! The no-op Go webhook that benchmarks of admission are measured against: built, registered for
+//! Bundles, ended when dropped. Its code is in `e2e/peers/noop-webhook`; what is measured is in
+//! xtask.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -24,7 +25,8 @@ pub struct Peer {
 }
 
 impl Cluster {
-    /// Builds the peer with Go, starts it, and registers it for Bundles as `bundle-webhook` is: once mutating, once validating.
+    /// Builds the peer with Go, starts it, and registers it for Bundles as `bundle-webhook` is:
+    /// once mutating, once validating.
     pub async fn start_noop_webhook(&self) -> Result<Peer> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("peers")

@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-/// Variable that picks the profile; default is what was preferred, else the one that this process was built with.
+/// Variable that picks the profile; default is what was preferred, else the one that this process
+/// was built with.
 const PROFILE: &str = "BUNDLE_E2E_PROFILE";
 static PREFERRED: OnceLock<&str> = OnceLock::new();
 const PACKAGES: [&str; 2] = ["kubectl-bundle", "bundle-webhook"];

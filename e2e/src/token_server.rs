@@ -1,5 +1,6 @@
-//! A token server as registries send their clients to: the token protocols of docker and OAuth 2 over plain HTTP on loopback, tokens signed with ES256.
-//! The registry that believes its tokens is in `registry`.
+//! A token server as registries send their clients to: the token protocols of docker and OAuth 2
+//! over plain HTTP on loopback, tokens signed with ES256. The registry that believes its tokens is
+//! in `registry`.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -37,7 +37,8 @@ pub struct WebhookOptions {
     pub flags: Vec<String>,
     /// More environment variables.
     pub environment: Vec<(String, String)>,
-    /// The memory that the process may use, in bytes, as the limit of its container; default: no limit.
+    /// The memory that the process may use, in bytes, as the limit of its container; default: no
+    /// limit.
     pub memory_limit: Option<u64>,
 }
 
@@ -142,7 +143,8 @@ impl Cluster {
 }
 
 impl Webhook {
-    /// Starts the process, with the same flags, ports and cache as before, and waits until it is ready, or only lacks registrations that do not exist.
+    /// Starts the process, with the same flags, ports and cache as before, and waits until it is
+    /// ready, or only lacks registrations that do not exist.
     pub async fn start(&mut self) -> Result<()> {
         if self.process.is_some() {
             bail!("bundle-webhook runs already");
@@ -355,7 +357,8 @@ pub(crate) fn deploy_folder() -> PathBuf {
         .join("deploy")
 }
 
-/// Replaces the Service in each webhook of `configuration` by the address of a process on this host.
+/// Replaces the Service in each webhook of `configuration` by the address of a process on this
+/// host.
 fn point_at(configuration: &mut Value, address: SocketAddr) {
     let action = if configuration["kind"] == "MutatingWebhookConfiguration" {
         "mutate"

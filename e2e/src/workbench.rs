@@ -143,7 +143,8 @@ impl Workbench {
         cosign.args(line.split(' ')).output().await
     }
 
-    /// `command` with the folder's own home and Docker configuration, and of our environment only the search path.
+    /// `command` with the folder's own home and Docker configuration, and of our environment only
+    /// the search path.
     pub fn clean(&self, command: Command) -> Command {
         let home = self.root.join("home");
         command

@@ -47,7 +47,8 @@ pub const LABEL_APPLYSET_ID: &str = "applyset.kubernetes.io/id";
 pub const LABEL_APPLYSET_PARENT_TYPE: &str = "applyset.kubernetes.io/is-parent-type";
 /// Annotation on the parent of an ApplySet: the program that manages it, with its version.
 pub const ANNOTATION_APPLYSET_TOOLING: &str = "applyset.kubernetes.io/tooling";
-/// Annotation on the parent of an ApplySet: the kinds of its objects, `Kind.group`, comma-separated.
+/// Annotation on the parent of an ApplySet: the kinds of its objects, `Kind.group`,
+/// comma-separated.
 pub const ANNOTATION_APPLYSET_GROUP_KINDS: &str = "applyset.kubernetes.io/contains-group-kinds";
 /// Annotation on the parent of an ApplySet: the namespaces of its objects, comma-separated.
 pub const ANNOTATION_APPLYSET_NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";

@@ -9,7 +9,8 @@ use crate::diagnostic::{Finding, codes};
 
 /// A sha256 content digest, `sha256:` and 64 lower-case hexadecimal digits.
 ///
-/// Other algorithms of the OCI image specification are not accepted: nothing we install or sign names one.
+/// Other algorithms of the OCI image specification are not accepted: nothing we install or sign
+/// names one.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(String);
 

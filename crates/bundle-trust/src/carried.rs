@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::json;
 
-/// The longest annotation that is written or read, in bytes. All annotations of an object together may have 256 KiB.
+/// The longest annotation that is written or read, in bytes. All annotations of an object together
+/// may have 256 KiB.
 pub const LIMIT: usize = 64 << 10;
 /// Largest unpacked size in bytes. Signatures are text that compresses tenfold at best.
 const UNPACKED: u64 = 1 << 20;

@@ -72,7 +72,8 @@ pub(crate) fn predicate(payload: &[u8]) -> Option<Value> {
     Some(said.predicate)
 }
 
-/// The sha256 that a statement's first subject names. Nothing is decided by it: it is handed to the verifier, and [`read`] judges afterwards.
+/// The sha256 that a statement's first subject names. Nothing is decided by it: it is handed to the
+/// verifier, and [`read`] judges afterwards.
 pub(crate) fn claimed_digest(payload: &[u8]) -> Option<[u8; 32]> {
     let statement: Statement = json::read(payload, "no in-toto statement inside").ok()?;
     let hex = statement.subject.first()?.digest.get("sha256")?;

@@ -218,7 +218,8 @@ impl<'a> ControlPlane<'a> {
         .await
     }
 
-    /// Until the controllers have made the first ServiceAccount, without which nothing can run in `default`.
+    /// Until the controllers have made the first ServiceAccount, without which nothing can run in
+    /// `default`.
     pub(super) async fn wait_for_controllers(&mut self) -> Result<()> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, "default");
         wait::until_true(READY, "the controllers work", || {

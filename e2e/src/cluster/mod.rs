@@ -96,7 +96,8 @@ impl Cluster {
         Client::try_from(config).context("cannot make a client")
     }
 
-    /// The kubeconfig of a person: a client certificate for `user` in `groups` (at most two). Only where the control plane is our own.
+    /// The kubeconfig of a person: a client certificate for `user` in `groups` (at most two). Only
+    /// where the control plane is our own.
     pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
         if let Some(guest) = &self.guest {
             bail!("{guest} would not believe a certificate that we make for {user}");
@@ -219,8 +220,9 @@ impl Cluster {
         Ok(self.clean(Command::new(bin.join(tool.name()))))
     }
 
-    /// `command` with this cluster's environment: own home, own Docker configuration, the administrator's kubeconfig.
-    /// On a cluster that existed before, also the user's environment and home, because logging in there may need them.
+    /// `command` with this cluster's environment: own home, own Docker configuration, the
+    /// administrator's kubeconfig. On a cluster that existed before, also the user's environment
+    /// and home, because logging in there may need them.
     pub fn clean(&self, mut command: Command) -> Command {
         let home = self.root.join("home");
         let mut path = self.root.join("bin").into_os_string();

@@ -101,7 +101,8 @@ impl Sigstore {
         })
     }
 
-    /// The one URL of Fulcio, Rekor, the issuer and (below `/api/v1/timestamp`) the timestamp authority.
+    /// The one URL of Fulcio, Rekor, the issuer and (below `/api/v1/timestamp`) the timestamp
+    /// authority.
     pub fn url(&self) -> &str {
         &self.url
     }

@@ -20,7 +20,8 @@ use crate::{ports, wait};
 
 const NAME: &str = "rekor-tiles";
 const START: Duration = Duration::from_secs(20);
-/// The log's name in its checkpoints. Clients expect the host of its address there, without the port.
+/// The log's name in its checkpoints. Clients expect the host of its address there, without the
+/// port.
 const ORIGIN: &str = "127.0.0.1";
 /// Length of the DER prefix of an Ed25519 public key, in bytes; 32 bytes follow.
 const ED25519: usize = 12;

@@ -1,4 +1,5 @@
-//! The actors of the soak: each action changes the cluster at random as a person or another program could.
+//! The actors of the soak: each action changes the cluster at random as a person or another program
+//! could.
 
 use anyhow::{Context, Result};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};

@@ -1,5 +1,6 @@
-//! A randomised test of keeping what is installed: actors patch, delete, relabel and forge objects, upgrade and remove deployments and kill the webhook.
-//! Once they stop, the cluster must become equal to the model of what the last revisions install.
+//! A randomised test of keeping what is installed: actors patch, delete, relabel and forge objects,
+//! upgrade and remove deployments and kill the webhook. Once they stop, the cluster must become
+//! equal to the model of what the last revisions install.
 #![expect(
     clippy::disallowed_methods,
     reason = "the names are those of the harness itself"
@@ -65,7 +66,8 @@ struct Installed {
     foreign: Vec<Value>,
 }
 
-/// Runs rounds of disturbances until the time is over. The first round that does not converge is an error that names the difference.
+/// Runs rounds of disturbances until the time is over. The first round that does not converge is an
+/// error that names the difference.
 pub async fn run(options: SoakOptions, say: &mut dyn FnMut(&str)) -> Result<SoakReport> {
     let cluster = Cluster::builder().registries(1).start().await?;
     let mut webhook = cluster.start_webhook(WebhookOptions::default()).await?;
@@ -248,7 +250,8 @@ fn write(folder: &Path, name: &str, version: &str, revision: u32) -> Result<()> 
     Ok(())
 }
 
-/// Writes the BundleDeployment of a package; waits out a removal of the same name that is still going on, and a webhook that is just starting.
+/// Writes the BundleDeployment of a package; waits out a removal of the same name that is still
+/// going on, and a webhook that is just starting.
 async fn deploy(cluster: &Cluster, installed: &Installed) -> Result<()> {
     let Package { name, references } = &installed.package;
     let Some(reference) = installed

@@ -1,4 +1,5 @@
-//! The objects that each revision of a soak package installs: the model that the cluster is compared with once all actors have stopped.
+//! The objects that each revision of a soak package installs: the model that the cluster is
+//! compared with once all actors have stopped.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -132,7 +133,8 @@ fn workload(name: &str, revision: u32) -> Value {
     })
 }
 
-/// The first field of `expected` that `found` has not, or has otherwise, as a JSON pointer. Lists are compared as a whole, element by element.
+/// The first field of `expected` that `found` has not, or has otherwise, as a JSON pointer. Lists
+/// are compared as a whole, element by element.
 pub(super) fn difference(expected: &Value, found: &Value, path: &str) -> Option<String> {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {

@@ -147,7 +147,8 @@ impl<'a> Teller<'a> {
         Ok(())
     }
 
-    /// Waits until a line, typed again and again, prints something that `accepts` likes; then shows it once.
+    /// Waits until a line, typed again and again, prints something that `accepts` likes; then shows
+    /// it once.
     pub async fn until(
         &mut self,
         what: &str,

@@ -17,7 +17,8 @@ use crate::process::Process;
 
 /// Interval of progress messages during a build.
 const PROGRESS_EVERY: Duration = Duration::from_secs(20);
-/// Set into the Kubernetes programs in place of a build's clock and checkout, so that the same input links to the same bytes.
+/// Set into the Kubernetes programs in place of a build's clock and checkout, so that the same
+/// input links to the same bytes.
 const BUILD_DATE: &str = "2026-01-01T00:00:00Z";
 const BUILD_COMMIT: &str = "0000000000000000000000000000000000000000";
 

@@ -1,5 +1,5 @@
-//! The user's folder of built tools: one place per recipe, one builder at a time, results moved into place whole.
-//! How a tool is built is in `build`.
+//! The user's folder of built tools: one place per recipe, one builder at a time, results moved
+//! into place whole. How a tool is built is in `build`.
 
 use std::path::{Path, PathBuf};
 

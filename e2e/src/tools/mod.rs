@@ -49,7 +49,8 @@ pub fn folder(tools: &[Tool]) -> Result<PathBuf> {
     cache::folder_of(&paths)
 }
 
-/// Variable by which controller-runtime's envtest names a folder with kube-apiserver, etcd and kubectl.
+/// Variable by which controller-runtime's envtest names a folder with kube-apiserver, etcd and
+/// kubectl.
 const ASSETS: &str = "KUBEBUILDER_ASSETS";
 
 fn from_assets(tool: Tool) -> Option<PathBuf> {

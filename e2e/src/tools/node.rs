@@ -1,5 +1,5 @@
-//! The one tool of Node: the sigstore of `e2e/tools/sigstore` with its packages, installed once into the user's cache folder.
-//! What it serves is in its own files; starting it is in `sigstore`.
+//! The one tool of Node: the sigstore of `e2e/tools/sigstore` with its packages, installed once
+//! into the user's cache folder. What it serves is in its own files; starting it is in `sigstore`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

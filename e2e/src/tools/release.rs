@@ -21,7 +21,8 @@ pub enum KubernetesRelease {
 }
 
 impl KubernetesRelease {
-    /// The release that `E2E_KUBERNETES` names; the newest where it is not set. Any other value is an error.
+    /// The release that `E2E_KUBERNETES` names; the newest where it is not set. Any other value is
+    /// an error.
     pub fn from_environment() -> Result<Self> {
         match std::env::var_os(RELEASE_VARIABLE) {
             None => Ok(Self::default()),

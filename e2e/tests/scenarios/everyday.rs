@@ -1,5 +1,6 @@
-//! Everyday use of the plugin against a real API server: upgrades that keep settings, waits that end at once, listings.
-//! What admission decides is in `admission`, what becomes of objects in `reconcile`.
+//! Everyday use of the plugin against a real API server: upgrades that keep settings, waits that
+//! end at once, listings. What admission decides is in `admission`, what becomes of objects in
+//! `reconcile`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

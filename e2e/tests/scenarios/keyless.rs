@@ -21,7 +21,8 @@ enum Place {
     /// Referrers API: cosign 2 needs a flag (`--registry-referrers-mode oci-1-1`), cosign 3 always
     /// uses it.
     Api,
-    /// A tag: cosign 2's `sha256-….sig`, cosign 3's list `sha256-…` where a registry has no such API.
+    /// A tag: cosign 2's `sha256-….sig`, cosign 3's list `sha256-…` where a registry has no such
+    /// API.
     Tag,
 }
 

@@ -1,4 +1,5 @@
-//! Objects of the cluster of a scenario: applied, read and waited for with kubectl. A failure panics.
+//! Objects of the cluster of a scenario: applied, read and waited for with kubectl. A failure
+//! panics.
 
 use std::time::Duration;
 
@@ -59,7 +60,8 @@ pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
         .unwrap_or(&Value::Null)
 }
 
-/// Waits until a condition of the object `what` has this status for its present generation, and returns the condition.
+/// Waits until a condition of the object `what` has this status for its present generation, and
+/// returns the condition.
 pub(super) async fn until_condition(
     cluster: &Cluster,
     what: &str,

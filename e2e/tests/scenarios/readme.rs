@@ -37,7 +37,8 @@ fn pages() -> Vec<PathBuf> {
     docs
 }
 
-/// Types one page into a folder of its own. Variables and the folder are kept from command to command.
+/// Types one page into a folder of its own. Variables and the folder are kept from command to
+/// command.
 async fn follow(cluster: &Cluster, sigstore: &Sigstore, path: &Path) -> Result<usize> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let steps = page::read(&fs_err::read_to_string(path)?);

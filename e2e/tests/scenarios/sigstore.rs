@@ -1,5 +1,5 @@
-//! The sigstore of our tests is good enough for real cosign: both versions sign by certificate with it, and verify offline what they signed.
-//! What we make of such signatures is elsewhere.
+//! The sigstore of our tests is good enough for real cosign: both versions sign by certificate with
+//! it, and verify offline what they signed. What we make of such signatures is elsewhere.
 
 use e2e::sigstore::{Clocks, PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
 use e2e::{Output, Registry, Tool, Workbench, bundles};

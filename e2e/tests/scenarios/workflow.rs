@@ -1,5 +1,6 @@
-//! Only what one workflow has signed: a keyless policy with a trust root of its own on a cluster, at admission and again before anything is installed.
-//! The forms of signatures are in `keyless`, forgeries in bundle-trust, policies by key in `admission`.
+//! Only what one workflow has signed: a keyless policy with a trust root of its own on a cluster,
+//! at admission and again before anything is installed. The forms of signatures are in `keyless`,
+//! forgeries in bundle-trust, policies by key in `admission`.
 
 use std::time::Duration;
 

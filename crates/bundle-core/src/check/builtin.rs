@@ -1,5 +1,6 @@
-//! Objects of Kubernetes' own kinds against the schemas of the versions that the bundle supports, as server-side apply compares them.
-//! CustomResourceDefinitions have checks of their own (definition); the table of schemas is an argument.
+//! Objects of Kubernetes' own kinds against the schemas of the versions that the bundle supports,
+//! as server-side apply compares them. CustomResourceDefinitions have checks of their own
+//! (definition); the table of schemas is an argument.
 
 use serde_json::Value;
 
@@ -23,8 +24,9 @@ pub trait KubernetesSchemas {
     /// The minor versions that have schemas, oldest first.
     fn versions(&self) -> &[Minor];
 
-    /// The schema of an object (`group` is empty for the core group) in a minor version; none if that version or its table does not have the kind.
-    /// References are in place. Two versions with the same schema return the same value.
+    /// The schema of an object (`group` is empty for the core group) in a minor version; none if
+    /// that version or its table does not have the kind. References are in place. Two versions with
+    /// the same schema return the same value.
     fn schema(&self, version: Minor, group: &str, api: &str, kind: &str) -> Option<&Value>;
 }
 
@@ -134,7 +136,8 @@ fn problems(schema: &Value, mut object: Value) -> Vec<Problem> {
     problems
 }
 
-/// The object as the API server decodes it: a null field is an absent one, and `3.0` is a whole number.
+/// The object as the API server decodes it: a null field is an absent one, and `3.0` is a whole
+/// number.
 fn normalized(value: &Value) -> Value {
     match value {
         Value::Object(map) => {

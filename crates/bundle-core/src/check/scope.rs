@@ -40,7 +40,8 @@ pub(super) fn check(objects: &[Manifest], findings: &mut Findings) {
     findings.0.extend(without_namespace(&homeless));
 }
 
-/// Returns `true` if an object of this content is in a namespace, from Kubernetes' own kinds and the definitions in the content; `None` for other kinds.
+/// Returns `true` if an object of this content is in a namespace, from Kubernetes' own kinds and
+/// the definitions in the content; `None` for other kinds.
 pub fn namespaced(objects: &[Manifest]) -> impl Fn(&Manifest) -> Option<bool> {
     let defined: BTreeMap<(&str, &str), bool> = objects.iter().filter_map(defines).collect();
     move |object: &Manifest| {

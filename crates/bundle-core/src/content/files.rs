@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::reference::Digest;
 
-/// First line of the text that [`FileIndex::digest`] hashes: no OCI manifest begins with it, so the digest of files is never that of an image.
+/// First line of the text that [`FileIndex::digest`] hashes: no OCI manifest begins with it, so the
+/// digest of files is never that of an image.
 const HEADER: &str = "core.rukpak.io/files v1\n";
 
-/// Paths of files with the sha256 hashes of their bytes. The order in which files are inserted does not matter.
+/// Paths of files with the sha256 hashes of their bytes. The order in which files are inserted does
+/// not matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileIndex(BTreeMap<String, [u8; 32]>);
 
@@ -17,7 +19,8 @@ impl FileIndex {
         self.0.insert(path, hash);
     }
 
-    /// Returns the digest of these files: the sha256 of a header line and, in the order of the paths, one line for each file as `sha256sum` writes it.
+    /// Returns the digest of these files: the sha256 of a header line and, in the order of the
+    /// paths, one line for each file as `sha256sum` writes it.
     pub fn digest(&self) -> Digest {
         let mut text = HEADER.to_owned();
         for (path, hash) in &self.0 {

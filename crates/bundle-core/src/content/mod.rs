@@ -37,7 +37,8 @@ impl ImageContent<'_> {
 }
 
 impl ContentId {
-    /// Returns the content with `digest` of `source`. For an image the digest is that of its manifest; it replaces the digest in the reference.
+    /// Returns the content with `digest` of `source`. For an image the digest is that of its
+    /// manifest; it replaces the digest in the reference.
     pub fn new(source: &Source, digest: Digest) -> Self {
         let source = match source {
             Source::Image {
@@ -57,7 +58,8 @@ impl ContentId {
         &self.source
     }
 
-    /// Returns the digest: of the OCI manifest for an image, else of the files ([`FileIndex::digest`]).
+    /// Returns the digest: of the OCI manifest for an image, else of the files
+    /// ([`FileIndex::digest`]).
     pub fn digest(&self) -> &Digest {
         &self.digest
     }

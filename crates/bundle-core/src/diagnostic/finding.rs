@@ -140,7 +140,8 @@ impl fmt::Display for Finding {
 
 impl std::error::Error for Finding {}
 
-/// Several findings, in the order in which a person should read them. As an error it has at least one of severity error.
+/// Several findings, in the order in which a person should read them. As an error it has at least
+/// one of severity error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Findings(pub Vec<Finding>);

@@ -84,7 +84,8 @@ fn no_manifests() -> Finding {
     .hint("make a folder `manifests` beside bundle.yaml, and put the YAML files into it")
 }
 
-/// A file that names manifests and is none. The objects of other projects in files of that name have metadata.
+/// A file that names manifests and is none. The objects of other projects in files of that name
+/// have metadata.
 fn kustomization(path: &str, line: usize) -> Finding {
     Finding::error(
         codes::format::MISSING_FIELD,

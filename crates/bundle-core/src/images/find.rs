@@ -16,7 +16,8 @@ const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContain
 /// API groups of Kubernetes itself that have no dot in their names.
 const BUILT_IN: [&str; 5] = ["", "apps", "batch", "autoscaling", "policy"];
 
-/// Every image of the objects, and of the list in `bundle.yaml`, in the order in which they are found; the same text is one image.
+/// Every image of the objects, and of the list in `bundle.yaml`, in the order in which they are
+/// found; the same text is one image.
 pub fn find(objects: &[Manifest], package: Option<&Package>) -> Vec<FoundImage> {
     let mut images = Vec::<FoundImage>::new();
     let mut known = BTreeMap::<String, usize>::new();

@@ -49,7 +49,8 @@ pub struct Locked {
     /// Bytes of the image without its configuration, where it is for one platform.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// The places that were found, for readers; where an image is only probable, also the places that get the digest.
+    /// The places that were found, for readers; where an image is only probable, also the places
+    /// that get the digest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found_in: Vec<Spot>,
 }
@@ -221,7 +222,8 @@ impl Lock {
     }
 }
 
-/// Every image of a bundle's lock, for copying and saving them: its `resolved` is where to pull it. Empty where there is no lock.
+/// Every image of a bundle's lock, for copying and saving them: its `resolved` is where to pull it.
+/// Empty where there is no lock.
 pub fn locked(files: &Files) -> Result<Vec<Locked>, Findings> {
     match files.get(FILE) {
         Some(text) => Ok(Lock::parse(text)?.images),

@@ -70,7 +70,8 @@ fn is_address(value: &str) -> bool {
             .is_some_and(|(host, port)| port.parse::<u16>().is_ok() && host.contains('.'))
 }
 
-/// `RELATED_IMAGE_PROXY`, `IMAGE`, `SIDECAR_IMAGE`: the last or first word is image, or `RELATED_IMAGE` begins it. `IMAGE_PULL_POLICY` is not.
+/// `RELATED_IMAGE_PROXY`, `IMAGE`, `SIDECAR_IMAGE`: the last or first word is image, or
+/// `RELATED_IMAGE` begins it. `IMAGE_PULL_POLICY` is not.
 fn names_image(name: &str, separator: char) -> bool {
     let name = name.to_ascii_lowercase();
     let mut words = name.split(separator);

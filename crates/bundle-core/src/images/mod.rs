@@ -52,7 +52,8 @@ impl FoundImage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Place {
-    /// The object, as messages name it: `Deployment.apps/team-a/web`. None for the list in `bundle.yaml`.
+    /// The object, as messages name it: `Deployment.apps/team-a/web`. None for the list in
+    /// `bundle.yaml`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
     /// The field.

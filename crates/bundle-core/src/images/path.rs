@@ -22,7 +22,8 @@ pub enum Step {
 pub struct FieldPath(pub Vec<Step>);
 
 impl FieldPath {
-    /// The value there, to be changed; `None` if the object has no such field. Of an argument, it is the whole argument.
+    /// The value there, to be changed; `None` if the object has no such field. Of an argument, it
+    /// is the whole argument.
     pub(super) fn of<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
         let mut value = value;
         for step in &self.0 {

@@ -14,8 +14,8 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Most values (texts, numbers, lists, objects) in one document, which then take about 10 MB. A list of components of 700 KiB, the longest that is signed,
-/// has about 50,000.
+/// Most values (texts, numbers, lists, objects) in one document, which then take about 10 MB. A
+/// list of components of 700 KiB, the longest that is signed, has about 50,000.
 pub const MOST_VALUES: usize = 262_144;
 /// Deepest nesting of lists and objects, which is the limit of the parser.
 pub const DEEPEST: usize = 127;
@@ -50,7 +50,8 @@ impl fmt::Display for JsonError {
 
 impl std::error::Error for JsonError {}
 
-/// Reads a typed object. Types that are read here have no `flatten` and no `untagged`: serde reads what is inside of those by its own rules.
+/// Reads a typed object. Types that are read here have no `flatten` and no `untagged`: serde reads
+/// what is inside of those by its own rules.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
     read_bounded(bytes, MOST_VALUES)
 }

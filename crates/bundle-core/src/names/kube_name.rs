@@ -11,8 +11,8 @@ pub enum NameKind {
     Subdomain,
     /// A DNS-1123 label, as namespaces and our classes have it: `IsDNS1123Label`.
     Label,
-    /// A path segment, as RBAC and `IPAddress` have it: `IsValidPathSegmentName`, without characters that mean something in a URL, a selector or a
-    /// shell.
+    /// A path segment, as RBAC and `IPAddress` have it: `IsValidPathSegmentName`, without
+    /// characters that mean something in a URL, a selector or a shell.
     PathSegment,
 }
 

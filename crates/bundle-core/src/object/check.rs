@@ -12,7 +12,8 @@ use crate::{
     yaml::Document,
 };
 
-/// Reads one document as an object. Everything that is wrong with it is added to `findings`; without what names it, there is no object.
+/// Reads one document as an object. Everything that is wrong with it is added to `findings`;
+/// without what names it, there is no object.
 pub fn read(document: Document, file: &str, findings: &mut Findings) -> Option<Manifest> {
     let Document { mut value, line } = document;
     let mut check = Check {

@@ -10,7 +10,8 @@ use crate::{
 /// Greatest depth of nested lists.
 const DEPTH: usize = 16;
 
-/// The documents in which objects are: the items of a `List` or a `ConfigMapList`, each at the line of its list, or the document itself.
+/// The documents in which objects are: the items of a `List` or a `ConfigMapList`, each at the line
+/// of its list, or the document itself.
 ///
 /// An item without `kind` has the kind and the API version that the list has items of.
 pub fn unrolled(document: Document, file: &str, findings: &mut Findings) -> Vec<Document> {

@@ -1,4 +1,5 @@
-//! Namespaces of cluster-scoped objects: the API server drops them, and so do we, so that the object is the same to everything that follows.
+//! Namespaces of cluster-scoped objects: the API server drops them, and so do we, so that the
+//! object is the same to everything that follows.
 
 use std::collections::BTreeSet;
 

@@ -76,7 +76,8 @@ pub fn annotations(package: &Package) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The largest sum of all annotations, in bytes: registries take manifests of 4 MiB, and admission carries them on objects.
+/// The largest sum of all annotations, in bytes: registries take manifests of 4 MiB, and admission
+/// carries them on objects.
 pub(super) const MAX_BYTES: usize = 128 << 10;
 
 /// Returns the size of the package's annotations in bytes.
@@ -140,7 +141,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads annotations. An image without [`keys::FORMAT`] has no facts: its title and version may mean anything.
+    /// Reads annotations. An image without [`keys::FORMAT`] has no facts: its title and version may
+    /// mean anything.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, Finding> {
         let Some(format) = annotations.get(keys::FORMAT) else {
             return Ok(Self::default());

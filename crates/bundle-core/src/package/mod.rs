@@ -43,7 +43,8 @@ pub const MAX_NAME: usize = 45;
 pub enum Format {
     /// Plain manifests in `manifests/`.
     PlainV0,
-    /// A bundle of the Operator Lifecycle Manager: `manifests/` with a ClusterServiceVersion, and `metadata/annotations.yaml`.
+    /// A bundle of the Operator Lifecycle Manager: `manifests/` with a ClusterServiceVersion, and
+    /// `metadata/annotations.yaml`.
     RegistryV1,
     /// A Helm chart.
     HelmV3,

@@ -7,7 +7,8 @@ use super::{API_VERSION, About, Format, KIND, Package, SCHEMA_ID, parse};
 use crate::{diagnostic::Finding, yaml};
 
 impl Package {
-    /// A package of which only the least is known. Name and version are checked as those in a file are.
+    /// A package of which only the least is known. Name and version are checked as those in a file
+    /// are.
     pub fn new(name: &str, version: &str, format: Format) -> Result<Self, Finding> {
         Ok(Self {
             name: parse::name(name)?,

@@ -78,7 +78,8 @@ pub enum Named {
     Unavailable(Finding),
 }
 
-/// The entry of a Secret that holds the public key: `cosign.pub` (which cosign writes), else the only entry.
+/// The entry of a Secret that holds the public key: `cosign.pub` (which cosign writes), else the
+/// only entry.
 pub fn key_of_secret(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Named {
     let entry = data
         .get("cosign.pub")

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// The identity of a public key: base64 of the sha256 of its DER form, which is what sigstore bundles call the hint.
+/// The identity of a public key: base64 of the sha256 of its DER form, which is what sigstore
+/// bundles call the hint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct KeyId(String);

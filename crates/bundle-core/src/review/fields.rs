@@ -17,7 +17,8 @@ use crate::{
 const ITEMS: usize = 1024;
 /// The most findings that are kept: each item of a long list may have some.
 const FINDINGS: usize = 100;
-/// The longest message of a finding, in bytes: the value that it shows can be as long as the object.
+/// The longest message of a finding, in bytes: the value that it shows can be as long as the
+/// object.
 const MESSAGE: usize = 1024;
 
 /// Adds a finding about a spec, within bounds.

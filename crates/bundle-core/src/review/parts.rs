@@ -102,7 +102,8 @@ pub struct ChangedParts {
 }
 
 impl ChangedParts {
-    /// Compares the specs of a BundleDeployment. A part is unchanged if it means the same and is read as the same too.
+    /// Compares the specs of a BundleDeployment. A part is unchanged if it means the same and is
+    /// read as the same too.
     pub fn between(old: &Value, new: &Value) -> Self {
         let read = (
             CheckedDeploymentSpec::parse(old).ok(),

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::diagnostic::{Code, Finding, Findings, codes};
 
-/// A class that a spec names at `field`: there must be one, and the requester must be allowed to use it.
+/// A class that a spec names at `field`: there must be one, and the requester must be allowed to
+/// use it.
 pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings: &mut Findings) {
     match facts.classes.get(name) {
         Some(ClassFact::Known(class)) if !class.is_ours() => {
@@ -99,7 +100,8 @@ pub(super) fn act_as(
     .put(facts, findings);
 }
 
-/// The BundleDeployment of an approval must be that one, and the requester must be allowed to approve for its class.
+/// The BundleDeployment of an approval must be that one, and the requester must be allowed to
+/// approve for its class.
 pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &mut Findings) {
     let field = "spec.bundleDeployment";
     let name = &spec.deployment;
@@ -159,7 +161,8 @@ pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &
     .put(facts, findings);
 }
 
-/// Returns the reason against an approval of another generation of the BundleDeployment than the present one: its author has read other settings, or none.
+/// Returns the reason against an approval of another generation of the BundleDeployment than the
+/// present one: its author has read other settings, or none.
 fn unread_generation(
     spec: &CheckedApprovalSpec,
     present: i64,
@@ -183,7 +186,8 @@ fn unread_generation(
     )))
 }
 
-/// A ConfigMap of the system namespace that a source names: its data reaches the requester through the content.
+/// A ConfigMap of the system namespace that a source names: its data reaches the requester through
+/// the content.
 pub(super) fn read_config_map(name: &str, field: &str, facts: &Facts<'_>, findings: &mut Findings) {
     Question {
         answer: facts.may_read.get(name),

@@ -9,9 +9,11 @@ use crate::diagnostic::{Finding, Findings, codes};
 pub const FINALIZERS_LIMIT: usize = 32;
 /// The most owner references of one object.
 pub const OWNERS_LIMIT: usize = 64;
-/// The most that keys and values of labels and annotations take together, in bytes. API servers allow 256 KiB of annotations, and any number of labels.
+/// The most that keys and values of labels and annotations take together, in bytes. API servers
+/// allow 256 KiB of annotations, and any number of labels.
 pub const TEXT_LIMIT: usize = 320 << 10;
-/// The weight that a write may add to an object that is too large, in bytes: an entry of `managedFields`, and the stamp.
+/// The weight that a write may add to an object that is too large, in bytes: an entry of
+/// `managedFields`, and the stamp.
 const GROWTH: usize = 16 << 10;
 /// The annotation that the webhook adds to a write.
 const STAMP: &str = "core.rukpak.io/stamp";
@@ -46,7 +48,8 @@ pub struct MeasuredObject<'a> {
     pub weight: ObjectWeight,
 }
 
-/// Returns a finding for each bound that a write exceeds. An update of an object that exceeds it already may leave it as large as it is, or make it smaller.
+/// Returns a finding for each bound that a write exceeds. An update of an object that exceeds it
+/// already may leave it as large as it is, or make it smaller.
 pub fn judge_size(
     old: Option<MeasuredObject<'_>>,
     new: MeasuredObject<'_>,

@@ -104,7 +104,8 @@ impl Stamp {
         sign(key, STAMP, self)
     }
 
-    /// Reads an annotation, if it was made with `key`. What it is for is not compared with anything.
+    /// Reads an annotation, if it was made with `key`. What it is for is not compared with
+    /// anything.
     pub fn read(key: &[u8], annotation: Option<&str>) -> Result<Self, StampError> {
         verify(key, STAMP, annotation.ok_or(StampError::Missing)?)
     }

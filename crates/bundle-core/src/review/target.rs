@@ -5,7 +5,8 @@
 #[error("content cannot be installed in namespace {0} of bundle-webhook")]
 pub struct ReservedNamespace(String);
 
-/// Checks that `target` is neither the `system` nor the `state` namespace of the webhook: a Pod there could mount its keys and the pull secrets of all.
+/// Checks that `target` is neither the `system` nor the `state` namespace of the webhook: a Pod
+/// there could mount its keys and the pull secrets of all.
 pub fn check_target(
     target: Option<&str>,
     system: &str,

@@ -3,9 +3,11 @@
 use super::judge::Verdict;
 use crate::diagnostic::{Code, Finding, codes};
 
-/// The longest warning, in characters. If all warnings of a request together have more than 4096, the API server cuts each after 256, and drops those past 4096.
+/// The longest warning, in characters. If all warnings of a request together have more than 4096,
+/// the API server cuts each after 256, and drops those past 4096.
 ///
-/// Source: `k8s.io/apiserver` `pkg/endpoints/filters/warning.go`, `truncateItemRunes` and `truncateAtTotalRunes`.
+/// Source: `k8s.io/apiserver` `pkg/endpoints/filters/warning.go`, `truncateItemRunes` and
+/// `truncateAtTotalRunes`.
 const WARNING_LIMIT: usize = 256;
 /// Most warnings that are shown: other webhooks have warnings too.
 const WARNINGS_SHOWN: usize = 12;

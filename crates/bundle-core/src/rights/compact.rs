@@ -46,8 +46,9 @@ impl fmt::Display for ScopedRule {
     }
 }
 
-/// The least number of rules that this grouping finds: first the verbs of a resource and the same names are put together, then the names of the
-/// same verbs, then the resources and groups that have the same of both.
+/// The least number of rules that this grouping finds: first the verbs of a resource and the same
+/// names are put together, then the names of the same verbs, then the resources and groups that
+/// have the same of both.
 pub fn compact<'a>(missing: impl IntoIterator<Item = &'a Question>) -> Vec<ScopedRule> {
     type Set = BTreeSet<String>;
     let mut verbs = BTreeMap::<(String, String, String, Option<String>), Set>::new();

@@ -29,9 +29,12 @@ pub enum DryRunVerdict {
 
 /// Interprets an error response, from its HTTP status code and the message of its `Status`.
 ///
-/// Sources: `k8s.io/apiserver` `pkg/endpoints/filters/impersonation` ("cannot impersonate resource", "cannot impersonate:user-info resource"), `pkg/admission/plugin/webhook` ("does not
-/// support dry run", "denied the request"), `pkg/admission/plugin/policy/validating` ("denied request"), `pkg/endpoints/handlers/responsewriters`
-/// ("cannot patch resource"), and `pkg/registry/rbac` of Kubernetes ("is attempting to grant RBAC permissions not currently held").
+/// Sources: `k8s.io/apiserver` `pkg/endpoints/filters/impersonation` ("cannot impersonate
+/// resource", "cannot impersonate:user-info resource"), `pkg/admission/plugin/webhook` ("does not
+/// support dry run", "denied the request"), `pkg/admission/plugin/policy/validating` ("denied
+/// request"), `pkg/endpoints/handlers/responsewriters` ("cannot patch resource"), and
+/// `pkg/registry/rbac` of Kubernetes ("is attempting to grant RBAC permissions not currently
+/// held").
 pub fn verdict(code: u16, message: &str) -> DryRunVerdict {
     let text = message.to_owned();
     let contains = |part: &str| message.contains(part);

@@ -207,7 +207,8 @@ impl MutatedKinds {
     }
 }
 
-/// Returns `true` if the API group may be one of Kubernetes itself: those have no dot, or end in `k8s.io`.
+/// Returns `true` if the API group may be one of Kubernetes itself: those have no dot, or end in
+/// `k8s.io`.
 fn is_of_kubernetes(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io")
 }

@@ -1,4 +1,5 @@
-//! Finds the objects of a content that the API server can judge only after other objects of the same content exist.
+//! Finds the objects of a content that the API server can judge only after other objects of the
+//! same content exist.
 
 use std::collections::BTreeSet;
 

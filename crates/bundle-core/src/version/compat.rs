@@ -47,8 +47,8 @@ impl Kubernetes {
         }
     }
 
-    /// The version to render templates for: the baseline, else the newest minor that is supported, at the first patch that is.
-    /// `None` if no minor between `oldest` and `newest` is supported.
+    /// The version to render templates for: the baseline, else the newest minor that is supported,
+    /// at the first patch that is. `None` if no minor between `oldest` and `newest` is supported.
     pub fn render_version(&self, oldest: Minor, newest: Minor) -> Option<[u64; 3]> {
         if let Some(Minor(major, minor)) = self.baseline {
             return Some([major, minor, 0]);

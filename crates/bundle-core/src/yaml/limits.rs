@@ -65,7 +65,8 @@ pub(super) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Finding> 
     Ok(text)
 }
 
-/// The one set of options that reads YAML as kubectl does (YAML 1.1 booleans and octal numbers), within the limits.
+/// The one set of options that reads YAML as kubectl does (YAML 1.1 booleans and octal numbers),
+/// within the limits.
 pub(super) fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {

@@ -26,8 +26,9 @@ pub struct Document {
     pub line: usize,
 }
 
-/// Reads all documents of a file. Documents without content (only white space and comments) are left out, as kubectl leaves them out; a file in which
-/// nothing else is has a finding, and so has everything that cannot be read, with `file` and the line.
+/// Reads all documents of a file. Documents without content (only white space and comments) are
+/// left out, as kubectl leaves them out; a file in which nothing else is has a finding, and so has
+/// everything that cannot be read, with `file` and the line.
 pub fn documents(text: &[u8], file: &str) -> Result<Vec<Document>, Findings> {
     documents_within(text, file, &mut Allowance::default())
 }

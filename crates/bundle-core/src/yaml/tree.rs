@@ -36,7 +36,8 @@ const RED_ZONE: usize = 256 * 1024;
 /// Growth of the stack, in bytes.
 const STACK: usize = 4 * 1024 * 1024;
 
-/// Whole floats up to here are whole numbers in JSON too, as kubectl writes them: `1.0` and `1e3` become `1` and `1000`.
+/// Whole floats up to here are whole numbers in JSON too, as kubectl writes them: `1.0` and `1e3`
+/// become `1` and `1000`.
 const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 
 /// Builds a JSON value with the key rules of kubectl: whole numbers as keys become text.

@@ -80,13 +80,15 @@ pub enum Fault {
     },
     /// Blobs go on for 400 MiB after their end, without saying how long they are.
     EndlessBlob,
-    /// Manifests are sent with the digest of something else in the header, and are themselves right.
+    /// Manifests are sent with the digest of something else in the header, and are themselves
+    /// right.
     LyingHeader,
     /// Manifests are sent as another kind than they are.
     Mislabelled(String),
     /// The first page of referrers, or of tags, is also the next one.
     LoopingList,
-    /// Lists of referrers and tags of 400 MiB, sent piece by piece without saying how long they are.
+    /// Lists of referrers and tags of 400 MiB, sent piece by piece without saying how long they
+    /// are.
     HugeList,
     /// The next requests get this status and this `Retry-After`.
     BusyUntil {

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use crate::statement::LONGEST_TYPE;
 use crate::{dsse, json};
 
-/// Largest predicate that is attested, in bytes: with its envelope and evidence it stays under what is read of one signature.
+/// Largest predicate that is attested, in bytes: with its envelope and evidence it stays under what
+/// is read of one signature.
 pub const MAX_PREDICATE: usize = 700 * 1024;
 /// cosign's predicate type for predicates without a type of their own: the content is wrapped.
 const CUSTOM: &str = "https://cosign.sigstore.dev/attestation/v1";

@@ -29,7 +29,8 @@ pub(crate) struct Held {
     pub(crate) checked: Vec<&'static str>,
 }
 
-/// The bundle as the verifier has it, written from what was read here, so that both read the same. Certificate and evidence must be few.
+/// The bundle as the verifier has it, written from what was read here, so that both read the same.
+/// Certificate and evidence must be few.
 pub(crate) fn read(form: &Form) -> Result<Bundle, Rejection> {
     let text = serde_json::to_string(form).map_err(|error| fault(Fault::Unreadable, &error))?;
     #[expect(

@@ -16,7 +16,8 @@ use crate::{dsse, legacy};
 const TILED: (&str, &str) = ("hashedrekord", "0.0.2");
 /// Rekor's name for the algorithm of ephemeral keys.
 const KEY_DETAILS: &str = "PKIX_ECDSA_P256_SHA_256";
-/// Most hashes of a proof, and longest checkpoint and entry that are kept. A log of 2⁶³ entries has 63 hashes.
+/// Most hashes of a proof, and longest checkpoint and entry that are kept. A log of 2⁶³ entries has
+/// 63 hashes.
 const MOST_HASHES: usize = 64;
 const LONGEST: usize = 256 * 1024;
 

@@ -1,6 +1,6 @@
 //! Keyless signing: requests to Fulcio, Rekor and a timestamp authority, and checks that their
-//! responses belong to our key and signature. The caller sends the requests.
-//! The signature is not verified with a trust root here; see [`crate::sign::Maker::check`].
+//! responses belong to our key and signature. The caller sends the requests. The signature is not
+//! verified with a trust root here; see `sign::maker`.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::IdentityName;
@@ -26,7 +26,8 @@ pub use services::SigningConfig;
 const LONGEST_TOKEN: usize = 64 * 1024;
 /// Most certificates in a chain.
 const MOST_CERTIFICATES: usize = 16;
-/// DER of a timestamp request up to the 32 bytes of its sha256: version 1 and the imprint's algorithm.
+/// DER of a timestamp request up to the 32 bytes of its sha256: version 1 and the imprint's
+/// algorithm.
 const TIMESTAMP_PREFIX: &[u8] = &[
     0x30, 0x43, 0x02, 0x01, 0x01, 0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65,
     0x03, 0x04, 0x02, 0x01, 0x05, 0x00, 0x04, 0x20,

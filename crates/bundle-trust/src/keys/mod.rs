@@ -17,9 +17,11 @@ pub(crate) use text::pem_text;
 /// Longest key file that is read, in bytes.
 const LONGEST_FILE: usize = 64 * 1024;
 
-/// The algorithm of a DER key that is not supported, and why; `None` if it is not recognised at all.
+/// The algorithm of a DER key that is not supported, and why; `None` if it is not recognised at
+/// all.
 ///
-/// `der` may be a SubjectPublicKeyInfo or a PKCS#8 key: both name their algorithm near the beginning.
+/// `der` may be a SubjectPublicKeyInfo or a PKCS#8 key: both name their algorithm near the
+/// beginning.
 fn unsupported(der: &[u8]) -> Option<&'static str> {
     const KNOWN: &[(&[u8], &str)] = &[
         (

@@ -23,7 +23,8 @@ use crate::{keys::PublicKey, root::Root, verify::Against};
 
 pub use memory::Memory;
 
-/// Content that may be used: every policy about it was satisfied, or none is about it and the class lets that in.
+/// Content that may be used: every policy about it was satisfied, or none is about it and the class
+/// lets that in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Verified<T>(T);
 
@@ -142,7 +143,8 @@ impl Loader {
         }
     }
 
-    /// The policies that are about `reference`, and what its signatures are examined against for them.
+    /// The policies that are about `reference`, and what its signatures are examined against for
+    /// them.
     fn load<'a>(
         reference: &PinnedReference,
         policies: impl IntoIterator<Item = &'a Policy>,

@@ -23,9 +23,11 @@ use crate::{
 pub use maker::Maker;
 pub use mistaken::{mistaken, mistaken_attested};
 
-/// The media type of a signature: of its layer, and the artifact type of the manifest that carries it.
+/// The media type of a signature: of its layer, and the artifact type of the manifest that carries
+/// it.
 pub const BUNDLE_MEDIA_TYPE: &str = dsse::BUNDLE;
-/// The predicate type of a signature, for the annotation `dev.sigstore.bundle.predicateType` of the manifest that carries it.
+/// The predicate type of a signature, for the annotation `dev.sigstore.bundle.predicateType` of the
+/// manifest that carries it.
 pub const PREDICATE_TYPE: &str = dsse::SIGNED;
 
 const MOST_ANNOTATIONS: usize = 32;
@@ -38,7 +40,8 @@ pub type Annotations = BTreeMap<String, String>;
 pub trait Signer {
     /// The public half.
     fn public(&self) -> &PublicKey;
-    /// A signature over `message`, which is hashed where the algorithm does so. What comes out is verified by the caller.
+    /// A signature over `message`, which is hashed where the algorithm does so. What comes out is
+    /// verified by the caller.
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Finding>;
     /// Returns `true` if [`Signer::sign_digest`] works. Ed25519 signs the content itself and
     /// returns `false`.
@@ -154,7 +157,8 @@ fn at_fault() -> Finding {
     .hint("nothing was stored; the signing device or plugin is at fault")
 }
 
-/// A Sigstore bundle v0.3 around a signature over a file, as `cosign sign-blob` writes it. A signer that needs the content itself has to be given it.
+/// A Sigstore bundle v0.3 around a signature over a file, as `cosign sign-blob` writes it. A signer
+/// that needs the content itself has to be given it.
 pub fn blob(signer: &dyn Signer, content: &Content<'_>) -> Result<Vec<u8>, Finding> {
     let sha256 = content.sha256();
     let signature = match (signer.signs_digests(), content.bytes) {

@@ -57,7 +57,8 @@ fn flooded(good: &Value, number: usize) -> RawSignature {
     raw(&bundle)
 }
 
-/// The most that may be tried for a bundle, since it has a single entry: 7 wrong signatures under its checkpoint.
+/// The most that may be tried for a bundle, since it has a single entry: 7 wrong signatures under
+/// its checkpoint.
 fn costly(good: &Value, number: usize) -> RawSignature {
     let mut bundle = good.clone();
     flood_checkpoint(&mut entries(&mut bundle)[0], 7, number);

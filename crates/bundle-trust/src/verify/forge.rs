@@ -305,7 +305,8 @@ impl Sigstore {
         self.issue(to, wanted, Some(&list))
     }
 
-    /// A bundle around a statement that the log took in at [`AT`], with a proof of its own tree of one.
+    /// A bundle around a statement that the log took in at [`AT`], with a proof of its own tree of
+    /// one.
     pub(super) fn bundle(&self, certificate: &[u8], payload: &[u8], signature: &[u8]) -> Value {
         self.bundle_of(certificate, payload, signature, &|_| {})
     }

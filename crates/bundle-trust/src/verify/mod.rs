@@ -59,7 +59,8 @@ pub struct Against {
     pub now: Timestamp,
 }
 
-/// Examines each signature, in order: does it hold for `digest`, by one of the keys or under one of the roots?
+/// Examines each signature, in order: does it hold for `digest`, by one of the keys or under one of
+/// the roots?
 pub fn examine(
     signatures: &[RawSignature],
     digest: &Digest,

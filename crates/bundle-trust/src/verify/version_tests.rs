@@ -1,5 +1,5 @@
-//! Bundles of the versions 0.1 and 0.2, by the rules of the format: what cosign 3 signed, in the form that earlier clients wrote, and what an authority
-//! with an intermediate issued.
+//! Bundles of the versions 0.1 and 0.2, by the rules of the format: what cosign 3 signed, in the
+//! form that earlier clients wrote, and what an authority with an intermediate issued.
 
 use bundle_core::policy::Fault;
 use serde_json::{Value, json};

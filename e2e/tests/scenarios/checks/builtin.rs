@@ -115,7 +115,8 @@ pub(super) const BASES: &[Base] = &[
 
 const POD: &str = "/spec/template/spec";
 
-/// A case: its name, whether the server accepts it, the kind, the path of a field, and its value in YAML (`-` removes the field).
+/// A case: its name, whether the server accepts it, the kind, the path of a field, and its value in
+/// YAML (`-` removes the field).
 pub(super) type Case = (&'static str, bool, &'static str, &'static str, &'static str);
 
 /// Expands a path: `$` is the pod of a template, and `@` its first container.

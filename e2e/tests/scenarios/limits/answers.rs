@@ -15,7 +15,8 @@ const NAMESPACE: &str = "answers-crowd";
 /// More than one page of a list.
 const FOREIGN_OBJECTS: usize = 110;
 
-/// A ConfigMap with the label that the watches select and about 0.9 MiB of `managedFields`: one field for each key of its data.
+/// A ConfigMap with the label that the watches select and about 0.9 MiB of `managedFields`: one
+/// field for each key of its data.
 fn many_fields(number: usize) -> ConfigMap {
     let data: Map<String, Value> = (0..36_000)
         .map(|key| (format!("key-{key:05}"), json!("")))

@@ -33,7 +33,8 @@ fn connected(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends a head without its end, and returns the stream; `None` where the other side closed it meanwhile.
+/// Sends a head without its end, and returns the stream; `None` where the other side closed it
+/// meanwhile.
 fn unfinished(mut stream: Box<dyn Stream>) -> Option<Box<dyn Stream>> {
     let line = format!("x: {}\r\n", "a".repeat(8 << 10));
     stream
@@ -46,7 +47,8 @@ fn unfinished(mut stream: Box<dyn Stream>) -> Option<Box<dyn Stream>> {
     Some(stream)
 }
 
-/// True once the other side has closed the stream; false where it is still open after [`CLOSED_WITHIN`].
+/// True once the other side has closed the stream; false where it is still open after
+/// [`CLOSED_WITHIN`].
 fn is_closed(mut stream: Box<dyn Stream>) -> bool {
     let mut bytes = [0; 4096];
     loop {

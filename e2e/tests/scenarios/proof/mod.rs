@@ -1,5 +1,5 @@
-//! Proof that an object carries: under an enforced policy it is admitted where no registry can be reached, and nothing that was tampered with is.
-//! Limits are tables in bundle-trust.
+//! Proof that an object carries: under an enforced policy it is admitted where no registry can be
+//! reached, and nothing that was tampered with is. Limits are tables in bundle-trust.
 
 mod island;
 

@@ -12,7 +12,8 @@ use super::{
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// Configuration that is applied first, a definition, an object of it that is applied after it, and a Deployment of the same late phase.
+/// Configuration that is applied first, a definition, an object of it that is applied after it, and
+/// a Deployment of the same late phase.
 fn content(version: u32, litres: &str) -> String {
     format!(
         "apiVersion: v1

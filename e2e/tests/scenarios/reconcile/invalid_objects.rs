@@ -13,7 +13,8 @@ const COUNTED: Duration = Duration::from_secs(40);
 /// Attempts in that time are at about 0, 2, 6, 14 and 30 s; each is one dry run.
 const MOST: usize = 8;
 
-/// A definition that is not part of the content, so that building a bundle cannot check objects of it.
+/// A definition that is not part of the content, so that building a bundle cannot check objects of
+/// it.
 const DEFINITION: &str = "apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: pots.invalid.example.com}

@@ -1,5 +1,5 @@
-//! Jobs that their TTL deletes: each runs once for each content, also across restarts of the webhook.
-//! Jobs that are replaced are in `requester::replacing`.
+//! Jobs that their TTL deletes: each runs once for each content, also across restarts of the
+//! webhook. Jobs that are replaced are in `requester::replacing`.
 
 use e2e::{Cluster, wait};
 use serde_json::{Value, json};

@@ -15,7 +15,8 @@ async fn delegate(cluster: &Cluster, name: &str, user: &str, namespaces: &[&str]
     .await;
 }
 
-/// Creates the class `name` that decides for its users, with more fields of its spec, and lets `user` use it.
+/// Creates the class `name` that decides for its users, with more fields of its spec, and lets
+/// `user` use it.
 pub(super) async fn delegate_with(cluster: &Cluster, name: &str, user: &str, more: &Value) {
     let mut class = json!({
         "apiVersion": "core.rukpak.io/v1alpha1",

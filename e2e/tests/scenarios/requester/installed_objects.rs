@@ -1,4 +1,5 @@
-//! The installed objects as `kubectl bundle status` shows them: version, last correction and health, with the rights of the caller.
+//! The installed objects as `kubectl bundle status` shows them: version, last correction and
+//! health, with the rights of the caller.
 
 use super::policies::{on, policy, until_enforced};
 use super::*;

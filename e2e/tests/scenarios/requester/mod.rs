@@ -40,7 +40,8 @@ async fn put(cluster: &Cluster, objects: &[Value]) {
     }
 }
 
-/// Waits until a condition of the BundleDeployment has this status for its present generation, and returns it.
+/// Waits until a condition of the BundleDeployment has this status for its present generation, and
+/// returns it.
 async fn until(cluster: &Cluster, name: &str, kind: &str, status: &str) -> Value {
     until_condition(cluster, &format!("bundledeployment {name}"), kind, status).await
 }
@@ -58,7 +59,8 @@ async fn until_withdrawn(cluster: &Cluster, name: &str) -> String {
     found["message"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Writes the files of a bundle of just these objects, and returns the folder. The tag is its version, if it can be one.
+/// Writes the files of a bundle of just these objects, and returns the folder. The tag is its
+/// version, if it can be one.
 fn write(cluster: &Cluster, name: &str, objects: &[Value]) -> String {
     let folder = cluster.folder().join("data").join(name.replace(':', "-"));
     let tag = name.split_once(':').map(|(_, tag)| tag);

@@ -1,4 +1,5 @@
-//! Mutating policies that treat the requester of a content otherwise than the ServiceAccount that installs it.
+//! Mutating policies that treat the requester of a content otherwise than the ServiceAccount that
+//! installs it.
 
 use super::*;
 

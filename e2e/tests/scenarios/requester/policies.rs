@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A ValidatingAdmissionPolicy and its binding, for one scenario's namespace (or all cluster-scoped objects of the resource).
+/// A ValidatingAdmissionPolicy and its binding, for one scenario's namespace (or all cluster-scoped
+/// objects of the resource).
 pub(super) fn policy(name: &str, rule: &Value, scenario: &str, expression: &str) -> [Value; 2] {
     let kind = |kind: &str, spec: &Value| {
         json!({

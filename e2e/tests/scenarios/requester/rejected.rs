@@ -1,4 +1,5 @@
-//! Objects that the API server rejects for a reason that is not about the rights of their requester.
+//! Objects that the API server rejects for a reason that is not about the rights of their
+//! requester.
 
 use super::*;
 

@@ -1,5 +1,6 @@
 //! The removal of a BundleDeployment: nothing is deleted that its requesters may not delete.
-//! Deletions that were made while admission was off are in `stamps::deletions`, finalizers in `reconcile::removal`.
+//! Deletions that were made while admission was off are in `stamps::deletions`, finalizers in
+//! `reconcile::removal`.
 
 use super::policies::{on, policy, until_enforced};
 use super::*;

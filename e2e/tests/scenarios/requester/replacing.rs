@@ -4,7 +4,8 @@
 use super::policies::{on, policy, until_enforced};
 use super::*;
 
-/// A Job that runs the image `tag`. Nothing runs it here: the scenario writes the status of its Pods.
+/// A Job that runs the image `tag`. Nothing runs it here: the scenario writes the status of its
+/// Pods.
 pub(super) fn job(namespace: &str, name: &str, tag: &str) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job",
@@ -56,7 +57,8 @@ async fn upgrade(cluster: &Cluster, name: &str, version: &str, objects: &[Value]
     written.success().unwrap();
 }
 
-/// Waits until the condition `Installed` is not true and has all of `words`, and returns its message.
+/// Waits until the condition `Installed` is not true and has all of `words`, and returns its
+/// message.
 async fn until_told(cluster: &Cluster, name: &str, words: &[&str]) -> String {
     wait::until(LONG, &format!("{name} says {words:?}"), || async {
         let found = get(cluster, &format!("bundledeployment {name}")).await;

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// The right to write every role and binding of the cluster, which for a tenant means: those that hold no more than they have.
+/// The right to write every role and binding of the cluster, which for a tenant means: those that
+/// hold no more than they have.
 fn roles_of_the_cluster() -> Value {
     json!([{
         "apiGroups": [RBAC],
@@ -11,7 +12,8 @@ fn roles_of_the_cluster() -> Value {
     }])
 }
 
-/// Pushes an image with just this manifest, past the checks of the plugin, which finds objects that lack required fields. Returns its pinned reference.
+/// Pushes an image with just this manifest, past the checks of the plugin, which finds objects that
+/// lack required fields. Returns its pinned reference.
 async fn append(cluster: &Cluster, name: &str, object: &Value) -> String {
     let layer = cluster.folder().join("data").join(format!("{name}.tar"));
     let mut archive = tar::Builder::new(fs_err::File::create(&layer).unwrap());

@@ -224,7 +224,8 @@ async fn patch(cluster: &Cluster, what: &str, patch: &Value) {
     kubectl(cluster, &line).await;
 }
 
-/// Deletes the ClusterRole, and waits until the garbage collector has deleted a ConfigMap that it owned.
+/// Deletes the ClusterRole, and waits until the garbage collector has deleted a ConfigMap that it
+/// owned.
 async fn collect(cluster: &Cluster, role: &str, owned: &Value) {
     kubectl(cluster, "create configmap collected -n team-a").await;
     patch(cluster, "configmap collected -n team-a", owned).await;

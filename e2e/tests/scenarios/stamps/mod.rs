@@ -44,7 +44,8 @@ fn stamp(object: &Value) -> &str {
     object["metadata"]["annotations"][STAMP].as_str().unwrap()
 }
 
-/// Pushes a ConfigMap `name` of namespace `team-a` as a bundle, and returns the reference by tag and the pinned one.
+/// Pushes a ConfigMap `name` of namespace `team-a` as a bundle, and returns the reference by tag
+/// and the pinned one.
 async fn publish(cluster: &Cluster, name: &str, version: &str) -> (String, String) {
     publish_objects(cluster, name, version, &[note(name, version)]).await
 }

@@ -52,7 +52,8 @@ impl Walk<'_> {
         }
     }
 
-    /// A schema in allOf, anyOf, oneOf or not: it limits what is described outside, and describes nothing.
+    /// A schema in allOf, anyOf, oneOf or not: it limits what is described outside, and describes
+    /// nothing.
     fn branch(&mut self, branch: &Value, outer: Option<&Value>, path: &str, at_outer: &str) {
         if !self.shape(branch, path) {
             return;

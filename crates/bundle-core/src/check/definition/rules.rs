@@ -164,7 +164,8 @@ impl Walk<'_> {
     }
 }
 
-/// The first of the fields that a schema does not describe, as far as fields of fields go. Whole objects have some that need no description.
+/// The first of the fields that a schema does not describe, as far as fields of fields go. Whole
+/// objects have some that need no description.
 fn missing(schema: &Value, fields: &[String], mut whole: bool) -> Option<String> {
     let mut schema = schema;
     for field in fields {

@@ -44,7 +44,8 @@ impl Pattern {
     }
 }
 
-/// Go's classes are of ASCII alone, `[` and `&&` mean nothing within brackets, and a `{` that starts no repetition is itself.
+/// Go's classes are of ASCII alone, `[` and `&&` mean nothing within brackets, and a `{` that
+/// starts no repetition is itself.
 fn translate(text: &str) -> Result<String, Trouble> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();

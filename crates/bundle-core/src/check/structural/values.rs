@@ -6,7 +6,8 @@ use serde_json::{Number, Value};
 
 use super::{Pattern, PatternTrouble, Problem, brief, child, flag, formats, item, of_field, text};
 
-/// Formats of built-in kinds that the API server holds to when it decodes an object: `quantity`, `base64`. Schemas in definitions do not have it.
+/// Formats of built-in kinds that the API server holds to when it decodes an object: `quantity`,
+/// `base64`. Schemas in definitions do not have it.
 const FORMAT: &str = "x-bundle-format";
 
 /// State of one validation.

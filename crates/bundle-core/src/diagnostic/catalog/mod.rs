@@ -61,7 +61,8 @@ impl serde::Serialize for Code {
     }
 }
 
-/// Declares the codes of one area and their list: `area! { NAME = "BUNDLE-X-001", Refused, "title", "help"; }`.
+/// Declares the codes of one area and their list:
+/// `area! { NAME = "BUNDLE-X-001", Refused, "title", "help"; }`.
 macro_rules! area {
     ($($name:ident = $id:literal, $outcome:ident, $title:literal, $help:literal;)*) => {
         $(

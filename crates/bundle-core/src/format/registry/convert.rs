@@ -238,7 +238,8 @@ fn roles(csv: &Csv, namespace: &str) -> Vec<Value> {
     roles
 }
 
-/// `<csv>-<account>-<hash>`: another permission has another name, so that an upgrade never widens a role in place.
+/// `<csv>-<account>-<hash>`: another permission has another name, so that an upgrade never widens a
+/// role in place.
 fn role_name(csv: &Csv, permission: &Permission) -> String {
     let account = account(&permission.service_account_name);
     let text = json!([csv.name, account, permission.rules]).to_string();

@@ -103,7 +103,8 @@ pub(super) fn is(files: &Files) -> bool {
     })
 }
 
-/// The plain objects of a registry+v1 bundle that is installed into the namespace `target`, else into the suggested one; what is wrong is added to `findings`.
+/// The plain objects of a registry+v1 bundle that is installed into the namespace `target`, else
+/// into the suggested one; what is wrong is added to `findings`.
 pub(super) fn read(files: &Files, target: Option<&str>, findings: &mut Findings) -> Vec<Manifest> {
     let Some((operator, others)) = parts(files, findings) else {
         return Vec::new();

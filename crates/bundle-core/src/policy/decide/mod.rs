@@ -146,7 +146,8 @@ pub fn decide(
     }
 }
 
-/// Decides on content that has no reference and so cannot carry signatures: git, http, configMaps, upload. `source` is its type.
+/// Decides on content that has no reference and so cannot carry signatures: git, http, configMaps,
+/// upload. `source` is its type.
 pub fn decide_unsignable(source: &str, class: ClassSignatures) -> PolicyDecision {
     match class {
         ClassSignatures::Required => PolicyDecision::Refused(

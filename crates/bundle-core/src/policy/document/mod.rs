@@ -200,7 +200,8 @@ impl Policy {
         self
     }
 
-    /// Every authority without a trust root of its own gets this one instead of the public one (`--trusted-root`).
+    /// Every authority without a trust root of its own gets this one instead of the public one
+    /// (`--trusted-root`).
     #[must_use]
     pub fn with_default_root(mut self, text: &str) -> Self {
         for authority in &mut self.authorities {

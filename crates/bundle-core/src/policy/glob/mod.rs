@@ -108,7 +108,8 @@ const DOCKER_HUB_ALIASES: [&str; 3] = [
     "registry.hub.docker.com",
 ];
 
-/// A registry with stars: in lower case, and with an IPv6 address, which has to be without stars, in its one spelling.
+/// A registry with stars: in lower case, and with an IPv6 address, which has to be without stars,
+/// in its one spelling.
 fn canonical_starred(registry: &str) -> String {
     let lower = registry.to_ascii_lowercase();
     match lower.split_once(']') {

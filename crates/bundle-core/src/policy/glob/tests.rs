@@ -265,7 +265,8 @@ fn stars_in_the_registry_cover_every_spelling_of_it() {
     ));
 }
 
-/// Names as they are written in references: of labels, addresses, ports and components at the edges of the grammar.
+/// Names as they are written in references: of labels, addresses, ports and components at the edges
+/// of the grammar.
 fn names() -> impl Strategy<Value = String> {
     let registry = prop_oneof![
         "[a-z0-9]([a-z0-9-]{0,2}[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]{0,2}[a-z0-9])?){1,3}",

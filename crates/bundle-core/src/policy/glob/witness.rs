@@ -42,7 +42,8 @@ struct Node {
     from: Option<(usize, Option<u8>)>,
 }
 
-/// Breadth first, so that the shortest comes first. Each pair of places is visited once, so that the work is bounded by the pattern's length.
+/// Breadth first, so that the shortest comes first. Each pair of places is visited once, so that
+/// the work is bounded by the pattern's length.
 fn search(pattern: &[u8], start: Name) -> Option<Vec<u8>> {
     let mut nodes: Vec<Node> = Vec::new();
     let mut queue = VecDeque::new();
@@ -115,8 +116,8 @@ fn spelled(nodes: &[Node], last: usize) -> Vec<u8> {
     text
 }
 
-/// A place in the grammar of names, `registry/repository`, as [`crate::reference::Reference`] reads them, in lower case and with ports without
-/// leading zeros.
+/// A place in the grammar of names, `registry/repository`, as [`crate::reference::Reference`] reads
+/// them, in lower case and with ports without leading zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Name {
     Host(Host),

@@ -66,7 +66,8 @@ impl MemberRule {
         }
     }
 
-    /// Returns `true` if two values under this rule mean the same. Each part of them is visited once.
+    /// Returns `true` if two values under this rule mean the same. Each part of them is visited
+    /// once.
     fn same(self, left: &Value, right: &Value) -> bool {
         match (left, right) {
             (Value::Object(left), Value::Object(right)) if self != Self::Opaque => {
@@ -145,8 +146,8 @@ pub(super) fn same_member(name: &str, left: &Value, right: &Value) -> bool {
     MemberRule::of(name).same(left, right)
 }
 
-/// Names the Bundle of a template: six hexadecimal digits over what `spec.template` means. Templates that mean the same have the same hash, in every
-/// version of this program.
+/// Names the Bundle of a template: six hexadecimal digits over what `spec.template` means.
+/// Templates that mean the same have the same hash, in every version of this program.
 pub fn template_hash(template: &Value) -> String {
     spec_digest(template).hex()[..6].to_owned()
 }

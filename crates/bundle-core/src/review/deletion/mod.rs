@@ -132,7 +132,8 @@ impl<'a> Deletion<'a> {
 }
 
 impl Deletion<'_> {
-    /// Returns `true` if the object is another provisioner's, which has its own rules: not if we have installed something with it.
+    /// Returns `true` if the object is another provisioner's, which has its own rules: not if we
+    /// have installed something with it.
     pub fn is_foreign(&self, facts: &DeletionFacts) -> bool {
         let is_foreign = |name: &KubeName| {
             let class = facts.classes.get(name.as_str());

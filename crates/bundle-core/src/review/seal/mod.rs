@@ -108,7 +108,8 @@ impl Vouched {
             || (self.owners.is_none() && self.is_generated_owner(object))
     }
 
-    /// The garbage collector looks for an owner by apiVersion, kind and name before it compares the uid.
+    /// The garbage collector looks for an owner by apiVersion, kind and name before it compares the
+    /// uid.
     fn is_generated_owner(&self, bundle: &Value) -> bool {
         let metadata = &bundle["metadata"];
         let name = metadata["name"].as_str().and_then(deployment_of);
@@ -126,7 +127,8 @@ impl Vouched {
     }
 }
 
-/// Returns the name of the BundleDeployment in the name of a Bundle that was generated for it: all but the dash and six hexadecimal digits at the end.
+/// Returns the name of the BundleDeployment in the name of a Bundle that was generated for it: all
+/// but the dash and six hexadecimal digits at the end.
 fn deployment_of(bundle: &str) -> Option<&str> {
     let (name, hash) = bundle.rsplit_once('-')?;
     let is_hash = hash.len() == 6 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -278,12 +280,14 @@ fn read_fresh(
     })
 }
 
-/// The times, in milliseconds since 1970, at which the write can have been made that `stamp` was made for.
+/// The times, in milliseconds since 1970, at which the write can have been made that `stamp` was
+/// made for.
 fn window(stamp: &Stamp) -> RangeInclusive<i64> {
     stamp.time.saturating_sub(EARLIER)..=stamp.time.saturating_add(LATER)
 }
 
-/// Returns `true` if a write at the time `written`, in milliseconds since 1970, can be the one that `stamp` was made for.
+/// Returns `true` if a write at the time `written`, in milliseconds since 1970, can be the one that
+/// `stamp` was made for.
 pub fn is_written_with(stamp: &Stamp, written: i64) -> bool {
     window(stamp).contains(&written)
 }

@@ -103,7 +103,8 @@ impl Source {
         }
     }
 
-    /// Host it is fetched from, with the port where one is named. Sources inside the cluster have none.
+    /// Host it is fetched from, with the port where one is named. Sources inside the cluster have
+    /// none.
     pub fn host(&self) -> Option<&str> {
         match self {
             Self::Image { reference, .. } => Some(reference.registry()),
@@ -127,7 +128,8 @@ impl Source {
         }
     }
 
-    /// Returns true if the source names its content by digest or commit, so that it can never name other content.
+    /// Returns true if the source names its content by digest or commit, so that it can never name
+    /// other content.
     pub fn is_fixed(&self) -> bool {
         match self {
             Self::Image { reference, .. } => reference.digest().is_some(),
