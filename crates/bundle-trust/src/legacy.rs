@@ -122,7 +122,8 @@ pub(crate) fn bundle_of_envelope(
     bundle_of(raw, "dsseEnvelope", &content)
 }
 
-/// In version 0.1 of the form the log's promise is enough, which is all that cosign 2 keeps.
+/// Returns a Sigstore bundle of version 0.1, which requires only the SET of a log entry; cosign 2
+/// stores nothing else.
 fn bundle_of(raw: &RawSignature, field: &str, content: &Value) -> Result<Bundle, Rejection> {
     let mut certificates = certificates(raw, CERTIFICATE)?;
     if certificates.len() != 1 {

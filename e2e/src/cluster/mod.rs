@@ -193,7 +193,7 @@ impl Cluster {
             .await
     }
 
-    /// Runs the plugin as people do, `kubectl bundle …`, as the administrator.
+    /// Runs the plugin through kubectl, `kubectl bundle …`, as the administrator.
     pub async fn kubectl_bundle<I, S>(&self, arguments: I) -> Result<Output>
     where
         I: IntoIterator<Item = S>,

@@ -26,7 +26,7 @@ const ORIGIN: &str = "127.0.0.1";
 /// Length of the DER prefix of an Ed25519 public key, in bytes; 32 bytes follow.
 const ED25519: usize = 12;
 
-/// A running log of tiles; it ends when dropped.
+/// Running Rekor v2 log; it ends when dropped.
 pub struct TiledLog {
     url: String,
     folder: PathBuf,

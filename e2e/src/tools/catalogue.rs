@@ -37,8 +37,7 @@ pub enum Tool {
     Cosign3,
     /// Plugin with sigstore's KMS plugin protocol whose keys are files.
     KmsPlugin,
-    /// The transparency log of tiles (Rekor v2), keeping its tiles in a folder:
-    /// `rekor-tiles serve`.
+    /// Rekor v2, which stores its log in a folder: `rekor-tiles serve`.
     RekorTiles,
     /// Writes one state of a TUF repository with go-tuf: `tuf-repository < STATE.json`.
     TufRepository,

@@ -18,7 +18,7 @@ use crate::{
     yaml,
 };
 
-/// The type of a resource in bundle.yaml that is a default custom resource.
+/// Resource type in bundle.yaml for default custom resources.
 pub(super) const DEFAULT: &str = "default-cr";
 
 /// Definitions by group and kind.

@@ -1,4 +1,4 @@
-//! Values as typed objects: structs from objects alone.
+//! Deserializer from JSON values to types, which reads structs only from objects.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};

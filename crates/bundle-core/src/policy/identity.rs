@@ -84,8 +84,7 @@ impl fmt::Display for Matcher {
     }
 }
 
-/// An identity as a policy writes it: both halves are needed, and both must be of one and the same
-/// certificate.
+/// Identity in a policy. Issuer and subject must both match, in the same certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// OpenID Connect issuer of the subject's token.

@@ -10,29 +10,29 @@ pub const MOST_EVIDENCE: usize = 16;
 /// Invalid part of a signature that was made with a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// The certificate cannot be read, or is of a kind that is not supported.
+    /// The certificate is invalid or of an unsupported kind.
     Unreadable,
     /// The chain does not end at an authority of the trust root.
     Chain,
     /// The certificate was not valid at signing time.
     Validity,
-    /// The certificate log did not promise to list it.
+    /// The certificate has no valid SCT.
     Sct,
-    /// The log is not one of the trust root.
+    /// The log is not in the trust root.
     UnknownLog,
     /// There is no log entry.
     NoLog,
-    /// The proof that it is in the log does not hold.
+    /// The inclusion proof of the log entry is invalid.
     InclusionProof,
-    /// The state of the log that the proof is for is not signed by the log.
+    /// The checkpoint of the log entry is not signed by the log.
     Checkpoint,
-    /// The log's promise to list it does not hold: it, or the time in it, was altered.
+    /// The SET of the log entry is invalid: it or its time was altered.
     Promise,
-    /// The log's entry is about another signature, key or content.
+    /// The log entry is for another signature, key or content.
     Entry,
     /// The time of the log entry is in the future, or outside of the certificate's validity.
     LogTime,
-    /// A timestamp is not by an authority of the trust root, or not over this signature.
+    /// The timestamp is not by an authority of the trust root, or is for another signature.
     Timestamp,
     /// No trusted log or timestamp authority confirms the signing time.
     NoTime,
@@ -40,11 +40,11 @@ pub enum Fault {
     Future,
     /// The certificate has no subject or no issuer.
     NoIdentity,
-    /// The signature does not verify with the certificate: altered or forged.
+    /// The signature is invalid for the certificate: altered or forged.
     Forged,
     /// The signature covers other content.
     Content,
-    /// The trust root cannot be used for it.
+    /// The trust root is unusable for this signature.
     Root,
 }
 

@@ -112,7 +112,7 @@ fn is_built_in(group: &str) -> bool {
     matches!(group, "" | "apps" | "batch" | "autoscaling" | "policy") || group.ends_with(".k8s.io")
 }
 
-/// The plural as Kubernetes forms it for its own kinds.
+/// Returns the plural of a kind by the rule for built-in kinds.
 fn plural(kind: &str) -> String {
     let word = kind.to_lowercase();
     if word == "endpoints" {

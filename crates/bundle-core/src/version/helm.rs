@@ -8,7 +8,7 @@
 use super::Range;
 use crate::diagnostic::Finding;
 
-/// Reads a constraint of Helm. The text of the range is in this project's syntax.
+/// Converts a constraint of Helm to a range. The text of the range has this project's syntax.
 pub fn range(constraint: &str) -> Result<Range, Finding> {
     let alternatives: Vec<String> = constraint.split("||").map(conjunction).collect();
     Range::parse(&alternatives.join(" || "))

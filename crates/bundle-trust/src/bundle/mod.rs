@@ -14,9 +14,9 @@ use evidence::{LogEntry, Timestamps};
 /// specification state the requirements of each version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// A list of certificates; the log's promise, and a proof at will.
+    /// Certificate chain; SET required, inclusion proof optional.
     V0_1,
-    /// A list of certificates; a proof with checkpoint, and a promise at will.
+    /// Certificate chain; inclusion proof with checkpoint required, SET optional.
     V0_2,
     /// One certificate; evidence as in version 0.2.
     V0_3,

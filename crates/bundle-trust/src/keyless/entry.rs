@@ -12,7 +12,7 @@ use super::{Signed, What, hexadecimal, pem_of, unusable};
 use crate::verify::Content;
 use crate::{dsse, legacy};
 
-/// The only kind of entry in a log of tiles, and its version.
+/// Kind and version of all entries of Rekor v2.
 const TILED: (&str, &str) = ("hashedrekord", "0.0.2");
 /// Rekor's name for the algorithm of ephemeral keys.
 const KEY_DETAILS: &str = "PKIX_ECDSA_P256_SHA_256";
@@ -194,7 +194,7 @@ impl Signed {
         }
     }
 
-    /// Signature and certificate as a log of tiles records them.
+    /// Returns signature and certificate in the format of Rekor v2.
     fn recorded(&self) -> Value {
         json!({
             "content": dsse::encode(&self.signature),

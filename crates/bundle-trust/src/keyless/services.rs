@@ -88,7 +88,7 @@ impl SigningConfig {
         one(&found, what)
     }
 
-    /// The issuer at which people log in; none where it names none.
+    /// Returns the OpenID Connect issuer for the login; `None` if the config names none.
     pub fn issuer(&self, now: Timestamp) -> Result<Option<&str>, Finding> {
         if self.oidc_urls.is_empty() {
             return Ok(None);

@@ -245,7 +245,7 @@ impl Sigstore {
         params.signed_by(to, &issuer).unwrap().der().to_vec()
     }
 
-    /// A promise to list what is in `certificate`.
+    /// Returns an SCT for `certificate`.
     fn promise(&self, certificate: &[u8], by: &KeyPair, named: &[u8]) -> Vec<u8> {
         let time = (u64::try_from(AT).unwrap() * 1000).to_be_bytes();
         let issuer = Sha256::digest(self.authority.subject_public_key_info());

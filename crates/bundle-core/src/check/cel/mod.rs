@@ -15,10 +15,11 @@ use serde_json::Value;
 
 use super::structural::{Problem, child, flag, item, of_field, text};
 
-/// Longest rule that is compiled, in bytes, deepest nesting of brackets, and stack for the
-/// recursive parser, in bytes.
+/// Longest rule that is compiled, in bytes.
 const LENGTH: usize = 8 * 1024;
+/// Deepest nesting of brackets in a rule. The parser is recursive.
 const BRACKETS: usize = 64;
+/// Stack of the parser, in bytes.
 const STACK: usize = 64 << 20;
 /// Limit of the estimated number of evaluations of a rule's innermost expression. The API server
 /// has its own cost limit.

@@ -164,8 +164,8 @@ impl Walk<'_> {
     }
 }
 
-/// The first of the fields that a schema does not describe, as far as fields of fields go. Whole
-/// objects have some that need no description.
+/// Returns the first field in the path `fields` that the schema does not specify. At the root of an
+/// object, `apiVersion`, `kind` and `metadata` need no schema.
 fn missing(schema: &Value, fields: &[String], mut whole: bool) -> Option<String> {
     let mut schema = schema;
     for field in fields {

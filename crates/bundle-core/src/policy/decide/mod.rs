@@ -58,7 +58,7 @@ pub struct Satisfied {
     pub no_downgrade: Vec<String>,
 }
 
-/// The decision on one reference.
+/// Decision on a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicyDecision {
     /// Admitted.

@@ -4,7 +4,7 @@ use super::{DOCKER_HUB, canonical_pattern, canonical_registry, example};
 
 /// Longest pattern, in characters.
 const LONGEST: usize = 512;
-/// Registries that people name without their last part.
+/// Registries that are often written without their last component.
 const SHORT: [&str; 3] = ["ghcr", "quay", "gcr"];
 
 /// Returns the error in a pattern, with a suggestion if there is one; `None` if the pattern is
