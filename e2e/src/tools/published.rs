@@ -1,5 +1,5 @@
-//! Packages that other projects published and that scenarios install. Their files come from package registries, and none are kept here.
-//! Not here: the programs that scenarios run.
+//! Packages of other projects that scenarios install. Their files are downloaded from package
+//! registries; none are stored here.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -18,7 +18,8 @@ use crate::prerequisites::{self, Program};
 const DEADLINE: Duration = Duration::from_mins(4);
 const KUBERNETES: &str = "k8s.io/kubernetes";
 
-/// Returns the folder of the addons that Kubernetes itself publishes. The module that the API server is built from holds them.
+/// Returns the folder of the addons that Kubernetes itself publishes. The module that the API
+/// server is built from holds them.
 pub async fn kubernetes_addons() -> Result<PathBuf> {
     off_runtime(|| {
         let mut go = Command::new("go");
@@ -36,7 +37,8 @@ pub async fn kubernetes_addons() -> Result<PathBuf> {
     .await
 }
 
-/// Returns the folder of the unpacked packages that `e2e/tools/python/requirements.txt` names. They are downloaded once for each user.
+/// Returns the folder of the unpacked packages that `e2e/tools/python/requirements.txt` names. They
+/// are downloaded once for each user.
 pub async fn python_packages() -> Result<PathBuf> {
     off_runtime(|| {
         let requirements =
@@ -91,7 +93,8 @@ fn python<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     command
 }
 
-/// Runs the command that fetches `what` from `source`. Fails with the last words of the command, and after the deadline.
+/// Runs the command that fetches `what` from `source`. Fails with the last words of the command,
+/// and after the deadline.
 fn fetch(program: Program, mut command: Command, what: &str, source: &str) -> Result<Output> {
     let mut child = command
         .stdin(Stdio::null())

@@ -25,7 +25,7 @@ pub(crate) struct Claims {
     drifted: Option<bool>,
     healthy: Option<bool>,
     ready: Option<bool>,
-    /// Whether `Installed` was set by this reconcile.
+    /// `true` if this reconcile set `Installed`.
     sets_installed: bool,
 }
 

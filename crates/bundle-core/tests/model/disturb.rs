@@ -1,4 +1,4 @@
-//! What else happens, between any two steps.
+//! Disturbances: changes by others between any two steps.
 
 use bundle_core::plan::removal::steps::Handling;
 

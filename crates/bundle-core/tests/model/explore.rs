@@ -1,4 +1,5 @@
-//! The search: each state once, and from each state without a reconcile a path on which nothing disturbs any more.
+//! The search: each state once, and from each state without a reconcile a path on which nothing
+//! disturbs any more.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -33,15 +34,17 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct Explored {
     pub(crate) states: usize,
-    /// Steps and disturbances on the longest path: in the order of breadth, to the state that is furthest from the first one.
+    /// Steps and disturbances on the longest path: in the order of breadth, to the state that is
+    /// furthest from the first one.
     pub(crate) depth: usize,
-    /// Whether there are no other states within the bound of disturbances.
+    /// `true` if all states within the bound of disturbances were explored.
     pub(crate) is_complete: bool,
     pub(crate) plans: usize,
     pub(crate) time: Duration,
 }
 
-/// Hashes of states that were seen: open addressing, eight bytes each. Two states have the same hash with a probability of 2⁻⁶⁴.
+/// Hashes of states that were seen: open addressing, eight bytes each. Two states have the same
+/// hash with a probability of 2⁻⁶⁴.
 struct Seen {
     slots: Vec<u64>,
     len: usize,
@@ -131,7 +134,8 @@ pub(crate) fn explore(limits: Limits) -> Explored {
     }
 }
 
-/// Goes on from `state` without a disturbance until nothing is left to do, or a state is reached from which that was shown before.
+/// Goes on from `state` without a disturbance until nothing is left to do, or a state is reached
+/// from which that was shown before.
 fn converges(state: &State, plans: &mut Plans, converged: &mut Seen) {
     let mut now = state.calmed();
     let mut next = Vec::new();

@@ -48,7 +48,8 @@ impl Run {
         self.done & bit(step) != 0
     }
 
-    /// True if the class, with these terms, has not decided yet about this content, or it was never installed.
+    /// True if the class, with these terms, has not decided yet about this content, or it was never
+    /// installed.
     fn is_first(&self) -> bool {
         !self.is_decided || !self.is_installed
     }
@@ -240,7 +241,8 @@ impl State {
         self.memory.is_partly_applied = true;
     }
 
-    /// Does what the plan asks for before the objects of a round are applied. Returns whether they may be.
+    /// Does what the plan asks for before the objects of a round are applied. Returns whether they
+    /// may be.
     fn round(&self, run: &mut Run) -> bool {
         let mut round = ObservedRound {
             phase: Some(Phase::Deploy),

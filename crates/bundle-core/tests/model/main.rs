@@ -1,9 +1,11 @@
-//! A model of a cluster, explored state by state: reconciles do the steps of their plans one at a time, and between any two of them something else happens.
-//! Somebody changes the template, the class, the settings or an object, deletes the BundleDeployment, withdraws rights, an approval or trust in a signature; a
-//! tag moves, a watch is lost, a request fails, or the process dies.
+//! A model of a cluster, explored state by state: reconciles do the steps of their plans one at a
+//! time, and between any two of them something else happens. Somebody changes the template, the
+//! class, the settings or an object, deletes the BundleDeployment, withdraws rights, an approval or
+//! trust in a signature; a tag moves, a watch is lost, a request fails, or the process dies.
 //!
-//! `cargo xtask model` explores it further. Its limits are in the environment: `MODEL_STATES` (most states), `MODEL_DISTURBANCES` (most disturbances on each path)
-//! and `MODEL_ORDER` (`breadth` or `depth`).
+//! `cargo xtask model` explores it further. Its limits are in the environment: `MODEL_STATES` (most
+//! states), `MODEL_DISTURBANCES` (most disturbances on each path) and `MODEL_ORDER` (`breadth` or
+//! `depth`).
 
 mod conditions;
 mod disturb;

@@ -106,7 +106,8 @@ impl State {
         }
     }
 
-    /// Deletes half of the objects and then the others. Without rights, and as a ServiceAccount that may not be used, all stay.
+    /// Deletes half of the objects and then the others. Without rights, and as a ServiceAccount
+    /// that may not be used, all stay.
     fn delete_objects(&self, mut teardown: Teardown, next: &mut Vec<Self>) {
         let mut state = *self;
         assert!(

@@ -1,4 +1,5 @@
-//! One state of the model: the cluster, what is recorded, what the process knows, and a reconcile that goes on.
+//! One state of the model: the cluster, what is recorded, what the process knows, and a reconcile
+//! that goes on.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -38,7 +39,7 @@ pub(crate) enum Answer {
     Withdrawn,
 }
 
-/// What anybody may change.
+/// State that users and other actors can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Cluster {
     pub(crate) wanted: Content,
@@ -49,29 +50,29 @@ pub(crate) struct Cluster {
     pub(crate) is_verified: bool,
     pub(crate) is_allowed: bool,
     pub(crate) is_approved: bool,
-    /// Whether those who asked for the content may impersonate the ServiceAccount that the spec names.
+    /// `true` if the requesters of the content may impersonate the ServiceAccount in the spec.
     pub(crate) is_impersonated: bool,
-    /// Whether the Bundle of each template was deleted and made anew, after the tag that it names moved.
+    /// `true` if the Bundle of a template was deleted and recreated after its tag moved.
     pub(crate) is_moved: [bool; 2],
     pub(crate) objects: [Objects; 2],
     pub(crate) drift: Drift,
     pub(crate) is_healthy: bool,
-    /// Whether the API server cannot store an object of the content.
+    /// `true` if the API server rejects an object of the content for every user.
     pub(crate) is_invalid: bool,
     pub(crate) has_foreign_resources: bool,
-    /// Whether a finalizer of others holds an object.
+    /// `true` if a foreign finalizer holds an object.
     pub(crate) is_held: bool,
     pub(crate) is_deleted: bool,
-    /// Whether somebody was asked about the deletion.
+    /// `true` if admission reviewed the deletion.
     pub(crate) is_reviewed: bool,
     pub(crate) is_orphan: bool,
     pub(crate) handling: Handling,
     pub(crate) has_finalizer: bool,
-    /// Whether the object itself is gone.
+    /// `true` if the BundleDeployment itself is gone.
     pub(crate) is_gone: bool,
 }
 
-/// What the inventory records.
+/// Content of the inventory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Record {
     /// The contents whose objects it names.
@@ -84,16 +85,16 @@ pub(crate) struct Record {
     pub(crate) is_deletion_accepted: bool,
 }
 
-/// What the process knows. It is lost when the process dies.
+/// Memory of the process. It is lost when the process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Memory {
     /// The content that it knows to be in place.
     pub(crate) known: Option<Content>,
     pub(crate) is_partly_applied: bool,
     pub(crate) seen: Drift,
-    /// Whether an object was seen that is not healthy.
+    /// `true` if an unhealthy object was observed.
     pub(crate) is_unhealthy: bool,
-    /// Whether an attempt is not repeated yet.
+    /// `true` while the retry of a failed attempt is delayed.
     pub(crate) is_held: bool,
     /// A watch was lost, so that drift goes unseen.
     pub(crate) is_blind: bool,
@@ -102,9 +103,9 @@ pub(crate) struct Memory {
 /// Conditions that later reconciles start from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Shown {
-    /// Whether `Installed` is true.
+    /// `true` if `Installed` is true.
     pub(crate) is_installed: bool,
-    /// Whether `Installed` is about the present generation.
+    /// `true` if `Installed` is about the current generation.
     pub(crate) is_present: bool,
     pub(crate) authorized: Answer,
 }
@@ -129,11 +130,11 @@ pub(crate) struct Run {
     pub(crate) was_verified: bool,
     pub(crate) was_allowed: bool,
     pub(crate) was_approved: bool,
-    /// Whether `Installed` was about the generation that this run has read.
+    /// `true` if `Installed` was about the generation that this run has read.
     pub(crate) was_present: bool,
-    /// Whether the spec is still the one that this run has read.
+    /// `true` if the spec is still the one that this run has read.
     pub(crate) is_current: bool,
-    /// Whether the first round of applies is done.
+    /// `true` if the first round of applies is complete.
     pub(crate) is_half_applied: bool,
     pub(crate) has_failed: bool,
     /// Answers that the conditions will show.
@@ -172,7 +173,8 @@ pub(crate) struct State {
     pub(crate) reconcile: Reconcile,
     /// Disturbances that may still happen.
     pub(crate) disturbances: u8,
-    /// What was verified, allowed and approved within one reconcile, by content and terms.
+    /// Results of verification, access reviews and approval within one reconcile, by content and
+    /// terms.
     pub(crate) granted: [[bool; 2]; 2],
 }
 
@@ -255,7 +257,8 @@ impl State {
         Some(state)
     }
 
-    /// Adds the states after the next step of the reconcile to `next`; the last one is that in which nothing fails.
+    /// Adds the states after the next step of the reconcile to `next`; the last one is that in
+    /// which nothing fails.
     pub(crate) fn step(&self, plans: &mut Plans, next: &mut Vec<Self>) {
         match self.reconcile {
             Reconcile::None => next.extend(self.begin()),
