@@ -10,6 +10,8 @@ use kube::Client;
 use kube::core::discovery::ApiResource;
 use tokio::sync::Mutex;
 
+use crate::clock;
+
 /// The age of a list from which a kind that it lacks is asked for again.
 const STALE: Duration = Duration::from_millis(500);
 /// The age of a list from which it is asked for again in any case: versions come and go with upgrades of the server.
@@ -154,7 +156,7 @@ impl Apis {
             } else {
                 STALE
             };
-            read.elapsed() < youngest
+            clock::instant().duration_since(*read) < youngest
         });
         if !known {
             let list = self.client.list_api_groups().await?;
@@ -172,7 +174,7 @@ impl Apis {
                     (group.name, versions)
                 })
                 .collect();
-            *groups = Some((Instant::now(), versions));
+            *groups = Some((clock::instant(), versions));
         }
         Ok(groups
             .as_ref()
@@ -198,7 +200,7 @@ impl Apis {
         };
         let mut list = slot.lock().await;
         if let Some(list) = &*list
-            && list.read.elapsed() < youngest
+            && clock::instant().duration_since(list.read) < youngest
         {
             return Ok(list.kinds.clone());
         }
@@ -238,7 +240,7 @@ impl Apis {
             self.remove(&api_version, &slot).await;
         } else {
             *list = Some(List {
-                read: Instant::now(),
+                read: clock::instant(),
                 kinds: kinds.clone(),
             });
         }

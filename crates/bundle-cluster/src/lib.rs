@@ -6,6 +6,7 @@
 pub mod access;
 pub mod answers;
 mod by_name;
+mod clock;
 pub mod connection;
 pub mod discovery;
 pub mod dry_run;

@@ -116,6 +116,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    #[expect(clippy::disallowed_methods, reason = "it measures a paused clock")]
     async fn listings_that_fail_are_tried_less_and_less_often() {
         let (_, events) = opened(|| {
             let attempt = || {

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::heavy;
+use crate::{clock, heavy};
 
 /// The state of knowledge about the image of a review.
 pub(super) enum Content<'a> {
@@ -55,7 +55,7 @@ impl<'a> Content<'a> {
                     }
                     Ok(looked) => {
                         let (pinned, signatures) = (&looked.pinned, &looked.signatures);
-                        let in_time = || until.is_none_or(|until| Instant::now() < until);
+                        let in_time = || until.is_none_or(|until| clock::runtime_instant() < until);
                         let examined = heavy::run(|| {
                             examinations.examine_while(pinned, signatures, policies, *now, &in_time)
                         });

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::budget::looks::LookMemory;
 use crate::budget::{Budget, DEFAULT_LIMIT, Pool};
-use crate::sources::Registries;
+use crate::registries::Registries;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
