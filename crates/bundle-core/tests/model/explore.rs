@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::state::{Drift, Objects, Plans, Reconcile, State};
 
-/// Reconciles without a disturbance after which nothing may be left to do.
+/// Failed reconciles without a disturbance after which nothing may be left to do.
 const CONVERGENCE: usize = 4;
 /// Most steps of one reconcile.
 const STEPS: usize = 60;
@@ -143,7 +143,7 @@ fn converges(state: &State, plans: &mut Plans, converged: &mut Seen) {
         if !converged.insert(now.key()) {
             return;
         }
-        let before = now;
+        let mut has_failed = true;
         for number in 0.. {
             assert!(number < STEPS, "steps are repeated without end: {state:?}");
             next.clear();
@@ -151,12 +151,16 @@ fn converges(state: &State, plans: &mut Plans, converged: &mut Seen) {
             let Some(after) = next.last() else {
                 break;
             };
+            if let Reconcile::Install(run) = now.reconcile {
+                has_failed = run.has_failed;
+            }
             now = *after;
             if now.reconcile == Reconcile::None {
                 break;
             }
         }
-        if now == before {
+        // Only a failure is followed by another reconcile: nothing else wakes it.
+        if !has_failed || now.cluster.is_gone {
             break;
         }
     }
