@@ -28,6 +28,9 @@ struct State {
     held: HashMap<String, u64>,
     waiting: VecDeque<Waiter>,
     next: u64,
+    /// The number of the last grant to each first key that holds something or waits.
+    served: HashMap<String, u64>,
+    grants: u64,
 }
 
 #[derive(Debug)]
@@ -72,7 +75,12 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         let granted = {
             let mut state = lock(&self.pool.state);
-            state.waiting.retain(|waiter| waiter.number != self.number);
+            let waiting = &mut state.waiting;
+            let place = waiting.iter().position(|one| one.number == self.number);
+            let waiter = place.and_then(|place| waiting.remove(place));
+            if let Some(cap) = waiter.as_ref().and_then(|waiter| waiter.caps.first()) {
+                state.forget_if_idle(&cap.key);
+            }
             state.grant(&self.pool.state, self.pool.capacity)
         };
         deliver(granted);
@@ -103,7 +111,8 @@ impl Pool {
         !lock(&self.state).fits(weight, caps)
     }
 
-    /// Waits for a share of this weight under these caps. Those whose first key holds least come first; within a key, whoever asked first.
+    /// Waits for a share of this weight under these caps. Those whose first key holds least come first; of these, those whose first key was granted a share
+    /// longest ago; within a key, whoever asked first.
     /// Whoever gives up the wait by dropping the future leaves the queue.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, NeverFits> {
         if weight > self.capacity {
@@ -153,6 +162,23 @@ impl State {
             .unwrap_or_default()
     }
 
+    /// Returns when the first key was last granted a share; 0 if never.
+    fn last_served(&self, waiter: &Waiter) -> u64 {
+        let first = waiter.caps.first();
+        first
+            .and_then(|cap| self.served.get(&cap.key))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Forgets when a key was served that neither holds anything nor waits.
+    fn forget_if_idle(&mut self, key: &str) {
+        let is_first = |waiter: &Waiter| waiter.caps.first().is_some_and(|cap| cap.key == key);
+        if !self.held.contains_key(key) && !self.waiting.iter().any(is_first) {
+            self.served.remove(key);
+        }
+    }
+
     /// Grants what can be granted. Whoever is next by right and does not fit yet is not overtaken, except by those whom only their own cap stops.
     /// The shares are delivered by the caller, without the lock.
     fn grant(
@@ -169,7 +195,11 @@ impl State {
                 })
                 .min_by_key(|index| {
                     let waiter = &self.waiting[*index];
-                    (self.held_by_first_key(waiter), waiter.number)
+                    (
+                        self.held_by_first_key(waiter),
+                        self.last_served(waiter),
+                        waiter.number,
+                    )
                 });
             let Some(index) = next else {
                 return granted;
@@ -181,6 +211,10 @@ impl State {
                 return granted;
             };
             self.used += waiter.weight;
+            self.grants += 1;
+            if let Some(cap) = waiter.caps.first() {
+                self.served.insert(cap.key.clone(), self.grants);
+            }
             let keys: Vec<String> = waiter.caps.into_iter().map(|cap| cap.key).collect();
             for key in &keys {
                 *self.held.entry(key.clone()).or_default() += waiter.weight;
@@ -219,6 +253,7 @@ impl Drop for Share {
                 *held -= self.weight;
                 if *held == 0 {
                     state.held.remove(key);
+                    state.forget_if_idle(key);
                 }
             }
         }
@@ -305,5 +340,32 @@ mod tests {
         assert!(small.now_or_never().is_some());
         drop(held);
         assert_eq!(pool.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn keys_take_turns_however_many_shares_each_waits_for() {
+        let pool = Pool::new(2);
+        let held = [
+            pool.take(1, by("a", 1)).await.unwrap(),
+            pool.take(1, by("b", 1)).await.unwrap(),
+        ];
+        let mut crowd: Vec<_> = ["a", "b", "a", "b"]
+            .map(|key| Box::pin(pool.take(1, by(key, 1))))
+            .into();
+        for waiter in &mut crowd {
+            assert!(waiter.as_mut().now_or_never().is_none());
+        }
+        let mut late = Box::pin(pool.take(1, by("c", 1)));
+        assert!(late.as_mut().now_or_never().is_none());
+        let [first, second] = held;
+        drop(first);
+        let share = late.now_or_never();
+        assert!(share.is_some());
+        drop((share, second));
+        assert!(crowd[0].as_mut().now_or_never().is_some());
+        assert!(crowd[1].as_mut().now_or_never().is_some());
+        drop(crowd);
+        let state = lock(&pool.state);
+        assert!(state.used == 0 && state.held.is_empty() && state.served.is_empty());
     }
 }
