@@ -47,13 +47,12 @@ impl State {
     /// Ends a reconcile with its conditions, which may claim nothing that was not observed.
     pub(crate) fn conclude(&mut self, run: &Run, is_in_place: bool, plans: &mut Plans) {
         let key = self.facts_key(run, is_in_place);
-        let claims = match plans.conditions.get(&key) {
-            Some(claims) => *claims,
-            None => {
-                let claims = self.claims(run, is_in_place);
-                plans.conditions.insert(key, claims);
-                claims
-            }
+        let claims = if let Some(claims) = plans.conditions.get(&key) {
+            *claims
+        } else {
+            let claims = self.claims(run, is_in_place);
+            plans.conditions.insert(key, claims);
+            claims
         };
         self.check(run, claims);
         self.shown = Shown {

@@ -7,6 +7,13 @@
 //! states), `MODEL_DISTURBANCES` (most disturbances on each path) and `MODEL_ORDER` (`breadth` or
 //! `depth`).
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::struct_excessive_bools,
+    reason = "it measures itself and prints figures; a state is a set of flags"
+)]
+
 mod conditions;
 mod disturb;
 mod explore;
