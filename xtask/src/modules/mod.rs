@@ -42,11 +42,6 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
     ("webhook", "reconcile::deployment", &["controller", "steps"]),
     (
         "webhook",
-        "reconcile::install::apply",
-        &["prepared", "request"],
-    ),
-    (
-        "webhook",
         "reconcile::removal",
         &["deletion", "steps", "teardown"],
     ),

@@ -4,6 +4,7 @@
 
 mod checked;
 mod checker;
+mod dry_run;
 mod ownership;
 mod plan;
 mod prepared;

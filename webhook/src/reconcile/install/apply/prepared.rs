@@ -12,7 +12,7 @@ use kube::Client;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::{Applied, ApplyError, request};
+use super::ApplyError;
 use crate::reconcile::api::object;
 use crate::reconcile::content::items::Item;
 use crate::reconcile::content::scalers::Scalers;
@@ -20,9 +20,6 @@ use crate::reconcile::content::scalers::Scalers;
 /// A resource version that no object has: the first write of a store has a later one. The API server creates an object of this version if none exists under
 /// the name, and answers 409 otherwise, whatever the values.
 const NO_VERSION: &str = "1";
-
-/// How often a dry run is sent to an object that keeps changing.
-const DRY_RUNS: u32 = 5;
 
 /// Which object an apply may touch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -52,6 +49,11 @@ pub(in crate::reconcile) struct PreparedApply<'i> {
 impl<'i> PreparedApply<'i> {
     pub(in crate::reconcile) fn item(&self) -> &'i Item {
         self.item
+    }
+
+    /// Returns whether its values are those of one version of the object.
+    pub(super) fn is_of_a_version(&self) -> bool {
+        self.version.is_some()
     }
 
     pub(in crate::reconcile) fn target(&self) -> &Target {
@@ -193,38 +195,6 @@ impl Preparer {
             folds_string_data: id.group.is_empty() && id.kind == "Secret",
             lists: Vec::new(),
         }
-    }
-
-    /// Sends the apply to the object with this uid as a dry run as the installing ServiceAccount; again, a few times, if the object changes at the same time.
-    pub(in crate::reconcile) async fn dry_run(
-        &self,
-        item: &Item,
-        uid: String,
-    ) -> Result<Applied, ApplyError> {
-        let mut tries = 1;
-        loop {
-            let prepared = self.prepare(item, Target::Uid(uid.clone())).await?;
-            match request::send(&self.client, &prepared, true).await {
-                Err(error)
-                    if prepared.version.is_some()
-                        && tries < DRY_RUNS
-                        && object::is_conflict(&error) =>
-                {
-                    tries += 1;
-                }
-                answer => return answer.map_err(ApplyError::Api),
-            }
-        }
-    }
-
-    /// Sends the creation of `item`, which does not exist, as a dry run as the installing ServiceAccount.
-    pub(in crate::reconcile) async fn dry_run_creation(
-        &self,
-        item: &Item,
-    ) -> Result<(), ApplyError> {
-        let prepared = self.prepare(item, Target::Absent).await?;
-        let answer = request::send(&self.client, &prepared, true).await;
-        answer.map(drop).map_err(ApplyError::Api)
     }
 
     /// Looks at the object again after a conflict or an unknown outcome. Returns the apply for the state that it finds, or [`ApplyError::Moved`] if the object
