@@ -260,19 +260,4 @@ impl Apis {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn groups_of_definitions_are_told_from_those_of_kubernetes() {
-        for (api_version, expected) in [
-            ("v1", false),
-            ("apps/v1", false),
-            ("networking.k8s.io/v1", false),
-            ("gateway.networking.k8s.io/v1", true),
-            ("shop.example.com/v1", true),
-        ] {
-            assert_eq!(is_custom(api_version), expected, "{api_version}");
-        }
-    }
-}
+mod tests;

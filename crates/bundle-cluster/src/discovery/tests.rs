@@ -1,0 +1,109 @@
+//! The cache of lists, over an API server that answers on demand.
+
+use http::{Request, Response, StatusCode};
+use kube::client::Body;
+use serde_json::json;
+use tower_test::mock::{Handle, SendResponse};
+
+use super::*;
+
+type Server = Handle<Request<Body>, Response<Body>>;
+
+fn apis() -> (Apis, Server) {
+    let (service, server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+    (Apis::new(Client::new(service, "default")), server)
+}
+
+/// Receives a request for the list of this version. Returns what answers it.
+async fn asked(server: &mut Server, path: &str) -> SendResponse<Response<Body>> {
+    let (request, reply) = server.next_request().await.unwrap();
+    assert_eq!(request.uri().path(), path);
+    reply
+}
+
+fn answer(reply: SendResponse<Response<Body>>, code: StatusCode, kind: &str) {
+    let body = if code.is_success() {
+        json!({
+            "kind": "APIResourceList", "groupVersion": "v1", "resources": [
+                {"name": "things", "singularName": "", "namespaced": true, "kind": kind, "verbs": []},
+                {"name": "things/status", "singularName": "", "namespaced": true, "kind": kind, "verbs": []},
+            ],
+        })
+    } else {
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code.as_u16()})
+    };
+    let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+    *response.status_mut() = code;
+    reply.send_response(response);
+}
+
+#[test]
+fn groups_of_definitions_are_told_from_those_of_kubernetes() {
+    for (api_version, expected) in [
+        ("v1", false),
+        ("apps/v1", false),
+        ("networking.k8s.io/v1", false),
+        ("gateway.networking.k8s.io/v1", true),
+        ("shop.example.com/v1", true),
+    ] {
+        assert_eq!(is_custom(api_version), expected, "{api_version}");
+    }
+}
+
+#[tokio::test]
+async fn lists_of_several_versions_are_requested_at_the_same_time_and_each_of_them_once() {
+    let (apis, mut server) = apis();
+    let answering = tokio::spawn(async move {
+        let (first, one) = server.next_request().await.unwrap();
+        let (second, other) = server.next_request().await.unwrap();
+        let mut paths = [first, second].map(|request| request.uri().path().to_owned());
+        paths.sort();
+        assert_eq!(paths, ["/apis/a.example.com/v1", "/apis/b.example.com/v1"]);
+        answer(one, StatusCode::OK, "Thing");
+        answer(other, StatusCode::OK, "Thing");
+        assert!(server.next_request().await.is_none());
+    });
+    let find = |group| apis.find(group, "v1", "Thing");
+    let (one, again, other) = futures::join!(
+        find("a.example.com"),
+        find("a.example.com"),
+        find("b.example.com")
+    );
+    assert!(one.as_ref().unwrap().is_some());
+    assert_eq!(one.unwrap(), again.unwrap());
+    let other = other.unwrap().unwrap();
+    assert_eq!(other.qualified_plural(), "things.b.example.com");
+    assert_eq!(other.group_kind().to_string(), "Thing.b.example.com");
+    drop(apis);
+    answering.await.unwrap();
+}
+
+#[tokio::test]
+async fn versions_that_are_not_served_or_do_not_answer_are_not_kept() {
+    let (apis, mut server) = apis();
+    let path = "/apis/a.example.com/v1";
+    let answering = tokio::spawn(async move {
+        for code in [StatusCode::NOT_FOUND, StatusCode::NOT_FOUND] {
+            answer(asked(&mut server, path).await, code, "");
+        }
+        answer(
+            asked(&mut server, path).await,
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "",
+        );
+        answer(asked(&mut server, path).await, StatusCode::OK, "Thing");
+        answer(asked(&mut server, path).await, StatusCode::OK, "Other");
+    });
+    let find = || apis.find("a.example.com", "v1", "Thing");
+    assert_eq!(find().await.unwrap(), None);
+    assert!(apis.lists.lock().await.is_empty());
+    assert!(find().await.is_err());
+    assert!(apis.lists.lock().await.is_empty());
+    assert!(find().await.unwrap().is_some());
+    // From the list that is there.
+    assert!(find().await.unwrap().is_some());
+    apis.forget_custom().await;
+    let now = apis.find_now("a.example.com", "v1", "Thing").await;
+    assert_eq!(now.unwrap(), None);
+    answering.await.unwrap();
+}
