@@ -38,7 +38,7 @@ fn publish_object(registry: &Registry, name: &str, object: &Value) -> String {
     publish(registry, name, &tar([file])).0
 }
 
-/// How many of the definitions exist that are never established.
+/// Returns the number of existing CRDs that are never established.
 async fn begun(cluster: &Cluster) -> usize {
     let found = kubectl(cluster, "get crd -o name").await;
     found.matches("/held").count()
