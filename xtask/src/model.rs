@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 100_000_000)]
     states: u64,
     /// Most disturbances on each path.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 6)]
     disturbances: u8,
     /// States near the first one, or long paths, first.
     #[arg(long, value_enum, default_value = "breadth")]
