@@ -19,11 +19,6 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
     ("e2e", "", &["cluster", "webhook"]),
     (
         "webhook",
-        "",
-        &["dry_run", "reconcile", "shared", "sources"],
-    ),
-    (
-        "webhook",
         "reconcile",
         &[
             "bundle",
@@ -38,12 +33,10 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
             "status",
         ],
     ),
-    ("webhook", "reconcile::bundle", &["controller", "unpack"]),
-    ("webhook", "reconcile::deployment", &["controller", "steps"]),
     (
         "webhook",
-        "reconcile::removal",
-        &["deletion", "steps", "teardown"],
+        "reconcile::deployment",
+        &["conditions", "controller", "steps"],
     ),
 ];
 

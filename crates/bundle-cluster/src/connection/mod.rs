@@ -1,5 +1,6 @@
 //! Connections to the API server: the process's own identity, and the ServiceAccounts that bundles are installed as.
 
+mod guard;
 mod impersonation;
 mod retry;
 
@@ -16,8 +17,9 @@ use tower::timeout::{Timeout, TimeoutLayer};
 use tower::util::BoxService;
 use tower::{BoxError, service_fn};
 
-use crate::{answers, dry_run};
+use crate::answers;
 
+pub(crate) use self::guard::guarded;
 pub use self::impersonation::{missing_right, with_missing_right};
 pub use self::retry::RetryAfter;
 pub use bundle_core::service_account::ServiceAccount;
@@ -83,7 +85,7 @@ impl Clients {
     /// Builds on a client that exists. Under all of them lie the guard that sends nothing but dry runs as a person, and the limits of answers.
     pub fn new(own: Client) -> Self {
         Self {
-            own: answers::bounded(dry_run::guarded(own)),
+            own: answers::bounded(guarded(own)),
             by_account: Mutex::default(),
         }
     }

@@ -1,7 +1,6 @@
 //! Server-side dry runs as a requester. This is the only module that impersonates people, and it can send nothing else.
 //! `bundle_core::rights` decides what an answer means.
 
-mod guard;
 mod headers;
 
 use crate::ObjectUrl;
@@ -23,7 +22,6 @@ use crate::connection::{ServiceAccount, missing_right};
 use crate::error::words;
 use crate::object::whole::ObjectText;
 
-pub use guard::guarded;
 pub use headers::IdentityError;
 
 /// The bytes of an answer that is no `Status` that appear in messages.

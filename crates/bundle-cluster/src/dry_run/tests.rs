@@ -5,6 +5,7 @@ use http::{Method, Request, Response};
 use serde_json::Value;
 
 use super::*;
+use crate::connection::guarded;
 
 type Sent = (Method, String, HeaderMap, Vec<u8>);
 

@@ -23,7 +23,7 @@ enum Impersonated {
 }
 
 /// Returns a client that sends through `base` and fails for requests that impersonate a person and are no dry run.
-pub fn guarded(base: Client) -> Client {
+pub(crate) fn guarded(base: Client) -> Client {
     let namespace = base.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
         let base = base.clone();
