@@ -135,7 +135,9 @@ impl State {
             InstallStep::CheckContent => {
                 !(self.cluster.is_moved[wanted] && self.record.was_installed[wanted])
             }
-            InstallStep::AskApproval => self.ask_approval(&mut run),
+            InstallStep::AskApproval
+            | InstallStep::CheckBasisOfDecision
+            | InstallStep::CheckBasis => self.ask_approval(&mut run),
             InstallStep::Verify => {
                 run.was_verified = self.cluster.is_verified;
                 run.was_verified

@@ -299,7 +299,7 @@ pub(crate) fn known(flag: Option<bool>) -> [bool; 2] {
     [flag.is_some(), flag == Some(true)]
 }
 
-const INSTALL_STEPS: [InstallStep; 18] = [
+const INSTALL_STEPS: [InstallStep; 20] = [
     InstallStep::TellHeldError,
     InstallStep::CheckContent,
     InstallStep::Render,
@@ -309,11 +309,13 @@ const INSTALL_STEPS: [InstallStep; 18] = [
     InstallStep::Verify,
     InstallStep::Authorize,
     InstallStep::AuthorizeAgain,
+    InstallStep::CheckBasisOfDecision,
     InstallStep::RecordDecision,
     InstallStep::Watch,
     InstallStep::FindDrift,
     InstallStep::Compare,
     InstallStep::TakeAsRecorded,
+    InstallStep::CheckBasis,
     InstallStep::Apply,
     InstallStep::Prune,
     InstallStep::RecordInstalled,

@@ -225,6 +225,10 @@ impl<'a> DeploymentReconcile<'a> {
                 InstallStep::Authorize | InstallStep::AuthorizeAgain => {
                     authorized = Some(self.authorize_install(request, items(), first).await?);
                 }
+                InstallStep::CheckBasisOfDecision | InstallStep::CheckBasis => {
+                    self.check_basis(request).await?;
+                    self.approve(request, first).await?;
+                }
                 InstallStep::RecordDecision => self.record_decision(request, items()).await?,
                 InstallStep::Watch => is_watched = self.watch(request, items(), false).await?,
                 InstallStep::FindDrift => self.find_again(request).await?,

@@ -150,7 +150,10 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Fails if the deployment or its class has changed since the reconcile began.
-    async fn check_basis(&self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
+    pub(in crate::reconcile) async fn check_basis(
+        &self,
+        request: &InstallRequest<'_>,
+    ) -> Result<(), ReconcileError> {
         let failed =
             |error| ReconcileError::api("read the BundleDeployment again", request.reason, &error);
         let now = self.ctx.get(&self.ctx.deployments, &self.name).await;

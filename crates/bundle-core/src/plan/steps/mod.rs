@@ -37,6 +37,8 @@ pub enum InstallStep {
     Authorize,
     /// Ask the same again, since the answer is too old for a write.
     AuthorizeAgain,
+    /// Check that spec and class are still those that the decision is made from, and ask again whether the content is approved.
+    CheckBasisOfDecision,
     /// Record that the class, with its present terms, decided about content that is installed already.
     RecordDecision,
     /// Watch the kinds of the content that are served.
@@ -47,6 +49,8 @@ pub enum InstallStep {
     Compare,
     /// Take the objects to be as they are recorded.
     TakeAsRecorded,
+    /// Check the same right before the first write, however recent the answer about rights is: a registry can stall the steps before it.
+    CheckBasis,
     /// Record the objects, then apply them phase by phase, each after the one before is established.
     Apply,
     /// Delete recorded objects that the content does not have.
@@ -168,7 +172,10 @@ impl Observed {
                 InstallStep::Authorize,
             ]);
             if self.is_installed {
-                steps.push(InstallStep::RecordDecision);
+                steps.extend([
+                    InstallStep::CheckBasisOfDecision,
+                    InstallStep::RecordDecision,
+                ]);
                 if is_in_place {
                     if self.is_unfinished {
                         steps.extend(COMPLETION);
@@ -199,7 +206,7 @@ impl Observed {
         } else if self.is_authorization_old && !self.done.contains(&InstallStep::Apply) {
             steps.push(InstallStep::AuthorizeAgain);
         }
-        steps.push(InstallStep::Apply);
+        steps.extend([InstallStep::CheckBasis, InstallStep::Apply]);
         steps.extend(COMPLETION);
         steps
     }

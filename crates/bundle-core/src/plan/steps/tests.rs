@@ -7,7 +7,8 @@ use UpkeepStep::*;
 const BEGIN: [InstallStep; 2] = [CheckContent, Render];
 const ASK: [InstallStep; 2] = [CheckTargets, AskApproval];
 const FIRST: [InstallStep; 3] = [CheckSource, Verify, Authorize];
-const INSTALL: [InstallStep; 4] = [Apply, Prune, RecordInstalled, WatchAll];
+const DECISION: [InstallStep; 2] = [CheckBasisOfDecision, RecordDecision];
+const INSTALL: [InstallStep; 5] = [CheckBasis, Apply, Prune, RecordInstalled, WatchAll];
 
 /// Facts in short: `u`npacked, `p`aused, `c`orrects drift, `w`anted or `o`ther content in place, `i`nstalled, `d`ecided, `a`ctive, `h`eld, un`f`inished, old `t`ime of the
 /// authorization, as recorded `y`es or `n`o.
@@ -113,12 +114,12 @@ fn installation_follows_from_what_is_known() {
         ("uid", steps(&[&BEGIN, &ASK, &[Watch, FindDrift]])),
         ("uidan", steps(&[&BEGIN, &ASK, &[Watch, FindDrift]])),
         // Another class, or the same with other terms, allows what is installed.
-        ("uwi", steps(&[&BEGIN, &ASK, &FIRST, &[RecordDecision]])),
-        ("uwia", steps(&[&BEGIN, &ASK, &FIRST, &[RecordDecision]])),
-        ("uwiac", steps(&[&BEGIN, &ASK, &FIRST, &[RecordDecision]])),
+        ("uwi", steps(&[&BEGIN, &ASK, &FIRST, &DECISION])),
+        ("uwia", steps(&[&BEGIN, &ASK, &FIRST, &DECISION])),
+        ("uwiac", steps(&[&BEGIN, &ASK, &FIRST, &DECISION])),
         (
             "uiac",
-            steps(&[&BEGIN, &ASK, &FIRST, &[RecordDecision, Watch, Compare]]),
+            steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch, Compare]]),
         ),
         (
             "uiacy",
@@ -126,18 +127,13 @@ fn installation_follows_from_what_is_known() {
                 &BEGIN,
                 &ASK,
                 &FIRST,
-                &[RecordDecision, Watch, Compare, TakeAsRecorded],
+                &DECISION,
+                &[Watch, Compare, TakeAsRecorded],
             ]),
         ),
         (
             "uiacn",
-            steps(&[
-                &BEGIN,
-                &ASK,
-                &FIRST,
-                &[RecordDecision, Watch, Compare],
-                &INSTALL,
-            ]),
+            steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch, Compare], &INSTALL]),
         ),
         (
             "uiacnt",
@@ -145,17 +141,18 @@ fn installation_follows_from_what_is_known() {
                 &BEGIN,
                 &ASK,
                 &FIRST,
-                &[RecordDecision, Watch, Compare, AuthorizeAgain],
+                &DECISION,
+                &[Watch, Compare, AuthorizeAgain],
                 &INSTALL,
             ]),
         ),
         (
             "uia",
-            steps(&[&BEGIN, &ASK, &FIRST, &[RecordDecision, Watch, FindDrift]]),
+            steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch, FindDrift]]),
         ),
         (
             "uoi",
-            steps(&[&BEGIN, &ASK, &FIRST, &[RecordDecision, Watch], &INSTALL]),
+            steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch], &INSTALL]),
         ),
         // The last time it went wrong after everything had been applied.
         (
@@ -191,12 +188,13 @@ fn installation_follows_from_what_is_known() {
                 &BEGIN,
                 &ASK,
                 &FIRST,
-                &[RecordDecision, Prune, RecordInstalled, WatchAll],
+                &DECISION,
+                &[Prune, RecordInstalled, WatchAll],
             ]),
         ),
         (
             "uiacf",
-            steps(&[&BEGIN, &ASK, &FIRST, &[RecordDecision, Watch], &INSTALL]),
+            steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch], &INSTALL]),
         ),
         // Applied, and never decided nor recorded: as if it were new.
         ("uw", all.clone()),
@@ -332,6 +330,12 @@ fn every_plan_keeps_the_order_that_security_needs() {
             }
             if at(Apply).is_some() || at(RecordDecision).is_some() {
                 assert!(is_before(Verify, Authorize), "{observed:?}");
+            }
+        }
+        // A registry that stalls while signatures are looked up does not make them old.
+        for (check, write) in [(CheckBasis, Apply), (CheckBasisOfDecision, RecordDecision)] {
+            if let Some(written) = at(write) {
+                assert_eq!(at(check), written.checked_sub(1), "{check:?} {observed:?}");
             }
         }
         // Nothing is pruned before its successor is applied, and nothing recorded before that.
