@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bundle_api::names;
 use bundle_cluster::ByName;
@@ -37,6 +38,9 @@ use crate::shared::Shared;
 /// Objects of our own kinds of one page of a list: whoever writes one can give it a mebibyte.
 const PAGE: u32 = 10;
 
+/// How long the reconcile of a BundleDeployment waits for content that is fetched again. Most content is there by then.
+const REFETCH_PATIENCE: Duration = Duration::from_secs(2);
+
 /// One per process, while it leads.
 pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) shared: Arc<Shared>,
@@ -59,7 +63,10 @@ pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) refetching: Fetches<Result<(), ReconcileError>>,
     pub(in crate::reconcile) allowed_dry_runs: AllowedDryRuns,
     pub(in crate::reconcile) rights_schedule: RightsSchedule,
+    /// Places of reconciles of BundleDeployments.
     pub(in crate::reconcile) slots: Slots,
+    /// Places of reconciles of Bundles.
+    pub(in crate::reconcile) bundle_slots: Slots,
     /// All Bundles, as the watch of their controller shows them.
     pub(in crate::reconcile) bundle_cache: OnceLock<reflector::Store<DynamicObject>>,
     pub(in crate::reconcile) bundle_events: EventRecorder,
@@ -134,15 +141,17 @@ impl Context {
                 shared.settings.cache_dir.join("content"),
                 shared.settings.cache_limit,
             ),
-            unpacking: Fetches::new(wake_bundle.clone()),
-            resolving: Fetches::new(wake_bundle),
-            refetching: Fetches::new(wake_deployment),
+            // A fetch that is under way holds no place of its requester.
+            unpacking: Fetches::new(wake_bundle.clone(), Duration::ZERO),
+            resolving: Fetches::new(wake_bundle, Duration::ZERO),
+            refetching: Fetches::new(wake_deployment, REFETCH_PATIENCE),
             bundle_cache: OnceLock::new(),
             bundle_events: EventRecorder::new(own.clone(), bundles.clone()),
             deployment_events: EventRecorder::new(own.clone(), deployments.clone()),
             allowed_dry_runs: AllowedDryRuns::default(),
             rights_schedule: RightsSchedule::default(),
             slots: Slots::default(),
+            bundle_slots: Slots::default(),
             approval_events: EventRecorder::new(own.clone(), approvals.clone()),
             unreadable: ReportedObjects::default(),
             classes: resource("ProvisionerClass", "provisionerclasses"),

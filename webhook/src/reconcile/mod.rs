@@ -21,7 +21,7 @@ use bundle_cluster::ByName;
 use futures::{Stream, StreamExt as _};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::discovery::ApiResource;
-use kube::runtime::controller::{self, Action, Config, Controller};
+use kube::runtime::controller::{self, Action, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt as _};
@@ -37,7 +37,7 @@ use crate::shared::Shared;
 
 /// The kind of the owner, in labels.
 const DEPLOYMENT: &str = "BundleDeployment";
-/// Bundles that are reconciled at a time: after a restart all of them come at once. BundleDeployments wait in [`slots`].
+/// BundleApprovals that are sealed at a time. Bundles and BundleDeployments have places by requester (`deployment::slots`).
 const CONCURRENCY: u16 = 8;
 /// How often content that nobody needs is removed from the cache.
 const SWEEP: Duration = Duration::from_secs(600);
@@ -146,8 +146,7 @@ async fn bundles(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
         api(&ctx, &ctx.bundles),
         watcher::Config::default(),
         ctx.bundles.clone(),
-    )
-    .with_config(Config::default().concurrency(CONCURRENCY));
+    );
     let store = controller.store();
     // Once: this is the only controller of Bundles.
     ctx.bundle_cache.set(store.clone()).ok();
@@ -164,7 +163,7 @@ async fn bundles(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
         )
         .run(
             |object, ctx| async move {
-                let work = self::bundle::controller::reconcile(object.clone(), ctx);
+                let work = Box::pin(self::bundle::controller::reconcile(object.clone(), ctx));
                 crate::spans::reconcile("Bundle", &object, work).await
             },
             policy,

@@ -477,6 +477,48 @@ async fn slow_registries_delay_only_their_own_bundles() {
     survived("ten slow registries", &mut webhook, probe).await;
 }
 
+/// Creates an object as a user of the group of administrators.
+async fn create_as(cluster: &Cluster, user: &str, objects: &[Value]) {
+    let text: Vec<String> = objects.iter().map(Value::to_string).collect();
+    let user = format!("--as={user}");
+    let created = cluster.tool(Tool::Kubectl).await.unwrap();
+    let created = created
+        .args(["create", "-f", "-", &user, "--as-group=system:masters"])
+        .stdin(text.join("\n---\n"))
+        .output()
+        .await
+        .unwrap();
+    created.success().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bundles_at_a_registry_that_hangs_do_not_hold_up_the_bundle_of_another_tenant() {
+    let (cluster, mut webhook) = stage().await;
+    let image = tar([(
+        "manifests/a.yaml".to_owned(),
+        config_map("hanging", "b").into_bytes(),
+    )]);
+    let hanging = Registry::honest().await.unwrap();
+    let (reference, _) = publish(&hanging, "hanging", &image);
+    hanging.set_fault(Some(Fault::StallingBlob));
+    let honest = Registry::honest().await.unwrap();
+    let (quick, _) = publish(&honest, "quick", &image);
+    let probe = LivenessProbe::start(&webhook);
+    let bundles: Vec<Value> = (0..120)
+        .map(|number| bundle(&format!("hanging-{number}"), &reference))
+        .collect();
+    create_as(&cluster, "hanging-mallory", &bundles).await;
+    let created = Instant::now();
+    create_as(&cluster, "hanging-ana", &[bundle("hanging-quick", &quick)]).await;
+    let within = Duration::from_secs(20);
+    until_phase(&cluster, "hanging-quick", "Unpacked", within).await;
+    record(&format!(
+        "unpacked beside 120 hanging Bundles after {:?}",
+        created.elapsed()
+    ));
+    survived("120 Bundles at a registry that hangs", &mut webhook, probe).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn large_bundles_do_not_starve_the_probes() {
     let (cluster, mut webhook) = stage().await;

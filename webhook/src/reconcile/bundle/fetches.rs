@@ -10,22 +10,54 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// How long a reconcile waits for work that it has begun. Most content is there by then; a slow registry does not hold a worker.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Most work of one requester at a time, with results that no reconcile has taken yet. Each is a task of its own, and may hold what a registry returned.
+pub(in crate::reconcile) const PER_REQUESTER: usize = 64;
 
 /// The work of all objects of one kind, by name of the object.
 pub(in crate::reconcile) struct Fetches<T> {
     jobs: Mutex<HashMap<String, Job<T>>>,
     wake: mpsc::UnboundedSender<String>,
+    patience: Duration,
+}
+
+/// The object that work is for.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::reconcile) struct WorkOwner<'a> {
+    pub(in crate::reconcile) name: &'a str,
+    /// Changes with what the work depends on: the uid and generation of the object.
+    pub(in crate::reconcile) version: &'a str,
+    /// The user who asked for the object.
+    pub(in crate::reconcile) requester: &'a str,
+}
+
+/// The state of work.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::reconcile) enum Fetch<T> {
+    Done(T),
+    /// It is under way, and wakes the object.
+    Pending,
+    /// It has not begun: [`PER_REQUESTER`] of the requester are under way. Nothing wakes the object.
+    Postponed,
 }
 
 struct Job<T> {
+    requester: String,
     /// What of the object it is for: its uid and generation.
     version: String,
     /// `None` while a reconcile waits for it. The job stays where it is then, so that it can be cancelled.
     result: Option<oneshot::Receiver<T>>,
     awaited: Arc<AtomicBool>,
     _task: Task,
+}
+
+/// Work that a reconcile found or began.
+enum Begun<T> {
+    /// The reconcile waits for it.
+    Mine(oneshot::Receiver<T>, Arc<AtomicBool>),
+    /// Another reconcile waits for it already.
+    Awaited,
+    /// The requester has too much of it.
+    Full,
 }
 
 /// Ends when dropped.
@@ -38,11 +70,15 @@ impl Drop for Task {
 }
 
 impl<T: Send + 'static> Fetches<T> {
-    /// `wake` is told the name of each object whose work is done while nobody waits for it.
-    pub(in crate::reconcile) fn new(wake: mpsc::UnboundedSender<String>) -> Self {
+    /// `wake` is told the name of each object whose work is done while nobody waits for it. A reconcile waits for work that it has begun for `patience`.
+    pub(in crate::reconcile) fn new(
+        wake: mpsc::UnboundedSender<String>,
+        patience: Duration,
+    ) -> Self {
         Self {
             jobs: Mutex::default(),
             wake,
+            patience,
         }
     }
 
@@ -51,16 +87,19 @@ impl<T: Send + 'static> Fetches<T> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The result of the work for this version of the object; `None` while it is under way, and then the object is woken. Work for another version is ended.
+    /// The result of the work for this version of the object. Work for another version is ended.
     pub(in crate::reconcile) async fn run(
         &self,
-        name: &str,
-        version: &str,
+        owner: WorkOwner<'_>,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Option<T> {
-        let (mut result, awaited) = self.begin(name, version, work)?;
+    ) -> Fetch<T> {
+        let (mut result, awaited) = match self.begin(owner, work) {
+            Begun::Mine(result, awaited) => (result, awaited),
+            Begun::Awaited => return Fetch::Pending,
+            Begun::Full => return Fetch::Postponed,
+        };
         awaited.store(true, Ordering::SeqCst);
-        let waited = tokio::time::timeout(PATIENCE, &mut result).await;
+        let waited = tokio::time::timeout(self.patience, &mut result).await;
         awaited.store(false, Ordering::SeqCst);
         // What came in the last moment wakes nobody.
         let done = match waited {
@@ -68,10 +107,11 @@ impl<T: Send + 'static> Fetches<T> {
             Err(_) => result.try_recv().ok().map(Some),
         };
         let mut jobs = self.lock();
-        let job = jobs.get_mut(name).filter(|job| job.version == version);
-        match (done, job) {
+        let job = jobs.get_mut(owner.name);
+        let job = job.filter(|job| job.version == owner.version);
+        let done = match (done, job) {
             (Some(done), Some(_)) => {
-                jobs.remove(name);
+                jobs.remove(owner.name);
                 // Work that panicked has no result: the next reconcile begins it anew.
                 done
             }
@@ -82,35 +122,47 @@ impl<T: Send + 'static> Fetches<T> {
             }
             // It was cancelled meanwhile.
             (None, None) => None,
-        }
+        };
+        done.map_or(Fetch::Pending, Fetch::Done)
     }
 
-    /// The work that is under way for this version, or new work. `None` if another reconcile waits for it already.
+    /// The work that is under way for this version, or new work.
     fn begin(
         &self,
-        name: &str,
-        version: &str,
+        owner: WorkOwner<'_>,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Option<(oneshot::Receiver<T>, Arc<AtomicBool>)> {
+    ) -> Begun<T> {
         let mut jobs = self.lock();
-        if jobs.get(name).is_none_or(|job| job.version != version) {
-            let job = self.start(name, version, work);
+        let is_begun = jobs
+            .get(owner.name)
+            .is_some_and(|job| job.version == owner.version);
+        if !is_begun {
             // What it was for before ends here.
-            jobs.insert(name.to_owned(), job);
+            jobs.remove(owner.name);
+            let of_requester = jobs.values().filter(|job| job.requester == owner.requester);
+            if of_requester.count() >= PER_REQUESTER {
+                return Begun::Full;
+            }
+            let job = self.start(owner, work);
+            jobs.insert(owner.name.to_owned(), job);
         }
-        let job = jobs.get_mut(name)?;
-        Some((job.result.take()?, job.awaited.clone()))
+        let Some(job) = jobs.get_mut(owner.name) else {
+            return Begun::Awaited;
+        };
+        match job.result.take() {
+            Some(result) => Begun::Mine(result, job.awaited.clone()),
+            None => Begun::Awaited,
+        }
     }
 
     fn start(
         &self,
-        name: &str,
-        version: &str,
+        owner: WorkOwner<'_>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Job<T> {
         let (done, result) = oneshot::channel();
         let awaited = Arc::new(AtomicBool::new(true));
-        let (name, wake, waiting) = (name.to_owned(), self.wake.clone(), awaited.clone());
+        let (name, wake, waiting) = (owner.name.to_owned(), self.wake.clone(), awaited.clone());
         let task = tokio::spawn(async move {
             let wanted = done.send(work.await).is_ok();
             if wanted && !waiting.load(Ordering::SeqCst) {
@@ -119,7 +171,8 @@ impl<T: Send + 'static> Fetches<T> {
             }
         });
         Job {
-            version: version.to_owned(),
+            requester: owner.requester.to_owned(),
+            version: owner.version.to_owned(),
             result: Some(result),
             awaited,
             _task: Task(task),
@@ -141,9 +194,19 @@ impl<T: Send + 'static> Fetches<T> {
 mod tests {
     use super::*;
 
+    const PATIENCE: Duration = Duration::from_secs(2);
+
+    fn owner<'a>(name: &'a str, version: &'a str) -> WorkOwner<'a> {
+        WorkOwner {
+            name,
+            version,
+            requester: "ana",
+        }
+    }
+
     fn fetches() -> (Fetches<u8>, mpsc::UnboundedReceiver<String>) {
         let (wake, woken) = mpsc::unbounded_channel();
-        (Fetches::new(wake), woken)
+        (Fetches::new(wake, PATIENCE), woken)
     }
 
     /// Work that ends when it is told to, and tells when it was given up.
@@ -155,7 +218,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn quick_work_is_waited_for_and_wakes_nobody() {
         let (fetches, mut woken) = fetches();
-        assert_eq!(fetches.run("a", "1", async { 7 }).await, Some(7));
+        assert_eq!(
+            fetches.run(owner("a", "1"), async { 7 }).await,
+            Fetch::Done(7)
+        );
         assert!(woken.try_recv().is_err());
     }
 
@@ -163,25 +229,25 @@ mod tests {
     async fn slow_work_goes_on_and_wakes_its_object() {
         let (fetches, mut woken) = fetches();
         let (slow, end) = work();
-        assert_eq!(fetches.run("a", "1", slow).await, None);
+        assert_eq!(fetches.run(owner("a", "1"), slow).await, Fetch::Pending);
         end.send(7).unwrap();
         assert_eq!(woken.recv().await.unwrap(), "a");
         let again = async { panic!("it is done already") };
-        assert_eq!(fetches.run("a", "1", again).await, Some(7));
+        assert_eq!(fetches.run(owner("a", "1"), again).await, Fetch::Done(7));
     }
 
     #[tokio::test(start_paused = true)]
     async fn work_that_a_reconcile_waits_for_can_be_cancelled() {
         let (fetches, _woken) = fetches();
         let (slow, mut end) = work();
-        let waiting = fetches.run("a", "1", slow);
+        let waiting = fetches.run(owner("a", "1"), slow);
         let cancelling = async {
             tokio::time::sleep(PATIENCE / 2).await;
             fetches.cancel("a");
             end.closed().await;
         };
         let (outcome, ()) = futures::join!(waiting, cancelling);
-        assert_eq!(outcome, None);
+        assert_eq!(outcome, Fetch::Pending);
     }
 
     #[tokio::test(start_paused = true)]
@@ -189,19 +255,64 @@ mod tests {
         let (fetches, _woken) = fetches();
         for version in ["1", "2"] {
             let (slow, mut end) = work();
-            assert_eq!(fetches.run("a", version, slow).await, None);
+            assert_eq!(fetches.run(owner("a", version), slow).await, Fetch::Pending);
             if version == "1" {
-                assert_eq!(fetches.run("a", "1b", async { 1 }).await, Some(1));
+                assert_eq!(
+                    fetches.run(owner("a", "1b"), async { 1 }).await,
+                    Fetch::Done(1)
+                );
             } else {
                 fetches.cancel("a");
             }
             end.closed().await;
         }
         let (slow, mut end) = work();
-        assert_eq!(fetches.run("b", "1", slow).await, None);
+        assert_eq!(fetches.run(owner("b", "1"), slow).await, Fetch::Pending);
         fetches.retain(|name| name == "b");
         assert!(!end.is_closed());
         fetches.retain(|name| name == "a");
         end.closed().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_without_patience_never_holds_up_its_reconcile() {
+        let (wake, mut woken) = mpsc::unbounded_channel();
+        let fetches = Fetches::new(wake, Duration::ZERO);
+        let begun = tokio::time::Instant::now();
+        let (slow, end) = work();
+        assert_eq!(fetches.run(owner("a", "1"), slow).await, Fetch::Pending);
+        assert!(begun.elapsed() < Duration::from_millis(5));
+        end.send(7).unwrap();
+        assert_eq!(woken.recv().await.unwrap(), "a");
+        let again = async { panic!("it is done already") };
+        assert_eq!(fetches.run(owner("a", "1"), again).await, Fetch::Done(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_beyond_the_limit_of_its_requester_is_postponed() {
+        let (wake, _woken) = mpsc::unbounded_channel();
+        let fetches = Fetches::new(wake, Duration::ZERO);
+        let mut ends = Vec::new();
+        for number in 0..PER_REQUESTER {
+            let (slow, end) = work();
+            let name = number.to_string();
+            assert_eq!(fetches.run(owner(&name, "1"), slow).await, Fetch::Pending);
+            ends.push(end);
+        }
+        let one_more = || async { panic!("it begins too early") };
+        let postponed = fetches.run(owner("more", "1"), one_more()).await;
+        assert_eq!(postponed, Fetch::<u8>::Postponed);
+        // Another version takes the place of the one before.
+        let (slow, _end) = work();
+        assert_eq!(fetches.run(owner("0", "2"), slow).await, Fetch::Pending);
+        let of_ben = WorkOwner {
+            requester: "ben",
+            ..owner("of-ben", "1")
+        };
+        let (slow, _end) = work();
+        assert_eq!(fetches.run(of_ben, slow).await, Fetch::Pending);
+        fetches.cancel("1");
+        let (slow, _end) = work();
+        assert_eq!(fetches.run(owner("more", "1"), slow).await, Fetch::Pending);
     }
 }

@@ -2,6 +2,8 @@
 //! Not here: how content is unpacked (bundle::unpack), pulled (content::reader) or verified (bundle::verify), or what the status says (bundle::status).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bundle_api::bundle::BundleStatus;
 use bundle_api::names::reason;
@@ -19,6 +21,7 @@ use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 
 use crate::reconcile::ApiFailure;
+use crate::reconcile::bundle::fetches::{Fetch, WorkOwner};
 use crate::reconcile::bundle::status;
 use crate::reconcile::bundle::unpack::{Unpack, UnpackFailed, Unpacked};
 use crate::reconcile::content::reader;
@@ -31,6 +34,9 @@ use crate::reconcile::status::writer;
 use crate::sources::{self, ContentSource as _};
 use crate::spans;
 
+/// How long a Bundle waits whose requester has too many fetches under way.
+const POSTPONED: Duration = Duration::from_secs(15);
+
 /// One reconcile of a Bundle whose class is ours.
 pub(in crate::reconcile) struct BundleReconcile<'a> {
     object: &'a DynamicObject,
@@ -42,6 +48,8 @@ pub(in crate::reconcile) struct BundleReconcile<'a> {
     checked: Option<(CheckedBundleSpec, Requester)>,
     old: BundleStatus,
     status: BundleStatus,
+    /// True if the requester has too many fetches under way: nothing wakes the Bundle, and it is looked at again after a while.
+    is_postponed: AtomicBool,
 }
 
 /// What the content is, after the last step.
@@ -86,6 +94,7 @@ impl<'a> BundleReconcile<'a> {
             checked: None,
             old,
             status,
+            is_postponed: AtomicBool::new(false),
         }
     }
 
@@ -231,13 +240,23 @@ impl<'a> BundleReconcile<'a> {
             source: spec.source.clone(),
             requester,
         };
+        let user = unpack.requester.user.clone();
         let (name, version) = (self.object.name_any(), self.version());
+        let owner = WorkOwner {
+            name: &name,
+            version: &version,
+            requester: &user,
+        };
         // On the heap: it holds a whole conversation with a registry.
         let unpacking = Box::pin(unpack.run());
-        let Some(unpacked) = self.ctx.unpacking.run(&name, &version, unpacking).await else {
-            return Ok(Content::Pending);
+        let unpacked = match self.ctx.unpacking.run(owner, unpacking).await {
+            Fetch::Done(unpacked) => unpacked?,
+            Fetch::Pending => return Ok(Content::Pending),
+            Fetch::Postponed => {
+                self.is_postponed.store(true, Ordering::Relaxed);
+                return Ok(Content::Pending);
+            }
         };
-        let unpacked = unpacked?;
         self.status.resolved_source = Some(status::resolved_source(self.object, &unpacked.id));
         self.status.signed_by.clone_from(&unpacked.signed_by);
         let sealed = SealedContent {
@@ -257,17 +276,27 @@ impl<'a> BundleReconcile<'a> {
             return Answer::Pending;
         };
         let source = spec.source;
+        let user = requester.user.clone();
         let asking = changed(self.ctx.clone(), source.clone(), requester.user, digest);
         let (name, version) = (self.object.name_any(), self.version());
-        match self.ctx.resolving.run(&name, &version, asking).await {
+        let owner = WorkOwner {
+            name: &name,
+            version: &version,
+            requester: &user,
+        };
+        match self.ctx.resolving.run(owner, asking).await {
             // We are woken with the answer.
-            None => Answer::Pending,
-            Some(Ok(None)) => Answer::Unchanged,
-            Some(Ok(Some(now))) => Answer::Moved {
+            Fetch::Pending => Answer::Pending,
+            Fetch::Postponed => {
+                self.is_postponed.store(true, Ordering::Relaxed);
+                Answer::Pending
+            }
+            Fetch::Done(Ok(None)) => Answer::Unchanged,
+            Fetch::Done(Ok(Some(now))) => Answer::Moved {
                 source: source.name(),
                 now: now.digest().clone(),
             },
-            Some(Err(why)) => Answer::Unknown(why),
+            Fetch::Done(Err(why)) => Answer::Unknown(why),
         }
     }
 
@@ -296,6 +325,9 @@ impl<'a> BundleReconcile<'a> {
         }
         let wait = match error {
             Some(error) => ctx.failures.next(Work::Unpack, object, error.retry),
+            None if self.is_postponed.load(Ordering::Relaxed) => {
+                Some(crate::reconcile::spread(POSTPONED))
+            }
             None if outcome.asks_source_again(source.is_none_or(Source::is_fixed)) => {
                 let interval = ctx.shared.settings.source_check_interval;
                 interval.map(crate::reconcile::spread)

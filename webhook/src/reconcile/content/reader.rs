@@ -16,6 +16,7 @@ use bundle_oci::registry::RegistryError;
 
 use crate::budget::looks::LookMemory;
 use crate::budget::{self, Budget, Share};
+use crate::reconcile::bundle::fetches::{Fetch, WorkOwner};
 use crate::reconcile::content::stored::{
     ContentWriter, FilePlace, StoredContent, StoredFile, Summary,
 };
@@ -357,9 +358,14 @@ async fn stored(ctx: &Arc<Context>, wanted: &Wanted<'_>) -> Result<StoredContent
             fetched.keep(&ctx, &content, &requester, reason)
         }
     };
-    match ctx.refetching.run(wanted.name, wanted.version, work).await {
-        Some(fetched) => fetched?,
-        None => {
+    let owner = WorkOwner {
+        name: wanted.name,
+        version: wanted.version,
+        requester: wanted.requester,
+    };
+    match ctx.refetching.run(owner, work).await {
+        Fetch::Done(fetched) => fetched?,
+        Fetch::Pending | Fetch::Postponed => {
             return Err(ReconcileError::new(
                 codes::install::UNPACKING,
                 reason,

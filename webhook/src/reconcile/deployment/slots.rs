@@ -5,14 +5,14 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::budget::{Cap, Pool, Share};
 
-/// Reconciles of BundleDeployments at a time.
+/// Reconciles of one kind at a time.
 const SLOTS: u64 = 8;
 /// Most of them for one requester.
 const PER_REQUESTER: u64 = 6;
-/// BundleDeployments that are read and sealed at a time. Each takes two requests.
+/// Objects of one kind that are read and sealed at a time. Each takes two requests.
 const READS: usize = 8;
 
-/// The places of one process.
+/// The places of one process for one kind: BundleDeployments or Bundles.
 #[derive(Debug)]
 pub(in crate::reconcile) struct Slots {
     reconciles: Pool,
@@ -29,7 +29,7 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// Waits for a place for a BundleDeployment that `requester` asked for. Requesters with the fewest places come first.
+    /// Waits for a place for an object that `requester` asked for. Requesters with the fewest places come first.
     pub(in crate::reconcile) async fn of(&self, requester: &str) -> Option<Share> {
         let cap = Cap {
             key: requester.to_owned(),
@@ -39,7 +39,7 @@ impl Slots {
         self.reconciles.take(1, vec![cap]).await.ok()
     }
 
-    /// Waits until another BundleDeployment may be read.
+    /// Waits until another object may be read.
     pub(in crate::reconcile) async fn read(&self) -> Option<SemaphorePermit<'_>> {
         // Nobody closes the semaphore.
         self.reads.acquire().await.ok()
