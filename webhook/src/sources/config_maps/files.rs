@@ -13,9 +13,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::ConfigMapsError;
 
-/// Duplicate paths that a message names.
-const LISTED: usize = 3;
-
 /// Keeps nothing.
 pub(super) struct Discarded;
 
@@ -42,8 +39,8 @@ pub(super) struct Collected<S: FileSink> {
     pub(super) sink: S,
     pub(super) files: BTreeMap<String, S::File>,
     pub(super) index: FileIndex,
-    /// The ConfigMaps that have a file of this path.
-    origins: BTreeMap<String, BTreeSet<String>>,
+    /// The ConfigMap that has the file of this path.
+    origins: BTreeMap<String, String>,
     limits: Limits,
     bytes: u64,
     names: usize,
@@ -62,7 +59,7 @@ impl<S: FileSink> Collected<S> {
         }
     }
 
-    /// Adds the entries of the ConfigMap `name` as files in each of `folders`.
+    /// Adds the entries of the ConfigMap `name` as files in each of `folders`. Fails at the first path that another one has too.
     pub(super) fn add(
         &mut self,
         name: &str,
@@ -103,11 +100,16 @@ impl<S: FileSink> Collected<S> {
             path: path.clone(),
             why,
         })?;
-        let origins = self.origins.entry(path.clone()).or_default();
-        origins.insert(name.to_owned());
-        if origins.len() > 1 {
-            return Ok(());
+        if let Some(first) = self.origins.get(&path) {
+            // At once: the entries that follow would be read and counted nowhere.
+            let names: BTreeSet<&str> = [first.as_str(), name].into();
+            let names: Vec<&str> = names.into_iter().collect();
+            return Err(ConfigMapsError::Duplicates(format!(
+                "duplicate path {path:?} found in configmaps [{}]",
+                names.join(" ")
+            )));
         }
+        self.origins.insert(path.clone(), name.to_owned());
         self.within_limits(&path, bytes.len() as u64)?;
         let written = self.sink.write_all(bytes);
         let file = written.and_then(|()| self.sink.end_file());
@@ -135,30 +137,14 @@ impl<S: FileSink> Collected<S> {
         Err(ConfigMapsError::TooLarge(what))
     }
 
-    /// Fails if several ConfigMaps have a file of the same path, or a path is a file and a folder.
+    /// Fails if a path is a file and a folder.
     pub(super) fn check(&self) -> Result<(), ConfigMapsError> {
-        let duplicates: Vec<String> = self
-            .origins
-            .iter()
-            .filter(|(_, names)| names.len() > 1)
-            .take(LISTED)
-            .map(|(path, names)| {
-                let names: Vec<_> = names.iter().map(String::as_str).collect();
-                format!(
-                    "duplicate path {path:?} found in configmaps [{}]",
-                    names.join(" ")
-                )
-            })
-            .collect();
-        if !duplicates.is_empty() {
-            return Err(ConfigMapsError::Duplicates(duplicates.join(", ")));
-        }
-        for (path, names) in &self.origins {
+        for (path, name) in &self.origins {
             let mut inner = path.as_str();
             while let Some((folder, _)) = inner.rsplit_once('/') {
                 if self.origins.contains_key(folder) {
                     return Err(ConfigMapsError::UnsafePath {
-                        name: names.first().cloned().unwrap_or_default(),
+                        name: name.clone(),
                         path: path.clone(),
                         why: "lies inside of a path that is a file",
                     });

@@ -93,6 +93,16 @@ fn rejects_paths_that_several_config_maps_have() {
 }
 
 #[test]
+fn first_duplicate_path_ends_the_reading_of_entries() {
+    let mut collected = Collected::new(InMemory::default(), Limits::default());
+    let folders: BTreeSet<&str> = ["m"].into();
+    let same = map(&[("x", "1"), ("y", "2")]);
+    collected.add("a", &folders, &same).unwrap();
+    let error = collected.add("b", &folders, &same).unwrap_err();
+    assert!(matches!(error, ConfigMapsError::Duplicates(_)), "{error:?}");
+}
+
+#[test]
 fn rejects_paths_that_no_bundle_has() {
     let deep = ["a"; 40].join("/");
     for (folder, key, part) in [
