@@ -28,6 +28,7 @@ use crate::reconcile::content::reader;
 use crate::reconcile::context::Context;
 use crate::reconcile::deployment::failures::Work;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::rights;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::seal;
 use crate::reconcile::status::writer;
@@ -277,7 +278,7 @@ impl<'a> BundleReconcile<'a> {
         };
         let source = spec.source;
         let user = requester.user.clone();
-        let asking = changed(self.ctx.clone(), source.clone(), requester.user, digest);
+        let asking = changed(self.ctx.clone(), source.clone(), requester, digest);
         let (name, version) = (self.object.name_any(), self.version());
         let owner = WorkOwner {
             name: &name,
@@ -357,11 +358,14 @@ impl<'a> BundleReconcile<'a> {
 async fn changed(
     ctx: Arc<Context>,
     source: Source,
-    requester: String,
+    requester: Requester,
     digest: Digest,
 ) -> Result<Option<ContentId>, String> {
+    // The digest of ConfigMaps says something about data that the requester may no longer read.
+    let may_read = rights::source::check(&ctx, &requester, &source).await;
+    may_read.map_err(|error| error.message)?;
     let recorded = ContentId::new(&source, digest);
-    let opened = reader::open(&ctx, &source, &requester, reason::UNPACK_FAILED).await;
+    let opened = reader::open(&ctx, &source, &requester.user, reason::UNPACK_FAILED).await;
     let opened = opened.map_err(|error| error.message)?;
     let changed = opened.changed(&recorded).await;
     changed.map_err(|error| crate::chain(&error))
