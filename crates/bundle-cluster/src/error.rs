@@ -73,10 +73,18 @@ pub fn is_passing(error: &kube::Error) -> bool {
             matches!(status.code, 409 | 429)
                 || status.code >= 500
                     && rejection::not_typed(status.code, &status.message).is_none()
+                    && !rejection::exceeds_storage_limit(status.code, &status.message)
         }
         kube::Error::Service(_) | kube::Error::HyperError(_) => true,
         _ => false,
     }
+}
+
+/// Returns whether the answer says that the request did nothing. Other errors leave open whether it did.
+pub fn is_definite(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status)
+        if matches!(status.code, 400..=499) && status.code != 408
+            || rejection::exceeds_storage_limit(status.code, &status.message))
 }
 
 /// Returns the reason for which the API server cannot store an object with these values; none if the same request may succeed another time.
@@ -124,6 +132,29 @@ pub fn immutable(status: &Status) -> Option<Vec<&str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn object_that_is_too_large_for_etcd_is_definitely_refused_and_not_tried_again() {
+        let answer = |code, message: &str| {
+            kube::Error::Api(Box::new(Status {
+                message: message.into(),
+                code,
+                ..Status::default()
+            }))
+        };
+        for (code, message, passing, definite) in [
+            (500, "etcdserver: request is too large", false, true),
+            (500, "etcdserver: leader changed", true, false),
+            (503, "", true, false),
+            (408, "", false, false),
+            (413, "Request entity too large", false, true),
+            (422, "", false, true),
+        ] {
+            let error = answer(code, message);
+            assert_eq!(is_passing(&error), passing, "{code} {message}");
+            assert_eq!(is_definite(&error), definite, "{code} {message}");
+        }
+    }
 
     #[derive(Debug, thiserror::Error)]
     #[error("cannot create Secret a")]

@@ -18,7 +18,9 @@ use kube::core::metadata::PartialObjectMeta;
 use serde_json::json;
 
 use crate::discovery::Kind;
-pub use crate::error::{invalid, is_conflict, is_forbidden, is_not_found, is_passing, told};
+pub use crate::error::{
+    invalid, is_conflict, is_definite, is_forbidden, is_not_found, is_passing, told,
+};
 use crate::{ByName, ObjectUrl, namespaced};
 
 pub mod whole;

@@ -50,9 +50,43 @@ pub fn not_typed(code: u16, message: &str) -> Option<String> {
     Some(lines.join(" "))
 }
 
+/// The whole message if etcd refuses a request of more than `--max-request-bytes`. The API server answers with status 500.
+///
+/// Source: `go.etcd.io/etcd/api/v3/v3rpc/rpctypes/error.go`, `ErrGRPCRequestTooLarge`.
+const ETCD_REFUSAL: &str = "etcdserver: request is too large";
+/// Begins the message if the client of etcd does not send a request because of its size.
+///
+/// Source: `google.golang.org/grpc/stream.go`, `prepareMsg` and `SendMsg`.
+const NOT_SENT: &str =
+    "rpc error: code = ResourceExhausted desc = trying to send message larger than max";
+
+/// Returns `true` if the object was not stored because it is larger than etcd accepts: the request did nothing, and does nothing another time either.
+pub fn exceeds_storage_limit(code: u16, message: &str) -> bool {
+    code == 500 && (message == ETCD_REFUSAL || message.starts_with(NOT_SENT))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn storage_limit_is_read_from_the_exact_answers_of_etcd_and_its_client() {
+        let not_sent = "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2450000 vs. 2097152)";
+        let received = "rpc error: code = ResourceExhausted desc = grpc: received message larger than max (5 vs. 4)";
+        let webhook = "Internal error occurred: failed calling webhook \"a\": etcdserver: request is too large";
+        for (code, message, expected) in [
+            (500, "etcdserver: request is too large", true),
+            (500, not_sent, true),
+            // The answer was lost, and the object may have been stored.
+            (500, received, false),
+            (500, webhook, false),
+            (500, "etcdserver: request timed out", false),
+            (503, "etcdserver: request is too large", false),
+            (500, "", false),
+        ] {
+            assert_eq!(exceeds_storage_limit(code, message), expected, "{message}");
+        }
+    }
 
     type Row<'a> = (u16, &'a str, &'a str, &'a [&'a str], Option<&'a str>);
 

@@ -164,7 +164,7 @@ impl ApplyChecker<'_> {
                 continue;
             }
             let is_conflict = object::is_conflict(&error);
-            *is_uncertain |= !is_definite(&error);
+            *is_uncertain |= !object::is_definite(&error);
             let may_change = object::is_passing(&error)
                 || (prepared.item().custom && object::is_not_found(&error));
             if !may_change && !is_conflict {
@@ -192,9 +192,4 @@ impl ApplyChecker<'_> {
             }
         }
     }
-}
-
-/// Whether the answer says that the request did nothing.
-fn is_definite(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if matches!(status.code, 400..=499) && status.code != 408)
 }

@@ -1,4 +1,4 @@
-//! Answers to applies of objects whose metadata is too large to be read.
+//! Answers to applies of objects whose metadata is too large to be read, or that are too large to be stored.
 
 use super::*;
 use crate::cluster::TOO_LARGE;
@@ -18,4 +18,14 @@ async fn object_whose_metadata_is_too_large_may_have_been_applied() {
         );
         assert_eq!(sent.len(), 2);
     }
+}
+
+#[tokio::test]
+async fn object_that_etcd_refuses_for_its_size_is_tried_once_and_was_not_applied() {
+    let refusal = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 500, "message": "etcdserver: request is too large"});
+    let answers = vec![(201, json!({})), (500, refusal)];
+    let (result, is_uncertain, sent) = installed(Target::Absent, (false, false), answers).await;
+    let error = result.unwrap_err();
+    assert!(!is_uncertain && !error.is_passing(), "{error:?}");
+    assert_eq!(sent.len(), 2);
 }
