@@ -52,6 +52,13 @@ impl<'i> CheckedApply<'i> {
         self.since.elapsed() < RECENT
     }
 
+    /// The same, checked so long ago that it does not count.
+    #[cfg(test)]
+    pub(super) fn aged(mut self) -> Self {
+        self.since -= RECENT;
+        self
+    }
+
     /// The apply, to be checked again.
     pub(super) fn into_stale(self) -> PreparedApply<'i> {
         self.prepared.asked_anew()

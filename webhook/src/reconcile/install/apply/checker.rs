@@ -121,7 +121,7 @@ impl ApplyChecker<'_> {
         self.check(prepared, false, Instant::now()).await.is_ok()
     }
 
-    /// Applies one object; again, for a while, where the answer may change by itself. If the object is found in another state, it is worked out and checked
+    /// Applies one object; again, for a while, where the answer may change by itself. A check that is too old to count is repeated first. If the object is found in another state, it is worked out and checked
     /// anew; if it is another object, nothing is applied.
     pub(in crate::reconcile) async fn apply(
         &self,
@@ -148,6 +148,11 @@ impl ApplyChecker<'_> {
         let end = Instant::now() + TRIES;
         let mut attempts = Attempts::new(end);
         loop {
+            // Others of the same round may have taken long.
+            if !checked.is_recent() {
+                let again = self.check(checked.into_stale(), true, end).await;
+                checked = again.map_err(|(_, refusal)| refused(refusal))?;
+            }
             let prepared = checked.prepared();
             let error = match checked.send(client).await {
                 // A server that ignores versions has merged it into what somebody created since the look.
@@ -173,13 +178,8 @@ impl ApplyChecker<'_> {
             if is_conflict || prepared.creates() {
                 match self.preparer.again(prepared, *is_uncertain).await {
                     Ok(now) if now.body() != prepared.body() => {
-                        checked =
-                            self.check(now, true, end).await.map_err(
-                                |(_, refusal)| match refusal {
-                                    NotAllowed::Moved => ApplyError::Moved,
-                                    refusal => ApplyError::NotAllowed(refusal),
-                                },
-                            )?;
+                        let again = self.check(now, true, end).await;
+                        checked = again.map_err(|(_, refusal)| refused(refusal))?;
                     }
                     // It is in the state that it was applied to: the refusal is about the values.
                     Ok(_) if !may_change => return Err(ApplyError::Api(error)),
@@ -191,5 +191,12 @@ impl ApplyChecker<'_> {
                 return Err(ApplyError::Api(error));
             }
         }
+    }
+}
+
+fn refused(refusal: NotAllowed) -> ApplyError {
+    match refusal {
+        NotAllowed::Moved => ApplyError::Moved,
+        refusal => ApplyError::NotAllowed(refusal),
     }
 }

@@ -169,6 +169,30 @@ async fn installed(
     (result, is_uncertain, sent.await.unwrap())
 }
 
+#[tokio::test]
+async fn apply_whose_check_is_too_old_is_checked_again_before_it_is_sent() {
+    let answer = live("ours", "5", "content");
+    for (second, applies_it) in [((200, answer.clone()), true), (failure(403), false)] {
+        let (client, sent) = scripted(vec![(200, answer.clone()), second, (200, answer.clone())]);
+        let memory = AllowedDryRuns::default();
+        let applies = checking(&client, &memory, (false, false));
+        let item = item();
+        let prepared = applies.preparer.prepare(&item, ours()).await.unwrap();
+        let asked = applies.check(prepared, true, Instant::now()).await;
+        let outcome = applies.apply(&client, asked.unwrap().aged()).await;
+        assert_eq!(outcome.result.is_ok(), applies_it);
+        assert!(!outcome.is_uncertain);
+        drop((applies, client));
+        let dry: Vec<bool> = sent.await.unwrap().iter().map(Sent::is_dry_run).collect();
+        let expected: &[bool] = if applies_it {
+            &[true, true, false]
+        } else {
+            &[true, true]
+        };
+        assert_eq!(dry, expected);
+    }
+}
+
 fn live(uid: &str, version: &str, data: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": data},
         "metadata": {"name": "web", "namespace": "team-a", "uid": uid, "resourceVersion": version}})
