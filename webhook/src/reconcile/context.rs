@@ -38,8 +38,10 @@ use crate::shared::Shared;
 /// Objects of our own kinds of one page of a list: whoever writes one can give it a mebibyte.
 const PAGE: u32 = 10;
 
-/// How long the reconcile of a BundleDeployment waits for content that is fetched again. Most content is there by then.
-const REFETCH_PATIENCE: Duration = Duration::from_secs(2);
+/// Time that a reconcile waits for content, with a place of its requester. Most content is fetched
+/// by then. Without it, a failure would follow the phase `Unpacking` each time, and both writes of
+/// the status would begin the next attempt at once.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One per process, while it leads.
 pub(in crate::reconcile) struct Context {
@@ -141,10 +143,9 @@ impl Context {
                 shared.settings.cache_dir.join("content"),
                 shared.settings.cache_limit,
             ),
-            // A fetch that is under way holds no place of its requester.
-            unpacking: Fetches::new(wake_bundle.clone(), Duration::ZERO),
-            resolving: Fetches::new(wake_bundle, Duration::ZERO),
-            refetching: Fetches::new(wake_deployment, REFETCH_PATIENCE),
+            unpacking: Fetches::new(wake_bundle.clone(), PATIENCE),
+            resolving: Fetches::new(wake_bundle, PATIENCE),
+            refetching: Fetches::new(wake_deployment, PATIENCE),
             bundle_cache: OnceLock::new(),
             bundle_events: EventRecorder::new(own.clone(), bundles.clone()),
             deployment_events: EventRecorder::new(own.clone(), deployments.clone()),
