@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use bundle_api::names;
 use bundle_cluster::ByName;
@@ -24,24 +23,19 @@ use crate::reconcile::bundle::unpack::{UnpackFailed, Unpacked};
 use crate::reconcile::content::store::Store;
 use crate::reconcile::deployment::failures::FailureCounts;
 use crate::reconcile::deployment::inventory::Inventories;
-use crate::reconcile::deployment::slots::Slots;
 use crate::reconcile::drift::scope::Scopes;
 use crate::reconcile::drift::states::InstalledStates;
 use crate::reconcile::drift::watch::Watches;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::rights::dry_run_memory::AllowedDryRuns;
 use crate::reconcile::rights::schedule::RightsSchedule;
+use crate::reconcile::slots::Slots;
 use crate::reconcile::status::unreadable::ReportedObjects;
 use crate::reconcile::status::writer::EventRecorder;
 use crate::shared::Shared;
 
 /// Objects of our own kinds of one page of a list: whoever writes one can give it a mebibyte.
 const PAGE: u32 = 10;
-
-/// Time that a reconcile waits for content, with a place of its requester. Most content is fetched
-/// by then. Without it, a failure would follow the phase `Unpacking` each time, and both writes of
-/// the status would begin the next attempt at once.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One per process, while it leads.
 pub(in crate::reconcile) struct Context {
@@ -143,9 +137,9 @@ impl Context {
                 shared.settings.cache_dir.join("content"),
                 shared.settings.cache_limit,
             ),
-            unpacking: Fetches::new(wake_bundle.clone(), PATIENCE),
-            resolving: Fetches::new(wake_bundle, PATIENCE),
-            refetching: Fetches::new(wake_deployment, PATIENCE),
+            unpacking: Fetches::new(wake_bundle.clone()),
+            resolving: Fetches::new(wake_bundle),
+            refetching: Fetches::new(wake_deployment),
             bundle_cache: OnceLock::new(),
             bundle_events: EventRecorder::new(own.clone(), bundles.clone()),
             deployment_events: EventRecorder::new(own.clone(), deployments.clone()),

@@ -11,6 +11,7 @@ mod error;
 pub(crate) mod install;
 mod removal;
 mod rights;
+mod slots;
 mod status;
 
 use std::collections::{BTreeSet, HashSet};
@@ -37,7 +38,7 @@ use crate::shared::Shared;
 
 /// The kind of the owner, in labels.
 const DEPLOYMENT: &str = "BundleDeployment";
-/// BundleApprovals that are sealed at a time. Bundles and BundleDeployments have places by requester (`deployment::slots`).
+/// BundleApprovals that are sealed at a time. Bundles and BundleDeployments have places by requester (`slots`).
 const CONCURRENCY: u16 = 8;
 /// How often content that nobody needs is removed from the cache.
 const SWEEP: Duration = Duration::from_secs(600);

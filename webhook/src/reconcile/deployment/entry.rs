@@ -12,7 +12,6 @@ use bundle_core::plan::applyset;
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::status::{self as plan, DeploymentFacts};
 use bundle_core::review::{CheckedDeploymentSpec, Kind};
-use futures::FutureExt as _;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
@@ -24,7 +23,7 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::removal::teardown;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::seal;
-use crate::reconcile::status::unreadable;
+use crate::reconcile::status::sealed::SealedKind;
 use crate::reconcile::status::writer;
 use crate::spans;
 
@@ -43,62 +42,21 @@ pub(in crate::reconcile) async fn reconcile(
     result
 }
 
-/// Seals the object without delay, then waits for a slot of its requester and reconciles it.
+/// Reconciles the object once it is sealed and its requester has a slot.
 async fn in_turn(woken: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiFailure> {
-    let (now, requester) = match sealed(woken, ctx).await? {
-        ControlFlow::Continue(found) => found,
-        ControlFlow::Break(action) => return Ok(action),
+    let deployments = SealedKind {
+        kind: Kind::BundleDeployment,
+        resource: &ctx.deployments,
+        events: &ctx.deployment_events,
+        slots: &ctx.slots,
+        seals_deleted: true,
+        on_end: |_, _| {},
     };
-    spans::requester(&requester);
-    let mut now = Some(now);
-    let mut slot = std::pin::pin!(ctx.slots.of(&requester));
-    let at_once = (&mut slot).now_or_never();
-    let slot = if let Some(slot) = at_once {
-        slot
-    } else {
-        // It would take memory as long as it waits, and be old afterwards.
-        now = None;
-        slot.await
-    };
-    let now = match now {
-        Some(now) => now,
-        None => match sealed(woken, ctx).await? {
-            ControlFlow::Continue((now, _)) => now,
-            ControlFlow::Break(action) => return Ok(action),
-        },
-    };
-    // On the heap: it holds a whole conversation with a registry.
-    let result = Box::pin(once(&now, ctx)).await;
-    drop(slot);
-    result
-}
-
-/// Reads the object and makes sure that it is sealed: nothing is done with a generation that is not. What woke us may be older than our own last write, and a
-/// status made from that would undo it. Returns the object with the requester whose slots it takes; or when to look again, if it is gone or cannot be read, or
-/// its seal has just been written and wakes us.
-async fn sealed(
-    woken: &DynamicObject,
-    ctx: &Arc<Context>,
-) -> Result<ControlFlow<Action, (DynamicObject, String)>, ApiFailure> {
-    // Not held while anything is waited for but the API server.
-    let _read = ctx.slots.read().await;
-    let object = match ctx.get(&ctx.deployments, &woken.name_any()).await {
-        Ok(Some(object)) => object,
-        Ok(None) => return Ok(ControlFlow::Break(Action::await_change())),
-        Err(error) if unreadable::is_too_large(&error) => {
-            let (resource, events) = (&ctx.deployments, &ctx.deployment_events);
-            let reported = ctx.unreadable.report(&ctx.own, resource, events, woken);
-            return Ok(ControlFlow::Break(reported.await));
-        }
-        Err(error) => return Err(error.into()),
-    };
-    ctx.unreadable.remove(&object);
-    if seal::ensure(ctx, &ctx.deployments, &object, Kind::BundleDeployment).await? {
-        return Ok(ControlFlow::Break(Action::await_change()));
+    match deployments.enter(woken, ctx).await? {
+        // On the heap: it holds a whole conversation with a registry.
+        ControlFlow::Continue(now) => Box::pin(once(&now.object, ctx)).await,
+        ControlFlow::Break(action) => Ok(action),
     }
-    let vouched = seal::vouched(ctx, &object, Kind::BundleDeployment);
-    let requester = vouched.map_or_else(|_| String::new(), |vouched| vouched.parts.template.user);
-    Ok(ControlFlow::Continue((object, requester)))
 }
 
 async fn once(object: &DynamicObject, ctx: &Arc<Context>) -> Result<Action, ApiFailure> {

@@ -14,6 +14,5 @@ pub(super) mod partial;
 pub(super) mod permit;
 pub(super) mod record;
 pub(super) mod revisions;
-pub(super) mod slots;
 pub(super) mod steps;
 pub(super) mod upgrade;
