@@ -1,7 +1,12 @@
 //! Content that changes, disappears, or is requested while the webhook is down.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use e2e::{bundles, wait};
 use serde_json::json;
+use tokio::net::TcpListener;
 
 use super::{
     CONFIG, LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
@@ -143,4 +148,58 @@ async fn previous_content_stays_while_new_content_is_unavailable() {
     apply(&cluster, &deployment("web", &one, &json!({}))).await;
     installed(&cluster, "web").await;
     until(&cluster, "bundledeployment web", "Ready", "True").await;
+}
+
+/// A registry that closes each connection after 3 s without an answer, which is longer than a
+/// reconcile waits for content. Returns its address and the number of connections so far.
+async fn closing_registry() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = connections.clone();
+    tokio::spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::SeqCst);
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(3)).await;
+                drop(connection);
+            });
+        }
+    });
+    (address, connections)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bundle_stays_failing_while_the_next_attempt_is_under_way() {
+    let (cluster, _webhook) = stage().await;
+    let (address, connections) = closing_registry().await;
+    let digest = "0".repeat(64);
+    let reference = format!("{address}/team/closing@sha256:{digest}");
+    let bundle = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "Bundle",
+        "metadata": {"name": "source-closing"},
+        "spec": {
+            "provisionerClassName": "core-rukpak-io-plain",
+            "source": {"type": "image", "image": {"ref": reference}},
+        },
+    });
+    apply(&cluster, &bundle).await;
+    let phase = || async {
+        let bundle = get(&cluster, "bundle source-closing").await;
+        let phase = bundle.map(|bundle| bundle["status"]["phase"].clone());
+        phase.and_then(|phase| phase.as_str().map(ToOwned::to_owned))
+    };
+    wait::until_true(LONG, "the first attempt fails", || async {
+        Ok(phase().await.as_deref() == Some("Failing"))
+    })
+    .await
+    .unwrap();
+    let first = connections.load(Ordering::SeqCst);
+    wait::until_true(LONG, "another attempt has ended", || async {
+        assert_eq!(phase().await.unwrap(), "Failing");
+        Ok(connections.load(Ordering::SeqCst) >= 2 * first)
+    })
+    .await
+    .unwrap();
 }

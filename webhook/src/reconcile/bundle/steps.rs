@@ -2,7 +2,6 @@
 //! Not here: how content is unpacked (bundle::unpack), pulled (content::reader) or verified (bundle::verify), or what the status says (bundle::status).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bundle_api::bundle::BundleStatus;
@@ -10,7 +9,7 @@ use bundle_api::names::reason;
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::bundle::{
-    BundleFailure, BundleOutcome, BundleStep, ObservedBundle, SealedRecord, SourceAnswer,
+    BundleFailure, BundleOutcome, BundleStep, ObservedBundle, Phase, SealedRecord, SourceAnswer,
     VerifiedFailure,
 };
 use bundle_core::plan::conditions::State;
@@ -35,7 +34,7 @@ use crate::reconcile::status::writer;
 use crate::sources::{self, ContentSource as _};
 use crate::spans;
 
-/// How long a Bundle waits whose requester has too many fetches under way.
+/// Time until the next attempt of a Bundle whose requester has too many fetches under way.
 const POSTPONED: Duration = Duration::from_secs(15);
 
 /// One reconcile of a Bundle whose class is ours.
@@ -49,14 +48,14 @@ pub(in crate::reconcile) struct BundleReconcile<'a> {
     checked: Option<(CheckedBundleSpec, Requester)>,
     old: BundleStatus,
     status: BundleStatus,
-    /// True if the requester has too many fetches under way: nothing wakes the Bundle, and it is looked at again after a while.
-    is_postponed: AtomicBool,
 }
 
-/// What the content is, after the last step.
+/// The content after the last step.
 enum Content {
-    /// On its way.
+    /// It is being fetched, and the result wakes the Bundle.
     Pending,
+    /// It is not being fetched, since the requester has too many fetches under way.
+    Postponed,
     Unpacked(Box<Unpacked>),
     /// Unpacked before, with the answer of its source.
     Sealed(Digest, Answer),
@@ -64,9 +63,15 @@ enum Content {
 
 /// The answer to the question what the source names now.
 enum Answer {
+    /// The answer wakes the Bundle.
     Pending,
+    /// The source was not asked, since the requester has too many fetches under way.
+    Postponed,
     Unchanged,
-    Moved { source: String, now: Digest },
+    Moved {
+        source: String,
+        now: Digest,
+    },
     Unknown(String),
 }
 
@@ -95,7 +100,6 @@ impl<'a> BundleReconcile<'a> {
             checked: None,
             old,
             status,
-            is_postponed: AtomicBool::new(false),
         }
     }
 
@@ -103,14 +107,21 @@ impl<'a> BundleReconcile<'a> {
     pub(in crate::reconcile) async fn run(mut self) -> Result<Action, ApiFailure> {
         let result = self.do_steps().await;
         match &result {
-            Ok(Content::Pending) => self.finish(&BundleOutcome::Pending, None).await,
+            Ok(content @ (Content::Pending | Content::Postponed)) => {
+                let outcome = BundleOutcome::Pending {
+                    is_retry: self.has_failed(),
+                };
+                let wait = matches!(content, Content::Postponed).then_some(POSTPONED);
+                self.finish(&outcome, wait, None).await
+            }
             Ok(Content::Unpacked(unpacked)) => {
                 let outcome = BundleOutcome::Unpacked(unpacked.content());
-                self.finish(&outcome, None).await
+                self.finish(&outcome, None, None).await
             }
             Ok(Content::Sealed(digest, answer)) => {
                 let outcome = BundleOutcome::Sealed(digest, answer.told());
-                self.finish(&outcome, None).await
+                let wait = matches!(answer, Answer::Postponed).then_some(POSTPONED);
+                self.finish(&outcome, wait, None).await
             }
             Err(failed) => {
                 let verified = failed.verified.as_ref();
@@ -124,7 +135,7 @@ impl<'a> BundleReconcile<'a> {
                     }),
                     is_unpacked: self.status.content.is_some(),
                 });
-                self.finish(&outcome, Some(&failed.error)).await
+                self.finish(&outcome, None, Some(&failed.error)).await
             }
         }
     }
@@ -253,10 +264,7 @@ impl<'a> BundleReconcile<'a> {
         let unpacked = match self.ctx.unpacking.run(owner, unpacking).await {
             Fetch::Done(unpacked) => unpacked?,
             Fetch::Pending => return Ok(Content::Pending),
-            Fetch::Postponed => {
-                self.is_postponed.store(true, Ordering::Relaxed);
-                return Ok(Content::Pending);
-            }
+            Fetch::Postponed => return Ok(Content::Postponed),
         };
         self.status.resolved_source = Some(status::resolved_source(self.object, &unpacked.id));
         self.status.signed_by.clone_from(&unpacked.signed_by);
@@ -286,12 +294,8 @@ impl<'a> BundleReconcile<'a> {
             requester: &user,
         };
         match self.ctx.resolving.run(owner, asking).await {
-            // We are woken with the answer.
             Fetch::Pending => Answer::Pending,
-            Fetch::Postponed => {
-                self.is_postponed.store(true, Ordering::Relaxed);
-                Answer::Pending
-            }
+            Fetch::Postponed => Answer::Postponed,
             Fetch::Done(Ok(None)) => Answer::Unchanged,
             Fetch::Done(Ok(Some(now))) => Answer::Moved {
                 source: source.name(),
@@ -308,10 +312,18 @@ impl<'a> BundleReconcile<'a> {
         format!("{uid} {generation}")
     }
 
-    /// Writes the status that follows from `outcome`, once, and tells Events. Returns when to look again.
+    /// True if the status says that an attempt for this generation has failed.
+    fn has_failed(&self) -> bool {
+        self.old.phase.as_deref() == Some(Phase::Failing.as_str())
+            && self.old.observed_generation == self.object.metadata.generation
+    }
+
+    /// Writes the status that follows from `outcome`, once, and its Event. Returns when to look
+    /// again; `postponed` is that time if nothing wakes the Bundle before.
     async fn finish(
         &self,
         outcome: &BundleOutcome<'_>,
+        postponed: Option<Duration>,
         error: Option<&ReconcileError>,
     ) -> Result<Action, ApiFailure> {
         let (object, ctx) = (self.object, self.ctx);
@@ -326,9 +338,7 @@ impl<'a> BundleReconcile<'a> {
         }
         let wait = match error {
             Some(error) => ctx.failures.next(Work::Unpack, object, error.retry),
-            None if self.is_postponed.load(Ordering::Relaxed) => {
-                Some(crate::reconcile::spread(POSTPONED))
-            }
+            None if postponed.is_some() => postponed.map(crate::reconcile::spread),
             None if outcome.asks_source_again(source.is_none_or(Source::is_fixed)) => {
                 let interval = ctx.shared.settings.source_check_interval;
                 interval.map(crate::reconcile::spread)
@@ -374,7 +384,7 @@ async fn changed(
 impl Answer {
     fn told(&self) -> SourceAnswer<'_> {
         match self {
-            Self::Pending => SourceAnswer::Pending,
+            Self::Pending | Self::Postponed => SourceAnswer::Pending,
             Self::Unchanged => SourceAnswer::Unchanged,
             Self::Moved { source, now } => SourceAnswer::Moved { source, now },
             Self::Unknown(why) => SourceAnswer::Unknown(why),

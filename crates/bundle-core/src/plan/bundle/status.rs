@@ -8,7 +8,7 @@ use crate::reference::Digest;
 /// `status.phase` of a Bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// The content is on its way.
+    /// The content is being fetched for the first time.
     Unpacking,
     /// The content could not be fetched, or is refused.
     Failing,
@@ -78,15 +78,19 @@ pub enum SourceAnswer<'a> {
         /// The digest that it names now.
         now: &'a Digest,
     },
-    /// It cannot be told, since the source is out of reach: why. That changes nothing that runs.
+    /// The source did not answer, for this reason. That changes nothing that runs.
     Unknown(&'a str),
 }
 
 /// The outcome of a reconcile of a Bundle.
 #[derive(Debug, Clone, Copy)]
 pub enum BundleOutcome<'a> {
-    /// The content is on its way.
-    Pending,
+    /// The content is being fetched.
+    Pending {
+        /// True if the status says that an earlier attempt has failed for the same generation. It
+        /// says so until the next attempt has ended.
+        is_retry: bool,
+    },
     /// It could not go on.
     Failed(BundleFailure<'a>),
     /// The content was unpacked.
@@ -110,7 +114,8 @@ impl BundleOutcome<'_> {
     /// Returns the change of the status.
     pub fn status(&self) -> StatusPlan {
         let (phase, conditions) = match self {
-            Self::Pending => (Some(Phase::Unpacking), pending()),
+            Self::Pending { is_retry: false } => (Some(Phase::Unpacking), pending()),
+            Self::Pending { is_retry: true } => (None, not_looked_at().into()),
             Self::Failed(failure) => return failure.status(),
             Self::Unpacked(content) => (Some(Phase::Unpacked), content.conditions()),
             Self::Sealed(digest, answer) => (Some(Phase::Unpacked), answer.conditions(digest)),

@@ -130,7 +130,9 @@ fn status_follows_from_the_outcome() {
     // Outcome; phase, whether the source is forgotten, conditions; whether it is news, has succeeded, and asks again.
     #[rustfmt::skip]
     let table = [
-        (Pending, Some(Phase::Unpacking), false, [&["Unpacked=False Unpacking"][..], &not_looked_at].concat(), [false, false, false]),
+        (Pending { is_retry: false }, Some(Phase::Unpacking), false, [&["Unpacked=False Unpacking"][..], &not_looked_at].concat(), [false, false, false]),
+        // What failed before is shown until the next attempt has ended: nothing but default conditions is written.
+        (Pending { is_retry: true }, None, false, not_looked_at.to_vec(), [false, false, false]),
         (Failed(failure(lost, false)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
         // Content that was unpacked stays unpacked, unless it may not be believed.
         (Failed(failure(lost, true)), None, false, not_looked_at.to_vec(), [false, false, false]),
