@@ -52,6 +52,7 @@ struct Paths {
 /// Source of the API server: started here, or an existing one.
 enum Plane {
     Own {
+        release: KubernetesRelease,
         etcd: PathBuf,
         api_server: PathBuf,
         controller_manager: Option<PathBuf>,
@@ -186,6 +187,7 @@ impl Builder {
                 None => KubernetesRelease::from_environment()?,
             };
             Plane::Own {
+                release,
                 etcd: tools::path_async(Tool::Etcd, None).await?,
                 api_server: tools::path_async(release.api_server(), version).await?,
                 controller_manager: if self.controller_manager {
@@ -205,13 +207,19 @@ impl Builder {
         let authority = Authority::new(&root.join("pki"), "ca")?;
         match &paths.plane {
             Plane::Own {
+                release,
                 etcd,
                 api_server,
                 controller_manager,
             } => {
                 let mut plane = ControlPlane::new(root, &authority, janitor)?;
                 plane.start_store(etcd)?;
-                plane.start_api_server(api_server, self.audit, self.webhook_client_certificate)?;
+                plane.start_api_server(
+                    api_server,
+                    *release,
+                    self.audit,
+                    self.webhook_client_certificate,
+                )?;
                 let registries = self.start_registries(root, &authority, janitor).await?;
                 plane.wait_ready().await?;
                 if let Some(program) = controller_manager {

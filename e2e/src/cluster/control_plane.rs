@@ -21,6 +21,7 @@ use crate::janitor::Janitor;
 use crate::kubeconfig::{self, Credential};
 use crate::ports;
 use crate::process::Process;
+use crate::tools::KubernetesRelease;
 use crate::wait;
 
 /// Five seconds are usual; two busy cores and a cold disk make it many.
@@ -100,6 +101,7 @@ impl<'a> ControlPlane<'a> {
     pub(super) fn start_api_server(
         &mut self,
         program: &Path,
+        release: KubernetesRelease,
         audit: bool,
         webhook_client_certificate: bool,
     ) -> Result<()> {
@@ -125,6 +127,7 @@ impl<'a> ControlPlane<'a> {
             // Webhooks behind a Service are reached by its endpoints: no kube-proxy is needed.
             flag("enable-aggregator-routing", "true"),
         ];
+        flags.extend(release.api_server_flags().iter().map(OsString::from));
         if audit {
             let policy = self.root.join("pki").join("audit-policy.json");
             fs_err::write(&policy, AUDIT_POLICY)?;

@@ -48,6 +48,26 @@ impl KubernetesRelease {
             Self::Newest => Tool::KubeControllerManager,
         }
     }
+
+    /// Returns the flags with which the API server of the release has all APIs that scenarios use.
+    pub(crate) const fn api_server_flags(self) -> &'static [&'static str] {
+        match self {
+            // Mutating policies are an alpha feature of 1.33, and on in 1.36.
+            Self::Oldest => &[
+                "--feature-gates=MutatingAdmissionPolicy=true",
+                "--runtime-config=admissionregistration.k8s.io/v1alpha1=true",
+            ],
+            Self::Newest => &[],
+        }
+    }
+
+    /// Returns the `apiVersion` of `MutatingAdmissionPolicy` in the release.
+    pub const fn mutating_policy_version(self) -> &'static str {
+        match self {
+            Self::Oldest => "admissionregistration.k8s.io/v1alpha1",
+            Self::Newest => "admissionregistration.k8s.io/v1",
+        }
+    }
 }
 
 impl fmt::Display for KubernetesRelease {

@@ -12,6 +12,10 @@ pub const OWNERS_LIMIT: usize = 64;
 /// The most that keys and values of labels and annotations take together, in bytes. API servers
 /// allow 256 KiB of annotations, and any number of labels.
 pub const TEXT_LIMIT: usize = 320 << 10;
+/// The most that keys and values of annotations take together, in bytes, without the stamp. The
+/// stamp needs the rest of what API servers allow (`TotalAnnotationSizeLimitB` of apimachinery):
+/// without room for it nobody could write the object.
+pub const ANNOTATIONS_LIMIT: usize = 192 << 10;
 /// The weight that a write may add to an object that is too large, in bytes: an entry of
 /// `managedFields`, and the stamp.
 const GROWTH: usize = 16 << 10;
@@ -76,17 +80,32 @@ pub fn judge_size(
             );
         }
     }
-    let text = text(new.object);
-    if text > TEXT_LIMIT && text > old.map_or(0, |old| self::text(old.object)) {
-        refuse(
+    for (field, what, measure, limit) in [
+        (
             "metadata",
-            format!(
-                "labels and annotations take {} KiB, and {} KiB are allowed",
-                text.div_ceil(1 << 10),
-                TEXT_LIMIT >> 10
-            ),
-            "remove labels and annotations; an update that removes some is admitted",
-        );
+            "labels and annotations",
+            text as fn(&Value) -> usize,
+            TEXT_LIMIT,
+        ),
+        (
+            "metadata.annotations",
+            "annotations",
+            annotations,
+            ANNOTATIONS_LIMIT,
+        ),
+    ] {
+        let size = measure(new.object);
+        if size > limit && size > old.map_or(0, |old| measure(old.object)) {
+            refuse(
+                field,
+                format!(
+                    "{what} take {} KiB, and {} KiB are allowed",
+                    size.div_ceil(1 << 10),
+                    limit >> 10
+                ),
+                &format!("remove {what}; an update that removes some is admitted"),
+            );
+        }
     }
     let weight = new.weight;
     let is_shrinking = old.is_some_and(|old| {
@@ -129,9 +148,18 @@ fn entries(object: &Value, field: &str) -> usize {
 
 /// The bytes of labels and annotations, without the stamp, which a write gets.
 fn text(object: &Value) -> usize {
-    ["labels", "annotations"]
-        .iter()
-        .filter_map(|field| object["metadata"][field].as_object())
+    map_bytes(object, "labels") + annotations(object)
+}
+
+/// The bytes of annotations, without the stamp.
+fn annotations(object: &Value) -> usize {
+    map_bytes(object, "annotations")
+}
+
+fn map_bytes(object: &Value, field: &str) -> usize {
+    object["metadata"][field]
+        .as_object()
+        .into_iter()
         .flatten()
         .filter(|(key, _)| *key != STAMP)
         .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
@@ -189,6 +217,17 @@ mod tests {
         let mut without_stamp = more.clone();
         without_stamp["metadata"]["annotations"] = Value::Object(Map::new());
         assert_eq!(fields(Some(&without_stamp), &more), [""; 0]);
+    }
+
+    #[test]
+    fn annotations_have_a_bound_that_leaves_space_for_the_stamp() {
+        let object = |bytes| json!({"metadata": {"annotations": {"a": "x".repeat(bytes - 1), STAMP: "x".repeat(1000)}}});
+        let (most, more) = (object(ANNOTATIONS_LIMIT), object(ANNOTATIONS_LIMIT + 1));
+        assert_eq!(fields(None, &most), [""; 0]);
+        assert_eq!(fields(None, &more), ["metadata.annotations"]);
+        assert_eq!(fields(Some(&most), &more), ["metadata.annotations"]);
+        assert_eq!(fields(Some(&more), &more), [""; 0]);
+        assert_eq!(fields(Some(&more), &most), [""; 0]);
     }
 
     #[test]

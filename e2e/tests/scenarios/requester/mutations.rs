@@ -1,14 +1,18 @@
 //! Mutating policies that treat the requester of a content otherwise than the ServiceAccount that
 //! installs it.
 
+use e2e::tools::KubernetesRelease;
+
 use super::*;
 
 /// Returns a MutatingAdmissionPolicy with its binding: it sets the label `guard` on ConfigMaps in a
 /// namespace of the scenario if `condition` is true.
 fn mutation(name: &str, scenario: &str, condition: &str) -> [Value; 2] {
+    let version = KubernetesRelease::from_environment().unwrap();
+    let version = version.mutating_policy_version();
     let kind = |kind: &str, spec: &Value| {
         json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+            "apiVersion": version, "kind": kind,
             "metadata": {"name": name}, "spec": spec,
         })
     };

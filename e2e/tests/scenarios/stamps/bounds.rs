@@ -1,6 +1,7 @@
 //! Objects of our kinds that are too large to be read: admission rejects them. One that was written
 //! while the registrations were missing is reported and can be removed.
 
+use e2e::Tool;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 
@@ -83,6 +84,7 @@ async fn writes_of_objects_that_could_not_be_read_are_rejected() {
         json!({"metadata": {"finalizers": finalizers(33)}}),
         json!({"metadata": {"ownerReferences": owners}}),
         json!({"metadata": {"labels": labels}}),
+        json!({"metadata": {"annotations": {"a": "x".repeat(200_000)}}}),
         json!({"spec": {"config": config}}),
     ] {
         let refused = patched(&cluster, name, &patch).await.unwrap_err();
@@ -95,6 +97,27 @@ async fn writes_of_objects_that_could_not_be_read_are_rejected() {
     patched(&cluster, name, &most).await.unwrap();
     let one = json!({"metadata": {"finalizers": [FINALIZER]}});
     patched(&cluster, name, &one).await.unwrap();
+
+    // With as many annotations as are admitted there is space for the stamp of the next write.
+    let annotations = json!({"metadata": {"annotations": {"a": "x".repeat(190_000)}}});
+    patched(&cluster, name, &annotations).await.unwrap();
+    let groups: Vec<String> = (0..200)
+        .map(|number| format!("--as-group=bounds-{number:036}"))
+        .collect();
+    let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
+    let patch = json!({"spec": {"drift": {"mode": "Report"}, "collision": "Adopt"}}).to_string();
+    let written = kubectl
+        .args([
+            "patch",
+            "bundledeployment",
+            name,
+            "--type=merge",
+            "-p",
+            &patch,
+        ])
+        .args(["--as=bounds-ana", "--as-group=system:masters"])
+        .args(&groups);
+    written.output().await.unwrap().success().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
