@@ -6,6 +6,7 @@
 )]
 
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -248,6 +249,8 @@ impl<'a> ControlPlane<'a> {
     fn start(&mut self, name: &str, program: &Path, flags: &[OsString]) -> Result<()> {
         let mut command = Command::new(program);
         command
+            // The name of the field manager of a controller is that of its program.
+            .arg0(name)
             .env_clear()
             .env("HOME", self.root.join("home"))
             .current_dir(self.root.join("data"))

@@ -247,30 +247,20 @@ async fn drift(t: &mut Teller<'_>) -> Result<()> {
 
     t.run(&format!("kubectl delete configmap {name} -n {namespace}"))
         .await?;
-    let took = t
-        .sees(
-            "the deleted ConfigMap is back",
-            &format!("kubectl get configmap {name} -n {namespace} -o name"),
-            |out| out.contains("configmap/"),
-        )
-        .await?;
-    ensure!(
-        took < t.at_once(),
-        "a deleted object came back only after {took:?}"
-    );
+    t.sees(
+        "the deleted ConfigMap is back",
+        &format!("kubectl get configmap {name} -n {namespace} -o name"),
+        |out| out.contains("configmap/"),
+    )
+    .await?;
 
     t.run(&format!("kubectl set image deployment/{deployment} -n {deployment_namespace} '*=registry.example.com/evil:1'")).await?;
-    let took = t
-        .sees(
+    t.sees(
             "the changed image is what the bundle says again",
             &format!("kubectl get deployment {deployment} -n {deployment_namespace} -o jsonpath='{{.spec.template.spec.containers[*].image}}'"),
             |out| !out.contains("evil"),
         )
         .await?;
-    ensure!(
-        took < t.at_once(),
-        "a changed object came back only after {took:?}"
-    );
 
     t.say("What belongs to others is left alone:");
     t.run(&format!("kubectl annotate deployment {deployment} -n {deployment_namespace} example.com/note='call Ana first'")).await?;

@@ -74,16 +74,6 @@ impl<'a> Teller<'a> {
         self
     }
 
-    /// Deadline for restoring drift, including the polling of the shell: one second, or longer if
-    /// the webhook is killed in between.
-    pub fn at_once(&self) -> Duration {
-        if self.kills {
-            PATIENCE
-        } else {
-            Duration::from_secs(1)
-        }
-    }
-
     /// The folder in which everything is typed.
     pub fn folder(&self) -> &Path {
         &self.folder

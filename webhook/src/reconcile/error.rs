@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bundle_core::diagnostic::{Code, Finding, Findings, Outcome, codes};
 use bundle_core::plan::conditions::bounded;
+use bundle_core::plan::inventory::InventoryError;
 use bundle_core::plan::removal::RemovalFailure;
 pub(in crate::reconcile) use bundle_core::plan::retry::RetryPolicy;
 use rand::Rng as _;
@@ -61,13 +62,16 @@ impl ReconcileError {
         reason: &'static str,
         error: &InventoryStoreError,
     ) -> Self {
-        let code = match error {
+        let (code, retry) = match error {
             InventoryStoreError::Claimed { .. } | InventoryStoreError::Owned { .. } => {
-                codes::install::OWNED_BY_OTHER
+                (codes::install::OWNED_BY_OTHER, RetryPolicy::Soon)
             }
-            _ => codes::install::INVENTORY_FAILED,
+            InventoryStoreError::Inventory(
+                InventoryError::TooMany { .. } | InventoryError::TooLarge { .. },
+            ) => (codes::install::INVENTORY_TOO_LARGE, RetryPolicy::OnChange),
+            _ => (codes::install::INVENTORY_FAILED, RetryPolicy::Soon),
         };
-        Self::new(code, reason, error.to_string(), RetryPolicy::Soon)
+        Self::new(code, reason, error.to_string(), retry)
     }
 
     /// Findings of a rule; the first error gives the code.
@@ -131,6 +135,25 @@ pub(in crate::reconcile) fn pause(retry: RetryPolicy, failures: u32) -> Option<D
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn inventory_that_is_too_large_is_not_written_again_without_a_change() {
+        let error = |inventory| {
+            let error = InventoryStoreError::Inventory(inventory);
+            let error = ReconcileError::inventory("InstallFailed", &error);
+            (error.code.id, error.retry)
+        };
+        let too_large = ("BUNDLE-INSTALL-037", RetryPolicy::OnChange);
+        let (bytes, most) = (1_000_001, 1_000_000);
+        assert_eq!(error(InventoryError::TooLarge { bytes, most }), too_large);
+        let (count, what, most) = (25_001, "objects", 25_000);
+        assert_eq!(
+            error(InventoryError::TooMany { count, what, most }),
+            too_large
+        );
+        let malformed = InventoryError::Malformed("no JSON".to_owned());
+        assert_eq!(error(malformed), ("BUNDLE-INSTALL-036", RetryPolicy::Soon));
+    }
 
     #[test]
     fn complaints_are_told_in_one_order_and_bounded() {

@@ -1,4 +1,6 @@
-//! The namespace of objects of a content that name none, as admission and the reconciler check it.
+//! Namespaces of the webhook, which content does not land in.
+
+use crate::object::ObjectId;
 
 /// A target namespace that is one of the webhook's own.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +22,25 @@ pub fn check_target(
     }
 }
 
+/// Returns the objects in the `system` or `state` namespace of the webhook, unless `allowed`, the
+/// namespaces of a class, has that namespace by its exact name. A pattern is not enough: the class
+/// of a package with a part of the webhook itself has to name it.
+pub fn in_reserved_namespaces<'a>(
+    objects: impl IntoIterator<Item = &'a ObjectId>,
+    allowed: &[String],
+    system: &str,
+    state: &str,
+) -> Vec<&'a ObjectId> {
+    objects
+        .into_iter()
+        .filter(|id| {
+            id.namespace.as_ref().is_some_and(|namespace| {
+                (namespace == system || namespace == state) && !allowed.contains(namespace)
+            })
+        })
+        .collect()
+}
+
 /// Returns the state namespace of a webhook that was not given one.
 pub fn default_state_namespace(system: &str) -> String {
     format!("{system}-state")
@@ -28,6 +49,29 @@ pub fn default_state_namespace(system: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn objects_in_a_namespace_of_the_webhook_need_a_class_that_names_it() {
+        let object = |namespace: Option<&str>| ObjectId {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "Secret".to_owned(),
+            namespace: namespace.map(str::to_owned),
+            name: "a".to_owned(),
+        };
+        let objects = [Some("sys"), Some("sys-state"), Some("team-a"), None].map(object);
+        let reserved = |allowed: &[&str]| {
+            let allowed: Vec<_> = allowed.iter().map(|&name| name.to_owned()).collect();
+            in_reserved_namespaces(&objects, &allowed, "sys", "sys-state")
+                .into_iter()
+                .filter_map(|id| id.namespace.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(reserved(&["*"]), ["sys", "sys-state"]);
+        assert_eq!(reserved(&["*", "sys"]), ["sys-state"]);
+        assert_eq!(reserved(&["sys*", "sys-state"]), ["sys"]);
+        assert_eq!(reserved(&["sys", "sys-state"]), [""; 0]);
+    }
 
     #[test]
     fn rejects_both_namespaces_of_the_webhook() {

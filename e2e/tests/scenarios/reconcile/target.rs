@@ -93,6 +93,35 @@ async fn rejects_namespaces_of_the_webhook_as_targets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn objects_in_a_namespace_of_the_webhook_are_installed_only_if_the_class_names_it() {
+    let (cluster, _webhook) = stage().await;
+    let reference = publish(&cluster, "team/inside:1", |folder| {
+        bundle_of(
+            folder,
+            "inside",
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: inside, namespace: bundle-system}\n",
+        )
+    })
+    .await;
+    apply(&cluster, &deployment("inside", &reference, &json!({}))).await;
+    let why = until(&cluster, "bundledeployment inside", "Installed", "False").await;
+    assert!(
+        why.contains("in a namespace of bundle-webhook: ConfigMap/bundle-system/inside"),
+        "{why}"
+    );
+    let what = "configmap inside -n bundle-system";
+    assert!(get(&cluster, what).await.is_none());
+    let targets = json!({"spec": {"targets": {"namespaces": ["*", "bundle-system"]}}});
+    kubectl(
+        &cluster,
+        &format!("patch provisionerclass core-rukpak-io-plain --type=merge -p {targets}"),
+    )
+    .await;
+    until(&cluster, "bundledeployment inside", "Installed", "True").await;
+    assert!(get(&cluster, what).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn object_that_the_target_namespace_makes_the_same_as_another_is_refused() {
     let (cluster, _webhook) = stage().await;
     kubectl(&cluster, "create namespace web").await;

@@ -6,7 +6,7 @@ use super::removal::{remove, until_kept};
 use super::*;
 
 /// Returns the spec of a class whose content requires approval by another person.
-fn gated(namespaces: &[&str]) -> Value {
+pub(super) fn gated(namespaces: &[&str]) -> Value {
     json!({
         "approval": {"mode": "Required", "by": "AnotherPerson"},
         "targets": {"namespaces": namespaces},
@@ -14,7 +14,7 @@ fn gated(namespaces: &[&str]) -> Value {
 }
 
 /// Approves, as the administrator, the content of `reference` for the BundleDeployment `name`.
-async fn approve(cluster: &Cluster, approval: &str, name: &str, reference: &str) {
+pub(super) async fn approve(cluster: &Cluster, approval: &str, name: &str, reference: &str) {
     let found = get(cluster, &format!("bundledeployment {name}")).await;
     let uid = found.unwrap_or_default()["metadata"]["uid"].clone();
     let digest = reference.rsplit('@').next();

@@ -2,6 +2,8 @@
 
 use bundle_testkit::{Fault, Registry};
 
+use super::class_change::{approve, gated};
+use super::delegation::{delegate_with, under};
 use super::policies::{on, policy, until_enforced};
 use super::*;
 
@@ -17,6 +19,121 @@ fn is_asked_for_referrers(registry: &Registry) -> bool {
     lines.iter().any(|line| line.contains("/referrers/"))
 }
 
+/// Pushes `objects` to a registry of the tenant `user`, and deploys them as they, paused, with
+/// `adapt` applied to the BundleDeployment. Returns the registry and the pinned reference once the
+/// content is unpacked.
+async fn deploy_paused(
+    cluster: &Cluster,
+    user: &str,
+    objects: &[Value],
+    adapt: impl Fn(Value) -> Value,
+) -> (Registry, String) {
+    let registry = Registry::honest().await.unwrap();
+    let folder = write(cluster, user, objects);
+    let reference = registry.reference(&format!("{user}:1.0.0"));
+    let pushed = cluster
+        .kubectl_bundle(["push", &folder, &reference])
+        .await
+        .unwrap();
+    let pinned = pushed.success().unwrap().lines().last().unwrap().to_owned();
+    let object = adapt(deployment(user, &pinned, &json!({"paused": true})));
+    let written = apply_as(cluster, &object, Some(user)).await;
+    written.success().unwrap();
+    until(cluster, user, "HasValidBundle", "True").await;
+    (registry, pinned)
+}
+
+/// Lets the BundleDeployment of `user` go on, and returns while the registry is asked for
+/// signatures and does not answer.
+async fn resume_and_hold(cluster: &Cluster, user: &str, registry: &Registry) {
+    let signatures = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "SignaturePolicy",
+        "metadata": {"name": user},
+        "spec": {
+            "mode": "warn",
+            "images": [{"glob": format!("{}/*", registry.host())}],
+            "authorities": [{"key": {"data": KEY}}],
+        },
+    });
+    put(cluster, &[signatures]).await;
+    registry.set_fault(Some(Fault::HeldReferrers));
+    wait::until_true(LONG, "the registry is asked for signatures", || async {
+        set_paused(cluster, user, false).await;
+        Ok(is_asked_for_referrers(registry))
+    })
+    .await
+    .unwrap();
+}
+
+async fn set_paused(cluster: &Cluster, user: &str, is_paused: bool) {
+    let patch = json!({"spec": {"paused": is_paused}});
+    let line = format!("patch bundledeployment {user} --type=merge --patch={patch} --as={user}");
+    try_kubectl(cluster, &line).await.success().unwrap();
+}
+
+/// Lets the registry answer, and waits until a condition of the last generation of the
+/// BundleDeployment is `False` with this reason. The object `what` must not exist at any time.
+async fn release_and_expect(
+    cluster: &Cluster,
+    (user, registry): (&str, &Registry),
+    (kind, reason): (&str, &str),
+    what: &str,
+) {
+    registry.set_fault(None);
+    wait::until_true(LONG, "the installation ends", || async {
+        assert_eq!(get(cluster, what).await, None, "it was created");
+        let found = get(cluster, &format!("bundledeployment {user}")).await;
+        let found = found.unwrap_or_default();
+        let told = condition(&found, kind);
+        let is_ended = told["status"] == "False"
+            && told["reason"] == reason
+            && told["observedGeneration"] == found["metadata"]["generation"];
+        anyhow::ensure!(is_ended, "{}", found["status"]["conditions"]);
+        Ok(true)
+    })
+    .await
+    .unwrap();
+    let line = format!("delete signaturepolicy {user}");
+    try_kubectl(cluster, &line).await.success().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_installed_if_its_approval_is_withdrawn_while_signatures_are_looked_up() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    let user = "stalled-approval";
+    tenant(&cluster, user, &json!([])).await;
+    delegate_with(&cluster, user, user, &gated(&[user])).await;
+    let objects = [note(user, "one")];
+    let (registry, reference) =
+        deploy_paused(&cluster, user, &objects, |object| under(user, object)).await;
+    approve(&cluster, user, user, &reference).await;
+    let approval = format!("bundleapproval {user}");
+    until_condition(&cluster, &approval, "Accepted", "True").await;
+    resume_and_hold(&cluster, user, &registry).await;
+    let line = format!("delete {approval}");
+    try_kubectl(&cluster, &line).await.success().unwrap();
+    let what = format!("configmap one -n {user}");
+    let expected = ("Approved", "NotApproved");
+    release_and_expect(&cluster, (user, &registry), expected, &what).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_installed_if_the_deployment_is_paused_while_signatures_are_looked_up() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    let user = "stalled-pause";
+    tenant(&cluster, user, &json!([])).await;
+    let objects = [note(user, "one")];
+    let (registry, _) = deploy_paused(&cluster, user, &objects, |object| object).await;
+    resume_and_hold(&cluster, user, &registry).await;
+    set_paused(&cluster, user, true).await;
+    let what = format!("configmap one -n {user}");
+    let expected = ("Progressing", "Paused");
+    release_and_expect(&cluster, (user, &registry), expected, &what).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn rights_are_asked_after_the_registry_so_that_a_namespace_made_anew_meanwhile_gets_nothing()
 {
@@ -24,45 +141,12 @@ async fn rights_are_asked_after_the_registry_so_that_a_namespace_made_anew_meanw
     cluster.webhook().await.unwrap();
     let user = "stalling";
     tenant(&cluster, user, &json!([])).await;
-    let registry = Registry::honest().await.unwrap();
-    let folder = write(
-        &cluster,
-        user,
-        &[
-            note(user, "one"),
-            binding("metrics", Some(user), "admin", user),
-        ],
-    );
-    let reference = registry.reference("stalling:1.0.0");
-    let pushed = cluster
-        .kubectl_bundle(["push", &folder, &reference])
-        .await
-        .unwrap();
-    let pinned = pushed.success().unwrap().lines().last().unwrap().to_owned();
-    let object = deployment(user, &pinned, &json!({"paused": true}));
-    let written = apply_as(&cluster, &object, Some(user)).await;
-    written.success().unwrap();
-    until(&cluster, user, "HasValidBundle", "True").await;
-    // From now on, the registry of the tenant is asked for signatures, and takes its time.
-    let signatures = json!({
-        "apiVersion": "core.rukpak.io/v1alpha1",
-        "kind": "SignaturePolicy",
-        "metadata": {"name": "stalling"},
-        "spec": {
-            "mode": "warn",
-            "images": [{"glob": format!("{}/*", registry.host())}],
-            "authorities": [{"key": {"data": KEY}}],
-        },
-    });
-    put(&cluster, &[signatures]).await;
-    registry.set_fault(Some(Fault::HeldReferrers));
-    wait::until_true(LONG, "the registry is asked for signatures", || async {
-        let line = format!("patch bundledeployment {user} --type=merge --patch={{\"spec\":{{\"paused\":false}}}} --as={user}");
-        try_kubectl(&cluster, &line).await.success()?;
-        Ok(is_asked_for_referrers(&registry))
-    })
-    .await
-    .unwrap();
+    let objects = [
+        note(user, "one"),
+        binding("metrics", Some(user), "admin", user),
+    ];
+    let (registry, _) = deploy_paused(&cluster, user, &objects, |object| object).await;
+    resume_and_hold(&cluster, user, &registry).await;
     let line = format!("delete namespace {user}");
     try_kubectl(&cluster, &line).await.success().unwrap();
     let other = binding("owner", Some(user), "admin", "stalling-successor");

@@ -2,6 +2,7 @@
 //! while the registrations were missing is reported and can be removed.
 
 use e2e::Tool;
+use e2e::tools::KubernetesRelease;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 
@@ -128,12 +129,17 @@ async fn deployment_that_is_too_large_to_be_read_is_reported_and_removed_once_it
     installed(&cluster, name).await;
     admission_off(&cluster).await;
     add_finalizers(&cluster, name).await;
-    for kind in ["Ready", "Progressing"] {
-        let why = until(&cluster, &what, kind, "False").await;
-        assert!(why.contains("BUNDLE-REVIEW-063"), "{why}");
+    // API servers of 1.33 store the owner of each field with the next write, and etcd rejects such
+    // an object: it has no condition, but an Event.
+    let is_writable = KubernetesRelease::from_environment().unwrap() != KubernetesRelease::Oldest;
+    if is_writable {
+        for kind in ["Ready", "Progressing"] {
+            let why = until(&cluster, &what, kind, "False").await;
+            assert!(why.contains("BUNDLE-REVIEW-063"), "{why}");
+        }
+        let installed = until(&cluster, &what, "Installed", "True").await;
+        assert!(installed.contains("Instantiated"), "{installed}");
     }
-    let installed = until(&cluster, &what, "Installed", "True").await;
-    assert!(installed.contains("Instantiated"), "{installed}");
     let events = format!(
         "get events -n default --field-selector involvedObject.name={name} -o jsonpath={{.items[*].reason}}"
     );
@@ -145,6 +151,14 @@ async fn deployment_that_is_too_large_to_be_read_is_reported_and_removed_once_it
     .await
     .unwrap();
     admission_on(&webhook).await;
+    if !is_writable {
+        let one = json!({"metadata": {"finalizers": finalizers(1)}});
+        wait::until_true(LONG, "it is made smaller", || async {
+            Ok(patched(&cluster, name, &one).await.is_ok())
+        })
+        .await
+        .unwrap();
+    }
 
     // Right after a gap a deletion is refused.
     wait::until_true(LONG, "it is being deleted", || async {
@@ -154,13 +168,29 @@ async fn deployment_that_is_too_large_to_be_read_is_reported_and_removed_once_it
     .await
     .unwrap();
     let note = format!("configmap {name} -n team-a");
-    assert!(get(&cluster, &note).await.is_some());
-    let half = json!({"metadata": {"finalizers": finalizers(FINALIZERS / 2)}});
-    patched(&cluster, name, &half).await.unwrap();
-    let more = json!({"metadata": {"labels": {"a": "x".repeat(60)}, "finalizers": finalizers(FINALIZERS / 2 - 1)}});
-    patched(&cluster, name, &more).await.unwrap();
-    let one = json!({"metadata": {"finalizers": finalizers(1)}});
-    patched(&cluster, name, &one).await.unwrap();
+    if is_writable {
+        assert!(get(&cluster, &note).await.is_some());
+        let half = json!({"metadata": {"finalizers": finalizers(FINALIZERS / 2)}});
+        patched(&cluster, name, &half).await.unwrap();
+        // It may be read by now, and lose the finalizer of the webhook at any time.
+        for most in [FINALIZERS / 2 - 1, 1] {
+            wait::until_true(LONG, "it is made smaller", || async {
+                let Some(found) = get(&cluster, &what).await else {
+                    return Ok(true);
+                };
+                let stored = found["metadata"]["finalizers"].as_array().cloned();
+                let mut kept = stored.unwrap_or_default();
+                kept.truncate(most);
+                kept.retain(|finalizer| most > 1 || finalizer == FINALIZER);
+                let metadata = json!({"labels": {"a": "x".repeat(60)}, "finalizers": kept});
+                Ok(patched(&cluster, name, &json!({"metadata": metadata}))
+                    .await
+                    .is_ok())
+            })
+            .await
+            .unwrap();
+        }
+    }
     wait::until_true(LONG, "it is removed", || async {
         Ok(get(&cluster, &what).await.is_none())
     })

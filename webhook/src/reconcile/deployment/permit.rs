@@ -8,7 +8,7 @@ use bundle_core::plan::decision::DecidedObjects;
 use bundle_core::plan::downgrade;
 use bundle_core::plan::status::ApprovalFact;
 use bundle_core::review::class::Approval;
-use bundle_core::review::target::check_target;
+use bundle_core::review::target::{check_target, in_reserved_namespaces};
 
 use crate::reconcile::bundle::generated;
 use crate::reconcile::bundle::verify;
@@ -40,6 +40,7 @@ impl DeploymentReconcile<'_> {
         &self,
         items: &[Item],
     ) -> Result<(), ReconcileError> {
+        self.outside_reserved_namespaces(items)?;
         // Where content may land depends on no earlier decision.
         let rule = ConsentRule::new(
             Some(self.class),
@@ -62,6 +63,31 @@ impl DeploymentReconcile<'_> {
                 "class {} does not let content land there: {}",
                 self.class.name,
                 some_of(&outside, LISTED)
+            ),
+            RetryPolicy::OnChange,
+        ))
+    }
+
+    /// Checks that no object of the content names a namespace of the webhook, unless the class
+    /// does so too.
+    fn outside_reserved_namespaces(&self, items: &[Item]) -> Result<(), ReconcileError> {
+        let settings = &self.ctx.shared.settings;
+        let reserved = in_reserved_namespaces(
+            items.iter().map(|item| &item.id),
+            &self.class.namespaces,
+            &settings.namespace,
+            &settings.state_namespace,
+        );
+        if reserved.is_empty() {
+            return Ok(());
+        }
+        Err(ReconcileError::new(
+            codes::install::RESERVED_NAMESPACE,
+            self.install_reason(),
+            format!(
+                "objects of the content are in a namespace of bundle-webhook: {}; change their namespace, or list it by its exact name in spec.targets.namespaces of class {}",
+                some_of(&reserved, LISTED),
+                self.class.name,
             ),
             RetryPolicy::OnChange,
         ))
