@@ -6,6 +6,7 @@ mod checks;
 mod footprint;
 mod install;
 mod oci;
+mod restore;
 mod run;
 mod storm;
 mod table;
@@ -46,6 +47,8 @@ enum Subject {
     Install,
     /// Mending a thousand changes that somebody else makes.
     Storm,
+    /// Restoring one object of small and large bundles.
+    Restore,
     /// Size and start of the programs, memory of the pod.
     Footprint,
     /// Packing and shipping, up to 1 GiB.
@@ -80,6 +83,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     if wanted(Subject::Storm) {
         let cluster = start().await?;
         tables.push(("storm", storm::measure(&cluster).await?));
+    }
+    if wanted(Subject::Restore) {
+        tables.push(("restore", restore::measure().await?));
     }
     if wanted(Subject::Oci) {
         let cluster = Cluster::builder()

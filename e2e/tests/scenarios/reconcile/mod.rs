@@ -26,6 +26,7 @@ mod real_packages;
 mod reinstall;
 mod removal;
 mod rights;
+mod single_restore;
 mod source;
 mod status;
 mod target;

@@ -39,14 +39,13 @@ pub(in crate::reconcile) struct Owner<'a> {
     pub(in crate::reconcile) namespace: Option<&'a str>,
 }
 
-/// Prepares `objects`; says which kinds the cluster lacks, all of them.
+/// Prepares `objects` of a content that defines the kinds `defined`; says which kinds the cluster lacks, all of them.
 pub(in crate::reconcile) async fn items(
     apis: &Apis,
-    objects: Vec<Manifest>,
+    (defined, objects): (&[CustomKind], Vec<Manifest>),
     owner: &Owner<'_>,
     reason: &'static str,
 ) -> Result<Vec<Item>, ReconcileError> {
-    let defined = CustomKind::all(&objects);
     let mut kinds = BTreeMap::<(String, String, String), Option<(Kind, bool)>>::new();
     let mut items = Vec::with_capacity(objects.len());
     let mut missing = Vec::new();
@@ -70,7 +69,7 @@ pub(in crate::reconcile) async fn items(
             // What the server has counts: content cannot say that a kind is something else.
             let found = served
                 .map(|kind| (kind, false))
-                .or_else(|| own_kind(&defined, &object.id).map(|kind| (kind, true)));
+                .or_else(|| own_kind(defined, &object.id).map(|kind| (kind, true)));
             kinds.insert(gvk.clone(), found);
         }
         let found = kinds.get(&gvk).cloned().flatten();

@@ -17,15 +17,13 @@ use bundle_oci::registry::RegistryError;
 use crate::budget::looks::LookMemory;
 use crate::budget::{self, Budget, Share};
 use crate::reconcile::bundle::fetches::{Fetch, WorkOwner};
-use crate::reconcile::content::stored::{
-    ContentWriter, FilePlace, StoredContent, StoredFile, Summary,
-};
+use crate::reconcile::content::rendered::PER_OBJECT;
+use crate::reconcile::content::sealed_file::{FilePlace, SealedFileWriter};
+use crate::reconcile::content::stored::{StoredContent, StoredFile, Summary};
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::sources::{self, ContentSource as _, OpenSource, SourceError};
 
-/// What an object takes beside its tree once it is ready to be applied, in bytes: its names, labels, and what is known of its kind.
-const PER_OBJECT: u64 = 3 << 10;
 /// How long a reconcile waits for memory before it gives its worker to others.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -115,7 +113,7 @@ fn panicked(reason: &'static str) -> ReconcileError {
 
 /// A content that lies on disk and has no name there yet.
 pub(in crate::reconcile) struct Fetched {
-    writer: ContentWriter,
+    writer: SealedFileWriter,
     files: BTreeMap<String, FilePlace>,
     pub(in crate::reconcile) summary: Summary,
 }
@@ -326,16 +324,54 @@ pub(in crate::reconcile) async fn load(
     *share = Some(memory(ctx, wanted.requester, stored.summary().weight, reason).await?);
     let mut stored = stored;
     let target = wanted.target.map(str::to_owned);
+    let keeper = RenderedKeeper::new(ctx, wanted);
     let work = move || {
         let files = stored.files().iter();
         let files: Vec<_> = files.map(|file| (file.path.clone(), file.place)).collect();
-        parse(files, target.as_deref(), |place| stored.read(place))
+        let read = parse(files, target.as_deref(), |place| stored.read(place));
+        if let Ok(Ok(content)) = &read {
+            keeper.keep(content);
+        }
+        read
     };
     let read = ctx.shared.budget.blocking(work).await;
     told(read.ok_or_else(|| panicked(reason))?, reason).inspect_err(|_| {
         // A copy that cannot be read is fetched again.
         ctx.store.remove(wanted.content.digest());
     })
+}
+
+/// Keeps the objects of a content that was parsed, so that single ones can be read later.
+struct RenderedKeeper {
+    ctx: Arc<Context>,
+    content: ContentId,
+    target: Option<String>,
+    owner: String,
+}
+
+impl RenderedKeeper {
+    fn new(ctx: &Arc<Context>, wanted: &Wanted<'_>) -> Self {
+        Self {
+            ctx: ctx.clone(),
+            content: wanted.content.clone(),
+            target: wanted.target.map(str::to_owned),
+            owner: wanted.requester.to_owned(),
+        }
+    }
+
+    fn keep(&self, content: &Content) {
+        let key = self.ctx.shared.stamp_key();
+        let place = (&self.content, self.target.as_deref());
+        let kept = self
+            .ctx
+            .store
+            .keep_rendered(content, place, key.bytes(), &self.owner);
+        if let Err(error) = kept {
+            // Every restore of an object loads the whole content then.
+            let digest = self.content.digest();
+            tracing::debug!(%digest, %error, "the rendered objects are not kept in the cache");
+        }
+    }
 }
 
 /// The copy on disk, fetched again if it is not there.

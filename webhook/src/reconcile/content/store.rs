@@ -1,6 +1,8 @@
 //! Unpacked content on disk, by its identity: a digest alone gives no access to what others fetched. A copy that is damaged or not ours
 //! counts as none; losing all of them loses time only.
-//! Not here: where content comes from (content::reader), how one copy is written and read (content::stored), or what it means (bundle_core::format).
+//! Beside a content lie its rendered objects, one file for each target namespace.
+//! Not here: where content comes from (content::reader), how one copy is written and read (content::stored, content::rendered), or what it means
+//! (bundle_core::format).
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -9,9 +11,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bundle_core::content::ContentId;
+use bundle_core::format::Content;
 use bundle_core::reference::Digest;
 
-use crate::reconcile::content::stored::{ContentWriter, StoredContent, StoredFile, Summary};
+use crate::reconcile::content::rendered::{Rendering, SelectedObjects};
+use crate::reconcile::content::sealed_file::SealedFileWriter;
+use crate::reconcile::content::stored::{self, StoredContent, StoredFile, Summary};
 
 /// How long an unfinished copy may lie about that nobody seems to write.
 const ABANDONED: Duration = Duration::from_secs(3600);
@@ -21,6 +26,12 @@ const SHARE: u64 = 2;
 /// What the seal of a copy is over, beside its index. What a source would not give under another name, or to somebody else, is not given from here either.
 fn seal_name(content: &ContentId) -> String {
     format!("{} {}", content.digest(), content.scope())
+}
+
+/// The same for rendered objects: of a content, for a target namespace, by this version of the program.
+fn rendered_seal_name(content: &ContentId, target: Option<&str>) -> String {
+    let (name, version) = (seal_name(content), env!("CARGO_PKG_VERSION"));
+    format!("{name} {target:?} {version}")
 }
 
 /// The folder with the copies.
@@ -39,6 +50,26 @@ struct Copy {
     path: PathBuf,
     bytes: u64,
     used: SystemTime,
+    kind: CopyKind,
+}
+
+/// Kinds of copies, the ones that are easier to get again first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum CopyKind {
+    /// Rendered objects.
+    Rendered,
+    /// The files of a content.
+    Content,
+}
+
+impl CopyKind {
+    fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "content" => Some(Self::Content),
+            "rendered" => Some(Self::Rendered),
+            _ => None,
+        }
+    }
 }
 
 impl Store {
@@ -58,6 +89,13 @@ impl Store {
         let (hex, scope) = (content.digest().hex(), content.scope());
         self.folder
             .join(format!("{hex}-{}.content", &scope.hex()[..16]))
+    }
+
+    fn rendered_path(&self, content: &ContentId, target: Option<&str>) -> PathBuf {
+        let (hex, scope) = (content.digest().hex(), content.scope());
+        let target = Digest::of(format!("{target:?}").as_bytes());
+        let (scope, target) = (&scope.hex()[..16], &target.hex()[..16]);
+        self.folder.join(format!("{hex}-{scope}-{target}.rendered"))
     }
 
     /// The copy that was kept of `content`, if its seal is by this key. Each file is checked when it is read.
@@ -81,17 +119,75 @@ impl Store {
         Some(stored)
     }
 
+    /// Finds the objects with `keys` in the rendered copy of `content` for the namespace `target`, if there is one with a seal by this key.
+    pub(in crate::reconcile) fn select(
+        &self,
+        content: &ContentId,
+        target: Option<&str>,
+        key: &[u8],
+        keys: &BTreeSet<String>,
+    ) -> Option<SelectedObjects> {
+        let path = self.rendered_path(content, target);
+        let name = rendered_seal_name(content, target);
+        let selected = match SelectedObjects::find(&path, (&name, key), keys) {
+            Ok(selected) => selected,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                let digest = content.digest();
+                tracing::warn!(%digest, %error, "a rendered copy in the cache is damaged and not used");
+                return None;
+            }
+        };
+        selected.touch().ok();
+        // Its content is needed as long as its objects are.
+        if let Ok(file) = fs_err::OpenOptions::new()
+            .write(true)
+            .open(self.path(content))
+        {
+            file.file().set_modified(SystemTime::now()).ok();
+        }
+        Some(selected)
+    }
+
+    /// Keeps the objects that `content` was rendered to for a namespace, unless just these are kept already. Only other rendered copies make room for them.
+    pub(in crate::reconcile) fn keep_rendered(
+        &self,
+        rendered: &Content,
+        (content, target): (&ContentId, Option<&str>),
+        key: &[u8],
+        owner: &str,
+    ) -> io::Result<()> {
+        let path = self.rendered_path(content, target);
+        let name = rendered_seal_name(content, target);
+        let rendering = Rendering::new(rendered)?;
+        if rendering.is_at(&path, &name, key) {
+            return Ok(());
+        }
+        let finished = rendering.write(self.begin()?, &name, key)?;
+        self.make_room(finished.bytes()?, owner, &path)?;
+        finished.rename(&path)?;
+        lock(&self.owners).insert(path, owner.to_owned());
+        Ok(())
+    }
+
+    /// Removes the rendered copy of `content` for the namespace `target`.
+    pub(in crate::reconcile) fn remove_rendered(&self, content: &ContentId, target: Option<&str>) {
+        let path = self.rendered_path(content, target);
+        fs_err::remove_file(&path).ok();
+        lock(&self.owners).remove(&path);
+    }
+
     /// Begins a copy. It is not there before [`Store::keep`].
-    pub(in crate::reconcile) fn begin(&self) -> io::Result<ContentWriter> {
+    pub(in crate::reconcile) fn begin(&self) -> io::Result<SealedFileWriter> {
         fs_err::create_dir_all(&self.folder)?;
-        ContentWriter::create(&self.folder)
+        SealedFileWriter::create(&self.folder)
     }
 
     /// Keeps a copy that is complete. It appears whole or not at all. Others make room, those that no Bundle needs first, then those of a requester with more
     /// than their share, then those that were not used for longest.
     pub(in crate::reconcile) fn keep(
         &self,
-        writer: ContentWriter,
+        writer: SealedFileWriter,
         files: Vec<StoredFile>,
         summary: Summary,
         content: &ContentId,
@@ -99,7 +195,7 @@ impl Store {
         owner: &str,
     ) -> io::Result<()> {
         let path = self.path(content);
-        let finished = writer.finish(files, summary, &seal_name(content), key)?;
+        let finished = stored::finish(writer, files, summary, (&seal_name(content), key))?;
         self.make_room(finished.bytes()?, owner, &path)?;
         finished.rename(&path)?;
         lock(&self.owners).insert(path, owner.to_owned());
@@ -119,6 +215,7 @@ impl Store {
         }
         let mut copies = self.copies();
         copies.retain(|copy| copy.path != replaced);
+        let kind = CopyKind::of(replaced).unwrap_or(CopyKind::Rendered);
         let mut owners = lock(&self.owners);
         let needed = lock(&self.needed).clone();
         let owner_of = |copy: &Copy| owners.get(&copy.path).cloned().unwrap_or_default();
@@ -130,7 +227,7 @@ impl Store {
             .sum();
         copies.sort_by_key(|copy| {
             let is_needed = digest_of(&copy.path).is_some_and(|digest| needed.contains(&digest));
-            (is_needed, copy.used)
+            (is_needed, copy.kind, copy.used)
         });
         let mut gone = Vec::new();
         for of_owner in [true, false] {
@@ -138,7 +235,8 @@ impl Store {
                 let full = total + bytes > self.limit;
                 let greedy = own + bytes > self.limit / SHARE;
                 let is_own = owner_of(copy) == owner;
-                if !full || gone.contains(&copy.path) || (of_owner && !(greedy && is_own)) {
+                let is_spared = copy.kind > kind || gone.contains(&copy.path);
+                if !full || is_spared || (of_owner && !(greedy && is_own)) {
                     continue;
                 }
                 fs_err::remove_file(&copy.path)?;
@@ -152,6 +250,10 @@ impl Store {
         for path in gone {
             owners.remove(&path);
         }
+        if total + bytes > self.limit {
+            let message = "the cache is full of content";
+            return Err(io::Error::new(io::ErrorKind::StorageFull, message));
+        }
         Ok(())
     }
 
@@ -161,16 +263,12 @@ impl Store {
         };
         entries
             .flatten()
-            .filter(|entry| {
-                entry
-                    .path()
-                    .extension()
-                    .is_some_and(|kind| kind == "content")
-            })
             .filter_map(|entry| {
+                let kind = CopyKind::of(&entry.path())?;
                 let metadata = entry.metadata().ok()?;
                 Some(Copy {
                     path: entry.path(),
+                    kind,
                     bytes: metadata.len(),
                     used: metadata.modified().ok()?,
                 })
@@ -214,7 +312,8 @@ impl Store {
 
 /// The digest in the name of a copy.
 fn digest_of(path: &Path) -> Option<String> {
-    let stem = path.file_name()?.to_str()?.strip_suffix(".content")?;
+    CopyKind::of(path)?;
+    let stem = path.file_stem()?.to_str()?;
     let (hex, _) = stem.split_once('-')?;
     Some(format!("sha256:{hex}"))
 }
@@ -224,5 +323,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+#[cfg(test)]
+mod rendered_tests;
 #[cfg(test)]
 mod tests;

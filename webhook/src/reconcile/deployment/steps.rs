@@ -7,9 +7,8 @@ use std::sync::OnceLock;
 use bundle_api::names::{self, reason};
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::bundle::Compatibility;
-use bundle_core::plan::conditions::State;
 use bundle_core::plan::ignore;
+use bundle_core::plan::phases::CustomKind;
 use bundle_core::plan::steps::{InPlace, InstallStep, Observed};
 use bundle_core::review::CheckedBundleSpec;
 use kube::api::DynamicObject;
@@ -17,9 +16,8 @@ use kube::{Client, ResourceExt as _};
 
 use crate::cluster::ServiceAccount;
 use crate::reconcile::api::object::ObservedObject;
-use crate::reconcile::bundle::compatibility::compatibility;
 use crate::reconcile::bundle::generated::GeneratedBundle;
-use crate::reconcile::content::items::{self, Item, Owner};
+use crate::reconcile::content::items::Item;
 use crate::reconcile::content::reader;
 use crate::reconcile::context::Context;
 use crate::reconcile::deployment::controller::DeploymentReconcile;
@@ -84,29 +82,11 @@ impl<'a> DeploymentReconcile<'a> {
             reason: read,
         };
         let content = reader::load(self.ctx, &wanted, &mut self.memory).await?;
-        let Compatibility { state, message, .. } = compatibility(self.ctx, &content)?;
-        if state == State::False {
-            if !self.spec.accept_unsupported {
-                return Err(ReconcileError::new(
-                    codes::format::UNSUPPORTED_KUBERNETES,
-                    request.reason,
-                    message,
-                    RetryPolicy::Slowly,
-                ));
-            }
-            self.warnings.insert(format!(
-                "{} ({message})",
-                codes::review::KUBERNETES_ACCEPTED.title
-            ));
-        }
+        self.check_compatibility(request, &content)?;
         let mut objects = content.objects;
         Box::pin(self.add_created_namespace(request, &mut objects)).await?;
-        let owner = Owner {
-            name: &self.name,
-            applyset: &self.applyset,
-            namespace: target.as_deref(),
-        };
-        let mut items = items::items(&self.ctx.apis, objects, &owner, request.reason).await?;
+        let kinds = CustomKind::all(&objects);
+        let mut items = self.settled_items(request, &kinds, objects).await?;
         items.retain(|item| !self.has_expired(request, item));
         Ok(items)
     }

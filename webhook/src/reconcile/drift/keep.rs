@@ -72,7 +72,8 @@ impl DeploymentReconcile<'_> {
         if drifted.is_empty() && due.is_empty() {
             return Ok(next);
         }
-        let items = match self.items(request).await {
+        let wanted: BTreeSet<String> = drifted.union(&due).cloned().collect();
+        let items = match self.items_of(request, &wanted).await {
             Ok(items) => items,
             Err(error) => {
                 self.not_restored(&drifted, &error).await;

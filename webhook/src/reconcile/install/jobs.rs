@@ -76,11 +76,12 @@ impl DeploymentReconcile<'_> {
         &mut self,
         request: &InstallRequest<'_>,
     ) -> Result<(), ReconcileError> {
-        let drifted = self.ctx.states.drifted(&self.name);
-        if !drifted.keys().any(|key| jobs::is_job_key(key)) {
+        let drifted = self.ctx.states.drifted(&self.name).into_keys();
+        let drifted: BTreeSet<String> = drifted.filter(|key| jobs::is_job_key(key)).collect();
+        if drifted.is_empty() {
             return Ok(());
         }
-        let items = self.items(request).await?;
+        let items = self.items_of(request, &drifted).await?;
         self.expire_drifted_among(request, &items).await
     }
 

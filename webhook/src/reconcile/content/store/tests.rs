@@ -6,9 +6,9 @@ use bundle_oci::unpack::FileSink as _;
 
 use super::*;
 
-const LARGE: u64 = 1 << 20;
+pub(super) const LARGE: u64 = 1 << 20;
 
-fn image(repository: &str, content: &[u8], pull_secret: Option<&str>) -> ContentId {
+pub(super) fn image(repository: &str, content: &[u8], pull_secret: Option<&str>) -> ContentId {
     let reference: Reference = format!("registry.example.com/{repository}")
         .parse()
         .unwrap();
@@ -27,7 +27,13 @@ fn summary() -> Summary {
 }
 
 /// Keeps two files, the second of so many bytes.
-fn keep(store: &Store, origin: &ContentId, key: &[u8], owner: &str, size: usize) -> io::Result<()> {
+pub(super) fn keep(
+    store: &Store,
+    origin: &ContentId,
+    key: &[u8],
+    owner: &str,
+    size: usize,
+) -> io::Result<()> {
     let mut writer = store.begin().unwrap();
     let mut files = Vec::new();
     for (path, bytes) in [
@@ -47,14 +53,14 @@ fn keep(store: &Store, origin: &ContentId, key: &[u8], owner: &str, size: usize)
 }
 
 /// The first file, if the copy is whole.
-fn first(store: &Store, origin: &ContentId, key: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn first(store: &Store, origin: &ContentId, key: &[u8]) -> Option<Vec<u8>> {
     let mut content = store.open(origin, key)?;
     assert_eq!(content.summary(), summary());
     let place = content.files().first()?.place;
     content.read(&place).ok()
 }
 
-fn names(folder: &Path) -> usize {
+pub(super) fn names(folder: &Path) -> usize {
     fs_err::read_dir(folder).unwrap().count()
 }
 

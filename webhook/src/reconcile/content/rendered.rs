@@ -1,0 +1,367 @@
+//! The rendered objects of a content on disk: each object as JSON, and an index by which single objects are read without the others. A sealed file
+//! (content::sealed_file).
+//! Not here: which of these files there are (content::store), or when they are used (content::selected).
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::{self, Write};
+use std::path::Path;
+
+use bundle_core::diagnostic::Findings;
+use bundle_core::footprint::Footprint;
+use bundle_core::format::Content;
+use bundle_core::object::{Manifest, ObjectId};
+use bundle_core::package::{Format, Package};
+use bundle_core::plan::inventory;
+use bundle_core::plan::phases::CustomKind;
+use bundle_core::version::Kubernetes;
+use bundle_oci::unpack::FileSink as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::reconcile::content::sealed_file::{
+    FilePlace, FinishedFile, IndexDecoder, Seal, SealedFile, SealedFileWriter, damaged,
+    encode_bytes, encode_number,
+};
+
+/// Kind and version of the file, for its seal.
+const PURPOSE: &str = "rendered 1";
+/// The longest index, in bytes. 25,000 objects with 200 bytes of names each need less than 8 MiB.
+const INDEX: u64 = 8 << 20;
+/// Memory of an object beside its tree once it is ready to be applied, in bytes: its names, labels, and what is known of its kind.
+pub(super) const PER_OBJECT: u64 = 3 << 10;
+/// Levels of nesting that the JSON parser accepts.
+const DEPTH: usize = 127;
+
+/// The facts about a content that restoring one of its objects needs.
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    format: String,
+    package: Option<PackageFacts>,
+    kinds: Vec<DefinedKind>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct PackageFacts {
+    name: String,
+    version: String,
+    kubernetes: Option<Kubernetes>,
+}
+
+/// A [`CustomKind`] as the file has it.
+#[derive(Debug, Serialize, Deserialize)]
+struct DefinedKind {
+    group: String,
+    kind: String,
+    plural: String,
+    namespaced: bool,
+    versions: Vec<String>,
+}
+
+impl Header {
+    fn of(content: &Content) -> Self {
+        let kinds = CustomKind::all(&content.objects).into_iter();
+        Self {
+            format: content.format.to_string(),
+            package: content.package.as_ref().map(|package| PackageFacts {
+                name: package.name.clone(),
+                version: package.version.to_string(),
+                kubernetes: package.kubernetes.clone(),
+            }),
+            kinds: kinds
+                .map(|kind| DefinedKind {
+                    group: kind.group,
+                    kind: kind.kind,
+                    plural: kind.plural,
+                    namespaced: kind.namespaced,
+                    versions: kind.versions,
+                })
+                .collect(),
+        }
+    }
+
+    /// The format, and the package with its name, version and range of Kubernetes versions alone.
+    fn package(&self) -> Option<(Format, Option<Package>)> {
+        let format = self.format.parse().ok()?;
+        let package = match &self.package {
+            None => None,
+            Some(facts) => Some(Package {
+                kubernetes: facts.kubernetes.clone(),
+                ..Package::new(&facts.name, &facts.version, format).ok()?
+            }),
+        };
+        Some((format, package))
+    }
+
+    fn into_kinds(self) -> Vec<CustomKind> {
+        let kinds = self.kinds.into_iter().map(|kind| CustomKind {
+            group: kind.group,
+            kind: kind.kind,
+            plural: kind.plural,
+            namespaced: kind.namespaced,
+            versions: kind.versions,
+        });
+        kinds.collect()
+    }
+}
+
+fn seal<'a>(name: &'a str, key: &'a [u8]) -> Seal<'a> {
+    Seal {
+        purpose: PURPOSE,
+        name,
+        key,
+    }
+}
+
+/// The objects of a content as they will be written.
+pub(super) struct Rendering<'c> {
+    content: &'c Content,
+    index: Vec<u8>,
+}
+
+impl<'c> Rendering<'c> {
+    /// Works out the index. Fails if JSON does not preserve an object exactly, or if the index is too long.
+    pub(super) fn new(content: &'c Content) -> io::Result<Self> {
+        let mut index = Vec::new();
+        encode_bytes(&mut index, &serde_json::to_vec(&Header::of(content))?);
+        let mut offset = 0;
+        for object in &content.objects {
+            if !survives_json(&object.value, DEPTH) {
+                return Err(unsupported(
+                    "JSON does not preserve one of its objects exactly",
+                ));
+            }
+            let mut counted = Counted::default();
+            serde_json::to_writer(&mut counted, &object.value)?;
+            let place = FilePlace {
+                offset,
+                length: counted.length,
+                hash: counted.hash.finalize().into(),
+            };
+            offset += counted.length;
+            let tree = Footprint::deserialize(&object.value)?;
+            place.encode(&mut index);
+            encode_number(&mut index, tree.0);
+            let ObjectId {
+                group,
+                version,
+                kind,
+                namespace,
+                name,
+            } = &object.id;
+            let namespace = namespace.as_deref().unwrap_or_default();
+            for text in [group.as_str(), version, kind, namespace, name] {
+                encode_bytes(&mut index, text.as_bytes());
+            }
+            if index.len() as u64 > INDEX {
+                return Err(unsupported("its objects have too many or too long names"));
+            }
+        }
+        Ok(Self { content, index })
+    }
+
+    /// Returns whether the file at `path` has just these objects.
+    pub(super) fn is_at(&self, path: &Path, name: &str, key: &[u8]) -> bool {
+        SealedFile::open(path, seal(name, key), INDEX).is_ok_and(|(_, index)| index == self.index)
+    }
+
+    pub(super) fn write(
+        &self,
+        mut writer: SealedFileWriter,
+        name: &str,
+        key: &[u8],
+    ) -> io::Result<FinishedFile> {
+        for object in &self.content.objects {
+            serde_json::to_writer(&mut writer, &object.value)?;
+            writer.end_file()?;
+        }
+        writer.finish(&self.index, seal(name, key))
+    }
+}
+
+fn unsupported(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+/// Returns whether writing and parsing the value as JSON returns an equal one.
+fn survives_json(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+        Value::Number(number) => {
+            let read = serde_json::from_str::<Value>(&number.to_string());
+            number.is_i64() || number.is_u64() || read.is_ok_and(|read| read == *value)
+        }
+        Value::Array(items) => depth > 0 && items.iter().all(|item| survives_json(item, depth - 1)),
+        Value::Object(entries) => {
+            depth > 0 && entries.values().all(|item| survives_json(item, depth - 1))
+        }
+    }
+}
+
+/// Length and hash of what is written to it.
+#[derive(Default)]
+struct Counted {
+    length: u64,
+    hash: Sha256,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.hash.update(bytes);
+        self.length += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One object in the file.
+struct RenderedObject {
+    id: ObjectId,
+    place: FilePlace,
+    /// Memory of the parsed object, in bytes.
+    tree: u64,
+}
+
+/// One object in the index.
+struct IndexEntry<'a> {
+    place: FilePlace,
+    tree: u64,
+    group: &'a str,
+    version: &'a str,
+    kind: &'a str,
+    /// Empty if the object names none.
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl<'a> IndexEntry<'a> {
+    fn decode(from: &mut IndexDecoder<'a>) -> Option<Self> {
+        Some(Self {
+            place: from.place()?,
+            tree: from.number()?,
+            group: from.text()?,
+            version: from.text()?,
+            kind: from.text()?,
+            namespace: from.text()?,
+            name: from.text()?,
+        })
+    }
+
+    fn object(&self) -> RenderedObject {
+        RenderedObject {
+            id: ObjectId {
+                group: self.group.to_owned(),
+                version: self.version.to_owned(),
+                kind: self.kind.to_owned(),
+                namespace: (!self.namespace.is_empty()).then(|| self.namespace.to_owned()),
+                name: self.name.to_owned(),
+            },
+            place: self.place,
+            tree: self.tree,
+        }
+    }
+}
+
+/// Objects of a content that were found in its index, and are not read yet.
+pub(in crate::reconcile) struct SelectedObjects {
+    file: SealedFile,
+    header: Header,
+    objects: Vec<RenderedObject>,
+    missing: BTreeSet<String>,
+}
+
+impl SelectedObjects {
+    /// Finds the objects that may become those with `keys` once their namespaces are settled. Fails if the file is not just what was written under `name` with
+    /// this key.
+    pub(super) fn find(
+        path: &Path,
+        (name, key): (&str, &[u8]),
+        keys: &BTreeSet<String>,
+    ) -> io::Result<Self> {
+        let (file, index) = SealedFile::open(path, seal(name, key), INDEX)?;
+        let mut from = IndexDecoder::new(&index);
+        let header = from.bytes().ok_or_else(damaged)?;
+        let header = serde_json::from_slice(header)?;
+        let parts: Vec<_> = keys
+            .iter()
+            .filter_map(|key| Some((key, inventory::parts(key)?)))
+            .collect();
+        let mut wanted = HashMap::<(&str, &str, &str), Vec<_>>::new();
+        for (key, (kind, namespace, name)) in &parts {
+            let same = (kind.group.as_str(), kind.kind.as_str(), *name);
+            wanted.entry(same).or_default().push((*key, *namespace));
+        }
+        let mut objects = Vec::new();
+        let mut missing = keys.clone();
+        while !from.is_empty() {
+            let entry = IndexEntry::decode(&mut from).ok_or_else(damaged)?;
+            let same = wanted.get(&(entry.group, entry.kind, entry.name));
+            let mut is_wanted = false;
+            for (key, namespace) in same.into_iter().flatten() {
+                // Without a namespace it may be settled in any; objects of cluster-scoped kinds lose theirs.
+                if entry.namespace.is_empty()
+                    || namespace.is_none_or(|namespace| namespace == entry.namespace)
+                {
+                    is_wanted = true;
+                    missing.remove(*key);
+                }
+            }
+            if is_wanted {
+                objects.push(entry.object());
+            }
+        }
+        Ok(Self {
+            file,
+            header,
+            objects,
+            missing,
+        })
+    }
+
+    /// The keys for which the content has no object.
+    pub(in crate::reconcile) fn missing(&self) -> &BTreeSet<String> {
+        &self.missing
+    }
+
+    /// Memory of the objects while they are read and applied, in bytes.
+    pub(in crate::reconcile) fn weight(&self) -> u64 {
+        self.objects.iter().fold(0, |sum: u64, object| {
+            sum.saturating_add(object.place.length)
+                .saturating_add(object.tree)
+                .saturating_add(PER_OBJECT)
+        })
+    }
+
+    /// Reads and parses the objects, in the order of the content. Returns a content with them alone and without images, and the kinds that the whole content
+    /// defines. Fails if an object is not as it was written.
+    pub(in crate::reconcile) fn read(mut self) -> io::Result<(Content, Vec<CustomKind>)> {
+        let (format, package) = self.header.package().ok_or_else(damaged)?;
+        let mut objects = Vec::with_capacity(self.objects.len());
+        for RenderedObject { id, place, .. } in self.objects {
+            let value = serde_json::from_slice(&self.file.read(&place)?)?;
+            objects.push(Manifest {
+                id,
+                value,
+                file: String::new(),
+                line: 0,
+            });
+        }
+        let content = Content {
+            package,
+            format,
+            objects,
+            images: Vec::new(),
+            lock: None,
+            warnings: Findings::default(),
+        };
+        Ok((content, self.header.into_kinds()))
+    }
+
+    /// From now on the file counts as used.
+    pub(super) fn touch(&self) -> io::Result<()> {
+        self.file.touch()
+    }
+}

@@ -1,0 +1,285 @@
+//! A file of several parts with a sealed index: the bytes of the parts one after another, then the index, its length, and an HMAC over it. Written and read with
+//! constant memory; each part is compared with its hash in the index when it is read.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use bundle_oci::unpack::FileSink;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::{Digest as _, Sha256};
+
+/// Length of the HMAC at the end, in bytes.
+const SEAL: usize = 32;
+/// Length of the index's length before it, and of each number in an index, in bytes.
+const NUMBER: usize = 8;
+
+/// Location of a part in its file, and the hash of its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::reconcile) struct FilePlace {
+    pub(super) offset: u64,
+    /// In bytes.
+    pub(in crate::reconcile) length: u64,
+    pub(super) hash: [u8; 32],
+}
+
+impl FilePlace {
+    /// Appends it to an index.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        encode_number(out, self.offset);
+        encode_number(out, self.length);
+        out.extend(self.hash);
+    }
+}
+
+/// Appends a number to an index.
+pub(super) fn encode_number(out: &mut Vec<u8>, number: u64) {
+    out.extend(number.to_be_bytes());
+}
+
+/// Appends bytes and their length to an index.
+pub(super) fn encode_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    encode_number(out, bytes.len() as u64);
+    out.extend(bytes);
+}
+
+/// Reads an index. Each method returns `None` if the bytes are not as they were encoded.
+pub(super) struct IndexDecoder<'a>(&'a [u8]);
+
+impl<'a> IndexDecoder<'a> {
+    pub(super) fn new(index: &'a [u8]) -> Self {
+        Self(index)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn part(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (part, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(part)
+    }
+
+    pub(super) fn number(&mut self) -> Option<u64> {
+        Some(u64::from_be_bytes(self.part(NUMBER)?.try_into().ok()?))
+    }
+
+    pub(super) fn place(&mut self) -> Option<FilePlace> {
+        Some(FilePlace {
+            offset: self.number()?,
+            length: self.number()?,
+            hash: self.part(32)?.try_into().ok()?,
+        })
+    }
+
+    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.number()?).ok()?;
+        self.part(length)
+    }
+
+    pub(super) fn text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.bytes()?).ok()
+    }
+}
+
+/// The key of a seal, and what the seal covers beside the index.
+#[derive(Clone, Copy)]
+pub(in crate::reconcile) struct Seal<'a> {
+    /// Kind and version of the file.
+    pub(super) purpose: &'static str,
+    /// Identity of the content.
+    pub(super) name: &'a str,
+    pub(super) key: &'a [u8],
+}
+
+impl Seal<'_> {
+    fn mac(&self, index: &[u8]) -> Hmac<Sha256> {
+        // HMAC accepts keys of any length.
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.key)
+            .unwrap_or_else(|_| Hmac::<Sha256>::new(&hmac::digest::Key::<Hmac<Sha256>>::default()));
+        for part in [self.purpose.as_bytes(), b"\0", self.name.as_bytes(), b"\0"] {
+            mac.update(part);
+        }
+        mac.update(index);
+        mac
+    }
+}
+
+/// A file being written. It is removed if it is dropped before it is finished.
+pub(in crate::reconcile) struct SealedFileWriter {
+    file: BufWriter<File>,
+    unfinished: Unfinished,
+    begin: u64,
+    end: u64,
+    hash: Sha256,
+}
+
+/// A file that is removed when it is dropped, unless it was renamed.
+struct Unfinished(Option<PathBuf>);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            fs_err::remove_file(path).ok();
+        }
+    }
+}
+
+/// A file that is complete and does not have its name yet.
+pub(in crate::reconcile) struct FinishedFile {
+    file: File,
+    unfinished: Unfinished,
+}
+
+impl SealedFileWriter {
+    /// Creates a file in this folder.
+    pub(in crate::reconcile) fn create(folder: &Path) -> io::Result<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!("{}-{number}.unfinished", std::process::id()));
+        let file = fs_err::OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .read(true)
+            .write(true)
+            .open(&path)?;
+        Ok(Self {
+            file: BufWriter::new(file.into_file()),
+            unfinished: Unfinished(Some(path)),
+            begin: 0,
+            end: 0,
+            hash: Sha256::new(),
+        })
+    }
+
+    /// Returns the bytes of a part that was written.
+    pub(in crate::reconcile) fn read(&mut self, place: &FilePlace) -> io::Result<Vec<u8>> {
+        self.file.flush()?;
+        read(self.file.get_mut(), place)
+    }
+
+    /// Writes index and seal.
+    pub(super) fn finish(mut self, index: &[u8], seal: Seal<'_>) -> io::Result<FinishedFile> {
+        self.file.seek(SeekFrom::Start(self.end))?;
+        self.file.write_all(index)?;
+        self.file.write_all(&(index.len() as u64).to_be_bytes())?;
+        let mac = seal.mac(index).finalize().into_bytes();
+        self.file.write_all(&mac)?;
+        self.file.flush()?;
+        let Self {
+            file, unfinished, ..
+        } = self;
+        Ok(FinishedFile {
+            file: file.into_inner().map_err(io::IntoInnerError::into_error)?,
+            unfinished,
+        })
+    }
+}
+
+impl Write for SealedFileWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        self.end += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl FileSink for SealedFileWriter {
+    type File = FilePlace;
+
+    fn end_file(&mut self) -> io::Result<FilePlace> {
+        let place = FilePlace {
+            offset: self.begin,
+            length: self.end - self.begin,
+            hash: self.hash.finalize_reset().into(),
+        };
+        self.begin = self.end;
+        Ok(place)
+    }
+}
+
+impl FinishedFile {
+    /// Returns its size in bytes.
+    pub(super) fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Gives it its name, in place of any file that has it.
+    pub(super) fn rename(mut self, path: &Path) -> io::Result<()> {
+        if let Some(from) = &self.unfinished.0 {
+            fs_err::rename(from, path)?;
+        }
+        self.unfinished.0 = None;
+        Ok(())
+    }
+}
+
+/// A file whose index has a valid seal.
+pub(in crate::reconcile) struct SealedFile(File);
+
+impl SealedFile {
+    /// Opens a file and returns it with its index, which may have `most` bytes. Fails if the seal is not valid.
+    pub(super) fn open(path: &Path, seal: Seal<'_>, most: u64) -> io::Result<(Self, Vec<u8>)> {
+        let mut file = fs_err::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)?
+            .into_file();
+        let size = file.metadata()?.len();
+        let footer = (NUMBER + SEAL) as u64;
+        let at = size.checked_sub(footer).ok_or_else(damaged)?;
+        file.seek(SeekFrom::Start(at))?;
+        let (mut length, mut sealed) = ([0; NUMBER], [0; SEAL]);
+        file.read_exact(&mut length)?;
+        file.read_exact(&mut sealed)?;
+        let length = u64::from_be_bytes(length);
+        let start = at.checked_sub(length).ok_or_else(damaged)?;
+        if length > most {
+            return Err(damaged());
+        }
+        file.seek(SeekFrom::Start(start))?;
+        let mut index = Vec::new();
+        (&mut file).take(length).read_to_end(&mut index)?;
+        seal.mac(&index)
+            .verify_slice(&sealed)
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "its seal is not ours"))?;
+        Ok((Self(file), index))
+    }
+
+    /// Returns the bytes of a part. Fails if they are not those that were written.
+    pub(super) fn read(&mut self, place: &FilePlace) -> io::Result<Vec<u8>> {
+        read(&mut self.0, place)
+    }
+
+    /// Sets the time of its last use to now.
+    pub(super) fn touch(&self) -> io::Result<()> {
+        self.0.set_modified(SystemTime::now())
+    }
+}
+
+/// The error for an index that is not as it was written.
+pub(super) fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "its end is damaged")
+}
+
+fn read(file: &mut File, place: &FilePlace) -> io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(place.offset))?;
+    let mut bytes = Vec::with_capacity(usize::try_from(place.length).unwrap_or_default());
+    file.take(place.length).read_to_end(&mut bytes)?;
+    if Sha256::digest(&bytes)[..] == place.hash[..] {
+        Ok(bytes)
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a file in the cache is not what was written",
+        ))
+    }
+}

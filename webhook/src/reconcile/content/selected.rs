@@ -1,0 +1,150 @@
+//! Single objects of a content, ready to be applied: read from the rendered copy in the cache, without reading or parsing the others. Where that copy is missing,
+//! damaged or does not have them, the whole content is loaded, which writes it again.
+//! All that is checked about an object before it is applied is checked by the callers, as for the whole content.
+
+use std::collections::BTreeSet;
+
+use bundle_api::names::reason;
+use bundle_core::diagnostic::codes;
+use bundle_core::format::Content;
+use bundle_core::object::Manifest;
+use bundle_core::plan::bundle::Compatibility;
+use bundle_core::plan::conditions::State;
+use bundle_core::plan::created_namespace::namespace_id;
+use bundle_core::plan::phases::CustomKind;
+
+use crate::reconcile::bundle::compatibility::compatibility;
+use crate::reconcile::content::items::{self, Item, Owner};
+use crate::reconcile::content::reader;
+use crate::reconcile::deployment::controller::DeploymentReconcile;
+use crate::reconcile::deployment::steps::InstallRequest;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
+
+impl DeploymentReconcile<'_> {
+    /// The objects with these keys, ready to be applied; all objects of the content where single ones cannot be read. An object that the content does not have
+    /// is in neither.
+    pub(in crate::reconcile) async fn items_of(
+        &mut self,
+        request: &InstallRequest<'_>,
+        keys: &BTreeSet<String>,
+    ) -> Result<Vec<Item>, ReconcileError> {
+        match Box::pin(self.selected_items(request, keys)).await? {
+            Some(items) => Ok(items),
+            None => Box::pin(self.items(request)).await,
+        }
+    }
+
+    /// `None` if the rendered copy does not have all of them.
+    async fn selected_items(
+        &mut self,
+        request: &InstallRequest<'_>,
+        keys: &BTreeSet<String>,
+    ) -> Result<Option<Vec<Item>>, ReconcileError> {
+        let id = request.source()?;
+        let target = self.target_namespace()?.map(str::to_owned);
+        // First: whoever holds memory does not wait for more of it.
+        self.memory = None;
+        let find = {
+            let (ctx, id, keys) = (self.ctx.clone(), id.clone(), keys.clone());
+            let target = target.clone();
+            move || {
+                let key = ctx.shared.stamp_key();
+                ctx.store.select(&id, target.as_deref(), key.bytes(), &keys)
+            }
+        };
+        let found = self.ctx.shared.budget.blocking(find).await;
+        let Some(selected) = found.flatten() else {
+            return Ok(None);
+        };
+        let created = target.as_deref().filter(|_| self.spec.create_namespace);
+        let created = created.map(|target| namespace_id(target).to_string());
+        // The content may have the target namespace itself; else it is added below.
+        if !selected
+            .missing()
+            .iter()
+            .all(|key| created.as_ref() == Some(key))
+        {
+            return Ok(None);
+        }
+        let read = reason::READING_CONTENT_FAILED;
+        let user = &self.requester.user;
+        match reader::memory(self.ctx, user, selected.weight(), read).await {
+            Ok(share) => self.memory = Some(share),
+            // Loading all of it finds out what it takes.
+            Err(error) if error.code == codes::install::CONTENT_TOO_LARGE => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let loaded = self
+            .ctx
+            .shared
+            .budget
+            .blocking(move || selected.read())
+            .await;
+        let (content, kinds) = match loaded {
+            Some(Ok(loaded)) => loaded,
+            Some(Err(error)) => {
+                tracing::warn!(
+                    deployment = self.name,
+                    %error,
+                    "a rendered copy in the cache is damaged and not used"
+                );
+                self.ctx.store.remove_rendered(&id, target.as_deref());
+                return Ok(None);
+            }
+            None => return Ok(None),
+        };
+        self.check_compatibility(request, &content)?;
+        let mut objects = content.objects;
+        if created.is_some_and(|key| keys.contains(&key)) {
+            Box::pin(self.add_created_namespace(request, &mut objects)).await?;
+        }
+        let mut items = self.settled_items(request, &kinds, objects).await?;
+        // A kind may have another scope by now, so that its objects have other keys.
+        let found: BTreeSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
+        if !keys.iter().all(|key| found.contains(key.as_str())) {
+            return Ok(None);
+        }
+        items.retain(|item| keys.contains(&item.key));
+        items.retain(|item| !self.has_expired(request, item));
+        Ok(Some(items))
+    }
+
+    /// Checks that the content supports this Kubernetes version. Where an unsupported version was accepted, a warning is added.
+    pub(in crate::reconcile) fn check_compatibility(
+        &mut self,
+        request: &InstallRequest<'_>,
+        content: &Content,
+    ) -> Result<(), ReconcileError> {
+        let Compatibility { state, message, .. } = compatibility(self.ctx, content)?;
+        if state == State::False {
+            if !self.spec.accept_unsupported {
+                return Err(ReconcileError::new(
+                    codes::format::UNSUPPORTED_KUBERNETES,
+                    request.reason,
+                    message,
+                    RetryPolicy::Slowly,
+                ));
+            }
+            self.warnings.insert(format!(
+                "{} ({message})",
+                codes::review::KUBERNETES_ACCEPTED.title
+            ));
+        }
+        Ok(())
+    }
+
+    /// Prepares `objects` of a content that defines `kinds`: kinds looked up, namespaces settled, our labels on.
+    pub(in crate::reconcile) async fn settled_items(
+        &self,
+        request: &InstallRequest<'_>,
+        kinds: &[CustomKind],
+        objects: Vec<Manifest>,
+    ) -> Result<Vec<Item>, ReconcileError> {
+        let owner = Owner {
+            name: &self.name,
+            applyset: &self.applyset,
+            namespace: self.target_namespace()?,
+        };
+        items::items(&self.ctx.apis, (kinds, objects), &owner, request.reason).await
+    }
+}

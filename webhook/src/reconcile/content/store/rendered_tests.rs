@@ -1,0 +1,223 @@
+use bundle_core::format::{self, Content, Files};
+use serde_json::{Value, json};
+
+use super::tests::{LARGE, first, image, keep, names};
+use super::*;
+
+const PACKAGE: &str = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\nkubernetes: {supported: '>=1.30'}\n";
+const OBJECTS: &str = "apiVersion: v1
+kind: ConfigMap
+metadata: {name: one}
+data: {text: first}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: one, namespace: other}
+data: {text: second}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: two, namespace: other}
+data: {text: third}
+---
+apiVersion: example.com/v1
+kind: Shop
+metadata: {name: one, namespace: web}
+spec: {ratio: 0.1, count: 18446744073709551615}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: shops.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Shop, plural: shops}
+  versions: [{name: v1, served: true, storage: true}]
+";
+
+fn content(objects: &str) -> Content {
+    let files = [("bundle.yaml", PACKAGE), ("manifests/all.yaml", objects)];
+    let files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
+    format::read(&Files::from_iter(files)).unwrap()
+}
+
+fn keys(keys: &[&str]) -> BTreeSet<String> {
+    keys.iter().map(|&key| key.to_owned()).collect()
+}
+
+fn keep_rendered(store: &Store, origin: &ContentId, text: &str) -> io::Result<()> {
+    store.keep_rendered(&content(text), (origin, Some("web")), b"key", "ana")
+}
+
+fn select(store: &Store, origin: &ContentId, wanted: &[&str]) -> Option<SelectedObjects> {
+    store.select(origin, Some("web"), b"key", &keys(wanted))
+}
+
+/// The texts of the objects that are read for these keys.
+fn texts(store: &Store, origin: &ContentId, wanted: &[&str]) -> Option<Vec<Value>> {
+    let (content, _) = select(store, origin, wanted)?.read().ok()?;
+    let objects = content.objects.into_iter();
+    Some(
+        objects
+            .map(|object| object.value["data"]["text"].clone())
+            .collect(),
+    )
+}
+
+#[test]
+fn single_rendered_objects_are_read_also_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = image("a:1", b"1", None);
+    let store = Store::new(folder.path().to_owned(), LARGE);
+    assert!(select(&store, &origin, &["ConfigMap/other/two"]).is_none());
+    keep_rendered(&store, &origin, OBJECTS).unwrap();
+    let store = Store::new(folder.path().to_owned(), LARGE);
+    let read = |wanted: &[&str]| texts(&store, &origin, wanted).unwrap();
+    assert_eq!(read(&["ConfigMap/other/two"]), ["third"]);
+    // The object that names no namespace may be settled in this one.
+    assert_eq!(read(&["ConfigMap/other/one"]), ["first", "second"]);
+    assert_eq!(read(&["ConfigMap/web/one"]), ["first"]);
+    let selected = select(&store, &origin, &["Shop.example.com/web/one", "Secret/a/b"]).unwrap();
+    assert_eq!(selected.missing(), &keys(&["Secret/a/b"]));
+    let (single, kinds) = selected.read().unwrap();
+    let whole = content(OBJECTS);
+    let [shop] = &single.objects[..] else {
+        panic!("{single:?}");
+    };
+    assert_eq!(
+        (&shop.id, &shop.value),
+        (&whole.objects[3].id, &whole.objects[3].value)
+    );
+    assert_eq!(kinds[0].plural, "shops");
+    let (package, whole) = (single.package.unwrap(), whole.package.unwrap());
+    assert_eq!(
+        (package.title(), package.kubernetes),
+        (whole.title(), whole.kubernetes)
+    );
+}
+
+#[test]
+fn rendered_objects_weigh_what_is_read_and_not_what_lies_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().to_owned(), LARGE);
+    let origin = image("a:1", b"1", None);
+    let large = format!(
+        "{OBJECTS}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: large}}\ndata: {{text: {}}}\n",
+        "x".repeat(100_000)
+    );
+    keep_rendered(&store, &origin, &large).unwrap();
+    let weight = |key: &str| select(&store, &origin, &[key]).unwrap().weight();
+    assert!(weight("ConfigMap/other/two") < 10_000);
+    assert!(weight("ConfigMap/web/large") > 200_000);
+}
+
+#[test]
+fn tampered_rendered_objects_are_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().to_owned(), LARGE);
+    let origin = image("a:1", b"1", None);
+    keep_rendered(&store, &origin, OBJECTS).unwrap();
+    let path = store.rendered_path(&origin, Some("web"));
+    let good = fs_err::read(&path).unwrap();
+    let of = |key: &str| texts(&store, &origin, &[key]);
+    for at in [0, good.len() - 1, good.len() - 33, good.len() - 100] {
+        let mut damaged = good.clone();
+        damaged[at] ^= 1;
+        fs_err::write(&path, damaged).unwrap();
+        assert_eq!(of("ConfigMap/web/one"), None, "byte {at}");
+    }
+    for damaged in [&good[..good.len() - 1], &good[..40], b""] {
+        fs_err::write(&path, damaged).unwrap();
+        assert_eq!(of("ConfigMap/web/one"), None);
+    }
+    // It is written anew with the next whole content.
+    keep_rendered(&store, &origin, OBJECTS).unwrap();
+    assert_eq!(fs_err::read(&path).unwrap(), good);
+    store.remove_rendered(&origin, Some("web"));
+    assert_eq!(of("ConfigMap/web/one"), None);
+}
+
+#[test]
+fn rendered_objects_are_those_of_one_content_namespace_and_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().to_owned(), LARGE);
+    let origin = image("team/private:1", b"1", Some("robot"));
+    keep_rendered(&store, &origin, OBJECTS).unwrap();
+    let path = store.rendered_path(&origin, Some("web"));
+    let wanted = keys(&["ConfigMap/other/two"]);
+    assert!(
+        store
+            .select(&origin, Some("web"), b"another", &wanted)
+            .is_none()
+    );
+    let others = [
+        (image("team/private:1", b"2", Some("robot")), Some("web")),
+        (image("team/private:1", b"1", None), Some("web")),
+        (image("elsewhere:1", b"1", Some("robot")), Some("web")),
+        (origin.clone(), Some("shop")),
+        (origin.clone(), None),
+    ];
+    for (other, target) in others {
+        assert!(store.select(&other, target, b"key", &wanted).is_none());
+        fs_err::copy(&path, store.rendered_path(&other, target)).unwrap();
+        assert!(store.select(&other, target, b"key", &wanted).is_none());
+    }
+}
+
+#[test]
+fn rendered_objects_are_replaced_if_the_content_renders_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().to_owned(), LARGE);
+    let origin = image("a:1", b"1", None);
+    keep_rendered(&store, &origin, OBJECTS).unwrap();
+    keep_rendered(&store, &origin, &OBJECTS.replace("third", "fourth")).unwrap();
+    let read = texts(&store, &origin, &["ConfigMap/other/two"]).unwrap();
+    assert_eq!(read, ["fourth"]);
+    assert_eq!(names(folder.path()), 1);
+}
+
+#[test]
+fn rendered_objects_make_room_for_content_and_not_the_other_way_round() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().to_owned(), 10_000);
+    let origin = image("a:1", b"1", None);
+    let other = image("a:1", b"2", None);
+    keep(&store, &origin, b"key", "ana", 9_000).unwrap();
+    assert!(keep_rendered(&store, &origin, OBJECTS).is_err());
+    assert!(first(&store, &origin, b"key").is_some());
+    store.remove(origin.digest());
+    keep_rendered(&store, &origin, OBJECTS).unwrap();
+    keep(&store, &other, b"key", "ana", 9_000).unwrap();
+    assert!(first(&store, &other, b"key").is_some());
+    assert!(select(&store, &origin, &["ConfigMap/other/two"]).is_none());
+}
+
+#[test]
+fn rendered_objects_leave_with_their_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().to_owned(), LARGE);
+    let [needed, other] = [b"1", b"2"].map(|bytes| image("a:1", bytes, None));
+    for origin in [&needed, &other] {
+        keep_rendered(&store, origin, OBJECTS).unwrap();
+    }
+    store.sweep([needed.digest().to_string()].into());
+    assert_eq!(names(folder.path()), 1);
+    store.remove(needed.digest());
+    assert_eq!(names(folder.path()), 0);
+}
+
+#[test]
+fn objects_that_json_does_not_preserve_are_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().to_owned(), LARGE);
+    let origin = image("a:1", b"1", None);
+    let mut deep = json!([]);
+    for _ in 0..127 {
+        deep = json!([deep]);
+    }
+    let mut rendered = content(OBJECTS);
+    rendered.objects[0].value["data"] = deep;
+    let kept = store.keep_rendered(&rendered, (&origin, None), b"key", "ana");
+    assert!(kept.is_err());
+    assert_eq!(names(folder.path()), 0);
+}

@@ -1,0 +1,161 @@
+//! Restoring one object that somebody changed, of bundles with 10, 1,000 and 10,000 ConfigMaps: the time until it is as its content says again, and the requests of
+//! the pod meanwhile.
+//! How the programs are started is in `e2e`.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the names are those of the harness itself"
+)]
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use e2e::{Cluster, WebhookOptions};
+use futures::stream::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams, WatchEvent, WatchParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::install;
+use super::table::Table;
+
+const OBJECTS: [usize; 3] = [10, 1_000, 10_000];
+/// Objects that are changed in each bundle, one after the other.
+const ROUNDS: u32 = 5;
+const DEADLINE: Duration = Duration::from_secs(60);
+/// After so long without a request, the pod has done all that a restore takes.
+const QUIET: Duration = Duration::from_secs(3);
+/// The bundle with 10,000 objects takes more memory than the default allows.
+const MEMORY: &str = "512Mi";
+const POD: &str = "system:serviceaccount:bundle-system:bundle-webhook";
+
+/// Requests of the pod, by what they are for.
+#[derive(Default)]
+struct Requests {
+    /// Reads of objects of the bundle.
+    reads: u32,
+    /// Dry runs of applies, as the requester.
+    dry_runs: u32,
+    applies: u32,
+    reviews: u32,
+    others: u32,
+}
+
+pub(super) async fn measure() -> Result<Table> {
+    let cluster = Cluster::builder()
+        .registries(1)
+        .audit(true)
+        .start()
+        .await
+        .context("cannot start a cluster to measure on")?;
+    let options = WebhookOptions {
+        source_check_interval: Duration::from_secs(600),
+        flags: ["--memory-limit", MEMORY].map(str::to_owned).to_vec(),
+        ..WebhookOptions::default()
+    };
+    let _webhook = cluster.start_webhook(options).await?;
+    let mut table = Table::new(&[
+        "objects",
+        "s (median of 5)",
+        "reads",
+        "dry runs",
+        "applies",
+        "access reviews",
+        "other requests",
+    ]);
+    for count in OBJECTS {
+        let name = format!("restore-{count}");
+        let reference = install::publish(&cluster, &name, count).await?;
+        cluster
+            .kubectl_bundle(["deploy", &name, &reference, "--wait"])
+            .await?
+            .success()?;
+        quiet(&cluster).await?;
+        let before = cluster.audit()?.len();
+        let api: Api<ConfigMap> = Api::namespaced(cluster.client().await?, &name);
+        let mut times = Vec::new();
+        for number in 0..ROUNDS {
+            let restored = timeout(DEADLINE, restore(&api, &format!("item-{number:05}")));
+            times.push(restored.await.context("an object was not restored")??);
+        }
+        quiet(&cluster).await?;
+        times.sort_by(f64::total_cmp);
+        let requests = requests(&cluster.audit()?[before..], &name);
+        let each = |total: u32| format!("{:.1}", f64::from(total) / f64::from(ROUNDS));
+        table.row([
+            count.to_string(),
+            format!("{:.3}", times[times.len() / 2]),
+            each(requests.reads),
+            each(requests.dry_runs),
+            each(requests.applies),
+            each(requests.reviews),
+            each(requests.others),
+        ]);
+    }
+    Ok(table)
+}
+
+/// Changes an object. Returns the seconds until it is as it was.
+async fn restore(api: &Api<ConfigMap>, name: &str) -> Result<f64> {
+    let installed = api.get(name).await?.data;
+    let patch = Patch::Merge(json!({"data": {"text": "changed"}}));
+    let changed = api.patch(name, &PatchParams::default(), &patch).await?;
+    let began = Instant::now();
+    let version = changed.resource_version().unwrap_or_default();
+    let only = WatchParams::default().fields(&format!("metadata.name={name}"));
+    let mut events = api.watch(&only, &version).await?.boxed();
+    while let Some(event) = events.try_next().await? {
+        if let WatchEvent::Modified(object) = event
+            && object.data == installed
+        {
+            return Ok(began.elapsed().as_secs_f64());
+        }
+    }
+    bail!("the watch of {name} ended")
+}
+
+/// Waits until the pod sends no requests any more, other than those that it always sends.
+async fn quiet(cluster: &Cluster) -> Result<()> {
+    let mut ticks = tokio::time::interval(QUIET);
+    let mut before = usize::MAX;
+    loop {
+        ticks.tick().await;
+        let now = cluster
+            .audit()?
+            .iter()
+            .filter(|event| counts(event))
+            .count();
+        if now == before {
+            return Ok(());
+        }
+        before = now;
+    }
+}
+
+/// Returns whether a request is the pod's, and neither a watch nor about its lease.
+fn counts(event: &Value) -> bool {
+    event["user"]["username"] == POD
+        && event["verb"] != "watch"
+        && event["objectRef"]["resource"] != "leases"
+}
+
+fn requests(events: &[Value], namespace: &str) -> Requests {
+    let mut requests = Requests::default();
+    for event in events.iter().filter(|event| counts(event)) {
+        let object = &event["objectRef"];
+        let is_content = object["namespace"] == namespace && object["resource"] == "configmaps";
+        let is_dry_run = event["requestURI"]
+            .as_str()
+            .is_some_and(|uri| uri.contains("dryRun=All"));
+        let sort = match event["verb"].as_str() {
+            Some("get") if is_content => &mut requests.reads,
+            Some("patch") if is_content && is_dry_run => &mut requests.dry_runs,
+            Some("patch") if is_content => &mut requests.applies,
+            _ if object["resource"] == "subjectaccessreviews" => &mut requests.reviews,
+            _ => &mut requests.others,
+        };
+        *sort += 1;
+    }
+    requests
+}
