@@ -76,8 +76,9 @@ pub(super) async fn measure() -> Result<Table> {
         let api: Api<ConfigMap> = Api::namespaced(cluster.client().await?, &name);
         let mut times = Vec::new();
         for number in 0..ROUNDS {
-            let restored = timeout(DEADLINE, restore(&api, &format!("item-{number:05}")));
-            times.push(restored.await.context("an object was not restored")??);
+            let name = format!("item-{number:05}");
+            let restored = timeout(DEADLINE, restore(&api, &name)).await;
+            times.push(restored.context("an object was not restored")??);
         }
         quiet(&cluster).await?;
         times.sort_by(f64::total_cmp);
